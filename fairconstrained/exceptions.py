@@ -1,0 +1,29 @@
+"""Warnings and errors of the package, each raised in one place and documented here."""
+
+__all__ = [
+    "ConstraintNotSatisfiedWarning",
+    "DivergenceError",
+    "IncompatibleSolverError",
+    "MissingSensitiveFeaturesWarning",
+    "SmallGroupWarning",
+]
+
+
+class MissingSensitiveFeaturesWarning(UserWarning):
+    """``fit`` got no sensitive features: constraints between groups cannot be imposed."""
+
+
+class ConstraintNotSatisfiedWarning(UserWarning):
+    """The fitted model exceeds a constraint on its own training data."""
+
+
+class SmallGroupWarning(UserWarning):
+    """A group, or a group within a label, has too few rows and is left out of a constraint."""
+
+
+class IncompatibleSolverError(ValueError):
+    """The solver cannot solve this estimator's problem; raised before any work starts."""
+
+
+class DivergenceError(ArithmeticError):
+    """The objective or the parameters became NaN or infinite; the fit was abandoned."""

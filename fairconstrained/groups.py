@@ -1,0 +1,147 @@
+"""Sensitive features as one group index per row: the only place that reads them.
+
+Estimators, metrics and splitters all accept the same inputs because they all call
+:func:`encode_groups`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Groups", "encode_groups", "group_name"]
+
+
+class Groups(NamedTuple):
+    """One group per row.
+
+    Attributes
+    ----------
+    index : ndarray of shape (n_samples,), int64
+        Position of each row's group in ``labels``.
+    labels : ndarray of shape (n_groups,)
+        The groups in sorted order: values of the column, or (several columns) an object array of
+        tuples, one per combination that occurs.
+    """
+
+    index: NDArray[np.int64]
+    labels: NDArray[Any]
+
+
+def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Groups:
+    """Cross the columns of `sensitive_features` into one group per combination seen.
+
+    Parameters
+    ----------
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        List, array, Series or DataFrame (pandas or polars), or a dict of columns; strings,
+        numbers or booleans, without missing values.
+    n_samples : int, optional
+        Number of rows that X and y have; checked when given.
+
+    Returns
+    -------
+    Groups
+
+    Raises
+    ------
+    ValueError
+        If the shape is not one or two dimensional, the number of rows is not `n_samples`, or a
+        value is missing.
+
+    Examples
+    --------
+    >>> from fairconstrained.groups import encode_groups
+    >>> encode_groups(["b", "a", "b"]).index
+    array([1, 0, 1])
+    >>> encode_groups([["f", 1], ["m", 0], ["f", 1]]).labels
+    array([('f', 1), ('m', 0)], dtype=object)
+    """
+    columns = _columns(sensitive_features)
+    n_rows = len(columns[0])
+    if n_samples is not None and n_rows != n_samples:
+        raise ValueError(
+            f"sensitive_features has {n_rows} rows, but X and y have {n_samples}. Give one row "
+            "per sample, in the order of X (resampling steps of a pipeline break this order)."
+        )
+    levels, codes = zip(*(_unique(column) for column in columns), strict=True)
+    if len(columns) == 1:
+        return Groups(codes[0], levels[0])
+    seen, index = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
+    labels = np.empty(len(seen), dtype=object)
+    labels[:] = [tuple(_plain(level[i]) for level, i in zip(levels, row, strict=True)) for row in seen]
+    return Groups(index.reshape(-1).astype(np.int64), labels)
+
+
+def group_name(label: Any) -> str:
+    """Text for a group in messages and plots: combinations are joined by ' & '."""
+    return " & ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def _columns(sensitive_features: Any) -> list[NDArray[Any]]:
+    if isinstance(sensitive_features, dict):
+        columns = [np.asarray(column) for column in sensitive_features.values()]
+    elif hasattr(sensitive_features, "columns"):  # a DataFrame: columns keep their own dtypes
+        columns = [_to_numpy(sensitive_features[name]) for name in sensitive_features.columns]
+    else:
+        array = _to_numpy(sensitive_features)
+        if array.ndim not in (1, 2):
+            raise ValueError(
+                f"sensitive_features must have one or two dimensions; got {array.ndim}. Give one "
+                "value, or one row of values, per sample."
+            )
+        columns = [array] if array.ndim == 1 else list(array.T)
+    if not columns:
+        raise ValueError("sensitive_features has no columns; give at least one.")
+    if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
+        shapes = ", ".join(str(column.shape) for column in columns)
+        raise ValueError(f"sensitive_features has columns of different shapes: {shapes}.")
+    return columns
+
+
+def _to_numpy(values: Any) -> NDArray[Any]:
+    array = values.to_numpy() if hasattr(values, "to_numpy") else values
+    try:
+        array = np.asarray(array)
+        if array.dtype.kind in "US" and not hasattr(values, "dtype"):
+            # A nested list of mixed types would become all strings: keep the values as given.
+            array = np.asarray(values, dtype=object)
+    except ValueError as error:
+        raise ValueError(
+            "sensitive_features is ragged: give one row per sample with the same number of "
+            "values in each."
+        ) from error
+    return array
+
+
+def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    missing = column != column if column.dtype.kind in "fcmM" else _missing(column)
+    if missing.any():
+        raise ValueError(
+            f"sensitive_features has {int(missing.sum())} missing values (first at row "
+            f"{int(np.flatnonzero(missing)[0])}). Drop these rows or give them a group of their own."
+        )
+    if column.dtype.kind == "O" and all(isinstance(value, str) for value in column):
+        column = column.astype(str)
+    try:
+        levels, codes = np.unique(column, return_inverse=True)
+    except TypeError:  # values of different types cannot be sorted
+        levels, codes = np.unique(column.astype(str), return_inverse=True)
+    return levels, codes.reshape(-1).astype(np.int64)
+
+
+def _missing(column: NDArray[Any]) -> NDArray[np.bool_]:
+    if column.dtype.kind != "O":
+        return np.zeros(len(column), dtype=bool)
+    return np.fromiter((_is_missing(value) for value in column), bool, len(column))
+
+
+def _is_missing(value: Any) -> bool:
+    equals_itself = value == value  # not so for NaN and pandas.NA
+    return value is None or (equals_itself is not True and equals_itself is not np.True_)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

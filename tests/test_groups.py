@@ -1,0 +1,83 @@
+"""Every accepted container of sensitive features gives the same groups."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from fairconstrained.groups import encode_groups, group_name
+
+SEX = ["f", "m", "f", "m", "f"]
+AGE = [1, 2, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        list,
+        tuple,
+        np.array,
+        lambda v: np.array(v, dtype=object),
+        lambda v: np.array(v).reshape(-1, 1),
+        lambda v: pd.Series(v, index=[9, 3, 5, 5, 1]),
+        lambda v: pd.Series(v, dtype="category"),
+        lambda v: pd.DataFrame({"sex": v}),
+        lambda v: pl.Series("sex", v),
+        lambda v: pl.DataFrame({"sex": v}),
+        lambda v: {"sex": v},
+    ],
+)
+def test_one_column_in_any_container(container):
+    groups = encode_groups(container(SEX), 5)
+    assert groups.index.tolist() == [0, 1, 0, 1, 0]
+    assert groups.labels.tolist() == ["f", "m"]
+
+
+@pytest.mark.parametrize(
+    "two_columns",
+    [
+        pd.DataFrame({"sex": SEX, "age": AGE}),
+        pl.DataFrame({"sex": SEX, "age": AGE}),
+        {"sex": SEX, "age": AGE},
+        list(zip(SEX, AGE, strict=True)),
+    ],
+)
+def test_columns_are_crossed_into_combinations_that_occur(two_columns):
+    groups = encode_groups(two_columns, 5)
+    assert list(groups.labels) == [("f", 1), ("f", 2), ("m", 1), ("m", 2)]
+    assert groups.index.tolist() == [0, 3, 0, 2, 1]
+    assert group_name(groups.labels[1]) == "f & 2"
+
+
+def test_numbers_and_booleans_stay_what_they_are():
+    assert encode_groups([3.5, 1.5]).labels.dtype == float
+    assert encode_groups([True, False]).labels.dtype == bool
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        [1.0, np.nan],
+        ["a", None],
+        np.array(["a", np.nan], dtype=object),
+        pd.Series(["a", pd.NA]),
+        pl.Series(["a", None]),
+        pd.DataFrame({"a": ["x", "y"], "b": [1.0, np.nan]}),
+    ],
+)
+def test_missing_values_are_refused_and_located(missing):
+    with pytest.raises(ValueError, match="missing values .first at row 1"):
+        encode_groups(missing)
+
+
+def test_wrong_shapes_are_refused():
+    with pytest.raises(ValueError, match="has 5 rows, but X and y have 6"):
+        encode_groups(SEX, 6)
+    with pytest.raises(ValueError, match="one or two dimensions; got 3"):
+        encode_groups(np.zeros((2, 2, 2)))
+    with pytest.raises(ValueError, match="no columns"):
+        encode_groups(pd.DataFrame(index=[0, 1]))
+    with pytest.raises(ValueError, match="different shapes"):
+        encode_groups({"a": [1, 2], "b": [1]})
+    with pytest.raises(ValueError, match="ragged"):
+        encode_groups([["a"], ["b", "c"]])
