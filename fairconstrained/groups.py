@@ -71,7 +71,9 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
         return Groups(codes[0], levels[0])
     seen, index = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
     labels = np.empty(len(seen), dtype=object)
-    labels[:] = [tuple(_plain(level[i]) for level, i in zip(levels, row, strict=True)) for row in seen]
+    labels[:] = [
+        tuple(_plain(level[i]) for level, i in zip(levels, row, strict=True)) for row in seen
+    ]
     return Groups(index.reshape(-1).astype(np.int64), labels)
 
 
@@ -121,7 +123,7 @@ def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     if missing.any():
         raise ValueError(
             f"sensitive_features has {int(missing.sum())} missing values (first at row "
-            f"{int(np.flatnonzero(missing)[0])}). Drop these rows or give them a group of their own."
+            f"{int(np.flatnonzero(missing)[0])}). Drop these rows or make them a group of their own."
         )
     if column.dtype.kind == "O" and all(isinstance(value, str) for value in column):
         column = column.astype(str)

@@ -1,0 +1,7 @@
+"""Data to try fair classifiers on: a generator with adjustable bias, and real data sets."""
+
+from fairconstrained.datasets.encoding import one_hot
+from fairconstrained.datasets.loading import list_datasets, load_dataset
+from fairconstrained.datasets.synthetic import make_biased_classification
+
+__all__ = ["list_datasets", "load_dataset", "make_biased_classification", "one_hot"]

@@ -1,0 +1,69 @@
+"""Fairness metrics of predictions, and scorers of them for scikit-learn's searches.
+
+``METRICS`` holds, by name, every metric that compares groups in predicted labels:
+``metric(y_true, y_pred, *, sensitive_features, sample_weight=None, ...) -> float``.
+"""
+
+from collections.abc import Callable
+
+from fairconstrained.metrics.losses import loss_gap
+from fairconstrained.metrics.rates import (
+    demographic_parity_difference,
+    demographic_parity_ratio,
+    equal_opportunity_difference,
+    equalized_odds_difference,
+    equalized_odds_ratio,
+    error_rate_difference,
+    false_negative_rate,
+    false_positive_rate,
+    false_positive_rate_difference,
+    greater_is_better,
+)
+from fairconstrained.metrics.scorers import (
+    demographic_parity_ratio_scorer,
+    demographic_parity_scorer,
+    equal_opportunity_scorer,
+    equalized_odds_scorer,
+    error_rate_parity_scorer,
+    fairness_scorer,
+    false_positive_rate_parity_scorer,
+    loss_gap_scorer,
+)
+
+METRICS: dict[str, Callable[..., float]] = {
+    metric.__name__: metric
+    for metric in (
+        demographic_parity_difference,
+        demographic_parity_ratio,
+        equal_opportunity_difference,
+        equalized_odds_difference,
+        equalized_odds_ratio,
+        error_rate_difference,
+        false_negative_rate,
+        false_positive_rate,
+        false_positive_rate_difference,
+    )
+}
+
+__all__ = [
+    "METRICS",
+    "demographic_parity_difference",
+    "demographic_parity_ratio",
+    "demographic_parity_ratio_scorer",
+    "demographic_parity_scorer",
+    "equal_opportunity_difference",
+    "equal_opportunity_scorer",
+    "equalized_odds_difference",
+    "equalized_odds_ratio",
+    "equalized_odds_scorer",
+    "error_rate_difference",
+    "error_rate_parity_scorer",
+    "fairness_scorer",
+    "false_negative_rate",
+    "false_positive_rate",
+    "false_positive_rate_difference",
+    "false_positive_rate_parity_scorer",
+    "greater_is_better",
+    "loss_gap",
+    "loss_gap_scorer",
+]

@@ -1,0 +1,58 @@
+"""What a classifier can be asked to keep: one notion is one small object in score space."""
+
+from fairconstrained.constraints.loss_parity import LossParity
+from fairconstrained.constraints.moments import (
+    Constraint,
+    LinearMoments,
+    MomentConstraint,
+    Space,
+    Stack,
+)
+from fairconstrained.constraints.notions import Cap, Event, Notion, Parity
+from fairconstrained.constraints.rates import (
+    DemographicParity,
+    EqualizedOdds,
+    EqualOpportunity,
+    ErrorRateParity,
+    FalseNegativeRate,
+    FalsePositiveRate,
+    FalsePositiveRateParity,
+    RateConstraint,
+)
+
+# The names that estimators accept. Tests run over this table, so a row buys them all.
+CONSTRAINTS: dict[str, type[Notion]] = {
+    notion.name: notion
+    for notion in (
+        DemographicParity,
+        EqualizedOdds,
+        EqualOpportunity,
+        ErrorRateParity,
+        FalseNegativeRate,
+        FalsePositiveRate,
+        FalsePositiveRateParity,
+        LossParity,
+    )
+}
+
+__all__ = [
+    "CONSTRAINTS",
+    "Cap",
+    "Constraint",
+    "DemographicParity",
+    "EqualOpportunity",
+    "EqualizedOdds",
+    "ErrorRateParity",
+    "Event",
+    "FalseNegativeRate",
+    "FalsePositiveRate",
+    "FalsePositiveRateParity",
+    "LinearMoments",
+    "LossParity",
+    "MomentConstraint",
+    "Notion",
+    "Parity",
+    "RateConstraint",
+    "Space",
+    "Stack",
+]

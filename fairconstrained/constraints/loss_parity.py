@@ -1,0 +1,67 @@
+r"""Loss parity: groups pay the same average loss (paper 5).
+
+.. math:: | E[\ell(f(x), y) \mid g] - E[\ell(f(x), y) \mid g'] | \le \mathrm{slack},
+
+over everybody, or within the positive label, or within every label.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairconstrained.constraints.moments import Losses, Statistic
+from fairconstrained.constraints.notions import Event, Floats, Parity
+from fairconstrained.losses import LOSSES
+
+__all__ = ["LossParity"]
+
+_CONDITIONS = {
+    "all": lambda n_classes: np.ones((1, n_classes)),
+    "positive": lambda n_classes: np.eye(n_classes)[1:],
+    "labels": lambda n_classes: np.eye(n_classes),
+}
+
+
+class LossParity(Parity):
+    """Groups' mean losses differ by at most `slack`, in the units of the loss.
+
+    Parameters
+    ----------
+    slack : float, optional
+        Largest allowed gap; default: the estimator's ``slack``.
+    within : {"all", "positive", "labels"}, default="all"
+        Compare over all rows, over the rows of the positive label (of every label but the first,
+        if there are more than two), or within each label.
+    loss : {"log", "brier"}, default="log"
+    reference : {"pairwise", "rest", "overall"}, default="pairwise"
+        As in :class:`fairconstrained.constraints.DemographicParity`.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import LossParity
+    >>> LossParity(slack=0.005)
+    LossParity(slack=0.005)
+    """
+
+    name = "loss_parity"
+
+    def __init__(
+        self,
+        slack: float | None = None,
+        *,
+        within: str = "all",
+        loss: str = "log",
+        reference: str = "pairwise",
+    ):
+        super().__init__(slack, reference=reference)
+        self.within = within
+        self.loss = loss
+
+    def events(self, n_classes: int) -> list[Event]:
+        """The loss within each condition."""
+        conditions: Floats = self._chosen("within", _CONDITIONS)(n_classes)
+        return [Event(labels, labels[:, None]) for labels in conditions]
+
+    def statistic(self, n_classes: int, temperature: float) -> Statistic:
+        """The row's loss; it needs no temperature, being differentiable."""
+        return Losses(self._chosen("loss", LOSSES))

@@ -1,0 +1,190 @@
+"""Load a benchmark data set as features, labels and sensitive features."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import Bunch
+
+from fairconstrained.datasets.catalogue import DATASETS
+from fairconstrained.datasets.encoding import one_hot
+from fairconstrained.datasets.files import data_folder, read_text
+from fairconstrained.datasets.tables import Dataset
+
+__all__ = ["list_datasets", "load_dataset"]
+
+
+def list_datasets() -> list[str]:
+    """Names that `load_dataset` takes.
+
+    Examples
+    --------
+    >>> from fairconstrained.datasets import list_datasets
+    >>> list_datasets()[:3]
+    ['a9a', 'acs_income_ok', 'adult']
+    """
+    return sorted(DATASETS)
+
+
+def load_dataset(
+    name: str,
+    *,
+    data_home: str | os.PathLike[str] | None = None,
+    sensitive: str | Sequence[str] | None = None,
+    drop: str | Sequence[str] = (),
+    preprocess: str | None = None,
+    download_if_missing: bool = True,
+) -> Bunch:
+    """Load a real data set of the fairness literature, checked against its checksum.
+
+    The files are read from a local folder; one that is not there is downloaded from its public
+    source, converted, checked and stored in that folder. Every load checks that the file, or at
+    least the set of its rows, has the checksum in the description.
+
+    =================  =======  =====================================  ============================
+    name               rows     label 1 (share)                        default sensitive feature
+    =================  =======  =====================================  ============================
+    ``adult``          48,842   income above 50,000 dollars (23.9 %)   ``sex``
+    ``a9a``            48,842   the same, binary features              ``sex``
+    ``bank``           41,188   subscribes a term deposit (11.3 %)     ``age_25_60``, or ``marital``
+    ``compas``         7,214    arrested within two years (45.1 %)     ``caucasian``, or ``race``
+    ``compas_scores``  11,038   arrested again (33.5 %)                ``caucasian``, or ``race``
+    ``law_school``     20,798   passes the bar exam (89.0 %)           ``race``, or ``male``
+    ``credit_card``    30,000   defaults next month (22.1 %)           ``SEX``, or ``EDUCATION``
+    ``parkinsons``     5,875    total UPDRS above median (50.0 %)      ``sex``
+    ``acs_income_ok``  17,917   income above 50,000 dollars (28.2 %)   ``RAC1P`` (5), or ``white``
+    ``heart``          253,680  heart disease or attack (9.4 %)        ``Sex``, or ``Age``
+    =================  =======  =====================================  ============================
+
+    Parameters
+    ----------
+    name : str
+        One of `list_datasets`.
+    data_home : path-like, default=None
+        Folder with the files, each below it as the description says. ``None``: the folder in the
+        environment variable ``FAIRCONSTRAINED_DATA``, else ``fairconstrained`` in scikit-learn's
+        data home.
+    sensitive : str or list of str, default=None
+        Sensitive features to return: columns of the table, or groups derived from them
+        (``age_25_60``, ``caucasian``, ``white``; ``sex`` and ``race`` of a9a). ``None``: the one
+        in the table above. Sensitive columns stay among the features; use `drop`.
+    drop : str or list of str, default=()
+        Columns to leave out of the features, such as the sensitive one. ``"sex"`` also leaves out
+        the indicators ``sex=...`` of a9a.
+    preprocess : {None, "one_hot"}, default=None
+        ``None`` returns the features as a DataFrame. ``"one_hot"`` returns the numeric matrix that
+        `one_hot` makes of it (Adult: 107 columns); scales and categories are read from all rows,
+        which a private fit must not do.
+    download_if_missing : bool, default=True
+        If false, a missing file is an error.
+
+    Returns
+    -------
+    Bunch
+        ``data`` : DataFrame, csr_matrix or ndarray of shape (n_samples, n_features).
+        ``feature_names`` : list of str.
+        ``target`` : int64 ndarray of shape (n_samples,), 0 or 1.
+        ``target_names`` : list of str, the meaning of 0 and of 1.
+        ``sensitive_features`` : Series, or DataFrame if `sensitive` is a list, of strings.
+        ``frame`` : DataFrame, the whole table, also with the columns that are no features.
+        ``DESCR`` : str, with source, licence, cautions, columns left out and why, and checksums.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not one of the values above.
+    FileNotFoundError
+        If a file is missing and was not downloaded; the message says where to put it.
+    OSError
+        If a file is damaged, or a source sent something else.
+
+    Notes
+    -----
+    These data describe people, and most labels record past decisions or unequal chances. They are
+    for comparing methods; ``DESCR`` says what is known to be wrong with each.
+
+    Examples
+    --------
+    >>> from fairconstrained.datasets import load_dataset
+    >>> adult = load_dataset("adult", preprocess="one_hot")  # doctest: +SKIP
+    >>> adult.data.shape, adult.target_names[1]  # doctest: +SKIP
+    ((48842, 107), '>50K')
+    >>> acs = load_dataset("acs_income_ok", sensitive="white", drop="RAC1P")  # doctest: +SKIP
+    """
+    if name not in DATASETS:
+        raise ValueError(f"name is {name!r}, but should be one of {list_datasets()}.")
+    if preprocess not in (None, "one_hot"):
+        raise ValueError(f"preprocess is {preprocess!r}, but should be None or 'one_hot'.")
+    dataset = DATASETS[name]
+    folder = data_folder(data_home)
+    frame = dataset.parse([read_text(f, folder, download_if_missing) for f in dataset.files])
+    groups = _sensitive_features(
+        dataset, frame, dataset.sensitive if sensitive is None else sensitive
+    )
+    data: Any = _features(dataset, frame, [drop] if isinstance(drop, str) else drop)
+    feature_names = list(data.columns)
+    if preprocess == "one_hot":
+        codes = [column for column in dataset.codes.split() if column in data]
+        data, feature_names = one_hot(data, categorical=codes)
+    return Bunch(
+        data=data,
+        target=dataset.positive(frame[dataset.target]).to_numpy().astype(np.int64),
+        sensitive_features=groups,
+        frame=frame,
+        feature_names=feature_names,
+        target_names=list(dataset.target_names),
+        DESCR=_description(name, dataset),
+    )
+
+
+def _sensitive_features(
+    dataset: Dataset, frame: pd.DataFrame, sensitive: str | Sequence[str]
+) -> pd.Series | pd.DataFrame:
+    names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    choices = [*dataset.groups, *(c for c in frame if c not in {dataset.target, *dataset.groups})]
+    unknown = [name for name in names if name not in choices]
+    if unknown or not names:
+        raise ValueError(f"sensitive is {sensitive!r}, but should be one or more of {choices}.")
+    columns = {n: dataset.groups[n](frame) if n in dataset.groups else frame[n] for n in names}
+    for name, column in columns.items():
+        if column.isna().any():
+            raise ValueError(
+                f"sensitive is {sensitive!r}, but {name!r} is missing in {column.isna().sum()} "
+                "rows; take a column without missing values."
+            )
+    words = pd.DataFrame({name: column.astype(str) for name, column in columns.items()})
+    return words[sensitive] if isinstance(sensitive, str) else words
+
+
+def _features(dataset: Dataset, frame: pd.DataFrame, drop: Sequence[str]) -> pd.DataFrame:
+    no_features = {dataset.target, *" ".join(dataset.left_out.values()).split()}
+    data = frame[[column for column in frame if column not in no_features]]
+    for name in drop:
+        found = [c for c in data if c == name or c.startswith(f"{name}=")]
+        if not found:
+            raise ValueError(f"drop names {name!r}, but the features are {list(data)}.")
+        data = data.drop(columns=found)
+    return data
+
+
+def _description(name: str, dataset: Dataset) -> str:
+    left_out = [f"- {columns}: {reason}" for reason, columns in dataset.left_out.items()]
+    files = [f"- {file.path}, SHA-256 {file.sha256}, from {file.url}" for file in dataset.files]
+    negative, positive = dataset.target_names
+    lines = [
+        f"{name}: {dataset.title}",
+        "",
+        f"Source: {dataset.source}.",
+        f"Licence: {dataset.licence}.",
+        f"Label: {dataset.target}; 0 is {negative!r}, 1 is {positive!r}.",
+        f"Sensitive feature of the benchmarks: {dataset.sensitive}.",
+        f"Cautions: {dataset.caution}",
+        *(["Columns of frame that are not in data:", *left_out] if left_out else []),
+        "Files:",
+        *files,
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,140 @@
+"""What the public sources send, turned into the text of the packed files.
+
+Each function takes the bytes of a download and returns comma-separated text with one header row
+(LIBSVM text for a9a). Values keep their spelling. A function may assume that the bytes are right:
+the caller checks the result.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import zipfile
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+__all__ = ["a9a", "acs_income_ok", "adult", "bank", "compas", "heart", "parkinsons", "plain_csv"]
+
+Rows = list[list[str]]
+
+# adult.names: the files have no header.
+ADULT_COLUMNS = [
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital-gain",
+    "capital-loss",
+    "hours-per-week",
+    "native-country",
+    "income",
+]
+
+# Names, birthdays and case numbers of people; no model should need them.
+COMPAS_PRIVATE = {"name", "first", "last", "dob"}
+COMPAS_PRIVATE |= {"c_case_number", "r_case_number", "vr_case_number"}
+
+ACS_FEATURES = ["AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "WKHP", "SEX", "RAC1P"]
+# The packed file is coarser than the census: married or not, and five groups of RAC1P (American
+# Indian and Alaska Native are 3, 4 and 5; Pacific Islander, other, two or more are 7, 8 and 9).
+ACS_COARSER = {
+    "MAR": {"1": "1", "2": "2", "3": "2", "4": "2", "5": "2"},
+    "RAC1P": {
+        "1": "1",
+        "2": "2",
+        "6": "3",
+        "3": "4",
+        "4": "4",
+        "5": "4",
+        **dict.fromkeys("789", "5"),
+    },
+}
+
+
+def plain_csv(source: bytes) -> str:
+    """A file that is already in the layout wanted."""
+    return _text(_rows(source))
+
+
+def adult(source: bytes) -> str:
+    """UCI archive: both parts, whose test labels end with a full stop."""
+    rows = [[*ADULT_COLUMNS, "split"]]
+    for member, split in (("adult.data", "train"), ("adult.test", "test")):
+        lines = _rows(_member(source, member), skipinitialspace=True)
+        # The test part begins with a comment, and both end with an empty line.
+        rows += [[*line[:-1], line[-1].rstrip("."), split] for line in lines if len(line) > 1]
+    return _text(rows)
+
+
+def a9a(source: bytes) -> str:
+    """LIBSVM text without blanks at the ends of lines and without explicit zeros."""
+    lines = source.decode("ascii").splitlines()
+    kept = (" ".join(f for f in line.split() if not f.endswith(":0")) for line in lines)
+    return "".join(f"{line}\n" for line in kept)
+
+
+def bank(source: bytes) -> str:
+    """UCI archive: an archive in an archive, semicolons, quoted strings."""
+    inner = _member(source, "bank-additional.zip")
+    return _text(_rows(_member(inner, "bank-additional-full.csv"), delimiter=";"))
+
+
+def compas(source: bytes) -> str:
+    """ProPublica's table without the columns that name a person or a case."""
+    header, *rows = _rows(source)
+    kept = [i for i, name in enumerate(header) if name not in COMPAS_PRIVATE]
+    return _text([[row[i] for i in kept] for row in [header, *rows]])
+
+
+def parkinsons(source: bytes) -> str:
+    """UCI archive: one member is the table."""
+    return plain_csv(_member(source, "parkinsons_updrs.data"))
+
+
+def heart(source: bytes) -> str:
+    """Archive of one table."""
+    return plain_csv(_member(source, "heart_disease_health_indicators_BRFSS2015.csv"))
+
+
+def acs_income_ok(source: bytes) -> str:
+    """Census archive of Oklahoma's persons, filtered as in the ACSIncome task."""
+    table = csv.DictReader(io.StringIO(_member(source, "psam_p40.csv").decode()))
+    rows = [[*ACS_FEATURES, "PINCP"]]
+    rows += [_acs_row(person) for person in table if _is_adult_earner(person)]
+    return _text(rows)
+
+
+def _is_adult_earner(person: dict[str, str]) -> bool:
+    """The filter of Ding et al. (2021), after that of Adult; an empty field fails it."""
+    least = {"AGEP": 17, "PINCP": 101, "WKHP": 1, "PWGTP": 1}
+    return all(person[name] and int(person[name]) >= bound for name, bound in least.items())
+
+
+def _acs_row(person: dict[str, str]) -> list[str]:
+    codes = {name: str(int(person[name])) for name in ACS_FEATURES}  # "0040" is 40
+    codes |= {name: coarser[codes[name]] for name, coarser in ACS_COARSER.items()}
+    return [*(f"{codes[name]}.0" for name in ACS_FEATURES), str(int(person["PINCP"]) > 50_000)]
+
+
+def _member(archive: bytes, name: str) -> bytes:
+    """The member of a zip archive with this file name, in whatever folder."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as members:
+        path = next(p for p in members.namelist() if PurePosixPath(p).name == name)
+        return members.read(path)
+
+
+def _rows(source: bytes, *, delimiter: str = ",", skipinitialspace: bool = False) -> Rows:
+    text = io.StringIO(source.decode("utf-8-sig"), newline="")
+    return list(csv.reader(text, delimiter=delimiter, skipinitialspace=skipinitialspace))
+
+
+def _text(rows: Iterable[list[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,241 @@
+"""A generator of classification data whose unfairness is set by one number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils import Bunch, check_random_state, check_scalar
+
+__all__ = ["make_biased_classification"]
+
+
+def make_biased_classification(
+    n_samples: int = 1000,
+    n_features: int = 10,
+    n_groups: int = 2,
+    n_classes: int = 2,
+    *,
+    bias: float = 0.5,
+    imbalance: float = 0.0,
+    n_informative: int = 4,
+    n_proxies: int = 2,
+    class_sep: float = 2.0,
+    proxy_strength: float = 2.0,
+    weights: Sequence[float] | None = None,
+    label_noise: float = 0.0,
+    density: float = 1.0,
+    random_state: int | np.random.RandomState | None = None,
+) -> Bunch:
+    r"""Draw classification data whose labels favour some groups, by an amount that is known.
+
+    Group :math:`g \in \{0, \dots, G - 1\}` has the share and the standing
+
+    .. math::
+        p_g \propto (1 - \text{imbalance})^g, \qquad a_g = 1 - \frac{2g}{G - 1} \in [-1, 1],
+
+    so that group 0 is the largest and the most favoured, and sizes differ from :math:`n p_g` by
+    less than one. With independent standard normal :math:`z_{ij}`, row `i` of group :math:`g_i`
+    has the features
+
+    .. math::
+        x_{ij} = \begin{cases}
+        z_{ij} & j \text{ informative} \\
+        z_{ij} + \text{proxy\_strength} \cdot a_{g_i} & j \text{ a proxy of the group} \\
+        z_{ij} k_{ij}, \; k_{ij} \in \{0, 1\}, \; P(k_{ij} = 1) = \text{density}
+        & j \text{ noise,}
+        \end{cases}
+
+    and the label is ordered, class `c` being better than class `c - 1`: the number of thresholds
+    :math:`\theta_1 \le \dots \le \theta_{K-1}` below the latent
+
+    .. math::
+        t_i = \text{class\_sep} \, \langle w, x_{i, \text{informative}} \rangle
+        + 2 \, \text{bias} \, a_{g_i} + \varepsilon_i,
+
+    with a random direction `w` of length 1, standard logistic noise :math:`\varepsilon_i`, and
+    thresholds at the quantiles of `t` that give the classes the shares in `weights`. With two
+    classes this is a logistic model: the log-odds of two rows with equal informative features
+    differ by :math:`2\,\text{bias}\,(a_g - a_h)`, which is 4 `bias` between the extreme groups.
+
+    The label is independent of the group exactly if `bias` is 0. Otherwise a classifier that is
+    not given the group gains accuracy by guessing it from the proxies: its positive rates, and its
+    error rates within each label, then differ between the groups, the more the larger `bias`, and
+    removing the gaps costs accuracy on these labels.
+
+    Parameters
+    ----------
+    n_samples, n_features : int, default=1000 and 10
+        Shape of the data.
+    n_groups, n_classes : int, default=2
+        Numbers of groups `G` and of classes `K`, at least 2.
+    bias : float, default=0.5
+        Dependence of the label on the group, at least 0.
+    imbalance : float, default=0.0
+        In [0, 1): each group is smaller than the one before it by this fraction.
+    n_informative, n_proxies : int, default=4 and 2
+        Numbers of informative (at least 1) and of proxy features; the first ones in this order.
+        The other features are noise.
+    class_sep : float, default=2.0
+        Standard deviation of what the informative features add to the latent, at least 0.
+    proxy_strength : float, default=2.0
+        How well a proxy tells the groups apart, at least 0: half the distance between the means
+        of the extreme groups, in standard deviations.
+    weights : sequence of n_classes floats, default=None
+        Shares of the classes, positive, with sum 1. ``None``: equal shares.
+    label_noise : float, default=0.0
+        Probability in [0, 1] that a label is replaced by one of the others, drawn uniformly.
+    density : float, default=1.0
+        Expected share of nonzero entries of the noise features, in (0, 1]. Below 1 the data are
+        sparse.
+    random_state : int, RandomState or None, default=None
+        The same int gives the same data.
+
+    Returns
+    -------
+    Bunch
+        ``data`` : ndarray, or csr_matrix if `density` < 1, of shape (n_samples, n_features).
+        ``target`` : int64 ndarray of shape (n_samples,), 0 to K - 1.
+        ``sensitive_features`` : int64 ndarray of shape (n_samples,), 0 to G - 1.
+        ``feature_names`` : list of str, such as ``informative_0``, ``proxy_0``, ``noise_0``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is outside of what is said above, or a group would be empty.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> def gap(bias):
+    ...     data = make_biased_classification(20_000, bias=bias, random_state=0)
+    ...     accepted = LogisticRegression().fit(data.data, data.target).predict(data.data)
+    ...     first = data.sensitive_features == 0
+    ...     return abs(accepted[first].mean() - accepted[~first].mean())
+    >>> [f"{gap(bias):.1f}" for bias in (0.0, 0.25, 1.0)]
+    ['0.0', '0.2', '0.6']
+    """
+    _check_sizes(n_samples, n_features, n_groups, n_classes, n_informative, n_proxies)
+    _check_real("bias", bias, low=0)
+    _check_real("class_sep", class_sep, low=0)
+    _check_real("proxy_strength", proxy_strength, low=0)
+    _check_real("imbalance", imbalance, low=0, high=1, include_boundaries="left")
+    _check_real("label_noise", label_noise, low=0, high=1)
+    _check_real("density", density, low=0, high=1, include_boundaries="right")
+    shares = _class_shares(weights, n_classes)
+
+    rng = check_random_state(random_state)
+    group = _groups(n_samples, n_groups, imbalance, rng)
+    standing = 1 - 2 * group / (n_groups - 1)
+    n_noise = n_features - n_informative - n_proxies
+    signal = rng.standard_normal((n_samples, n_informative + n_proxies))
+    signal[:, n_informative:] += proxy_strength * standing[:, None]
+    direction = rng.standard_normal(n_informative)
+    merit = signal[:, :n_informative] @ (direction / np.linalg.norm(direction))
+    latent = class_sep * merit + 2 * bias * standing + rng.logistic(size=n_samples)
+    thresholds = np.quantile(latent, np.cumsum(shares)[:-1])
+    target = np.searchsorted(thresholds, latent, side="left")
+    wrong = rng.uniform(size=n_samples) < label_noise
+    shift = rng.randint(1, n_classes, size=n_samples)
+    counts = {"informative": n_informative, "proxy": n_proxies, "noise": n_noise}
+    return Bunch(
+        data=_with_noise(signal, n_noise, density, rng),
+        target=np.where(wrong, (target + shift) % n_classes, target).astype(np.int64),
+        sensitive_features=group,
+        feature_names=[f"{kind}_{j}" for kind, count in counts.items() for j in range(count)],
+    )
+
+
+def _groups(
+    n_samples: int, n_groups: int, imbalance: float, rng: np.random.RandomState
+) -> NDArray[np.int64]:
+    """Shares :math:`p_g`, met to within one row, in random order."""
+    sizes = (1 - imbalance) ** np.arange(n_groups)
+    upper = np.cumsum(sizes / sizes.sum())[:-1]
+    position = (np.arange(n_samples) + 0.5) / n_samples
+    group = np.searchsorted(upper, position, side="right").astype(np.int64)
+    empty = np.flatnonzero(np.bincount(group, minlength=n_groups) == 0)
+    if len(empty):
+        raise ValueError(
+            f"n_samples={n_samples} with n_groups={n_groups} and imbalance={imbalance} leaves "
+            f"group {empty[0]} without rows; take more samples or a smaller imbalance."
+        )
+    rng.shuffle(group)
+    return group
+
+
+def _with_noise(
+    signal: NDArray[np.float64], n_noise: int, density: float, rng: np.random.RandomState
+) -> NDArray[np.float64] | sparse.csr_matrix:
+    n_samples = len(signal)
+    if density == 1:
+        return np.hstack([signal, rng.standard_normal((n_samples, n_noise))])
+    row, column = np.divmod(_kept_cells(n_samples * n_noise, density, rng), max(n_noise, 1))
+    cells = (rng.standard_normal(len(row)), (row, column))
+    noise = sparse.csr_matrix(cells, shape=(n_samples, n_noise))
+    return sparse.hstack([sparse.csr_matrix(signal), noise], format="csr")
+
+
+def _kept_cells(n_cells: int, density: float, rng: np.random.RandomState) -> NDArray[np.int64]:
+    """Cells kept with probability `density` each: the gaps between them are geometric."""
+    kept = [np.array([-1])]
+    while kept[-1][-1] < n_cells:
+        expected = density * (n_cells - kept[-1][-1])
+        n_gaps = int(expected + 5 * math.sqrt(expected) + 10)  # one round is nearly always enough
+        gaps = rng.geometric(density, size=n_gaps)
+        kept.append(kept[-1][-1] + np.cumsum(gaps, dtype=np.int64))
+    cells = np.concatenate(kept[1:])
+    return cells[cells < n_cells]
+
+
+def _check_sizes(
+    n_samples: int,
+    n_features: int,
+    n_groups: int,
+    n_classes: int,
+    n_informative: int,
+    n_proxies: int,
+) -> None:
+    check_scalar(n_samples, "n_samples", Integral, min_val=1)
+    check_scalar(n_features, "n_features", Integral, min_val=1)
+    check_scalar(n_groups, "n_groups", Integral, min_val=2)
+    check_scalar(n_classes, "n_classes", Integral, min_val=2)
+    check_scalar(n_informative, "n_informative", Integral, min_val=1)
+    check_scalar(n_proxies, "n_proxies", Integral, min_val=0)
+    if n_informative + n_proxies > n_features:
+        raise ValueError(
+            f"n_features is {n_features}, but should be at least n_informative + n_proxies = "
+            f"{n_informative} + {n_proxies}."
+        )
+
+
+def _check_real(
+    name: str,
+    value: float,
+    *,
+    low: float,
+    high: float | None = None,
+    include_boundaries: str = "both",
+) -> None:
+    check_scalar(
+        value, name, Real, min_val=low, max_val=high, include_boundaries=include_boundaries
+    )
+    if not math.isfinite(value):  # NaN passes every comparison above
+        raise ValueError(f"{name} is {value}, but should be finite.")
+
+
+def _class_shares(weights: Sequence[float] | None, n_classes: int) -> NDArray[np.float64]:
+    if weights is None:
+        return np.full(n_classes, 1 / n_classes)
+    shares = np.asarray(weights, dtype=np.float64)
+    if shares.shape != (n_classes,) or not (shares > 0).all() or not math.isclose(shares.sum(), 1):
+        raise ValueError(
+            f"weights is {weights!r}, but should be n_classes={n_classes} positive numbers with "
+            "sum 1."
+        )
+    return shares

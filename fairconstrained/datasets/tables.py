@@ -1,0 +1,99 @@
+"""How a data set is described, and the small functions that its description is made of."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from fairconstrained.datasets.files import File
+
+__all__ = [
+    "Dataset",
+    "Group",
+    "above_median",
+    "decode",
+    "either",
+    "equals",
+    "known_outcomes",
+    "table",
+]
+
+Group = Callable[[pd.DataFrame], pd.Series]
+
+
+def table(texts: Sequence[str]) -> pd.DataFrame:
+    """Read comma-separated text: empty fields are missing, Adult's ``?`` is a value."""
+    (text,) = texts  # a repeated column name (both COMPAS tables) gets ".1" appended
+    return pd.read_csv(io.StringIO(text))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What the loader needs, and what a user should know, about one data set.
+
+    Attributes
+    ----------
+    title, source, licence, caution : str
+        Text for the description; `caution` names harms, limits and traps.
+    files : tuple of File
+        In the order in which `parse` takes their texts.
+    target : str
+        The label's column, never a feature.
+    positive : callable
+        From the label's column to a boolean one.
+    target_names : tuple of str
+        Meaning of 0 and of 1.
+    sensitive : str
+        The sensitive feature of the benchmarks.
+    groups : mapping of str to callable
+        Readable sensitive features that are not a column of words: from the table to one.
+    left_out : mapping of str to str
+        Columns that are no features (separated by spaces), by reason.
+    codes : str
+        Numeric columns (separated by spaces) whose values are codes of categories.
+    parse : callable
+        From the texts of the files to the table.
+    """
+
+    title: str
+    source: str
+    licence: str
+    caution: str
+    files: tuple[File, ...]
+    target: str
+    positive: Callable[[pd.Series], pd.Series]
+    target_names: tuple[str, str]
+    sensitive: str
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    codes: str = ""
+    parse: Callable[[Sequence[str]], pd.DataFrame] = table
+
+
+def known_outcomes(texts: Sequence[str]) -> pd.DataFrame:
+    """Leave out people whose ``is_recid`` is -1: nobody knows their label."""
+    people = table(texts)
+    return people[people["is_recid"] >= 0].reset_index(drop=True)
+
+
+def equals(value: object) -> Callable[[pd.Series], pd.Series]:
+    """Whether the label is `value`."""
+    return lambda column: column == value
+
+
+def above_median(column: pd.Series) -> pd.Series:
+    """Whether the label is above its median."""
+    return column > column.median()
+
+
+def decode(column: str, *words: str, first: int = 0) -> Group:
+    """Codes `first`, `first` + 1, ... of a column in words."""
+    return lambda frame: frame[column].map(dict(enumerate(words, start=first)))
+
+
+def either(is_first: Group, first: str, other: str) -> Group:
+    """Two groups: `first` where `is_first` holds."""
+    return lambda frame: is_first(frame).map({True: first, False: other})

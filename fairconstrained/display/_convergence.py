@@ -1,0 +1,169 @@
+"""The course of a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from fairconstrained.display._style import legend, new_label, next_style, pyplot, slack_line
+
+__all__ = ["ConvergenceDisplay"]
+
+# Panels of ConvergenceDisplay, from top to bottom: the entries of the history that each draws.
+_PANELS = {
+    "objective": ["objective"],
+    "violation": ["violation", "soft_violation"],
+    "KKT residual": ["kkt_residual"],
+    "multipliers": ["multipliers"],
+}
+_X_AXES = {"iteration": "iteration", "time": "time (s)"}
+
+
+class ConvergenceDisplay:
+    """Objective, violation and multipliers over the course of a fit.
+
+    Parameters
+    ----------
+    history : dict of str to array-like of shape (n_records,)
+        With `objective`, `violation` and, for the time axis, `time` in seconds; optionally
+        `soft_violation` (dotted), `kkt_residual` (logarithmic), `multipliers` of shape
+        (n_records, n_constraints) and `iteration`, the iteration of each record.
+    slack : float, optional
+        The bound on the violation, drawn as a line.
+    name : str, optional
+        The solver, for the legend.
+
+    Attributes
+    ----------
+    ax_ : ndarray of matplotlib Axes
+        One per panel that the history has data for.
+    figure_ : matplotlib Figure
+    lines_ : list of Line2D
+    slack_ : Line2D or None
+
+    Examples
+    --------
+    >>> from fairconstrained.display import ConvergenceDisplay
+    >>> history = {"objective": [0.7, 0.5], "violation": [0.0, 0.1], "time": [0.0, 0.2]}
+    >>> ConvergenceDisplay(history=history, slack=0.05).plot(x="time").ax_.shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        *,
+        history: Mapping[str, ArrayLike],
+        slack: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.history = history
+        self.slack = slack
+        self.name = name
+
+    def plot(
+        self, ax: Any = None, *, x: str = "iteration", name: str | None = None, **kwargs: Any
+    ) -> ConvergenceDisplay:
+        """Draw one panel above the other; on the axes of another display, in the next colour.
+
+        Parameters
+        ----------
+        ax : array of matplotlib Axes, optional
+            One per panel, such as `ax_` of another display; by default those of a new figure.
+        x : {"iteration", "time"}, default="iteration"
+            The horizontal axis.
+        name : str, optional
+            The solver, for the legend; by default that of the display.
+        **kwargs
+            Keywords of matplotlib's ``plot`` for the lines.
+
+        Returns
+        -------
+        ConvergenceDisplay
+            Itself.
+        """
+        at = self._positions(x)
+        panels = {
+            title: [key for key in keys if key in self.history] for title, keys in _PANELS.items()
+        }
+        titles = [title for title, keys in panels.items() if keys]
+        if ax is None:
+            _, ax = pyplot().subplots(
+                len(titles),
+                sharex=True,
+                figsize=(6.4, 1.2 + 1.8 * len(titles)),
+                layout="constrained",
+            )
+        axes = np.ravel(ax)
+        if len(axes) != len(titles):
+            raise ValueError(
+                f"ax must hold one Axes per panel ({', '.join(titles)}); got {len(axes)}."
+            )
+        color = next_style(len(axes[0].lines))["color"]  # a display has one line on the first axes
+        style = {"color": color, "linewidth": 1.2, **kwargs}
+        drawn = [
+            self._draw(panel, at, panels[title], style)
+            for panel, title in zip(axes, titles, strict=True)
+        ]
+        drawn[0][0].set_label(self.name if name is None else name)
+        self.slack_ = slack_line(axes[titles.index("violation")].axhline, self.slack)
+        for panel, title in zip(axes, titles, strict=True):
+            panel.set_ylabel(title)
+            legend(panel)
+        axes[-1].set_xlabel(_X_AXES[x])
+        self.lines_ = [line for lines in drawn for line in lines]
+        self.ax_, self.figure_ = axes, axes[0].figure
+        self.figure_.align_ylabels(axes)
+        return self
+
+    def _draw(
+        self, panel: Any, at: NDArray[Any], keys: list[str], style: dict[str, Any]
+    ) -> list[Any]:
+        lines = panel.plot(at, np.asarray(self.history[keys[0]]), **style)
+        for key in keys[1:]:
+            values = np.asarray(self.history[key])
+            label = new_label(panel, key.replace("_", " "))
+            lines += panel.plot(at, values, label=label, **{**style, "linestyle": ":"})
+        if keys == ["kkt_residual"]:
+            panel.set_yscale("log", nonpositive="mask")
+        return list(lines)
+
+    def _positions(self, x: str) -> NDArray[Any]:
+        if x not in _X_AXES:
+            raise ValueError(f"x must be one of {list(_X_AXES)}; got {x!r}.")
+        if x in self.history:
+            return np.asarray(self.history[x])
+        if x == "time":
+            raise ValueError(f"The history has no time; it has {list(self.history)}.")
+        return np.arange(1, len(np.asarray(self.history["objective"])) + 1)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        x: str = "iteration",
+        ax: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> ConvergenceDisplay:
+        """Draw the `history_` of a fitted estimator, and its `slack` if it has one.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        x, ax, **kwargs
+            As in :meth:`plot`.
+        name : str, optional
+            The solver, for the legend.
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        check_is_fitted(estimator, "history_")
+        slack = getattr(estimator, "slack", None)
+        return cls(history=estimator.history_, slack=slack, name=name).plot(ax, x=x, **kwargs)

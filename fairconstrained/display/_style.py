@@ -1,0 +1,48 @@
+"""Colours, markers, legends and the import of matplotlib, common to all displays."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["legend", "new_label", "next_style", "pyplot", "slack_line"]
+
+# Okabe and Ito's colours, told apart with any colour vision (yellow left out: too light a line),
+# and markers for a print without colours.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+def next_style(n_drawn: int) -> dict[str, str]:
+    """Colour and marker of the next display on axes that have `n_drawn` of them."""
+    return {
+        "color": _COLORS[n_drawn % len(_COLORS)],
+        "marker": _MARKERS[n_drawn % len(_MARKERS)],
+    }
+
+
+def slack_line(draw: Any, slack: float | None) -> Any:
+    """Draw the bound with `draw`, the axes' ``axvline`` or ``axhline``."""
+    if slack is None:
+        return None
+    label = new_label(draw.__self__, f"slack {slack:g}")
+    return draw(slack, color="0.35", linestyle="--", linewidth=1, label=label)
+
+
+def new_label(ax: Any, label: str) -> str | None:
+    """`label`, or None where the legend has it from another display."""
+    return None if label in ax.get_legend_handles_labels()[1] else label
+
+
+def legend(ax: Any) -> None:
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend()
+
+
+def pyplot() -> Any:
+    try:
+        return importlib.import_module("matplotlib.pyplot")
+    except ImportError as error:
+        raise ImportError(
+            "Displays need matplotlib: python -m pip install 'fairconstrained[plot]'."
+        ) from error

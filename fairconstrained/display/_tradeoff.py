@@ -1,0 +1,248 @@
+"""Error against violation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import zero_one_loss
+
+from fairconstrained.display._style import legend, next_style, pyplot, slack_line
+from fairconstrained.metrics import demographic_parity_difference
+from fairconstrained.model_selection import pareto_front
+
+__all__ = ["TradeoffDisplay"]
+
+
+class TradeoffDisplay:
+    """Error against violation of a fairness constraint, one point per model.
+
+    The points that no other point beats are joined by their Pareto front; the others are pale.
+
+    Parameters
+    ----------
+    error, violation : array-like of shape (n_points,)
+        Both small when good.
+    error_std, violation_std : array-like of shape (n_points,), optional
+        Lengths of the error bars, such as standard deviations over splits.
+    slack : float, optional
+        A bound on the violation, drawn as a line.
+    name : str, optional
+        The method, for the legend.
+    error_name, violation_name : str
+        Labels of the axes.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    points_ : list of two ErrorbarContainer
+        Points on the front and points behind it.
+    front_ : Line2D
+    slack_ : Line2D or None
+
+    See Also
+    --------
+    fairconstrained.model_selection.tradeoff_curve : Computes the points.
+
+    Examples
+    --------
+    >>> from fairconstrained.display import TradeoffDisplay
+    >>> display = TradeoffDisplay(error=[0.1, 0.2, 0.3], violation=[0.3, 0.1, 0.2], slack=0.15)
+    >>> display.plot(name="ours").front_.get_label()
+    'ours'
+    """
+
+    def __init__(
+        self,
+        *,
+        error: ArrayLike,
+        violation: ArrayLike,
+        error_std: ArrayLike | None = None,
+        violation_std: ArrayLike | None = None,
+        slack: float | None = None,
+        name: str | None = None,
+        error_name: str = "error",
+        violation_name: str = "violation",
+    ) -> None:
+        self.error = error
+        self.violation = violation
+        self.error_std = error_std
+        self.violation_std = violation_std
+        self.slack = slack
+        self.name = name
+        self.error_name = error_name
+        self.violation_name = violation_name
+
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> TradeoffDisplay:
+        """Draw the points; on the axes of another display, in the next colour and marker.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+        name : str, optional
+            The method, for the legend; by default that of the display.
+        **kwargs
+            Keywords of matplotlib's ``errorbar`` for the points, such as ``color`` and ``marker``.
+
+        Returns
+        -------
+        TradeoffDisplay
+            Itself.
+        """
+        if ax is None:
+            _, ax = pyplot().subplots()
+        # Two containers per display that is on the axes already.
+        style = {
+            **next_style(len(ax.containers) // 2),
+            **{"linestyle": "none", "elinewidth": 0.8, "capsize": 2},
+            **kwargs,
+        }
+        line = {"color": style["color"], "marker": style["marker"]}
+        front = pareto_front(self.error, self.violation)
+        self.points_ = [
+            self._draw(ax, front, style),
+            self._draw(ax, ~front, {**style, "alpha": 0.3}),
+        ]
+        order = np.flatnonzero(front)[np.argsort(np.asarray(self.violation)[front], kind="stable")]
+        (self.front_,) = ax.plot(
+            np.asarray(self.violation)[order],
+            np.asarray(self.error)[order],
+            drawstyle="steps-post",
+            linewidth=1.2,
+            alpha=0.7,
+            label=self.name if name is None else name,
+            **line,
+        )
+        self.slack_ = slack_line(ax.axvline, self.slack)
+        ax.set(xlabel=self.violation_name, ylabel=self.error_name)
+        legend(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _draw(self, ax: Any, rows: NDArray[np.bool_], style: dict[str, Any]) -> Any:
+        x, y, x_std, y_std = (
+            None if values is None else np.asarray(values, dtype=float)[rows]
+            for values in (self.violation, self.error, self.violation_std, self.error_std)
+        )
+        return ax.errorbar(x, y, xerr=x_std, yerr=y_std, **style)
+
+    @classmethod
+    def from_cv_results(
+        cls,
+        cv_results: Mapping[str, Any],
+        *,
+        score: str = "accuracy",
+        violation: str = "dp",
+        slack: float | None = None,
+        ax: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> TradeoffDisplay:
+        """Draw the candidates of a search, or the rows of a trade-off curve.
+
+        Parameters
+        ----------
+        cv_results : dict or DataFrame
+            ``search.cv_results_``, or what
+            :func:`~fairconstrained.model_selection.tradeoff_curve` returns.
+        score, violation : str
+            Names in the `scoring` of the search. Drawn are 1 - score, for scores that are at most
+            1, and the negated violation, since fairness scorers give negated gaps.
+        slack : float, optional
+            A bound on the violation, drawn as a line.
+        ax : matplotlib Axes, optional
+        name : str, optional
+            The method, for the legend.
+        **kwargs
+            Keywords of matplotlib's ``errorbar``.
+
+        Returns
+        -------
+        TradeoffDisplay
+
+        Examples
+        --------
+        >>> from fairconstrained.display import TradeoffDisplay
+        >>> results = {"mean_test_accuracy": [0.9, 0.8], "std_test_accuracy": [0.01, 0.01],
+        ...            "mean_test_dp": [-0.2, -0.1], "std_test_dp": [0.02, 0.03]}
+        >>> TradeoffDisplay.from_cv_results(results).violation
+        array([0.2, 0.1])
+        """
+        keys = [f"{what}_test_{which}" for which in (score, violation) for what in ("mean", "std")]
+        if missing := [key for key in keys if key not in cv_results]:
+            raise ValueError(f"cv_results has no {missing}; it has {list(cv_results)}.")
+        mean, std, violation_mean, violation_std = (
+            np.asarray(cv_results[key], dtype=float) for key in keys
+        )
+        display = cls(
+            error=1 - mean,
+            violation=-violation_mean,
+            error_std=std,
+            violation_std=violation_std,
+            slack=slack,
+            name=name,
+            error_name=f"1 - {score}",
+            violation_name=f"{violation} (mean over splits)",
+        )
+        return display.plot(ax, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_preds: Sequence[ArrayLike],
+        *,
+        sensitive_features: Any,
+        metric: Any = demographic_parity_difference,
+        sample_weight: ArrayLike | None = None,
+        slack: float | None = None,
+        ax: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> TradeoffDisplay:
+        """Draw the predictions of several models of the same rows, such as those of a test set.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+        y_preds : sequence of array-like of shape (n_samples,)
+            Predicted labels, one array per model.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        metric : callable, default=demographic_parity_difference
+            A gap of :mod:`fairconstrained.metrics`.
+        sample_weight : array-like of shape (n_samples,), optional
+        slack, ax, name, **kwargs
+            As in :meth:`from_cv_results`.
+
+        Returns
+        -------
+        TradeoffDisplay
+
+        Examples
+        --------
+        >>> from fairconstrained.display import TradeoffDisplay
+        >>> y_preds = [[0, 1, 1, 1], [0, 1, 0, 0]]
+        >>> display = TradeoffDisplay.from_predictions([0, 1, 0, 1], y_preds,
+        ...                                            sensitive_features=["a", "a", "b", "b"])
+        >>> display.error, display.violation
+        (array([0.25, 0.25]), array([0.5, 0.5]))
+        """
+        weights = {"sample_weight": sample_weight}
+        violations = [
+            metric(y_true, y_pred, sensitive_features=sensitive_features, **weights)
+            for y_pred in y_preds
+        ]
+        errors = [zero_one_loss(y_true, y_pred, **weights) for y_pred in y_preds]
+        display = cls(
+            error=np.array(errors),
+            violation=np.array(violations),
+            slack=slack,
+            name=name,
+            error_name="error rate",
+            violation_name=metric.__name__.replace("_", " "),
+        )
+        return display.plot(ax, **kwargs)

@@ -1,0 +1,64 @@
+"""What all metrics' docstrings share, written once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["PARAMETERS", "documented"]
+
+Metric = TypeVar("Metric", bound=Callable[..., float])
+
+PARAMETERS = {
+    "y_true": """array-like of shape (n_samples,)
+    True labels: numbers, booleans or strings.""",
+    "y_pred": """array-like of shape (n_samples,)
+    Predicted labels.""",
+    "y_proba": """array-like of shape (n_samples,) or (n_samples, n_classes)
+    Predicted probabilities: of the positive class, or of every class.""",
+    "sensitive_features": """array-like of shape (n_samples,) or (n_samples, n_columns)
+    One group per combination of values that occurs.""",
+    "method": """{"between_groups", "to_overall"}, default="between_groups"
+    Compare the groups with each other, or each group with everybody.""",
+    "agg": """{"worst_case", "mean"}, default="worst_case"
+    The worst of the rates that the metric compares, or the mean over them.""",
+    "loss": """{"log", "brier"}, default="log"
+    Minus the log of the probability of the true label, or half the squared distance of the
+    probabilities to the one-hot label.""",
+    "sample_weight": """array-like of shape (n_samples,), optional
+    Non-negative weights of the rows.""",
+    "pos_label": """label, optional
+    The class whose rates are compared; by default the larger of two labels, and the worst of
+    more than two. Where only one label occurs, 0, -1 and False are the negative one.""",
+    "labels": """sequence of labels, optional
+    The classes in the order of the columns of `y_proba`, as in ``classes_``; by default the sorted
+    labels of `y_true`. Needed where some class does not occur in `y_true`.""",
+}
+
+_RAISES = """Raises
+------
+ValueError
+    Lengths that differ, missing values, negative weights, an unknown option.
+
+Warns
+-----
+SmallGroupWarning
+    Names each group without rows (or without rows of a label) that the metric needs, or the
+    only group where there is nothing to compare.
+
+"""
+
+
+def documented(metric: Metric) -> Metric:
+    """Insert the sections that metrics share into the docstring of `metric`.
+
+    "Parameters" (the names in the signature, described in ``PARAMETERS``) goes before "Returns",
+    "Raises" and "Warns" before "Examples".
+    """
+    doc = inspect.getdoc(metric) or ""
+    entries = [f"{name} : {PARAMETERS[name]}" for name in inspect.signature(metric).parameters]
+    section = "\n".join(["Parameters", "----------", *entries])
+    doc = doc.replace("Returns\n---", f"{section}\n\nReturns\n---", 1)
+    metric.__doc__ = doc.replace("Examples\n---", f"{_RAISES}Examples\n---", 1)
+    return metric

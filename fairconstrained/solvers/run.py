@@ -1,0 +1,177 @@
+"""The one loop: it stops, selects, records and reports; solvers only say what a step is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+import torch
+from sklearn.base import BaseEstimator
+from torch import Generator, Tensor
+
+from fairconstrained.exceptions import DivergenceError
+from fairconstrained.problem import Problem
+
+__all__ = ["Callback", "Iterate", "Solution", "Solver", "Status", "best_feasible", "last", "run", "violation"]
+
+# A hard constraint exceeded by no more than this counts as met.
+FEASIBILITY_TOL = 5e-4
+
+
+class Iterate(NamedTuple):
+    """What a solver yields after each iteration."""
+
+    x: Tensor  # (n_variables,)
+    soft: Tensor  # (1 + m,): objective and constraint values, as optimised
+    hard: Tensor  # (1 + m,): error and constraint values, as measured on predictions
+    dual: Tensor  # (m,): multipliers
+    residual: float  # how far from solved, by the solver's own measure; <= tol ends the run
+
+
+class Status(Enum):
+    """Why a run ended; the values are for people."""
+
+    CONVERGED = "the residual fell below tol"
+    STOPPED = "a callback asked to stop"
+    EXHAUSTED = "the solver has no further step to offer"
+    MAX_ITER = "max_iter iterations were made without reaching tol"
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The selected iterate and the story of the run."""
+
+    iterate: Iterate
+    n_iter: int
+    status: Status
+    history: list[Iterate]
+    times: list[float]
+
+
+Callback = Callable[[Iterate], bool | None]
+Select = Callable[[Sequence[Iterate]], Iterate]
+
+
+class Solver(BaseEstimator):  # type: ignore[misc]
+    """Base of all solvers: parameters in ``__init__``, an algorithm in :meth:`iterate`.
+
+    Being a scikit-learn estimator in form only, a solver can be cloned, printed and searched:
+    ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
+    """
+
+    max_iter = 100  # iterations when the user names no number
+
+    def check(self, problem: Problem) -> None:
+        """Raise IncompatibleSolverError if the problem is not one that this solver can solve."""
+
+    def iterate(
+        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Yield iterates from `x` and multipliers `dual` on; state lives in local variables."""
+        raise NotImplementedError
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate:
+        """Which iterate of an unfinished run to keep."""
+        return best_feasible(iterates)
+
+
+def last(iterates: Sequence[Iterate]) -> Iterate:
+    """Keep the last iterate."""
+    return iterates[-1]
+
+
+def best_feasible(iterates: Sequence[Iterate]) -> Iterate:
+    """Keep the least error among feasible iterates, or the least violation if there are none."""
+    return min(iterates, key=_merit)
+
+
+def violation(values: Tensor) -> float:
+    """Largest constraint value of (f, c_1, ..., c_m), if there is any, else 0."""
+    return max(values[1:].tolist(), default=0.0)
+
+
+def _merit(iterate: Iterate) -> tuple[float, float]:
+    return max(violation(iterate.hard), FEASIBILITY_TOL), float(iterate.hard[0])
+
+
+def run(
+    solver: Solver,
+    problem: Problem,
+    x: Tensor,
+    dual: Tensor,
+    rng: Generator,
+    *,
+    max_iter: int,
+    tol: float,
+    callbacks: Sequence[Callback] = (),
+) -> Solution:
+    """Iterate `solver` on `problem` until it is solved, stopped or out of iterations.
+
+    Parameters
+    ----------
+    solver : Solver
+    problem : Problem
+    x : Tensor of shape (n_variables,)
+    dual : Tensor of shape (m,)
+        Starting point and multipliers.
+    rng : Generator
+        The only source of randomness, but for a network's own (dropout).
+    max_iter : int
+    tol : float
+        The run ends when an iterate's residual is at most `tol`.
+    callbacks : sequence of callables
+        Each is called with every iterate; a true answer ends the run, an exception passes through.
+
+    Returns
+    -------
+    Solution
+        With the last iterate if the run converged, else with the solver's selection.
+
+    Raises
+    ------
+    IncompatibleSolverError
+        If the solver cannot solve this problem; before any work.
+    DivergenceError
+        If the variables or the objective are no longer finite.
+    """
+    history: list[Iterate] = []
+    times: list[float] = []
+    status = Status.EXHAUSTED
+    solver.check(problem)
+    start = time.perf_counter()
+    with one_thread():
+        for iterate in solver.iterate(problem, x, dual, tol, rng):
+            if not (iterate.x.isfinite().all() and iterate.soft.isfinite().all()):
+                raise DivergenceError(
+                    f"{solver!r} diverged at iteration {len(history) + 1}: its variables or its "
+                    "objective are not finite. Scale the features or take smaller steps."
+                )
+            history.append(iterate)
+            times.append(time.perf_counter() - start)
+            asked = [callback(iterate) for callback in callbacks]
+            if iterate.residual <= tol:
+                status = Status.CONVERGED
+            elif any(asked):
+                status = Status.STOPPED
+            elif len(history) >= max_iter:
+                status = Status.MAX_ITER
+            else:
+                continue
+            break
+    chosen = history[-1] if status is Status.CONVERGED else solver.select(history)
+    return Solution(chosen, len(history), status, history, times)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Pin torch to one thread: small operations lose more than they gain from two."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

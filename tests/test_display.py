@@ -1,0 +1,212 @@
+"""Displays draw the data they are given, onto axes of their own or of another display."""
+
+import importlib
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+
+from fairconstrained.display import ConvergenceDisplay, TradeoffDisplay
+from fairconstrained.metrics import equalized_odds_difference
+from fairconstrained.model_selection import pareto_front, tradeoff_curve
+
+mpl.use("Agg")
+plt = importlib.import_module("matplotlib.pyplot")
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+ERROR = np.array([0.15, 0.20, 0.25, 0.18])
+VIOLATION = np.array([0.20, 0.10, 0.02, 0.20])
+STD = np.array([0.01, 0.02, 0.03, 0.04])
+
+
+def tradeoff(**kwargs):
+    return TradeoffDisplay(
+        error=ERROR, violation=VIOLATION, error_std=STD, violation_std=2 * STD, **kwargs
+    )
+
+
+def labels(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def bars(container):
+    """Half the lengths of the horizontal and vertical error bars."""
+    horizontal, vertical = (np.array(lines.get_segments()) for lines in container.lines[2])
+    return np.ptp(horizontal[:, :, 0], axis=1) / 2, np.ptp(vertical[:, :, 1], axis=1) / 2
+
+
+def test_tradeoff_draws_points_bars_front_and_slack():
+    display = tradeoff(slack=0.05, name="ours", violation_name="gap").plot()
+    on, behind = display.points_
+    front = np.array([True, True, True, False])
+    for container, rows in ((on, front), (behind, ~front)):
+        assert np.array_equal(container.lines[0].get_xdata(), VIOLATION[rows])
+        assert np.array_equal(container.lines[0].get_ydata(), ERROR[rows])
+        assert bars(container)[0] == pytest.approx(2 * STD[rows])
+        assert bars(container)[1] == pytest.approx(STD[rows])
+    assert display.front_.get_xdata().tolist() == [0.02, 0.10, 0.20]
+    assert display.front_.get_ydata().tolist() == [0.25, 0.20, 0.15]
+    assert display.slack_.get_xdata() == [0.05, 0.05]
+    assert display.ax_.get_xlabel() == "gap"
+    assert display.ax_.get_ylabel() == "error"
+    assert labels(display.ax_) == ["ours", "slack 0.05"]
+    assert display.figure_ is display.ax_.figure
+
+
+def test_several_methods_in_one_axes_differ_in_colour_and_marker():
+    first = tradeoff(slack=0.05).plot(name="ours")
+    second = tradeoff(slack=0.05).plot(first.ax_, name="theirs")
+    third = tradeoff().plot(first.ax_, name="others", color="0.5", marker="*")
+    assert first.ax_ is second.ax_ is third.ax_
+    assert labels(first.ax_) == ["ours", "slack 0.05", "theirs", "others"]
+    styles = {(d.front_.get_color(), d.front_.get_marker()) for d in (first, second, third)}
+    assert len(styles) == 3
+    assert ("0.5", "*") in styles
+    assert second.points_[0].lines[0].get_color() == second.front_.get_color()
+
+
+def test_without_names_slack_and_bars_there_is_no_legend():
+    display = TradeoffDisplay(error=ERROR, violation=VIOLATION).plot()
+    assert display.ax_.get_legend() is None
+    assert display.slack_ is None
+    assert not display.points_[0].lines[2]
+
+
+def test_tradeoff_of_a_curve_and_of_cv_results():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(90, 2))
+    group, y = x[:, 1] > 0, x.sum(axis=1) > 0
+    curve = tradeoff_curve(
+        LogisticRegression(),
+        x,
+        y,
+        sensitive_features=group,
+        param_name="C",
+        param_range=[1e-4, 1e-2, 1.0],
+        cv=3,
+    )
+    display = TradeoffDisplay.from_cv_results(curve, slack=0.1, name="LR", capsize=5)
+    assert display.error == pytest.approx(1 - curve["mean_test_accuracy"])
+    assert display.violation == pytest.approx(-curve["mean_test_dp"])
+    assert display.error_std == pytest.approx(curve["std_test_accuracy"])
+    assert display.violation_std == pytest.approx(curve["std_test_dp"])
+    assert len(display.front_.get_xdata()) == pareto_front(display.error, display.violation).sum()
+    assert display.ax_.get_ylabel() == "1 - accuracy"
+    again = TradeoffDisplay.from_cv_results(curve.to_dict("list"), ax=display.ax_)
+    assert again.ax_ is display.ax_
+    with pytest.raises(ValueError, match=r"no \['mean_test_eo', 'std_test_eo'\]"):
+        TradeoffDisplay.from_cv_results(curve, violation="eo")
+
+
+def test_tradeoff_of_predictions():
+    y, group = np.array([0, 1, 0, 1, 1]), list("aabbb")
+    y_preds, weight = [y, 1 - y, [0, 1, 1, 1, 0]], [1.0, 1, 1, 1, 4]
+    display = TradeoffDisplay.from_predictions(
+        y,
+        y_preds,
+        sensitive_features=group,
+        metric=equalized_odds_difference,
+        sample_weight=weight,
+    )
+    assert display.error == pytest.approx([0, 1, 5 / 8])
+    assert display.violation == pytest.approx([0, 0, 1])
+    assert display.ax_.get_xlabel() == "equalized odds difference"
+    assert display.points_[0].lines[0].get_xdata().tolist() == [0]
+
+
+def history(n=5, **more):
+    t = np.arange(1.0, n + 1)
+    return {"objective": 1 / t, "violation": 0.3 / t, "time": t / 10, **more}
+
+
+def test_convergence_draws_a_panel_for_each_kind_of_entry():
+    multipliers = np.arange(15.0).reshape(5, 3)
+    full = history(
+        soft_violation=np.full(5, 0.2), kkt_residual=10.0 ** -np.arange(5), multipliers=multipliers
+    )
+    display = ConvergenceDisplay(history=full, slack=0.05, name="solver").plot(x="time")
+    titles = ["objective", "violation", "KKT residual", "multipliers"]
+    assert [ax.get_ylabel() for ax in display.ax_] == titles
+    assert [line.get_ydata().tolist() for line in display.lines_] == [
+        full["objective"].tolist(),
+        full["violation"].tolist(),
+        full["soft_violation"].tolist(),
+        full["kkt_residual"].tolist(),
+        *multipliers.T.tolist(),
+    ]
+    assert all(np.array_equal(line.get_xdata(), full["time"]) for line in display.lines_)
+    assert display.ax_[-1].get_xlabel() == "time (s)"
+    assert display.ax_[2].get_yscale() == "log"
+    assert display.slack_.get_ydata() == [0.05, 0.05]
+    assert labels(display.ax_[0]) == ["solver"]
+    assert labels(display.ax_[1]) == ["soft violation", "slack 0.05"]
+
+
+def test_convergence_over_iterations_counts_from_one_unless_the_history_knows():
+    display = ConvergenceDisplay(history=history()).plot()
+    assert len(display.ax_) == 2
+    assert display.lines_[0].get_xdata().tolist() == [1, 2, 3, 4, 5]
+    assert display.ax_[0].get_legend() is None
+    every_tenth = np.arange(0, 50, 10)
+    display = ConvergenceDisplay(history=history(iteration=every_tenth)).plot()
+    assert display.lines_[0].get_xdata().tolist() == every_tenth.tolist()
+
+
+def test_two_solvers_in_the_same_panels():
+    first = ConvergenceDisplay(history=history(), slack=0.1, name="one").plot()
+    second = ConvergenceDisplay(history=history(9), slack=0.1).plot(first.ax_, name="two")
+    assert second.figure_ is first.figure_
+    assert labels(first.ax_[0]) == ["one", "two"]
+    assert labels(first.ax_[1]) == ["slack 0.1"]
+    assert first.lines_[0].get_color() != second.lines_[0].get_color()
+
+
+class Fitted(BaseEstimator):
+    def __init__(self, slack=0.05):
+        self.slack = slack
+
+    def fit(self, X, y):
+        self.history_ = history()
+        return self
+
+
+def test_convergence_of_an_estimator_shows_its_slack():
+    display = ConvergenceDisplay.from_estimator(Fitted().fit([[0]], [0]), x="time", linewidth=3)
+    assert display.slack_.get_ydata() == [0.05, 0.05]
+    assert {line.get_linewidth() for line in display.lines_} == {3}
+    with pytest.raises(NotFittedError):
+        ConvergenceDisplay.from_estimator(Fitted())
+
+
+def test_convergence_refuses_what_it_cannot_draw():
+    display = ConvergenceDisplay(history={"objective": [1.0], "violation": [0.0]})
+    with pytest.raises(ValueError, match=r"x must be one of .*; got 'epoch'"):
+        display.plot(x="epoch")
+    with pytest.raises(ValueError, match="history has no time"):
+        display.plot(x="time")
+    with pytest.raises(ValueError, match=r"one Axes per panel .objective, violation.; got 1"):
+        display.plot(plt.subplots()[1])
+
+
+@pytest.mark.parametrize("display", [tradeoff(), ConvergenceDisplay(history=history())])
+def test_without_matplotlib_the_extra_is_named(display, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"fairconstrained\[plot\]"):
+        display.plot()
+
+
+def test_importing_the_displays_does_not_import_matplotlib():
+    import subprocess
+
+    code = "import sys, fairconstrained.display; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,442 @@
+"""Metrics: fairlearn's values, definitions written out row by row, invariances, absent groups."""
+
+import inspect
+import warnings
+
+import fairlearn.metrics
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.metrics import confusion_matrix, log_loss
+
+from fairconstrained import metrics
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.metrics import METRICS, loss_gap
+
+names = pytest.mark.parametrize("name", METRICS)
+
+
+def binary(seed, n_groups=3, n=400):
+    """Labels and predictions of every kind in every group, with weights of which some are zero."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(n_groups, size=n)
+    y_true = rng.integers(2, size=n)
+    y_pred = (rng.random(n) < 0.2 + 0.1 * group + 0.3 * y_true).astype(int)
+    weight = rng.exponential(size=n) * (rng.random(n) < 0.9)
+    return y_true, y_pred, group, weight
+
+
+def values(y_true, y_pred, group, weight=None, **kwargs):
+    return {
+        name: metric(y_true, y_pred, sensitive_features=group, sample_weight=weight, **kwargs)
+        for name, metric in METRICS.items()
+        if set(kwargs) <= set(inspect.signature(metric).parameters)
+    }
+
+
+# --- fairlearn -----------------------------------------------------------------------------------
+
+FAIRLEARN = {
+    "demographic_parity_difference": [{}, {"method": "to_overall"}],
+    "demographic_parity_ratio": [{}, {"method": "to_overall"}],
+    "equal_opportunity_difference": [{}, {"method": "to_overall"}],
+    "equalized_odds_difference": [{}, {"method": "to_overall"}, {"agg": "mean"}],
+    "equalized_odds_ratio": [{}, {"method": "to_overall"}, {"agg": "mean"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [(name, o) for name, options in FAIRLEARN.items() for o in options]
+)
+@pytest.mark.parametrize("n_groups", [2, 5])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_equals_fairlearn(name, options, n_groups, weighted):
+    for seed in range(3):
+        y_true, y_pred, group, weight = binary(seed, n_groups)
+        kwargs = {"sensitive_features": group, **options}
+        if weighted:
+            kwargs["sample_weight"] = weight
+        expected = getattr(fairlearn.metrics, name)(y_true, y_pred, **kwargs)
+        assert METRICS[name](y_true, y_pred, **kwargs) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", FAIRLEARN)
+def test_equals_fairlearn_with_two_sensitive_columns(name):
+    y_true, y_pred, group, weight = binary(3, n=600)
+    columns = pd.DataFrame({"sex": np.where(weight > 0.5, "f", "m"), "age": group})
+    kwargs = {"sensitive_features": columns, "sample_weight": weight + 0.1}
+    expected = getattr(fairlearn.metrics, name)(y_true, y_pred, **kwargs)
+    assert METRICS[name](y_true, y_pred, **kwargs) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["false_negative_rate", "false_positive_rate"])
+def test_caps_equal_fairlearn_overall_and_in_the_worst_group(name):
+    y_true, y_pred, group, weight = binary(4)
+    base = getattr(fairlearn.metrics, name)
+    frame = fairlearn.metrics.MetricFrame(
+        metrics=base,
+        y_true=y_true,
+        y_pred=y_pred,
+        sensitive_features=group,
+        sample_params={"sample_weight": weight},
+    )
+    overall = METRICS[name](y_true, y_pred, sample_weight=weight)
+    of_groups = METRICS[name](y_true, y_pred, sensitive_features=group, sample_weight=weight)
+    assert overall == pytest.approx(frame.overall, abs=1e-12)
+    assert of_groups == pytest.approx(frame.group_max(), abs=1e-12)
+
+
+# --- definitions ---------------------------------------------------------------------------------
+
+
+def confusion_by_group(y_true, y_pred, group):
+    return [
+        confusion_matrix(y_true[group == g], y_pred[group == g], labels=np.unique(y_true))
+        for g in np.unique(group)
+    ]
+
+
+def test_several_classes_give_the_worst_class_written_out_from_confusion_matrices():
+    rng = np.random.default_rng(0)
+    group, y_true = rng.integers(3, size=900), rng.integers(4, size=900)
+    y_pred = np.where(rng.random(900) < 0.3 + 0.2 * group, y_true, rng.integers(4, size=900))
+    matrices = confusion_by_group(y_true, y_pred, group)
+
+    def spread(rate):
+        return max(rate(m) for m in matrices) - min(rate(m) for m in matrices)
+
+    classes = range(4)
+    not_c = {c: [k for k in classes if k != c] for c in classes}
+    expected = {
+        "demographic_parity_difference": max(
+            spread(lambda m, k=k: m[:, k].sum() / m.sum()) for k in classes
+        ),
+        "equal_opportunity_difference": max(
+            spread(lambda m, c=c: m[c, c] / m[c].sum()) for c in classes
+        ),
+        "false_positive_rate_difference": max(
+            spread(lambda m, c=c: m[not_c[c], c].sum() / m[not_c[c]].sum()) for c in classes
+        ),
+        "equalized_odds_difference": max(
+            spread(lambda m, y=y, k=k: m[y, k] / m[y].sum()) for y in classes for k in classes
+        ),
+        "error_rate_difference": spread(lambda m: 1 - np.trace(m) / m.sum()),
+        "false_negative_rate": max(1 - m[c, c] / m[c].sum() for m in matrices for c in classes),
+        "false_positive_rate": max(
+            m[not_c[c], c].sum() / m[not_c[c]].sum() for m in matrices for c in classes
+        ),
+    }
+    found = values(y_true, y_pred, group)
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", [n for n in METRICS if "error" not in n and "odds" not in n])
+def test_one_class_against_the_rest_is_the_binary_problem(name):
+    """P(prediction = c | ...) of several classes is that of the indicators of c."""
+    rng = np.random.default_rng(1)
+    group, y_true, y_pred = rng.integers(2, size=300), *rng.integers(3, size=(2, 300))
+    of_class = METRICS[name](y_true, y_pred, sensitive_features=group, pos_label=1)
+    indicators = METRICS[name](y_true == 1, y_pred == 1, sensitive_features=group)
+    assert of_class == pytest.approx(indicators, abs=1e-12)
+
+
+@names
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_invariances(name, data):
+    """Order of rows, names of groups, and integer weights as repeated rows do not matter."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
+    n, n_groups, n_classes = 120, data.draw(st.integers(2, 4)), data.draw(st.integers(2, 3))
+    group = np.arange(n) % n_groups
+    y_true = np.arange(n) // n_groups % n_classes  # every cell has rows
+    y_pred = rng.integers(n_classes, size=n)
+    weight = rng.integers(1, 4, size=n)
+    metric = METRICS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        value = metric(y_true, y_pred, sensitive_features=group, sample_weight=weight)
+        shuffle = rng.permutation(n)
+        again = metric(
+            y_true[shuffle],
+            y_pred[shuffle],
+            sensitive_features=np.array(list("dbca"))[group[shuffle]],
+            sample_weight=weight[shuffle],
+        )
+        repeated = metric(
+            y_true.repeat(weight), y_pred.repeat(weight), sensitive_features=group.repeat(weight)
+        )
+    assert 0 <= value <= 1
+    assert again == pytest.approx(value, abs=1e-12)
+    assert repeated == pytest.approx(value, abs=1e-12)
+
+
+def test_equal_treatment_of_equal_groups_is_perfectly_fair():
+    y_true, y_pred, _, _ = binary(0)
+    twice = values(np.tile(y_true, 2), np.tile(y_pred, 2), np.repeat(["a", "b"], len(y_true)))
+    assert all(v == (1.0 if "ratio" in k else 0.0) for k, v in twice.items() if k.count("_") > 2)
+    assert twice["demographic_parity_ratio"] == twice["equalized_odds_ratio"] == 1.0
+
+
+# --- labels --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "relabel",
+    [
+        lambda y: np.where(y, 1, -1),
+        lambda y: y.astype(bool),
+        lambda y: y.astype(float),
+        lambda y: np.where(y, "yes", "no"),
+        lambda y: np.where(y, "yes", "no").astype(object),
+        lambda y: y.reshape(-1, 1),
+        lambda y: y.tolist(),
+        lambda y: pd.Series(np.where(y, "yes", "no"), index=range(1, len(y) + 1), dtype="category"),
+        lambda y: pl.Series(np.where(y, "yes", "no")),
+        lambda y: pd.Series(y, dtype="Int64"),
+        lambda y: pd.Series(y, dtype="boolean"),
+    ],
+)
+def test_the_positive_class_is_the_larger_label_in_any_container(relabel):
+    y_true, y_pred, group, weight = binary(5)
+    expected = values(y_true, y_pred, group, weight)
+    assert values(relabel(y_true), relabel(y_pred), group, weight) == pytest.approx(expected)
+
+
+def test_pos_label_chooses_the_other_class():
+    y_true, y_pred, group, weight = binary(6)
+    flipped = values(1 - y_true, 1 - y_pred, group, weight, pos_label=1)
+    assert values(y_true, y_pred, group, weight, pos_label=0) == pytest.approx(flipped)
+    assert flipped != pytest.approx(values(y_true, y_pred, group, weight, pos_label=1))
+
+
+@pytest.mark.parametrize(
+    ("only", "pos_label", "rate"),
+    [
+        (0, None, 0.0),
+        (-1, None, 0.0),
+        (False, None, 0.0),
+        (1, None, 1.0),
+        (True, None, 1.0),
+        ("yes", None, 1.0),
+        ("no", "yes", 0.0),
+        (0, 0, 1.0),
+    ],
+)
+def test_one_label_only_is_negative_if_it_is_0_minus_1_or_false(only, pos_label, rate):
+    """A predictor that never errs on one label: FPR 0 on negatives, FNR 0 on positives."""
+    y, cap = [only] * 4, {0.0: "false_positive_rate", 1.0: "false_negative_rate"}
+    assert METRICS[cap[rate]](y, y, pos_label=pos_label) == 0.0
+    with pytest.warns(SmallGroupWarning):
+        assert np.isnan(METRICS[cap[1 - rate]](y, y, pos_label=pos_label))
+    group = list("aabb")
+    if rate == 0:
+        with pytest.warns(UndefinedMetricWarning, match="zero in every group"):
+            ratio = METRICS["demographic_parity_ratio"](
+                y, y, sensitive_features=group, pos_label=pos_label
+            )
+        assert np.isnan(ratio)
+    else:
+        args = {"sensitive_features": group, "pos_label": pos_label}
+        assert METRICS["demographic_parity_ratio"](y, y, **args) == 1.0
+
+
+def test_constant_predictions_have_no_gap_and_no_ratio():
+    y_true, _, group, _ = binary(7)
+    nobody, everybody = np.zeros_like(y_true), np.ones_like(y_true)
+    for y_pred in (nobody, everybody):
+        for name in (n for n in METRICS if "difference" in n and "error" not in n):
+            assert METRICS[name](y_true, y_pred, sensitive_features=group) == 0.0
+    assert METRICS["demographic_parity_ratio"](y_true, everybody, sensitive_features=group) == 1.0
+    for name in ("demographic_parity_ratio", "equalized_odds_ratio"):
+        with pytest.warns(UndefinedMetricWarning):
+            assert np.isnan(METRICS[name](y_true, nobody, sensitive_features=group))
+
+
+def test_a_rate_that_is_zero_in_every_group_is_left_out_of_a_ratio():
+    """No false positives at all: the ratio is that of the true positive rates, as in fairlearn."""
+    y_true, y_pred = np.array([0, 1, 1, 0, 1, 1]), np.array([0, 1, 0, 0, 1, 1])
+    group = list("aaabbb")
+    with pytest.warns(UndefinedMetricWarning, match="1 of the 2 rates"):
+        found = metrics.equalized_odds_ratio(y_true, y_pred, sensitive_features=group)
+    assert found == 0.5
+    assert found == fairlearn.metrics.equalized_odds_ratio(y_true, y_pred, sensitive_features=group)
+
+
+# --- absent groups -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("equal_opportunity_difference", "group b has no rows with label 1"),
+        ("equalized_odds_difference", "group b has no rows with label 1"),
+        ("equalized_odds_ratio", "group b has no rows with label 1"),
+        ("false_negative_rate", "group b has no rows with label 1"),
+    ],
+)
+@pytest.mark.parametrize("by_weight", [False, True])
+def test_an_absent_cell_is_named_and_gives_nan_where_fairlearn_gives_zero(name, cell, by_weight):
+    y_true = np.array([0, 1, 1, 0, 0, 1]) if by_weight else np.array([0, 1, 1, 0, 0, 0])
+    y_pred, weight = (
+        np.array([0, 1, 1, 0, 1, 1]),
+        np.array([1.0, 2, 1, 2, 1, 0 if by_weight else 1]),
+    )
+    group = np.array(list("aaabbb"))
+    with pytest.warns(SmallGroupWarning, match=cell) as record:
+        value = METRICS[name](y_true, y_pred, sensitive_features=group, sample_weight=weight)
+    assert np.isnan(value)
+    assert len(record) == 1
+    assert record[0].filename == __file__
+    theirs = fairlearn.metrics.equal_opportunity_difference(
+        y_true[:5], y_pred[:5], sensitive_features=group[:5]
+    )
+    assert theirs == 1.0  # the absent true positive rate of group b counted as 0
+
+
+def test_false_positive_rates_need_rows_with_another_label():
+    args = [1, 1, 0, 1], [1, 1, 0, 1]
+    for name in ("false_positive_rate_difference", "false_positive_rate"):
+        with pytest.warns(SmallGroupWarning, match="group a has no rows with a label other than 1"):
+            assert np.isnan(METRICS[name](*args, sensitive_features=list("aabb")))
+
+
+@names
+def test_a_group_of_zero_weight_gives_nan(name):
+    y_true, y_pred, group, _ = binary(8)
+    weight = np.where(group == 1, 0.0, 0.1)
+    with pytest.warns(SmallGroupWarning, match="group 1 has no rows"):
+        assert np.isnan(
+            METRICS[name](y_true, y_pred, sensitive_features=group, sample_weight=weight)
+        )
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if "rate" not in name.split("_")[-1]])
+def test_a_single_group_has_nothing_to_be_compared_with(name):
+    y_true, y_pred, _, _ = binary(9)
+    with pytest.warns(SmallGroupWarning, match="single group x") as record:
+        value = METRICS[name](y_true, y_pred, sensitive_features=["x"] * len(y_true))
+    assert value == (1.0 if name.endswith("ratio") else 0.0)
+    assert record[0].filename == __file__
+
+
+# --- input ---------------------------------------------------------------------------------------
+
+
+@names
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y_pred": [0, 1, 1]}, "y_pred has 3 rows, but y_true has 4"),
+        ({"sensitive_features": list("aab")}, "sensitive_features has 3 rows"),
+        ({"sensitive_features": ["a", "b", None, "a"]}, "sensitive_features has 1 missing"),
+        ({"y_true": [0, 1, np.nan, 1]}, "y_true"),
+        ({"y_pred": ["a", None, "b", "a"]}, "y_pred has missing values"),
+        ({"y_pred": np.array([0, "a", 1, 1], dtype=object)}, "y_pred must hold labels of one type"),
+        ({"y_pred": [0.0, 0.7, 1.0, 1.0]}, "y_pred must hold class labels; got 0.7"),
+        ({"y_pred": np.zeros((4, 2))}, "y_pred must have one label per row"),
+        ({"y_pred": list("abab")}, "y_true and y_pred must hold the same kind of labels"),
+        ({"y_true": [], "y_pred": [], "sensitive_features": []}, "minimum of 1 is required"),
+        ({"sample_weight": [1, 1, 1]}, "sample_weight must have shape"),
+        ({"sample_weight": [1, 1, 1, -2]}, "sample_weight must not be negative; got -2"),
+        ({"sample_weight": [1, 1, 1, np.nan]}, "sample_weight"),
+    ],
+)
+def test_bad_input_is_refused_by_name(name, change, message):
+    kwargs = {"y_true": [0, 1, 0, 1], "y_pred": [0, 1, 1, 1], "sensitive_features": list("aabb")}
+    with pytest.raises(ValueError, match=message):
+        METRICS[name](**{**kwargs, **change})
+
+
+def test_unknown_options_are_refused():
+    y, group = [0, 1, 0, 1], list("aabb")
+    with pytest.raises(ValueError, match=r"method must be one of .*; got 'max'"):
+        metrics.demographic_parity_ratio(y, y, sensitive_features=group, method="max")
+    with pytest.raises(ValueError, match=r"agg must be one of .*; got 'sum'"):
+        metrics.equalized_odds_difference(y, y, sensitive_features=group, agg="sum")
+    with pytest.raises(ValueError, match=r"pos_label must be one of the labels \[0, 1\]; got 2"):
+        metrics.demographic_parity_difference(y, y, sensitive_features=group, pos_label=2)
+    with pytest.raises(ValueError, match=r"loss must be one of .*; got 'hinge'"):
+        loss_gap(y, y, sensitive_features=group, loss="hinge")
+    with pytest.raises(ValueError, match="sensitive_features must hold one group per row"):
+        metrics.demographic_parity_difference(y, y, sensitive_features=None)
+    with pytest.raises(TypeError, match="sensitive_features"):
+        metrics.demographic_parity_difference(y, y)
+
+
+# --- loss ----------------------------------------------------------------------------------------
+
+
+def probabilities(n_classes, seed=0, n=200):
+    rng = np.random.default_rng(seed)
+    y, group = rng.integers(n_classes, size=n), rng.integers(3, size=n)
+    return y, rng.dirichlet(np.ones(n_classes), size=n), group, rng.exponential(size=n)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_loss_gap_is_the_spread_of_log_losses(n_classes):
+    y, proba, group, weight = probabilities(n_classes)
+    losses = [
+        log_loss(y[rows], proba[rows], sample_weight=weight[rows], labels=range(n_classes))
+        for rows in (group == g for g in range(3))
+    ]
+    found = loss_gap(y, proba, sensitive_features=group, sample_weight=weight)
+    assert found == pytest.approx(max(losses) - min(losses), rel=1e-9)
+
+
+def test_brier_gap_of_two_classes_is_the_spread_of_squared_errors():
+    y, proba, group, _ = probabilities(2)
+    losses = [np.mean((proba[:, 1] - y)[group == g] ** 2) for g in range(3)]
+    found = loss_gap(y, proba, sensitive_features=group, loss="brier")
+    assert found == pytest.approx(max(losses) - min(losses), rel=1e-9)
+
+
+def test_probabilities_of_the_positive_class_alone():
+    y, proba, group, _ = probabilities(2)
+    both = loss_gap(y, proba, sensitive_features=group)
+    assert loss_gap(y, proba[:, 1], sensitive_features=group) == both
+    assert loss_gap(np.where(y, "b", "a"), proba[:, [1]], sensitive_features=group) == both
+    assert loss_gap(y, proba[:, 0], sensitive_features=group, pos_label=0) == both
+    assert loss_gap(y, proba[:, ::-1], sensitive_features=group, labels=[1, 0]) == both
+
+
+def test_classes_that_do_not_occur_need_labels():
+    y, proba, group, _ = probabilities(3)
+    rows = y < 2
+    args = y[rows], proba[rows]
+    with pytest.raises(ValueError, match="labels must name the 3 columns of y_proba"):
+        loss_gap(*args, sensitive_features=group[rows])
+    assert loss_gap(*args, sensitive_features=group[rows], labels=[0, 1, 2]) > 0
+    # of two classes the missing one is known
+    assert loss_gap([0, 0], [0.5, 0.0], sensitive_features=[1, 2]) == pytest.approx(np.log(2))
+
+
+def test_a_sure_and_wrong_prediction_has_a_large_finite_loss():
+    assert 30 < loss_gap([0, 1], [1.0, 1.0], sensitive_features=["a", "b"]) < 40
+
+
+@pytest.mark.parametrize(
+    ("y_proba", "message"),
+    [
+        ([0.5, 1.5], "y_proba must hold probabilities"),
+        ([[0.5, 0.6], [0.5, 0.5]], "y_proba must hold probabilities"),
+        ([0.5, np.nan], "y_proba"),
+        ([0.5, 0.5, 0.5], "y_proba must have shape"),
+    ],
+)
+def test_bad_probabilities_are_refused(y_proba, message):
+    with pytest.raises(ValueError, match=message):
+        loss_gap([0, 1], y_proba, sensitive_features=["a", "b"])
+
+
+# --- documentation -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", [*METRICS.values(), loss_gap], ids=lambda m: m.__name__)
+def test_every_metric_documents_every_parameter(metric):
+    parameters = metric.__doc__.split("Parameters\n")[1].split("Returns\n")[0]
+    assert all(f"\n{name} : " in parameters for name in inspect.signature(metric).parameters)
+    assert all(section in metric.__doc__ for section in ("Raises\n", "Warns\n", "Examples\n"))

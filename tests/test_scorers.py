@@ -1,0 +1,384 @@
+"""Scorers in scikit-learn's searches, with metadata routing and by a column of X."""
+
+import copy
+import functools
+import pickle
+
+import fairlearn.metrics
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    TunedThresholdClassifierCV,
+    cross_val_score,
+    cross_validate,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+from fairconstrained import metrics
+from fairconstrained.metrics import (
+    METRICS,
+    demographic_parity_difference,
+    demographic_parity_ratio,
+    demographic_parity_scorer,
+    equalized_odds_difference,
+    fairness_scorer,
+    loss_gap,
+    loss_gap_scorer,
+)
+
+READY_MADE = {
+    "demographic_parity_scorer": (demographic_parity_difference, -1),
+    "demographic_parity_ratio_scorer": (demographic_parity_ratio, 1),
+    "equal_opportunity_scorer": (metrics.equal_opportunity_difference, -1),
+    "equalized_odds_scorer": (equalized_odds_difference, -1),
+    "error_rate_parity_scorer": (metrics.error_rate_difference, -1),
+    "false_positive_rate_parity_scorer": (metrics.false_positive_rate_difference, -1),
+}
+CV = KFold(3)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """X with a text column and a number, y, and the groups; every cell has rows in every fold."""
+    rng = np.random.default_rng(0)
+    sex = np.array(["f", "m"])[np.arange(240) % 2]
+    x = rng.normal(size=240) + (sex == "m")
+    y = (x + rng.normal(size=240) > 0.5).astype(int)
+    return pd.DataFrame({"sex": sex, "x": x}), y, sex
+
+
+@pytest.fixture
+def routing():
+    with config_context(enable_metadata_routing=True):
+        yield
+
+
+def pipeline(model=None):
+    columns = make_column_transformer((OneHotEncoder(), [0]), (StandardScaler(), [1]))
+    return make_pipeline(columns, LogisticRegression() if model is None else model)
+
+
+def to_polars(X):
+    return pl.DataFrame(X.to_dict("list"))
+
+
+class GroupThreshold(ClassifierMixin, BaseEstimator):
+    """Needs the sensitive features in fit: predicts by the mean of its feature over the groups."""
+
+    __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012
+
+    def __init__(self, shift=0.0):
+        self.shift = shift
+
+    def fit(self, X, y, *, sensitive_features):
+        x, groups = np.asarray(X)[:, -1], np.asarray(sensitive_features)
+        self.classes_ = np.unique(y)
+        self.threshold_ = np.mean([x[groups == g].mean() for g in np.unique(groups)])
+        return self
+
+    def predict(self, X):
+        check_is_fitted(self)
+        return self.classes_[(np.asarray(X)[:, -1] > self.threshold_ + self.shift).astype(int)]
+
+
+def by_hand(metric, sign, model, X, y, sex):
+    """The scores of each fold from predictions made without any scorer."""
+    scores = []
+    for train, test in CV.split(X):
+        fitted = clone(model).fit(X.iloc[train], y[train])
+        scores.append(
+            sign * metric(y[test], fitted.predict(X.iloc[test]), sensitive_features=sex[test])
+        )
+    return scores
+
+
+@pytest.mark.parametrize("name", READY_MADE)
+def test_ready_made_scorers_equal_the_metric_of_the_predictions(name, data, routing):
+    X, y, sex = data
+    metric, sign = READY_MADE[name]
+    scores = cross_val_score(
+        pipeline(),
+        X,
+        y,
+        scoring=getattr(metrics, name),
+        cv=CV,
+        params={"sensitive_features": sex},
+        error_score="raise",
+    )
+    assert scores == pytest.approx(by_hand(metric, sign, pipeline(), X, y, sex), abs=0)
+    assert np.ptp(scores) > 0
+
+
+@pytest.mark.parametrize("on", [False, True])
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_a_column_gives_the_scores_of_routing_with_routing_on_or_off(metric, on, data):
+    X, y, sex = data
+    with config_context(enable_metadata_routing=True):
+        params = {"sensitive_features": sex}
+        routed = cross_val_score(
+            pipeline(), X, y, scoring=fairness_scorer(metric), cv=CV, params=params
+        )
+    with config_context(enable_metadata_routing=on):
+        scorer = fairness_scorer(metric, column="sex")
+        read = cross_val_score(pipeline(), X, y, scoring=scorer, cv=CV, error_score="raise")
+    assert not np.isnan(routed).any()
+    assert read == pytest.approx(routed, abs=0)
+
+
+def test_loss_gap_scorer_judges_probabilities(data, routing):
+    X, y, sex = data
+    model = pipeline().fit(X, y)
+    expected = -loss_gap(y, model.predict_proba(X), sensitive_features=sex)
+    assert loss_gap_scorer(model, X, y, sensitive_features=sex) == expected < 0
+
+
+def test_greater_is_better_keeps_the_sign_of_ratios_also_of_a_partial(data):
+    X, y, _ = data
+    model = pipeline().fit(X, y)
+    ratio = functools.partial(demographic_parity_ratio, method="to_overall")
+    gap = functools.partial(demographic_parity_difference, method="to_overall")
+    for column, sign in ((ratio, 1), (gap, -1)):
+        scorer = fairness_scorer(column, column="sex")
+        assert np.sign(scorer(model, X, y)) == sign
+    with config_context(enable_metadata_routing=True):
+        for metric, sign in ((ratio, 1), (gap, -1)):
+            scorer = fairness_scorer(metric)
+            assert np.sign(scorer(model, X, y, sensitive_features=X["sex"])) == sign
+            assert "functools.partial" in repr(scorer)
+
+
+def test_other_packages_metrics_and_keywords(data):
+    X, y, _ = data
+    model = pipeline().fit(X, y)
+    kwargs = {"column": "sex", "method": "to_overall", "agg": "mean"}
+    theirs = fairness_scorer(fairlearn.metrics.equalized_odds_difference, **kwargs)
+    assert theirs(model, X, y) == pytest.approx(
+        fairness_scorer(equalized_odds_difference, **kwargs)(model, X, y), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_grid_search_with_routing(n_jobs, data, routing):
+    X, y, sex = data
+    search = GridSearchCV(
+        pipeline(GroupThreshold()),
+        {"groupthreshold__shift": [0.0, 1.0]},
+        scoring={"accuracy": "accuracy", "dp": demographic_parity_scorer},
+        refit="dp",
+        cv=CV,
+        n_jobs=n_jobs,
+        error_score="raise",
+    ).fit(X, y, sensitive_features=sex)
+    results = search.cv_results_
+    assert search.best_index_ == np.argmax(results["mean_test_dp"])
+    assert np.all(results["mean_test_dp"] < 0)
+    final = search.score(X, y, sensitive_features=sex)
+    assert final == -demographic_parity_difference(y, search.predict(X), sensitive_features=sex)
+    nested = cross_validate(
+        search,
+        X,
+        y,
+        scoring={"dp": demographic_parity_scorer},
+        cv=2,
+        params={"sensitive_features": sex},
+        error_score="raise",
+    )
+    assert np.all(nested["test_dp"] <= 0)
+
+
+@pytest.mark.parametrize("on", [False, True])
+@pytest.mark.parametrize(
+    ("n_jobs", "container"), [(1, pd.DataFrame), (2, pd.DataFrame), (1, to_polars)]
+)
+def test_grid_search_with_a_column(on, n_jobs, container, data):
+    X, y, sex = data
+    X = container(X)
+    scorer = fairness_scorer(demographic_parity_difference, column="sex")
+    with config_context(enable_metadata_routing=on):
+        search = GridSearchCV(
+            pipeline(),
+            {"logisticregression__C": [1e-3, 1.0]},
+            scoring={"accuracy": "accuracy", "dp": scorer},
+            refit="dp",
+            cv=CV,
+            n_jobs=n_jobs,
+            error_score="raise",
+        ).fit(X, y)
+        final = search.score(X, y)
+    assert final == -demographic_parity_difference(y, search.predict(X), sensitive_features=sex)
+    assert clone(search).scoring["dp"](search, X, y) == final
+
+
+def constrained_balance(y_true, y_pred, *, sensitive_features):
+    """Half the error plus the gap: a smaller gap is bought with errors."""
+    gap = demographic_parity_difference(y_true, y_pred, sensitive_features=sensitive_features)
+    return 0.5 * np.mean(y_true != y_pred) + gap
+
+
+def test_tuned_threshold_with_routing(data, routing):
+    X, y, sex = data
+    tuned = TunedThresholdClassifierCV(
+        pipeline(), scoring=fairness_scorer(constrained_balance), cv=CV, thresholds=25
+    ).fit(X, y, sensitive_features=sex)
+    plain = pipeline().fit(X, y)
+    before, after = (
+        constrained_balance(y, model.predict(X), sensitive_features=sex) for model in (plain, tuned)
+    )
+    assert after < before
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda X: (X, "sex"),
+        lambda X: (X, 0),
+        lambda X: (X, -2),
+        lambda X: (to_polars(X), "sex"),
+        lambda X: (to_polars(X), 0),
+        lambda X: (X.to_numpy(), 0),
+        lambda X: (X.to_numpy(), [0]),
+        lambda X: (X.to_numpy().tolist(), 0),
+        lambda X: (X.set_axis([1, 0], axis=1), 1),
+        lambda X: (sparse.csr_array(np.c_[X["sex"] == "m", X["x"]].astype(float)), 0),
+    ],
+)
+def test_a_column_by_name_or_position_of_every_container(convert, data):
+    """Only the scorer reads X here; the estimator has its predictions ready."""
+    X, y, sex = data
+    y_pred = np.where(np.arange(240) % 5 == 0, 1 - y, y)
+    container, column = convert(X)
+    expected = -equalized_odds_difference(y, y_pred, sensitive_features=sex)
+    scorer = fairness_scorer(equalized_odds_difference, column=column)
+    assert scorer(Fixed(y_pred), container, y) == expected < 0
+
+
+class Fixed(ClassifierMixin, BaseEstimator):
+    """Gives the same predictions for any X."""
+
+    def __init__(self, y_pred):
+        self.y_pred = y_pred
+
+    @property
+    def classes_(self):
+        return np.unique(self.y_pred)
+
+    def predict(self, X):
+        return self.y_pred
+
+
+def test_several_columns_are_crossed(data):
+    X, y, _ = data
+    X = X.assign(old=np.arange(240) % 3 == 0)
+    y_pred = np.roll(y, 1)
+    expected = -demographic_parity_difference(y, y_pred, sensitive_features=X[["sex", "old"]])
+    scorer = fairness_scorer(demographic_parity_difference, column=["sex", "old"])
+    assert scorer(Fixed(y_pred), X, y) == expected
+
+
+def test_weights_reach_the_metric(data):
+    X, y, sex = data
+    weight = np.random.default_rng(0).exponential(size=240)
+    y_pred = np.roll(y, 1)
+    kwargs = {"sensitive_features": sex, "sample_weight": weight}
+    expected = -demographic_parity_difference(y, y_pred, **kwargs)
+    by_column = fairness_scorer(demographic_parity_difference, column="sex")
+    assert by_column(Fixed(y_pred), X, y, sample_weight=weight) == expected
+    with config_context(enable_metadata_routing=True):
+        scorer = fairness_scorer(demographic_parity_difference)
+        scorer.set_score_request(sensitive_features=True, sample_weight=True)
+        scores = cross_val_score(
+            LogisticRegression().set_fit_request(sample_weight=True),
+            X[["x"]],
+            y,
+            scoring=scorer,
+            params=kwargs,
+            cv=[(np.arange(240), np.arange(240))],
+            error_score="raise",
+        )
+        predicted = LogisticRegression().fit(X[["x"]], y, weight).predict(X[["x"]])
+    assert scores == [-demographic_parity_difference(y, predicted, **kwargs)]
+
+
+@pytest.mark.parametrize("round_trip", [lambda s: pickle.loads(pickle.dumps(s)), copy.deepcopy])
+def test_scorers_survive_pickle_and_keep_their_request(round_trip, data):
+    X, y, sex = data
+    model = pipeline().fit(X, y)
+    by_column = fairness_scorer(demographic_parity_difference, column="sex", method="to_overall")
+    assert round_trip(by_column)(model, X, y) == by_column(model, X, y)
+    assert repr(round_trip(by_column)) == repr(by_column)
+    with config_context(enable_metadata_routing=True):
+        scores = cross_val_score(
+            model,
+            X,
+            y,
+            scoring=round_trip(demographic_parity_scorer),
+            params={"sensitive_features": sex},
+            error_score="raise",
+        )
+    assert np.all(scores <= 0)
+
+
+def test_repr_names_the_metric():
+    assert "demographic_parity_difference" in repr(demographic_parity_scorer)
+    by_column = fairness_scorer(demographic_parity_difference, column="sex")
+    assert repr(by_column).startswith("fairness_scorer(demographic_parity_difference, column='sex'")
+
+
+# --- mistakes that scikit-learn would turn into nan ----------------------------------------------
+
+HOW_TO = (
+    r"demographic_parity_difference got no sensitive_features(.|\n)*enable_metadata_routing=True"
+)
+
+
+def test_without_routing_the_routed_scorer_explains_what_to_do(data):
+    X, y, _ = data
+    with pytest.raises(ValueError, match=HOW_TO):
+        cross_val_score(
+            pipeline(), X, y, scoring=demographic_parity_scorer, cv=CV, error_score="raise"
+        )
+    with pytest.warns(UserWarning, match=HOW_TO):  # scikit-learn's default: nan and a warning
+        scores = cross_val_score(pipeline(), X, y, scoring=demographic_parity_scorer, cv=CV)
+    assert np.isnan(scores).all()
+
+
+def test_with_routing_forgotten_metadata_is_explained(data, routing):
+    X, y, sex = data
+    search = GridSearchCV(
+        pipeline(), {"logisticregression__C": [1.0]}, scoring=demographic_parity_scorer, cv=CV
+    ).fit(X, y, sensitive_features=sex)
+    with pytest.raises(ValueError, match=HOW_TO):
+        search.score(X, y)
+
+
+@pytest.mark.parametrize(
+    ("convert", "column", "message"),
+    [
+        (lambda X: X, "gender", r"got 'gender', and X has the columns \['sex', 'x'\]"),
+        (lambda X: X, 7, r"got 7, and X has the columns \['sex', 'x'\]"),
+        (lambda X: X.to_numpy(), "sex", "got 'sex', and X has the columns 0 to 1"),
+        (lambda X: X.to_numpy(), 2, "got 2, and X has the columns 0 to 1"),
+    ],
+)
+def test_an_unknown_column_is_refused(convert, column, message, data):
+    X, y, _ = data
+    with pytest.raises(ValueError, match=message):
+        fairness_scorer(demographic_parity_difference, column=column)(Fixed(y), convert(X), y)
+
+
+def test_missing_values_in_the_column_are_refused(data):
+    X, y, _ = data
+    X = X.assign(sex=X["sex"].where(np.arange(240) > 0))
+    with pytest.raises(ValueError, match="sensitive_features has 1 missing"):
+        fairness_scorer(demographic_parity_difference, column="sex")(Fixed(y), X, y)
