@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import singledispatch
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 __all__ = ["DenseFeatures", "Features", "SparseFeatures", "as_features"]
@@ -78,15 +80,19 @@ class DenseFeatures:
         total = torch.zeros(
             (self.shape[1], self.shape[1]), dtype=self.X.dtype, device=self.X.device
         )
-        for X, w in zip(self.X.split(_CHUNK_ROWS), weight.split(_CHUNK_ROWS), strict=True):
+        for X, w in self._chunks(weight):
             centred = (X - center) * w.sqrt()[:, None]
             total += centred.T @ centred
         return total / weight.sum()
 
+    def _chunks(self, weight: Tensor) -> Iterable[tuple[Tensor, Tensor]]:
+        pairs = (torch.split(rows, _CHUNK_ROWS) for rows in (self.X, weight))
+        return zip(*pairs, strict=True)
+
     def variance(self, weight: Tensor, center: Tensor) -> Tensor:
         """Weighted variances about `center`."""
         total = torch.zeros(self.shape[1], dtype=self.X.dtype, device=self.X.device)
-        for X, w in zip(self.X.split(_CHUNK_ROWS), weight.split(_CHUNK_ROWS), strict=True):
+        for X, w in self._chunks(weight):
             total += w @ (X - center) ** 2
         return total / weight.sum()
 
@@ -121,7 +127,7 @@ class SparseFeatures:
     def covariance(self, weight: Tensor, center: Tensor) -> Tensor:
         """Weighted second moments about `center`, from X'WX: the centred matrix would be dense."""
         w = weight.numpy()
-        second = (self.X.T @ self.X.multiply(w[:, None])).toarray() / w.sum()
+        second: NDArray[np.float64] = (self.X.T @ self.X.multiply(w[:, None])).toarray() / w.sum()
         mean = self.mean(weight)
         shift = torch.outer(center, mean)
         return torch.from_numpy(second) - shift - shift.T + torch.outer(center, center)
@@ -129,8 +135,10 @@ class SparseFeatures:
     def variance(self, weight: Tensor, center: Tensor) -> Tensor:
         """Weighted variances about `center`."""
         w = weight.numpy()
-        second = torch.from_numpy(self.X.multiply(self.X).T @ w) / w.sum()
-        return (second - 2 * center * self.mean(weight) + center**2).clamp_min(0.0)
+        second: NDArray[np.float64] = self.X.multiply(self.X).T @ w / w.sum()
+        return (torch.from_numpy(second) - 2 * center * self.mean(weight) + center**2).clamp_min(
+            0.0
+        )
 
 
 @singledispatch

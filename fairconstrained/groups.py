@@ -19,14 +19,14 @@ class Groups(NamedTuple):
 
     Attributes
     ----------
-    index : ndarray of shape (n_samples,), int64
+    codes : ndarray of shape (n_samples,), int64
         Position of each row's group in ``labels``.
     labels : ndarray of shape (n_groups,)
         The groups in sorted order: values of the column, or (several columns) an object array of
         tuples, one per combination that occurs.
     """
 
-    index: NDArray[np.int64]
+    codes: NDArray[np.int64]
     labels: NDArray[Any]
 
 
@@ -54,7 +54,7 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     Examples
     --------
     >>> from fairconstrained.groups import encode_groups
-    >>> encode_groups(["b", "a", "b"]).index
+    >>> encode_groups(["b", "a", "b"]).codes
     array([1, 0, 1])
     >>> encode_groups([["f", 1], ["m", 0], ["f", 1]]).labels
     array([('f', 1), ('m', 0)], dtype=object)
@@ -123,7 +123,7 @@ def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     if missing.any():
         raise ValueError(
             f"sensitive_features has {int(missing.sum())} missing values (first at row "
-            f"{int(np.flatnonzero(missing)[0])}). Drop these rows or make them a group of their own."
+            f"{int(np.flatnonzero(missing)[0])}). Drop these rows or make them a group."
         )
     if column.dtype.kind == "O" and all(isinstance(value, str) for value in column):
         column = column.astype(str)

@@ -12,7 +12,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["LOSSES", "brier_loss", "class_probabilities", "hard_classes", "log_loss", "n_outputs", "zero_one_loss"]
+__all__ = [
+    "LOSSES",
+    "brier_loss",
+    "class_probabilities",
+    "hard_classes",
+    "log_loss",
+    "n_outputs",
+    "zero_one_loss",
+]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

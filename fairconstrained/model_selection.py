@@ -106,7 +106,7 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
             index, names = label, [f"label {c!r}" for c in classes]
         else:
             group = encode_groups(sensitive, len(label))
-            index = label * len(group.labels) + group.index
+            index = label * len(group.labels) + group.codes
             names = [f"label {c!r} in group {group_name(g)}" for c in classes for g in group.labels]
         counts = np.bincount(index, minlength=len(names))
         small = (counts > 0) & (counts < self.n_splits)

@@ -6,7 +6,8 @@ the two and knows nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -15,12 +16,23 @@ from torch.func import functional_call
 
 from fairconstrained.features import Features
 
-__all__ = ["Linear", "Model", "Module", "Penalty", "Standardize", "multilayer_perceptron"]
+__all__ = [
+    "Linear",
+    "Model",
+    "Module",
+    "Penalty",
+    "Standardize",
+    "as_model",
+    "multilayer_perceptron",
+]
 
 Pullback = Callable[[Tensor], Tensor]
 
 # Whitening costs d^2 per row once and d^3; beyond this many columns only the diagonal is used.
 _WHITEN_UP_TO = 512
+_WHITEN_ROWS = 5
+# Variance of a constant column, relative to its squared mean: what rounding can leave of zero.
+_ROUNDING = 1e-12
 # Rows that a network evaluates at a time outside training: bounds the memory of its activations.
 _CHUNK_ROWS = 16_384
 
@@ -52,6 +64,9 @@ class Model(Protocol):
 
     def attributes(self, w: Tensor) -> dict[str, Any]:
         """What a fitted estimator keeps of the model, on the CPU."""
+
+    def restore(self, attributes: Mapping[str, Any]) -> Tensor:
+        """Give the parameters of a fitted estimator's attributes: for warm starts."""
 
     def settle(self, w: Tensor, X: Features) -> None:
         """Make state that depends on parameters and data (batch statistics) fit these."""
@@ -92,9 +107,10 @@ class Linear:
         center = X.mean(weight) if fit_intercept else weight.new_zeros(n_features)
         # The logistic loss has curvature at most 1/4 in the score. A column without variance and
         # without penalty has no scale of its own: any positive one will do.
-        curvature = 0.25 * X.variance(weight, center) + alpha
+        curvature = 0.25 * _variance(X, weight, center) + alpha
         scale = torch.where(curvature > 0, curvature, torch.ones_like(curvature)).rsqrt()
-        if n_features > _WHITEN_UP_TO:
+        # With few rows a column the fit can be near perfect, and its curvature far from 1/4.
+        if n_features > _WHITEN_UP_TO or X.shape[0] < _WHITEN_ROWS * n_features:
             return cls(n_outputs, center, scale, fit_intercept)
         hessian = 0.25 * X.covariance(weight, center) + alpha * torch.eye(
             n_features, dtype=scale.dtype, device=scale.device
@@ -152,8 +168,15 @@ class Linear:
         intercept = -(self.center @ coef)
         return coef, intercept + w[self.n_coef :] if self.fit_intercept else 0.0 * intercept
 
-    def pack(self, coef: Tensor, intercept: Tensor) -> Tensor:
-        """The parameters of given coefficients (d, K) and intercept (K,): for warm starts."""
+    def restore(self, attributes: Mapping[str, Any]) -> Tensor:
+        """Parameters of given ``coef_`` and ``intercept_``."""
+        coef = torch.as_tensor(_attribute(attributes, "coef_")).to(self.center).T
+        intercept = torch.as_tensor(attributes["intercept_"]).to(self.center)
+        if coef.shape != (self.center.shape[0], self.n_outputs):
+            raise ValueError(
+                f"warm_start=True needs the {self.center.shape[0]} features of the last fit; it "
+                f"had {coef.shape[0]}."
+            )
         if self.transform.ndim == 2:
             v = torch.linalg.solve(self.transform, coef)
         else:
@@ -188,7 +211,9 @@ class Module:
         self.n_params = sum(self._sizes)
         self._first = torch.cat([p.detach().reshape(-1) for _, p in named])
         # As usual, matrices are penalised; biases and normalisation gains are not.
-        self._penalised = torch.cat([torch.full_like(p.detach(), p.ndim > 1).reshape(-1) for _, p in named])
+        self._penalised = torch.cat(
+            [torch.full_like(p.detach(), p.ndim > 1).reshape(-1) for _, p in named]
+        )
         self.offsets = torch.arange(self.n_params - self._last_bias_size(), self.n_params)
         self._batch_norms = [
             module
@@ -250,11 +275,18 @@ class Module:
 
     def _last_bias_size(self) -> int:
         last = [module for module in self.network.modules() if not list(module.children())][-1]
-        is_last = self._names[-1].endswith("bias") and last.bias is not None
-        return self._sizes[-1] if isinstance(last, nn.Linear) and is_last else 0
+        parameter = self.network.get_parameter(self._names[-1])
+        return self._sizes[-1] if isinstance(last, nn.Linear) and parameter is last.bias else 0
+
+    def restore(self, attributes: Mapping[str, Any]) -> Tensor:
+        """Parameters of a given ``module_``; its buffers replace those of the network."""
+        fitted = _attribute(attributes, "module_")
+        self.network.load_state_dict(fitted.state_dict())
+        parameters = dict(self.network.named_parameters())
+        return torch.cat([parameters[name].detach().reshape(-1) for name in self._names])
 
     def _unflatten(self, w: Tensor) -> dict[str, Tensor]:
-        pieces = w.split(self._sizes)
+        pieces = torch.split(w, self._sizes)
         return {
             name: piece.reshape(shape)
             for name, piece, shape in zip(self._names, pieces, self._shapes, strict=True)
@@ -286,16 +318,80 @@ def multilayer_perceptron(
 ) -> nn.Module:
     """Rectified layers of the given sizes, on columns standardised as in `X`."""
     center = X.mean(weight)
-    deviation = X.variance(weight, center).sqrt()
+    deviation = _variance(X, weight, center).sqrt()
     layers: list[nn.Module] = [
         Standardize(center, torch.where(deviation > 0, deviation, torch.ones_like(deviation)))
     ]
     sizes = [X.shape[1], *hidden]
-    for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
+    for n_in, n_out in pairwise(sizes):
         layers += [nn.Linear(n_in, n_out), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], n_outputs))
 
 
+def as_model(
+    spec: Any, X: Features, weight: Tensor, n_outputs: int, alpha: float, fit_intercept: bool
+) -> Linear | Module:
+    """Build the model that an estimator's ``model`` parameter names, for these data.
+
+    Parameters
+    ----------
+    spec : "linear", sequence of int, or callable
+        Sizes of hidden layers, or ``(n_features, n_outputs) -> nn.Module``.
+    X : Features
+    weight : Tensor of shape (n,)
+    n_outputs : int
+        Columns that the scores must have.
+    alpha : float
+        The l2 penalty, for the coordinates of a linear model.
+    fit_intercept : bool
+        For a linear model; networks have their own biases.
+
+    Raises
+    ------
+    ValueError
+        If `spec` is none of these, or the network does not give scores of shape (n, n_outputs).
+    """
+    if isinstance(spec, str) and spec == "linear":
+        return Linear.preconditioned(X, weight, n_outputs, alpha, fit_intercept)
+    if callable(spec):
+        network = spec(X.shape[1], n_outputs)
+    elif isinstance(spec, Sequence) and spec and all(isinstance(n, int) and n > 0 for n in spec):
+        network = multilayer_perceptron(X, weight, spec, n_outputs)
+    else:
+        raise ValueError(
+            "model must be 'linear', a tuple of hidden sizes such as (64, 32), or a callable "
+            f"(n_features, n_outputs) -> nn.Module; got {spec!r}."
+        )
+    if not isinstance(network, nn.Module) or not any(
+        parameter.requires_grad for parameter in network.parameters()
+    ):
+        raise ValueError(
+            f"model must return an nn.Module with parameters to train; got {network!r}."
+        )
+    network = network.to(device=weight.device, dtype=weight.dtype).eval()
+    with torch.no_grad():
+        scores = network(X.rows(torch.arange(min(2, X.shape[0]))).to_dense())
+    if scores.shape != (min(2, X.shape[0]), n_outputs) and (n_outputs, scores.ndim) != (1, 1):
+        raise ValueError(
+            f"model must give scores of shape (n, {n_outputs}); for {min(2, X.shape[0])} rows it "
+            f"gave {tuple(scores.shape)}. Two classes take one column, more take one each."
+        )
+    return Module(network)
+
+
+def _variance(X: Features, weight: Tensor, center: Tensor) -> Tensor:
+    """Column variances, zero where no more than rounding errors make a column vary."""
+    variance = X.variance(weight, center)
+    return torch.where(variance > _ROUNDING * center**2, variance, torch.zeros_like(variance))
+
+
+def _attribute(attributes: Mapping[str, Any], name: str) -> Any:
+    if name not in attributes:
+        raise ValueError(f"warm_start=True needs a last fit with the same model ({name}).")
+    return attributes[name]
+
+
 def _chunks(X: Features) -> Any:
-    index = torch.arange(X.shape[0])
-    return (X.rows(rows) for rows in index.split(_CHUNK_ROWS))
+    # Chunks of nearly equal size: their plain average is that of the rows, and none has one row.
+    index = torch.arange(X.shape[0]).tensor_split(-(-X.shape[0] // _CHUNK_ROWS))
+    return (X.rows(rows) for rows in index)

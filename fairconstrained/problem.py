@@ -18,7 +18,7 @@ from fairconstrained.features import Features
 from fairconstrained.losses import Loss, zero_one_loss
 from fairconstrained.models import Model
 
-__all__ = ["Batch", "FairERM", "Linearization", "Problem"]
+__all__ = ["Batch", "Evaluation", "FairERM", "Linearization", "Problem"]
 
 
 class Batch(NamedTuple):
@@ -41,6 +41,13 @@ class Linearization(NamedTuple):
     pullback: Callable[[Tensor], Tensor]  # (m,) -> (n_variables,)
 
 
+class Evaluation(NamedTuple):
+    """(f, c_1, ..., c_m) twice: as optimised, and as users measure them on predicted labels."""
+
+    soft: Tensor  # (1 + m,)
+    hard: Tensor  # (1 + m,): error rate, constraint values
+
+
 class Problem(Protocol):
     """Minimise f(x) subject to c(x) <= 0; with `rows`, unbiased estimates from these rows."""
 
@@ -54,13 +61,13 @@ class Problem(Protocol):
         """(f, c_1, ..., c_m) in one pass: their weighted gradient is the Lagrangian's."""
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """f alone, as one value."""
+        """F alone, as one value."""
 
     def constraints(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """c alone: for methods that draw independent rows for it."""
+        """C alone: for methods that draw independent rows for it."""
 
-    def hard(self, x: Tensor) -> Tensor:
-        """(f, c_1, ..., c_m) as users measure them, on predicted labels; not differentiable."""
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """All values at x as in prediction, on all rows; nothing to differentiate."""
 
     def sharpened(self) -> Problem:
         """The problem with soft values twice as close to the hard ones, where that can be."""
@@ -152,15 +159,21 @@ class FairERM:
         """Constraint values."""
         return _part(self.linearize(x, rows), slice(1, None))
 
-    def hard(self, x: Tensor) -> Tensor:
-        """Error rate and constraint values of the predicted labels, on all rows."""
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """Soft and hard values from one pass of the model in evaluation mode."""
         w, aux = self._split(x)
         y, group, weight = self.data.y, self.data.group, self.data.weight
         self.model.settle(w, self.data.X)
         scores = self.model.scores(w, self.data.X)
-        error = weight @ zero_one_loss(scores, y) / weight.sum()
-        sums = self.constraint.hard_sums(scores, y, group, weight)
-        return torch.cat((error[None], self.constraint.of_moments(sums, self.counts, aux)))
+
+        def values(loss: Loss, sums: Tensor) -> Tensor:
+            risk = weight @ loss(scores, y) / weight.sum()
+            return torch.cat((risk[None], self.constraint.of_moments(sums, self.counts, aux)))
+
+        soft = values(self.loss, self.constraint.sums(scores, y, group, weight))
+        soft[0] += self.alpha * self.model.penalty(w).value
+        hard = values(zero_one_loss, self.constraint.hard_sums(scores, y, group, weight))
+        return Evaluation(soft, hard)
 
     def sharpened(self) -> FairERM:
         """The problem at twice the temperature of the soft rates."""

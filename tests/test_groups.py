@@ -29,7 +29,7 @@ AGE = [1, 2, 1, 1, 2]
 )
 def test_one_column_in_any_container(container):
     groups = encode_groups(container(SEX), 5)
-    assert groups.index.tolist() == [0, 1, 0, 1, 0]
+    assert groups.codes.tolist() == [0, 1, 0, 1, 0]
     assert groups.labels.tolist() == ["f", "m"]
 
 
@@ -45,7 +45,7 @@ def test_one_column_in_any_container(container):
 def test_columns_are_crossed_into_combinations_that_occur(two_columns):
     groups = encode_groups(two_columns, 5)
     assert list(groups.labels) == [("f", 1), ("f", 2), ("m", 1), ("m", 2)]
-    assert groups.index.tolist() == [0, 3, 0, 2, 1]
+    assert groups.codes.tolist() == [0, 3, 0, 2, 1]
     assert group_name(groups.labels[1]) == "f & 2"
 
 

@@ -7,6 +7,8 @@ over everybody, or within the positive label, or within every label.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from fairconstrained.constraints.moments import Losses, Statistic
@@ -15,7 +17,7 @@ from fairconstrained.losses import LOSSES
 
 __all__ = ["LossParity"]
 
-_CONDITIONS = {
+_CONDITIONS: dict[str, Callable[[int], Floats]] = {
     "all": lambda n_classes: np.ones((1, n_classes)),
     "positive": lambda n_classes: np.eye(n_classes)[1:],
     "labels": lambda n_classes: np.eye(n_classes),

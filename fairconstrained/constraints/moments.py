@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.groups import group_name
@@ -50,21 +51,15 @@ class Space(NamedTuple):
         """Number of (label, group) pairs."""
         return len(self.classes) * len(self.groups)
 
-    def describe(self, cells: np.ndarray) -> str:
+    def describe(self, cells: NDArray[np.bool_]) -> str:
         """Words for a set of cells, given as a boolean (n_classes, n_groups) array."""
+        groups: list[int] = np.flatnonzero(cells.any(axis=0)).tolist()
+        labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
         words = []
-        if not cells.any(axis=0).all():
-            names = [
-                group_name(g)
-                for g, used in zip(self.groups, cells.any(axis=0), strict=True)
-                if used
-            ]
-            words.append("group " + " or ".join(names))
-        if not cells.any(axis=1).all():
-            names = [
-                str(c) for c, used in zip(self.classes, cells.any(axis=1), strict=True) if used
-            ]
-            words.append("label " + " or ".join(names))
+        if len(groups) < len(self.groups):
+            words.append("group " + " or ".join(group_name(self.groups[i]) for i in groups))
+        if len(labels) < len(self.classes):
+            words.append("label " + " or ".join(str(self.classes[i]) for i in labels))
         return ", ".join(words) or "all rows"
 
 
@@ -87,8 +82,11 @@ class Statistic(Protocol):
     sensitivity of the table to one row.
     """
 
-    n_columns: int
-    bound: float
+    @property
+    def n_columns(self) -> int: ...
+
+    @property
+    def bound(self) -> float: ...
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Differentiable, (n, n_columns)."""
@@ -300,7 +298,9 @@ class LinearMoments(MomentConstraint):
         ]
         return f"{self.name}: " + " against ".join(side for side in sides if side)
 
-    def without_small(self, rows: np.ndarray, min_rows: int) -> tuple[LinearMoments, list[str]]:
+    def without_small(
+        self, rows: NDArray[np.int64], min_rows: int
+    ) -> tuple[LinearMoments, list[str]]:
         """Drop the values whose rates rest on fewer than `min_rows` rows.
 
         Parameters
@@ -337,7 +337,7 @@ class LinearMoments(MomentConstraint):
         )
         return constraint, dropped
 
-    def _describe_rate(self, r: int) -> str:
+    def _describe_rate(self, r: Any) -> str:
         return self.space.describe(self.cell_denominators[r] > 0)
 
     @staticmethod
@@ -397,7 +397,8 @@ class Stack(MomentConstraint):
         )
         # The last bin takes the parts that a member does not use.
         self.member_bins = [
-            own.remainder(member.n_parts + 1) for own, member in zip(parts[1:], members, strict=True)
+            own.remainder(member.n_parts + 1)
+            for own, member in zip(parts[1:], members, strict=True)
         ]
         starts = np.cumsum([0, *(statistic.n_columns for statistic in statistics)])
         self.member_columns = [
@@ -407,7 +408,7 @@ class Stack(MomentConstraint):
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """All members' values, one after the other."""
-        pieces = aux.split([member.n_aux for member in self.members])
+        pieces = torch.split(aux, [member.n_aux for member in self.members])
         tables = zip(self.members, self.member_bins, self.member_columns, pieces, strict=True)
         values = [sums.new_zeros(0)]
         for member, bins, columns, own_aux in tables:
@@ -418,4 +419,4 @@ class Stack(MomentConstraint):
 
     def split(self, values: Tensor) -> list[Tensor]:
         """Each member's share of the values."""
-        return list(values.split([len(member.slack) for member in self.members]))
+        return list(torch.split(values, [len(member.slack) for member in self.members]))

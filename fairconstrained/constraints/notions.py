@@ -12,6 +12,7 @@ Parity notions bound differences of an event's rate between groups, caps bound t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -93,7 +94,7 @@ class Parity(Notion):
         members, differences = self._chosen("reference", _REFERENCES)(len(space.groups))
         events = self.events(len(space.classes))
         rates = [(event, groups) for event in events for groups in members]
-        combinations = np.kron(np.eye(len(events)), differences)
+        combinations = np.kron(np.eye(len(events)), differences).astype(np.float64)
         statistic = self.statistic(len(space.classes), temperature)
         return _linear(space, rates, combinations, slack, statistic, self.name)
 
@@ -183,7 +184,11 @@ def _linear(
 
 
 def checked_slack(notion: Notion, parameter: str, value: Any, minimum: float = 0.0) -> float:
-    if isinstance(value, (bool, str)) or not np.isscalar(value) or not value >= minimum:
+    if (
+        isinstance(value, (bool, np.bool_))
+        or not isinstance(value, Real)
+        or not float(value) >= minimum
+    ):
         raise ValueError(
             f"{type(notion).__name__}.{parameter} must be a number >= {minimum:g}; got {value!r}."
         )

@@ -103,7 +103,7 @@ def named_groups(sensitive_features: Any, n_samples: int) -> tuple[NDArray[np.in
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold one group per row; got None.")
     groups = encode_groups(sensitive_features, n_samples)
-    return groups.index, [group_name(label) for label in groups.labels]
+    return groups.codes, [group_name(label) for label in groups.labels]
 
 
 def encode_labels(*arrays: Array) -> tuple[list[NDArray[np.int64]], list[Any]]:

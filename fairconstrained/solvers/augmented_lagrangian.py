@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, cg
 from torch import Generator, Tensor
 
-from fairconstrained.problem import Linearization, Problem
+from fairconstrained.problem import Problem
 from fairconstrained.solvers.run import (
     FEASIBILITY_TOL,
     Iterate,
@@ -21,7 +23,13 @@ from fairconstrained.solvers.run import (
 
 __all__ = ["AugmentedLagrangian"]
 
+Vector = NDArray[np.float64]
+Gradient = Callable[[Vector], Vector]
+Lagrangian = Callable[[Vector], tuple[float, Vector]]
+
 _LOOSE = 1e-3  # accuracy of a subproblem whose targets still move
+_ROUNDING = 1e-14  # of a sum of one row, with a margin
+_PENALTY_GROWTH = 256.0
 _UPDATES = 5  # multiplier updates in one round
 _ROOM = 2e-3  # room under a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after these, any feasible point will do
@@ -37,8 +45,9 @@ class AugmentedLagrangian(Solver):
 
     .. math::
 
-        x \leftarrow \arg\min_x f(x) + \tfrac{1}{2\rho} \lVert [\lambda + \rho (c(x) + s)]_+ \rVert^2,
-        \qquad \lambda \leftarrow [\lambda + \rho (c(x) + s)]_+ ,
+        x &\leftarrow \arg\min_x \; f(x)
+            + \tfrac{1}{2\rho} \lVert [\lambda + \rho (c(x) + s)]_+ \rVert^2, \\
+        \lambda &\leftarrow [\lambda + \rho (c(x) + s)]_+ ,
 
     each minimisation by L-BFGS from the last point. Soft rates are not what users measure, so
     every round ends by moving the shifts of the constraints that matter by their hard values
@@ -49,8 +58,8 @@ class AugmentedLagrangian(Solver):
     Parameters
     ----------
     penalty : float, default=10.0
-        First :math:`\rho`; doubled, up to 16 times it, while a subproblem resists.
-    inner_max_iter : int, default=40
+        First :math:`\rho`; doubled, up to 256 times it, while a subproblem resists.
+    inner_max_iter : int, default=60
         L-BFGS iterations in one minimisation.
     memory : int, default=20
         Pairs kept by L-BFGS.
@@ -59,7 +68,7 @@ class AugmentedLagrangian(Solver):
 
     Notes
     -----
-    An iteration is one update of the multipliers; it costs 5 to 40 passes over the data. Memory
+    An iteration is one update of the multipliers; it costs 5 to 60 passes over the data. Memory
     beyond the data: a few vectors of length n and `memory` pairs of parameter vectors.
 
     The residual is the largest entry of the KKT conditions of the shifted problem (stationarity in
@@ -75,13 +84,11 @@ class AugmentedLagrangian(Solver):
     the measured values is the proxy-Lagrangian idea of Cotter et al. (2019), applied to shifts.
     """
 
-    max_iter = 300
-
     def __init__(
         self,
         *,
         penalty: float = 10.0,
-        inner_max_iter: int = 40,
+        inner_max_iter: int = 60,
         memory: int = 20,
         patience: int = 5,
     ):
@@ -111,45 +118,93 @@ class AugmentedLagrangian(Solver):
         """Solve, compare with the hard values, move the targets; end when patience runs out."""
         targets = _Targets(problem, x)
         penalty = self.penalty
+        # The last minimisation goes as far as sums over the rows are exact: the result then
+        # depends on the data, not on their order or on weights given as repetitions.
+        exact = _ROUNDING * (100 + problem.n_rows)
         while targets.stalled < self.patience:
             accuracy = tol if targets.settled else _LOOSE
             previous = torch.inf
             for _ in range(_UPDATES):
-                x = self._minimise(problem, x, dual, targets.shift, penalty, accuracy)
-                terms = problem.linearize(x)
-                value = terms.value[1:] + targets.shift
-                dual = (dual + penalty * value).clamp_min(0.0)
-                residual = _kkt_residual(terms, value, dual)
-                hard = problem.hard(x)
-                done = targets.settled and violation(hard) <= FEASIBILITY_TOL
-                yield Iterate(x, terms.value, hard, dual, residual if done else torch.inf)
-                if residual <= accuracy:
+                minimise = partial(self._lbfgs, accuracy=0.5 * accuracy)
+                iterate = _update(problem, x, dual, targets.shift, penalty, minimise)
+                x, dual = iterate.x, iterate.dual
+                if iterate.residual <= accuracy:
                     break
-                if residual > 0.5 * previous:
-                    penalty = min(2.0 * penalty, 16.0 * self.penalty)
-                previous = residual
-            x, dual = targets.follow(x, hard, dual)
+                yield iterate._replace(residual=torch.inf)
+                if iterate.residual > 0.5 * previous:
+                    penalty = min(2.0 * penalty, _PENALTY_GROWTH * self.penalty)
+                previous = iterate.residual
+            if targets.settled and iterate.residual <= tol:
+                minimise = partial(self._lbfgs_then_newton, accuracy=exact)
+                iterate = _update(problem, x, dual, targets.shift, penalty, minimise)
+            done = targets.settled and violation(iterate.hard) <= FEASIBILITY_TOL
+            yield iterate if done else iterate._replace(residual=torch.inf)
+            x, dual = targets.follow(iterate)
 
-    def _minimise(
-        self, problem: Problem, x: Tensor, dual: Tensor, shift: Tensor, penalty: float, accuracy: float
-    ) -> Tensor:
-        """Minimise the augmented Lagrangian over x by L-BFGS."""
-
-        def lagrangian(variables: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            terms = problem.linearize(torch.as_tensor(variables, device=x.device))
-            active = (dual + penalty * (terms.value[1:] + shift)).clamp_min(0.0)
-            value = terms.value[0] + (active**2).sum() / (2.0 * penalty)
-            gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
-            return value.item(), gradient.cpu().numpy()
-
+    def _lbfgs(self, lagrangian: Lagrangian, x: Vector, accuracy: float) -> Vector:
         options = {
             "maxiter": self.inner_max_iter,
             "maxcor": self.memory,
-            "gtol": 0.5 * accuracy,
-            "ftol": 1e-15,
+            "gtol": accuracy,
+            "ftol": 0.0,
         }
-        found = minimize(lagrangian, x.cpu().numpy(), jac=True, method="L-BFGS-B", options=options)
-        return torch.as_tensor(found.x, device=x.device)
+        found: Vector = minimize(lagrangian, x, jac=True, method="L-BFGS-B", options=options).x
+        return found
+
+    def _lbfgs_then_newton(self, lagrangian: Lagrangian, x: Vector, accuracy: float) -> Vector:
+        x = self._lbfgs(lagrangian, x, accuracy)
+        gradient = lagrangian(x)[1]
+        if np.abs(gradient).max() <= 10.0 * accuracy:
+            return x
+        return _newton(lambda v: lagrangian(v)[1], x, gradient, self.inner_max_iter)
+
+
+def _update(
+    problem: Problem,
+    x: Tensor,
+    dual: Tensor,
+    shift: Tensor,
+    penalty: float,
+    minimise: Callable[[Lagrangian, Vector], Vector],
+) -> Iterate:
+    """Minimise the augmented Lagrangian and move the multipliers."""
+
+    def lagrangian(variables: Vector) -> tuple[float, Vector]:
+        terms = problem.linearize(torch.as_tensor(variables, device=x.device))
+        active = (dual + penalty * (terms.value[1:] + shift)).clamp_min(0.0)
+        value = terms.value[0] + (active**2).sum() / (2.0 * penalty)
+        gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
+        return value.item(), gradient.cpu().numpy()
+
+    x = torch.as_tensor(minimise(lagrangian, x.cpu().numpy()), device=x.device)
+    terms = problem.linearize(x)
+    value = terms.value[1:] + shift
+    moved = (dual + penalty * value).clamp_min(0.0)
+    gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), moved)))
+    # min(dual, -value) vanishes where a constraint is met and complementary to its multiplier.
+    residual = float(torch.cat((gradient, torch.minimum(moved, -value))).abs().max())
+    return Iterate(x, terms.value, problem.evaluate(x).hard, moved, residual)
+
+
+def _newton(gradient: Gradient, x: Vector, at_x: Vector, max_iter: int) -> Vector:
+    """Newton steps by conjugate gradients, from gradients alone, while they at least halve them.
+
+    Line searches compare values, which near the minimum differ by rounding only.
+    """
+
+    def curvature(direction: Vector) -> Vector:
+        step = 1e-5 / max(float(np.linalg.norm(direction)), 1e-30)
+        there, back = gradient(x + step * direction), gradient(x - step * direction)
+        return (there - back) / (2.0 * step)
+
+    while at_x.any():
+        hessian = LinearOperator((len(x), len(x)), matvec=curvature, dtype=x.dtype)
+        step, _ = cg(hessian, at_x, rtol=1e-3, maxiter=max_iter)
+        smaller = gradient(x - step)
+        if not np.abs(smaller).max() < 0.5 * np.abs(at_x).max():
+            break
+        x, at_x = x - step, smaller
+    return x
 
 
 class _Targets:
@@ -167,55 +222,53 @@ class _Targets:
         self._last = torch.zeros_like(self.shift)
         self._least = torch.inf  # hard violation so far
         self._rounds = 0
-        self._feasible: tuple[float, Tensor, Tensor, Tensor] | None = None
+        self._best: tuple[Iterate, Tensor] | None = None  # least error among feasible, its shifts
 
-    def follow(self, x: Tensor, hard: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+    def follow(self, iterate: Iterate) -> tuple[Tensor, Tensor]:
         """Move the shifts by the hard values of the constraints that bind or are violated.
 
-        Returns the point and multipliers to go on from.
+        Returns the point and the multipliers to go on from.
         """
         self._rounds += 1
-        excess, error = violation(hard), float(hard[0])
+        excess = violation(iterate.hard)
         feasible = excess <= FEASIBILITY_TOL
-        if feasible and (self._feasible is None or error < self._feasible[0]):
-            self._feasible = (error, self.shift, x, dual)
         progress = excess < 0.8 * self._least or (feasible and not self.settled)
         self.stalled = 0 if progress else self.stalled + 1
         self._least = min(self._least, excess)
-        values = hard[1:]
-        matters = (dual > 0) | (values > 0)
-        gap = torch.where(matters, values, torch.zeros_like(values))
-        if feasible and (self.settled or bool((gap.abs() <= _ROOM).all())):
-            self.settled = True
-            return x, dual
+        soft, hard = iterate.soft[1:], iterate.hard[1:]
+        matters = (iterate.dual > 0) | (hard > 0)
+        gap = torch.where(matters, hard, torch.zeros_like(hard))
+        if feasible:
+            # At these shifts this point is where the subproblem is solved.
+            shift = torch.where(matters, -soft, self.shift)
+            if self._best is None or iterate.hard[0] < self._best[0].hard[0]:
+                self._best = (iterate, shift)
+            if self.settled or bool((gap.abs() <= _ROOM).all()):
+                self.settled, self.shift = True, shift
+                return iterate.x, iterate.dual
         patient = self.stalled < 2 and self._rounds < _ROUNDS_FOR_ROOM
-        if self._feasible is not None and not patient:
+        if self._best is not None and not patient:
             # Room keeps opening and closing (few rows decide): take the best shifts seen.
             self.settled = True
-            _, self.shift, x, dual = self._feasible
-            return x, dual
+            iterate, self.shift = self._best
+            return iterate.x, iterate.dual
         self.settled = False
         # A change of sign is an overshoot: halve the step of that constraint.
         overshot = gap * self._last < 0
         self._step = torch.where(overshot, 0.5 * self._step, (1.3 * self._step).clamp_max(1.0))
         self._last = gap
-        self.shift = self.shift + self._step * gap
-        return x, dual
+        # Of a solved subproblem -soft is the old shift; of an unsolved one it is where x stands.
+        self.shift = torch.where(matters, self._step * gap - soft, self.shift)
+        return iterate.x, iterate.dual
 
 
-def _kkt_residual(terms: Linearization, value: Tensor, dual: Tensor) -> float:
-    gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), dual)))
-    # min(dual, -value) vanishes where a constraint is met and complementary to its multiplier.
-    return float(torch.cat((gradient, torch.minimum(dual, -value))).abs().max())
-
-
-def _offsets(problem: Problem, iterate: Iterate, steps: NDArray[np.float64]) -> Iterate:
+def _offsets(problem: Problem, iterate: Iterate, steps: Vector) -> Iterate:
     """The best point found by moving one offset of x at a time."""
     candidates = [iterate._replace(residual=torch.inf)]
     for position in problem.offsets:
         for step in (*steps, *-steps):
             x = iterate.x.clone()
             x[position] += step
-            candidates.append(iterate._replace(x=x, hard=problem.hard(x), residual=torch.inf))
-    best = best_feasible(candidates)
-    return best._replace(soft=problem.linearize(best.x).value)
+            soft, hard = problem.evaluate(x)
+            candidates.append(iterate._replace(x=x, soft=soft, hard=hard, residual=torch.inf))
+    return best_feasible(candidates)

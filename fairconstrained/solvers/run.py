@@ -16,7 +16,17 @@ from torch import Generator, Tensor
 from fairconstrained.exceptions import DivergenceError
 from fairconstrained.problem import Problem
 
-__all__ = ["Callback", "Iterate", "Solution", "Solver", "Status", "best_feasible", "last", "run", "violation"]
+__all__ = [
+    "Callback",
+    "Iterate",
+    "Solution",
+    "Solver",
+    "Status",
+    "best_feasible",
+    "last",
+    "run",
+    "violation",
+]
 
 # A hard constraint exceeded by no more than this counts as met.
 FEASIBILITY_TOL = 5e-4
@@ -37,7 +47,7 @@ class Status(Enum):
 
     CONVERGED = "the residual fell below tol"
     STOPPED = "a callback asked to stop"
-    EXHAUSTED = "the solver has no further step to offer"
+    FINISHED = "the solver came to the end of its schedule"
     MAX_ITER = "max_iter iterations were made without reaching tol"
 
 
@@ -63,7 +73,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
     """
 
-    max_iter = 100  # iterations when the user names no number
+    length: int | None = None  # iterations of a full run, where they are known beforehand
 
     def check(self, problem: Problem) -> None:
         """Raise IncompatibleSolverError if the problem is not one that this solver can solve."""
@@ -105,11 +115,11 @@ def run(
     dual: Tensor,
     rng: Generator,
     *,
-    max_iter: int,
+    max_iter: int | None,
     tol: float,
     callbacks: Sequence[Callback] = (),
 ) -> Solution:
-    """Iterate `solver` on `problem` until it is solved, stopped or out of iterations.
+    """Iterate `solver` on `problem` until it is solved, stopped or at its end.
 
     Parameters
     ----------
@@ -120,7 +130,8 @@ def run(
         Starting point and multipliers.
     rng : Generator
         The only source of randomness, but for a network's own (dropout).
-    max_iter : int
+    max_iter : int or None
+        None: until the solver ends by itself, as all solvers of this package do.
     tol : float
         The run ends when an iterate's residual is at most `tol`.
     callbacks : sequence of callables
@@ -140,7 +151,7 @@ def run(
     """
     history: list[Iterate] = []
     times: list[float] = []
-    status = Status.EXHAUSTED
+    status = Status.FINISHED
     solver.check(problem)
     start = time.perf_counter()
     with one_thread():
@@ -157,7 +168,7 @@ def run(
                 status = Status.CONVERGED
             elif any(asked):
                 status = Status.STOPPED
-            elif len(history) >= max_iter:
+            elif max_iter is not None and len(history) >= max_iter:
                 status = Status.MAX_ITER
             else:
                 continue

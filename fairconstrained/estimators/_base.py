@@ -1,0 +1,462 @@
+"""The only file that knows scikit-learn's fit conventions: data in, fitted attributes out."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from tqdm.auto import tqdm
+
+from fairconstrained.constraints import Space, Stack
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+)
+from fairconstrained.features import as_features
+from fairconstrained.groups import encode_groups
+from fairconstrained.losses import class_probabilities, hard_classes, log_loss, n_outputs
+from fairconstrained.models import as_model
+from fairconstrained.problem import Batch, FairERM
+from fairconstrained.solvers import SGDA, AugmentedLagrangian, Solver, Status, run
+
+# What ``feasible_`` forgives, in the units of the notion.
+_FORGIVEN = 1e-3
+_CHUNK_ROWS = 65_536
+
+
+class FairClassifier(ClassifierMixin, BaseEstimator):
+    """Base of the estimators: a subclass says which constraints, this class does the rest.
+
+    A subclass adds its own parameters in ``__init__`` and implements :meth:`_members`.
+    """
+
+    __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
+    _doc_link_module = "fairconstrained"
+    _doc_link_template = "https://fairconstrained.readthedocs.io/en/latest/api/{estimator_module}.{estimator_name}.html"
+
+    def __init__(
+        self,
+        *,
+        model="linear",
+        solver=None,
+        alpha=1e-4,
+        fit_intercept=True,
+        max_iter=None,
+        tol=1e-4,
+        missing_sensitive="warn",
+        min_group_size=1,
+        callbacks=None,
+        random_state=None,
+        verbose=0,
+        device="cpu",
+        warm_start=False,
+    ):
+        self.model = model
+        self.solver = solver
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.missing_sensitive = missing_sensitive
+        self.min_group_size = min_group_size
+        self.callbacks = callbacks
+        self.random_state = random_state
+        self.verbose = verbose
+        self.device = device
+        self.warm_start = warm_start
+
+    # ------------------------------------------------------------------ for subclasses
+
+    def _members(self, space, needs):
+        """Give the bound constraints; leave out those that need groups if `needs` says no."""
+        raise NotImplementedError
+
+    def _check_own_parameters(self):
+        """Check the subclass's own parameters, before any work."""
+
+    # ------------------------------------------------------------------ public methods
+
+    def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
+        """Train under the constraints.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels of any kind, two classes or more.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
+            Strings, numbers or booleans without missing values, in a list, array, Series or
+            DataFrame (pandas or polars); several columns are crossed. Used in training only.
+        sample_weight : array-like of shape (n_samples,), optional
+            Non-negative; an integer weight means that many copies of the row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or an input is not valid; named, before any work.
+        DivergenceError
+            If training diverges. After this error, as after an interruption or an error in a
+            callback, the estimator is as it was before the call.
+        """
+        with _unchanged_on_error(self):
+            self._check_parameters()
+            X, y, groups, weight = self._check_data(X, y, sensitive_features, sample_weight)
+            self._train(X, y, groups, weight)
+        return self
+
+    def decision_function(self, X):
+        """Scores of the samples.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Two classes: positive where the second class is predicted.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X):
+        """Predicted labels; deterministic, without the sensitive features.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        scores = torch.from_numpy(self._scores(X))
+        return self.classes_[hard_classes(scores).numpy()]
+
+    def predict_proba(self, X):
+        """Class probabilities of the logistic model.
+
+        They are those of a model trained under constraints: calibrated as far as the constraints
+        allow. :class:`sklearn.calibration.CalibratedClassifierCV` can wrap this estimator.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return class_probabilities(torch.from_numpy(self._scores(X))).numpy()
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _is_linear(self):
+        return isinstance(self.model, str)
+
+    # ------------------------------------------------------------------ data in
+
+    def _check_parameters(self):
+        _check(self, "alpha", Real, lambda v: 0 <= v < np.inf, "a finite number >= 0")
+        _check(self, "tol", Real, lambda v: v > 0, "a number > 0")
+        _check(self, "min_group_size", Integral, lambda v: v >= 0, "an integer >= 0")
+        _check(self, "missing_sensitive", str, {"warn", "raise"}.__contains__, "'warn' or 'raise'")
+        _check(self, "fit_intercept", (bool, np.bool_), lambda v: True, "True or False")
+        _check(self, "warm_start", (bool, np.bool_), lambda v: True, "True or False")
+        if self.max_iter is not None:
+            _check(self, "max_iter", Integral, lambda v: v >= 1, "None or an integer >= 1")
+        if self.solver is not None:
+            _check(
+                self,
+                "solver",
+                Solver,
+                lambda v: True,
+                "None or a solver object, such as fairconstrained.solvers.SGDA()",
+            )
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, TypeError, AssertionError) as error:
+            raise ValueError(
+                f"{type(self).__name__}.device must be a torch device that this machine has, such "
+                f"as 'cpu'; got {self.device!r} ({error})."
+            ) from error
+        self._check_own_parameters()
+
+    def _check_data(self, X, y, sensitive_features, sample_weight):
+        """Arrays, groups or None, and weights; rows of weight zero are gone."""
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
+        check_classification_targets(y)
+        n_samples = len(y)
+        weight = _checked_weight(sample_weight, n_samples)
+        index = None
+        if sensitive_features is not None:
+            index, labels = encode_groups(sensitive_features, n_samples)
+        used = weight > 0
+        if not used.all():  # as if these rows were not there
+            X, y, weight = X[used], y[used], weight[used]
+            index = None if index is None else index[used]
+        groups = None if index is None else _present(index, labels)
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes; the data have only "
+                f"one class: {classes[0]!r}."
+            )
+        if groups is None or len(groups[1]) < 2:
+            groups = self._without_groups(groups, n_samples=len(y))
+        return X, y, groups, weight
+
+    def _without_groups(self, groups, n_samples):
+        if not self._needs_groups():
+            return groups or (np.zeros(n_samples, dtype=np.int64), np.array(["all"]))
+        found = "not given" if groups is None else f"all {groups[1][0]!r}, a single group"
+        message = (
+            f"sensitive_features is {found}: {type(self).__name__} cannot compare groups and "
+            "imposes no constraint between them. Pass sensitive_features to fit, through a "
+            "pipeline or search with sklearn.set_config(enable_metadata_routing=True)."
+        )
+        if self.missing_sensitive == "raise":
+            raise ValueError(message)
+        warnings.warn(message, MissingSensitiveFeaturesWarning, stacklevel=4)
+        return groups or (np.zeros(n_samples, dtype=np.int64), None)
+
+    # ------------------------------------------------------------------ training
+
+    def _train(self, X, y, groups, weight):
+        classes, y_index = np.unique(y, return_inverse=True)
+        group_index, group_labels = groups
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        rng = torch.Generator().manual_seed(seed)
+        data = Batch(
+            as_features(X, self.device),
+            torch.as_tensor(y_index.reshape(-1), device=self.device),
+            torch.as_tensor(group_index, device=self.device),
+            torch.as_tensor(weight, device=self.device),
+        )
+        space = Space(classes, group_labels if group_labels is not None else ["all"])
+        stack = self._stack(space, y_index.reshape(-1), group_index)
+        # Networks initialise and drop out from torch's global generator: lend them one.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = as_model(
+                self.model,
+                data.X,
+                data.weight,
+                n_outputs(len(classes)),
+                self.alpha,
+                self.fit_intercept,
+            )
+            problem = FairERM(model, data, log_loss, stack, float(self.alpha))
+            solution = self._solve(problem, rng, classes)
+        self._store(solution, problem, space)
+
+    def _stack(self, space, y_index, group_index):
+        shape = (len(space.classes), len(space.groups))
+        rows = np.bincount(y_index * shape[1] + group_index, minlength=shape[0] * shape[1])
+        members = []
+        for member in self._members(space):
+            kept, dropped = member.without_small(rows.reshape(shape), self.min_group_size)
+            if dropped:
+                warnings.warn(
+                    f"{member.name} leaves out {'; '.join(dropped)}: fewer than "
+                    f"{max(self.min_group_size, 1)} rows (min_group_size). The constraint says "
+                    "nothing about them.",
+                    SmallGroupWarning,
+                    stacklevel=5,
+                )
+            if len(kept.slack):
+                members.append(kept)
+        return Stack(space, members)
+
+    def _solve(self, problem, rng, classes):
+        solver = self.solver or (AugmentedLagrangian() if self._is_linear() else SGDA())
+        x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.device)
+        dual = dual.to(x.dtype)
+        if self.warm_start and hasattr(self, "classes_"):
+            x, dual = self._warm(problem, x, dual, classes)
+        callbacks = [self.callbacks] if callable(self.callbacks) else list(self.callbacks or ())
+        with _progress(type(self).__name__, self.max_iter or solver.length, self.verbose) as tick:
+            return run(
+                solver,
+                problem,
+                x,
+                dual,
+                rng,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                callbacks=[*callbacks, tick],
+            )
+
+    def _warm(self, problem, x, dual, classes):
+        """Parameters and multipliers of the last fit, where they fit this one."""
+        if not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"{type(self).__name__} with warm_start=True needs the classes of the last fit, "
+                f"{self.classes_}; got {classes}."
+            )
+        w = problem.model.restore(vars(self))
+        if len(self.multipliers_) == len(dual):
+            dual = torch.as_tensor(self.multipliers_, dtype=dual.dtype, device=dual.device)
+        return torch.cat((w.to(x), x[problem.model.n_params :])), dual
+
+    def _store(self, solution, problem, space):
+        for name in [n for n in vars(self) if n.endswith("_") and n not in _FROM_VALIDATION]:
+            delattr(self, name)  # of a former fit, perhaps with another model
+        stack, iterate = problem.constraint, solution.iterate
+        w = iterate.x[: problem.model.n_params]
+        problem.model.settle(w, problem.data.X)
+        vars(self).update(problem.model.attributes(w))
+        self.classes_ = np.asarray(space.classes)
+        self.groups_ = space.groups
+        self.n_iter_ = solution.n_iter
+        self.converged_ = solution.status is Status.CONVERGED
+        self.status_ = solution.status.value
+        self.residual_ = iterate.residual
+        self.multipliers_ = iterate.dual.cpu().numpy().copy()
+        self.constraints_ = [m.describe(j) for m in stack.members for j in range(len(m.slack))]
+        self.violations_ = _measures(stack, iterate.hard[1:])
+        self.violation_ = _worst_measure(stack, iterate.hard[1:])
+        excess = float(iterate.hard[1:].max()) if len(self.multipliers_) else 0.0
+        self.feasible_ = excess <= _FORGIVEN
+        self.privacy_ = None
+        self.history_ = {
+            "objective": np.array([float(i.soft[0]) for i in solution.history]),
+            "error": np.array([float(i.hard[0]) for i in solution.history]),
+            "violation": np.array([_worst_measure(stack, i.hard[1:]) for i in solution.history]),
+            "soft_violation": np.array(
+                [_worst_measure(stack, i.soft[1:]) for i in solution.history]
+            ),
+            "residual": np.array([i.residual for i in solution.history]),
+            "multipliers": np.stack([i.dual.cpu().numpy() for i in solution.history]),
+            "time": np.array(solution.times),
+        }
+        self._report(solution, iterate, excess)
+
+    def _report(self, solution, iterate, excess):
+        if not self.feasible_:
+            worst = int(iterate.hard[1:].argmax())
+            warnings.warn(
+                f"{self.constraints_[worst]}: exceeds its slack by {excess:.4f} on the training "
+                "data. Try a larger slack, more iterations (max_iter), a richer model, or "
+                "min_group_size to leave small groups out.",
+                ConstraintNotSatisfiedWarning,
+                stacklevel=5,
+            )
+        if solution.status is Status.MAX_ITER:
+            warnings.warn(
+                f"{type(self).__name__} stopped after {solution.n_iter} iterations with residual "
+                f"{iterate.residual:.1e} > tol={self.tol:g}. Increase max_iter, or tol.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+
+    # ------------------------------------------------------------------ prediction
+
+    def _scores(self, X):
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
+        if hasattr(self, "coef_"):
+            return X @ self.coef_.T + self.intercept_
+        chunks = []
+        with torch.no_grad():
+            for start in range(0, X.shape[0], _CHUNK_ROWS):
+                rows = X[start : start + _CHUNK_ROWS]
+                rows = rows.toarray() if sparse.issparse(rows) else rows
+                scores = self.module_(torch.from_numpy(rows))
+                chunks.append(scores.reshape(len(rows), -1).numpy())
+        return np.concatenate(chunks)
+
+
+_FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
+
+
+def _measures(stack, values):
+    shares = stack.split(values)
+    names = [member.name for member in stack.members]
+    keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
+    return {
+        key: member.measure(share)
+        for key, member, share in zip(keys, stack.members, shares, strict=True)
+    }
+
+
+def _worst_measure(stack, values):
+    """Measure, in its own units, of the notion that exceeds its slack the most; nan if none."""
+    if not stack.members:
+        return np.nan
+    shares = stack.split(values)
+    worst = int(np.argmax([float(share.max()) for share in shares]))
+    return stack.members[worst].measure(shares[worst])
+
+
+def _present(index, labels):
+    """Groups that still have rows, renumbered."""
+    seen, index = np.unique(index, return_inverse=True)
+    return index.reshape(-1), labels[seen]
+
+
+def _checked_weight(sample_weight, n_samples):
+    if sample_weight is None:
+        return np.ones(n_samples)
+    weight = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if weight.shape != (n_samples,):
+        raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}!")
+    if (weight < 0).any():
+        raise ValueError("sample_weight must not be negative.")
+    if not weight.any():
+        raise ValueError("sample_weight is zero for all samples; at least one must be positive.")
+    return weight
+
+
+def _check(estimator, name, kind, allowed, wording):
+    value = getattr(estimator, name)
+    is_bool = isinstance(value, (bool, np.bool_)) and kind in (Real, Integral)
+    if is_bool or not isinstance(value, kind) or not allowed(value):
+        raise ValueError(f"{type(estimator).__name__}.{name} must be {wording}; got {value!r}.")
+
+
+@contextmanager
+def _unchanged_on_error(estimator):
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException as error:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        error.add_note(f"This {type(estimator).__name__} is as it was before fit was called.")
+        raise
+
+
+@contextmanager
+def _progress(name, length, verbose):
+    with tqdm(total=length, desc=name, disable=not verbose, unit="it") as bar:
+
+        def tick(iterate):
+            violation = float(iterate.hard[1:].max()) if len(iterate.hard) > 1 else np.nan
+            bar.set_postfix(
+                objective=f"{float(iterate.soft[0]):.4f}",
+                error=f"{float(iterate.hard[0]):.4f}",
+                excess=f"{violation:+.4f}",
+            )
+            bar.update()
+
+        yield tick
