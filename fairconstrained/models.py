@@ -29,7 +29,7 @@ __all__ = [
 Pullback = Callable[[Tensor], Tensor]
 
 # Whitening costs d^2 per row once and d^3; beyond this many columns only the diagonal is used.
-_WHITEN_UP_TO = 512
+_WHITEN_UP_TO = 1024
 _WHITEN_ROWS = 5
 # Variance of a constant column, relative to its squared mean: what rounding can leave of zero.
 _ROUNDING = 1e-12
@@ -369,12 +369,13 @@ def as_model(
             f"model must return an nn.Module with parameters to train; got {network!r}."
         )
     network = network.to(device=weight.device, dtype=weight.dtype).eval()
+    n = min(2, X.shape[0])
     with torch.no_grad():
-        scores = network(X.rows(torch.arange(min(2, X.shape[0]))).to_dense())
-    if scores.shape != (min(2, X.shape[0]), n_outputs) and (n_outputs, scores.ndim) != (1, 1):
+        shape = tuple(network(X.rows(torch.arange(n)).to_dense()).shape)
+    if shape != (n, n_outputs) and (shape, n_outputs) != ((n,), 1):
         raise ValueError(
-            f"model must give scores of shape (n, {n_outputs}); for {min(2, X.shape[0])} rows it "
-            f"gave {tuple(scores.shape)}. Two classes take one column, more take one each."
+            f"model must give scores of shape (n, {n_outputs}); for {n} rows it gave {shape}. Two "
+            "classes take one column, more take one each."
         )
     return Module(network)
 

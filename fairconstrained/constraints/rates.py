@@ -210,8 +210,13 @@ class RateConstraint(Notion):
                 f"RateConstraint.weights must have shape (m, {len(unions)}, {n_classes}): values, "
                 f"unions, classes; got {weights.shape}."
             )
-        own = np.broadcast_to(slack if self.slack is None else self.slack, len(weights))
-        for value in own:
+        own = np.asarray(slack if self.slack is None else self.slack)
+        if own.shape not in ((), (len(weights),)):
+            raise ValueError(
+                f"RateConstraint.slack must be a number or of shape ({len(weights)},), one for "
+                f"each value; got shape {own.shape}."
+            )
+        for value in own.reshape(-1):
             checked_slack(self, "slack", value, minimum=-np.inf)
         cells = np.where(part >= 0, unions[:, part], 0.0)  # (n_unions, n_classes, n_groups)
         numerators = np.einsum("ryg,ks->rkygs", cells, np.eye(n_classes))
@@ -220,7 +225,7 @@ class RateConstraint(Notion):
             numerators.reshape(-1, *shape, n_classes),
             np.repeat(cells, n_classes, axis=0),
             weights.reshape(len(weights), -1),
-            own,
+            np.full(len(weights), own, dtype=float),
             ClassProbabilities(n_classes, temperature),
             self.name,
         )

@@ -28,7 +28,8 @@ Gradient = Callable[[Vector], Vector]
 Lagrangian = Callable[[Vector], tuple[float, Vector]]
 
 _LOOSE = 1e-3  # accuracy of a subproblem whose targets still move
-_ROUNDING = 1e-14  # of a sum of one row, with a margin
+_FEW_ROWS = 1000
+_ROUNDING = 1e-12  # of a gradient summed over few rows, with a margin
 _PENALTY_GROWTH = 256.0
 _UPDATES = 5  # multiplier updates in one round
 _ROOM = 2e-3  # room under a binding hard constraint that is not worth another round
@@ -50,9 +51,9 @@ class AugmentedLagrangian(Solver):
         \lambda &\leftarrow [\lambda + \rho (c(x) + s)]_+ ,
 
     each minimisation by L-BFGS from the last point. Soft rates are not what users measure, so
-    every round ends by moving the shifts of the constraints that matter by their hard values
-    :math:`h(x)`, :math:`s \leftarrow s + \theta h`, up where the labels violate a constraint and
-    down where they leave room, until the hard values are met and the room is used. Where the soft
+    every round ends by moving the shifts towards the error of the soft values at the last point,
+    :math:`s \leftarrow s + \theta\,(h(x) - c(x) - s)` with the hard values :math:`h`, until the hard
+    values are met and the room under them is used. Where the soft
     rates do not lead there, they are sharpened (twice the temperature).
 
     Parameters
@@ -101,9 +102,10 @@ class AugmentedLagrangian(Solver):
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Rounds of subproblems, sharper each time they stall; no randomness."""
+        shift = torch.zeros_like(dual)
         for _ in range(_SHARPENINGS + 1):
             best: list[Iterate] = []
-            for iterate in self._rounds(problem, x, dual, tol):
+            for iterate in self._rounds(problem, x, dual, shift, tol):
                 best = [best_feasible([*best, iterate])]
                 yield iterate
             near = _offsets(problem, best[0], _NEAR)
@@ -112,15 +114,22 @@ class AugmentedLagrangian(Solver):
                 return
             x, dual = best[0].x, best[0].dual
             problem = problem.sharpened()
+            soft, hard = problem.evaluate(x)
+            shift = hard[1:] - soft[1:]
         yield _offsets(problem, best[0], _FAR)
 
-    def _rounds(self, problem: Problem, x: Tensor, dual: Tensor, tol: float) -> Iterator[Iterate]:
+    def _rounds(
+        self, problem: Problem, x: Tensor, dual: Tensor, shift: Tensor, tol: float
+    ) -> Iterator[Iterate]:
         """Solve, compare with the hard values, move the targets; end when patience runs out."""
-        targets = _Targets(problem, x)
+        targets = _Targets(shift)
         penalty = self.penalty
-        # The last minimisation goes as far as sums over the rows are exact: the result then
-        # depends on the data, not on their order or on weights given as repetitions.
-        exact = _ROUNDING * (100 + problem.n_rows)
+        # The last minimisation goes beyond tol, on few rows as far as their sums are exact: the
+        # result depends on the data, not on their order or on weights given as repetitions.
+        if problem.n_rows <= _FEW_ROWS:
+            polish = partial(self._lbfgs_then_newton, accuracy=_ROUNDING)
+        else:
+            polish = partial(self._lbfgs, accuracy=1e-3 * tol)
         while targets.stalled < self.patience:
             accuracy = tol if targets.settled else _LOOSE
             previous = torch.inf
@@ -135,8 +144,7 @@ class AugmentedLagrangian(Solver):
                     penalty = min(2.0 * penalty, _PENALTY_GROWTH * self.penalty)
                 previous = iterate.residual
             if targets.settled and iterate.residual <= tol:
-                minimise = partial(self._lbfgs_then_newton, accuracy=exact)
-                iterate = _update(problem, x, dual, targets.shift, penalty, minimise)
+                iterate = _update(problem, x, dual, targets.shift, penalty, polish)
             done = targets.settled and violation(iterate.hard) <= FEASIBILITY_TOL
             yield iterate if done else iterate._replace(residual=torch.inf)
             x, dual = targets.follow(iterate)
@@ -214,18 +222,18 @@ class _Targets:
     ``stalled`` counts the rounds that brought nothing.
     """
 
-    def __init__(self, problem: Problem, x: Tensor):
-        self.shift = x.new_zeros(problem.n_constraints)
+    def __init__(self, shift: Tensor):
+        self.shift = shift
         self.settled = False
         self.stalled = 0
-        self._step = torch.full_like(self.shift, 0.7)
+        self._step = 0.7
         self._last = torch.zeros_like(self.shift)
         self._least = torch.inf  # hard violation so far
         self._rounds = 0
         self._best: tuple[Iterate, Tensor] | None = None  # least error among feasible, its shifts
 
     def follow(self, iterate: Iterate) -> tuple[Tensor, Tensor]:
-        """Move the shifts by the hard values of the constraints that bind or are violated.
+        """Move the shifts towards the present difference of hard and soft values.
 
         Returns the point and the multipliers to go on from.
         """
@@ -235,30 +243,33 @@ class _Targets:
         progress = excess < 0.8 * self._least or (feasible and not self.settled)
         self.stalled = 0 if progress else self.stalled + 1
         self._least = min(self._least, excess)
-        soft, hard = iterate.soft[1:], iterate.hard[1:]
-        matters = (iterate.dual > 0) | (hard > 0)
-        gap = torch.where(matters, hard, torch.zeros_like(hard))
+        soft, hard, binds = iterate.soft[1:], iterate.hard[1:], iterate.dual > 0
+        gap = torch.where(binds | (hard > 0), hard, torch.zeros_like(hard))
         if feasible:
-            # At these shifts this point is where the subproblem is solved.
-            shift = torch.where(matters, -soft, self.shift)
+            # With these shifts the subproblem is solved here.
+            shift = torch.where(binds, -soft, torch.minimum(hard - soft, -soft))
             if self._best is None or iterate.hard[0] < self._best[0].hard[0]:
                 self._best = (iterate, shift)
             if self.settled or bool((gap.abs() <= _ROOM).all()):
                 self.settled, self.shift = True, shift
                 return iterate.x, iterate.dual
+        if self.settled and excess <= _ROOM:
+            # The accurate solution slipped just outside: tighten what it violates.
+            self.shift = self.shift + 2.0 * hard.clamp_min(0.0)
+            return iterate.x, iterate.dual
         patient = self.stalled < 2 and self._rounds < _ROUNDS_FOR_ROOM
-        if self._best is not None and not patient:
+        if self._best is not None and not (patient or self.settled):
             # Room keeps opening and closing (few rows decide): take the best shifts seen.
             self.settled = True
             iterate, self.shift = self._best
             return iterate.x, iterate.dual
         self.settled = False
-        # A change of sign is an overshoot: halve the step of that constraint.
-        overshot = gap * self._last < 0
-        self._step = torch.where(overshot, 0.5 * self._step, (1.3 * self._step).clamp_max(1.0))
+        overshot = float(gap @ self._last) < 0
+        self._step = 0.5 * self._step if overshot else min(1.3 * self._step, 1.0)
         self._last = gap
-        # Of a solved subproblem -soft is the old shift; of an unsolved one it is where x stands.
-        self.shift = torch.where(matters, self._step * gap - soft, self.shift)
+        # One step for all: shifts that are differences of the rates' errors never contradict each
+        # other (a > b and b > a), as they could if each constraint had its own.
+        self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
 
 
