@@ -255,7 +255,7 @@ class LinearMoments(MomentConstraint):
         n_rates = len(self.cell_numerators)
         shape = (len(space.classes), len(space.groups))
         # One column per cell with all that the rates say of it; equal columns are one part.
-        numerators = self.cell_numerators.reshape(n_rates, space.n_cells, -1)
+        numerators = self.cell_numerators.reshape(n_rates, space.n_cells, statistic.n_columns)
         denominators = self.cell_denominators.reshape(n_rates, space.n_cells, 1)
         says = np.concatenate((numerators, denominators), axis=2)
         columns, index = np.unique(
@@ -264,8 +264,9 @@ class LinearMoments(MomentConstraint):
         used = columns.any(axis=1)
         part = np.where(used, np.cumsum(used) - 1, -1)[index.reshape(-1)].reshape(shape)
         super().__init__(torch.as_tensor(part), statistic)
-        parts = columns[used].reshape(-1, n_rates, says.shape[2]).transpose(1, 0, 2)
-        self.numerators = torch.as_tensor(parts[:, :, :-1].reshape(n_rates, -1))
+        parts = columns[used].reshape(self.n_parts, n_rates, says.shape[2]).transpose(1, 0, 2)
+        table_size = self.n_parts * statistic.n_columns
+        self.numerators = torch.as_tensor(parts[:, :, :-1].reshape(n_rates, table_size))
         self.denominators = torch.as_tensor(parts[:, :, -1])
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:

@@ -210,6 +210,8 @@ class RateConstraint(Notion):
                 f"RateConstraint.weights must have shape (m, {len(unions)}, {n_classes}): values, "
                 f"unions, classes; got {weights.shape}."
             )
+        if not np.isfinite(weights).all():
+            raise ValueError(f"RateConstraint.weights must be finite; got {self.weights!r}.")
         own = np.asarray(slack if self.slack is None else self.slack)
         if own.shape not in ((), (len(weights),)):
             raise ValueError(

@@ -1,0 +1,1 @@
+"""Benchmarks of fairconstrained: objective x data set x solver, one file each (see README.md)."""

@@ -1,0 +1,1 @@
+"""What is learnt from: each file has `load()`, which gives a Bunch as `load_dataset` does."""

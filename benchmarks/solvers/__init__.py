@@ -1,0 +1,1 @@
+"""What is compared: each file trains one method for the objectives that it lists."""

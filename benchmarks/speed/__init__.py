@@ -1,0 +1,1 @@
+"""Timings that constants in the package cite."""

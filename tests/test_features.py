@@ -1,0 +1,108 @@
+"""Sparse and dense features are the same matrix to every caller, and numpy's matrix."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from fairconstrained import features
+from fairconstrained.features import DenseFeatures, SparseFeatures, as_features
+
+
+def matrix(seed=0, n=40, d=6, density=0.6):
+    rng = np.random.default_rng(seed)
+    return rng.normal(loc=1.0, size=(n, d)) * (rng.random((n, d)) < density)
+
+
+X = matrix()
+WEIGHT = torch.as_tensor(np.random.default_rng(1).exponential(size=len(X)) + 0.1)
+CENTER = torch.as_tensor(np.random.default_rng(2).normal(size=X.shape[1]))
+both = pytest.mark.parametrize(
+    "wrapped",
+    [DenseFeatures(torch.as_tensor(X)), SparseFeatures(sp.csr_array(X))],
+    ids=["dense", "sparse"],
+)
+
+
+@both
+@pytest.mark.parametrize("n_columns", [1, 3])
+def test_products_are_those_of_numpy(wrapped, n_columns):
+    rng = np.random.default_rng(3)
+    v = rng.normal(size=(X.shape[1], n_columns))
+    c = rng.normal(size=(X.shape[0], n_columns))
+    assert wrapped.shape == X.shape
+    np.testing.assert_allclose(wrapped.matmul(torch.as_tensor(v)).numpy(), X @ v)
+    np.testing.assert_allclose(wrapped.t_matmul(torch.as_tensor(c)).numpy(), X.T @ c)
+    np.testing.assert_array_equal(wrapped.to_dense().numpy(), X)
+
+
+@both
+def test_rows_may_repeat_and_come_in_any_order(wrapped):
+    index = torch.tensor([5, 0, 5, 39])
+    chosen = wrapped.rows(index)
+    assert type(chosen) is type(wrapped)
+    np.testing.assert_array_equal(chosen.to_dense().numpy(), X[index.numpy()])
+
+
+@both
+@pytest.mark.parametrize("chunk", [7, 16_384])  # several uneven chunks, or one
+def test_moments_are_those_of_numpy_with_weights(wrapped, chunk, monkeypatch):
+    monkeypatch.setattr(features, "_CHUNK_ROWS", chunk)
+    w, center = WEIGHT.numpy(), CENTER.numpy()
+    mean = np.average(X, axis=0, weights=w)
+    about_center = (X - center).T @ np.diag(w) @ (X - center) / w.sum()
+    np.testing.assert_allclose(wrapped.mean(WEIGHT).numpy(), mean)
+    np.testing.assert_allclose(wrapped.covariance(WEIGHT, CENTER).numpy(), about_center)
+    np.testing.assert_allclose(wrapped.variance(WEIGHT, CENTER).numpy(), np.diag(about_center))
+    np.testing.assert_allclose(
+        wrapped.covariance(WEIGHT, wrapped.mean(WEIGHT)).numpy(), np.cov(X.T, aweights=w, ddof=0)
+    )
+
+
+@both
+def test_integer_weights_equal_repeated_rows(wrapped):
+    copies = torch.arange(len(X)) % 4
+    repeated = wrapped.rows(torch.arange(len(X)).repeat_interleave(copies))
+    ones = torch.ones(repeated.shape[0], dtype=torch.float64)
+    weight = copies.double()
+    torch.testing.assert_close(wrapped.mean(weight), repeated.mean(ones))
+    for moment in ("covariance", "variance"):
+        expected = getattr(repeated, moment)(ones, CENTER)
+        torch.testing.assert_close(getattr(wrapped, moment)(weight, CENTER), expected)
+
+
+def test_a_constant_column_has_no_negative_variance():
+    """Sparse moments subtract squares of means, which rounding could make negative."""
+    ones = torch.ones(9, dtype=torch.float64)
+    for value in (0.1, 0.3, 1e3 / 7):
+        constant = SparseFeatures(sp.csr_array(np.full((9, 1), value)))
+        variance = constant.variance(ones, constant.mean(ones)).item()
+        assert 0 <= variance <= 1e-15 * value**2
+
+
+@pytest.mark.parametrize(
+    "container", [sp.csr_matrix, sp.csc_matrix, sp.coo_matrix, sp.csr_array, sp.coo_array]
+)
+def test_sparse_containers_stay_sparse_however_dense_they_are(container):
+    wrapped = as_features(container(X))
+    assert isinstance(wrapped, SparseFeatures)
+    np.testing.assert_array_equal(wrapped.to_dense().numpy(), X)
+
+
+@pytest.mark.parametrize(
+    ("density", "kind"), [(0.1, SparseFeatures), (0.6, DenseFeatures), (1.0, DenseFeatures)]
+)
+def test_arrays_of_mostly_zeros_are_stored_sparse(density, kind):
+    array = matrix(density=density, n=400)
+    wrapped = as_features(array)
+    assert isinstance(wrapped, kind)
+    np.testing.assert_array_equal(wrapped.to_dense().numpy(), array)
+
+
+def test_another_device_gets_dense_tensors_and_refuses_sparse_matrices():
+    wrapped = as_features(matrix(density=0.1, n=400), "meta")
+    assert isinstance(wrapped, DenseFeatures)
+    assert wrapped.X.device.type == "meta"
+    for container in (sp.csr_matrix, sp.csr_array):
+        with pytest.raises(ValueError, match="device='cpu'; got device='meta'"):
+            as_features(container(X), "meta")

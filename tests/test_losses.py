@@ -1,0 +1,116 @@
+"""Losses equal their textbook formulas and scikit-learn's, with the right slopes, in any range."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import numerical_jacobian, random_rows
+from sklearn import metrics
+
+from fairconstrained.losses import (
+    LOSSES,
+    brier_loss,
+    class_probabilities,
+    hard_classes,
+    log_loss,
+    n_outputs,
+    zero_one_loss,
+)
+
+losses = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+classes = pytest.mark.parametrize("n_classes", [2, 3, 5])
+
+
+def as_two_columns(scores):
+    """One margin z as scores (-z/2, z/2) of two classes: the softmax of these is the sigmoid."""
+    return torch.cat((-0.5 * scores, 0.5 * scores), dim=1)
+
+
+@classes
+def test_probabilities_sum_to_one_and_follow_the_tempered_softmax(n_classes):
+    scores = random_rows(0, n_classes).scores
+    assert scores.shape[1] == n_outputs(n_classes)
+    columns = as_two_columns(scores) if n_classes == 2 else scores
+    for temperature in (0.5, 1.0, 3.0):
+        power = np.exp(temperature * columns.numpy())
+        found = class_probabilities(scores, temperature).numpy()
+        np.testing.assert_allclose(found, power / power.sum(axis=1, keepdims=True))
+    torch.testing.assert_close(class_probabilities(scores, 2.0), class_probabilities(2.0 * scores))
+
+
+@classes
+def test_probabilities_tend_to_the_one_hot_prediction_as_temperature_grows(n_classes):
+    """sigma_tau(z) differs from the one-hot arg max by at most (K - 1) exp(-tau * margin)."""
+    scores = random_rows(1, n_classes).scores
+    best = (as_two_columns(scores) if n_classes == 2 else scores).topk(2).values
+    margin = best[:, 0] - best[:, 1]
+    one_hot = torch.nn.functional.one_hot(hard_classes(scores), n_classes)
+    for temperature in (1.0, 10.0, 1e3, 1e6):
+        gap = (class_probabilities(scores, temperature) - one_hot).abs().amax(dim=1)
+        assert (gap <= (n_classes - 1) * torch.exp(-temperature * margin) + 1e-15).all()
+
+
+@classes
+def test_log_loss_and_accuracy_equal_scikit_learn(n_classes):
+    scores, y, _, weight = random_rows(2, n_classes)
+    proba = class_probabilities(scores).numpy()
+    labels = list(range(n_classes))
+    expected = metrics.log_loss(y, proba, sample_weight=weight, labels=labels)
+    assert (weight @ log_loss(scores, y) / weight.sum()).item() == pytest.approx(expected)
+    accuracy = metrics.accuracy_score(y, hard_classes(scores))
+    assert zero_one_loss(scores, y).mean().item() == pytest.approx(1 - accuracy)
+
+
+@classes
+def test_brier_loss_is_half_the_squared_distance_to_the_one_hot_label(n_classes):
+    scores, y, _, _ = random_rows(3, n_classes)
+    distance = class_probabilities(scores).numpy() - np.eye(n_classes)[y]
+    np.testing.assert_allclose(brier_loss(scores, y).numpy(), 0.5 * (distance**2).sum(axis=1))
+    if n_classes == 2:  # scikit-learn's binary Brier loss
+        mean = metrics.brier_score_loss(y, class_probabilities(scores)[:, 1])
+        assert brier_loss(scores, y).mean().item() == pytest.approx(mean)
+
+
+@losses
+@classes
+def test_gradients_equal_differences(loss, n_classes):
+    scores, y, _, weight = random_rows(4, n_classes)
+
+    def total(z):
+        return weight @ loss(z, y)
+
+    (gradient,) = torch.autograd.grad(total(scores.requires_grad_()), scores)
+    expected = numerical_jacobian(total, scores.detach())[0]
+    torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=1e-8)
+
+
+@losses
+def test_one_margin_equals_two_columns(loss):
+    scores, y, _, _ = random_rows(5)
+    columns = as_two_columns(scores)
+    torch.testing.assert_close(loss(scores, y), loss(columns, y))
+    torch.testing.assert_close(class_probabilities(scores, 2.5), class_probabilities(columns, 2.5))
+    torch.testing.assert_close(hard_classes(scores), hard_classes(columns))
+
+
+@losses
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("size", [1e2, 1e4])
+def test_extreme_scores_stay_finite_with_finite_slopes(loss, n_classes, size):
+    scores, y, _, _ = random_rows(6, n_classes)
+    scores = (size * scores.sign()).requires_grad_()
+    row = loss(scores, y)
+    (gradient,) = torch.autograd.grad(row.sum(), scores)
+    assert row.isfinite().all()
+    assert gradient.isfinite().all()
+    assert class_probabilities(scores, 10.0).isfinite().all()
+
+
+def test_log_loss_is_linear_far_out_and_not_cut_off():
+    """-log sigma(-z) = z + log(1 + exp(-z)): no clipping of probabilities hides a bad score."""
+    z = torch.tensor([[1e4], [-1e4], [1e4]], dtype=torch.float64)
+    assert log_loss(z, torch.tensor([0, 1, 1])).tolist() == [1e4, 1e4, 0.0]
+
+
+def test_a_tie_goes_to_the_first_class():
+    zeros = torch.zeros((1, 1)), torch.zeros((1, 2)), torch.zeros((1, 3))
+    assert [hard_classes(scores).item() for scores in zeros] == [0, 0, 0]
