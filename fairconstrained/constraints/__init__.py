@@ -2,7 +2,6 @@
 
 from fairconstrained.constraints.loss_parity import LossParity
 from fairconstrained.constraints.moments import (
-    Constraint,
     LinearMoments,
     MomentConstraint,
     Space,
@@ -38,7 +37,6 @@ CONSTRAINTS: dict[str, type[Notion]] = {
 __all__ = [
     "CONSTRAINTS",
     "Cap",
-    "Constraint",
     "DemographicParity",
     "EqualOpportunity",
     "EqualizedOdds",

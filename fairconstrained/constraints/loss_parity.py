@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fairconstrained.constraints.moments import Losses, Statistic
 from fairconstrained.constraints.notions import Event, Floats, Parity
+from fairconstrained.constraints.statistics import Losses, Statistic
 from fairconstrained.losses import LOSSES
 
 __all__ = ["LossParity"]

@@ -13,28 +13,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairconstrained.constraints.statistics import Columns, Statistic
 from fairconstrained.groups import group_name
-from fairconstrained.losses import Loss, class_probabilities, hard_classes
 
-__all__ = [
-    "ClassProbabilities",
-    "Constraint",
-    "LinearMoments",
-    "Losses",
-    "MomentConstraint",
-    "Space",
-    "Stack",
-    "Statistic",
-]
+__all__ = ["LinearMoments", "MomentConstraint", "Space", "Stack"]
 
 
 _NEVER_BINDS = 1e6
@@ -61,81 +50,6 @@ class Space(NamedTuple):
         if len(labels) < len(self.classes):
             words.append("label " + " or ".join(str(self.classes[i]) for i in labels))
         return ", ".join(words) or "all rows"
-
-
-class Constraint(Protocol):
-    """A vector of values in score space; feasible where all are <= 0."""
-
-    n_aux: int
-
-    def init_aux(self, scores: Tensor, y: Tensor, group: Tensor) -> Tensor: ...
-
-    def values(
-        self, scores: Tensor, y: Tensor, group: Tensor, aux: Tensor, weight: Tensor
-    ) -> Tensor: ...
-
-
-class Statistic(Protocol):
-    """What is measured on a row: a function of its scores and its label.
-
-    ``bound`` is the largest l1 norm a row's statistics can have (infinite if there is none): the
-    sensitivity of the table to one row.
-    """
-
-    @property
-    def n_columns(self) -> int: ...
-
-    @property
-    def bound(self) -> float: ...
-
-    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Differentiable, (n, n_columns)."""
-
-    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """What users measure, on predicted labels, (n, n_columns)."""
-
-    def sharpened(self) -> Statistic:
-        """Soft values twice as close to the hard ones, where that can be."""
-
-
-@dataclass(frozen=True)
-class ClassProbabilities:
-    """Tempered class probabilities; hard: the one-hot predicted class."""
-
-    n_columns: int
-    temperature: float = 1.0
-    bound: float = field(default=1.0, init=False)
-
-    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Class probabilities."""
-        return class_probabilities(scores, self.temperature)
-
-    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """One-hot predictions."""
-        return F.one_hot(hard_classes(scores), self.n_columns).to(scores.dtype)
-
-    def sharpened(self) -> ClassProbabilities:
-        """Twice the temperature."""
-        return replace(self, temperature=2.0 * self.temperature)
-
-
-@dataclass(frozen=True)
-class Losses:
-    """The row's loss: its own hard version."""
-
-    loss: Loss
-    n_columns: int = field(default=1, init=False)
-    bound: float = field(default=float("inf"), init=False)
-
-    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss as one column."""
-        return self.loss(scores, y)[:, None]
-
-    hard = soft
-
-    def sharpened(self) -> Losses:
-        """Itself: soft and hard values are the same."""
-        return self
 
 
 class MomentConstraint:
@@ -346,32 +260,6 @@ class LinearMoments(MomentConstraint):
         return data.to(dtype=table.dtype, device=table.device)
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Several statistics side by side."""
-
-    members: tuple[Statistic, ...]
-
-    @property
-    def n_columns(self) -> int:
-        return sum(member.n_columns for member in self.members)
-
-    @property
-    def bound(self) -> float:
-        return sum(member.bound for member in self.members)
-
-    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        none = scores.new_zeros((len(scores), 0))
-        return torch.cat([none, *(member.soft(scores, y) for member in self.members)], dim=1)
-
-    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        none = scores.new_zeros((len(scores), 0))
-        return torch.cat([none, *(member.hard(scores, y) for member in self.members)], dim=1)
-
-    def sharpened(self) -> _Columns:
-        return _Columns(tuple(member.sharpened() for member in self.members))
-
-
 class Stack(MomentConstraint):
     """Several moment constraints as one: one table serves them all.
 
@@ -393,7 +281,7 @@ class Stack(MomentConstraint):
         parts, part_of_cell = torch.unique(cells, dim=1, return_inverse=True)
         super().__init__(
             part_of_cell.reshape(len(space.classes), len(space.groups)),
-            _Columns(statistics),
+            Columns(statistics),
             sum(member.n_aux for member in members),
         )
         # The last bin takes the parts that a member does not use.

@@ -19,12 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from fairconstrained.constraints.moments import (
-    ClassProbabilities,
-    LinearMoments,
-    Space,
-    Statistic,
-)
+from fairconstrained.constraints.moments import LinearMoments, Space
+from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 
 __all__ = ["Cap", "Event", "Notion", "Parity", "checked_slack"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairconstrained.constraints.moments import ClassProbabilities, LinearMoments, Space
+from fairconstrained.constraints.moments import LinearMoments, Space
 from fairconstrained.constraints.notions import (
     Cap,
     Event,
@@ -21,6 +21,7 @@ from fairconstrained.constraints.notions import (
     Parity,
     checked_slack,
 )
+from fairconstrained.constraints.statistics import ClassProbabilities
 
 __all__ = [
     "DemographicParity",
