@@ -37,11 +37,11 @@ class SGDA(Solver):
     ----------
     step_size : float, default=0.01
         First :math:`\eta`.
-    dual_step_size : float, default=0.05
+    dual_step_size : float, default=0.2
         First :math:`\eta_\lambda`.
-    batch_size : int, default=512
+    batch_size : int, default=2048
     n_steps : int, optional
-        Mini-batch steps in all; default: 2000, or ten passes over the data if that is more.
+        Mini-batch steps in all; default: 1000, or ten passes over the data if that is more.
     penalty : float, default=1.0
         :math:`\rho`, which damps the oscillation of descent-ascent.
     max_dual : float, default=100.0
@@ -66,8 +66,8 @@ class SGDA(Solver):
         self,
         *,
         step_size: float = 0.01,
-        dual_step_size: float = 0.05,
-        batch_size: int = 512,
+        dual_step_size: float = 0.2,
+        batch_size: int = 2048,
         n_steps: int | None = None,
         penalty: float = 1.0,
         max_dual: float = 100.0,
@@ -85,7 +85,7 @@ class SGDA(Solver):
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield after every thirtieth of the steps."""
-        n_steps = self.n_steps or max(2000, 10 * problem.n_rows // self.batch_size)
+        n_steps = self.n_steps or max(1000, 10 * problem.n_rows // self.batch_size)
         ends = torch.linspace(0, n_steps, _ITERATIONS + 1).round().int().tolist()[1:]
         x = x.clone()
         optimizer = self.optimizer([x], lr=self.step_size)
