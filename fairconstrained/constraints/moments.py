@@ -309,3 +309,18 @@ class Stack(MomentConstraint):
     def split(self, values: Tensor) -> list[Tensor]:
         """Each member's share of the values."""
         return list(torch.split(values, [len(member.slack) for member in self.members]))
+
+    def measures(self, values: Tensor) -> dict[str, float]:
+        """Each notion in its own units, by name; numbered where a name occurs twice."""
+        names = [member.name for member in self.members]
+        keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
+        shares = zip(keys, self.members, self.split(values), strict=True)
+        return {key: member.measure(share) for key, member, share in shares}
+
+    def worst_measure(self, values: Tensor) -> float:
+        """The notion that exceeds its slack the most, in its own units; nan if there is none."""
+        if not self.members:
+            return float("nan")
+        shares = zip(self.members, self.split(values), strict=True)
+        member, share = max(shares, key=lambda pair: float(pair[1].max()))
+        return member.measure(share)

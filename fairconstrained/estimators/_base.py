@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import contextmanager
 from numbers import Integral, Real
 
 import numpy as np
@@ -11,12 +10,18 @@ import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
-from tqdm.auto import tqdm
 
 from fairconstrained.constraints import Space, Stack
+from fairconstrained.estimators._checks import (
+    check_parameter,
+    checked_weight,
+    present_groups,
+    progress,
+    unchanged_on_error,
+)
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -35,10 +40,7 @@ _CHUNK_ROWS = 65_536
 
 
 class FairClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the estimators: a subclass says which constraints, this class does the rest.
-
-    A subclass adds its own parameters in ``__init__`` and implements :meth:`_members`.
-    """
+    """Base of the estimators: a subclass says which constraints, this class does the rest."""
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
     _doc_link_module = "fairconstrained"
@@ -77,8 +79,12 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ for subclasses
 
-    def _members(self, space, needs):
-        """Give the bound constraints; leave out those that need groups if `needs` says no."""
+    def _needs_groups(self):
+        """Whether any of the constraints compares groups."""
+        raise NotImplementedError
+
+    def _members(self, space):
+        """Give the constraints bound to `space`, without those that miss groups to compare."""
         raise NotImplementedError
 
     def _check_own_parameters(self):
@@ -112,7 +118,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             If training diverges. After this error, as after an interruption or an error in a
             callback, the estimator is as it was before the call.
         """
-        with _unchanged_on_error(self):
+        with unchanged_on_error(self):
             self._check_parameters()
             X, y, groups, weight = self._check_data(X, y, sensitive_features, sample_weight)
             self._train(X, y, groups, weight)
@@ -174,16 +180,18 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     # ------------------------------------------------------------------ data in
 
     def _check_parameters(self):
-        _check(self, "alpha", Real, lambda v: 0 <= v < np.inf, "a finite number >= 0")
-        _check(self, "tol", Real, lambda v: v > 0, "a number > 0")
-        _check(self, "min_group_size", Integral, lambda v: v >= 0, "an integer >= 0")
-        _check(self, "missing_sensitive", str, {"warn", "raise"}.__contains__, "'warn' or 'raise'")
-        _check(self, "fit_intercept", (bool, np.bool_), lambda v: True, "True or False")
-        _check(self, "warm_start", (bool, np.bool_), lambda v: True, "True or False")
+        check_parameter(self, "alpha", Real, lambda v: 0 <= v < np.inf, "a finite number >= 0")
+        check_parameter(self, "tol", Real, lambda v: v > 0, "a number > 0")
+        check_parameter(self, "min_group_size", Integral, lambda v: v >= 0, "an integer >= 0")
+        check_parameter(
+            self, "missing_sensitive", str, {"warn", "raise"}.__contains__, "'warn' or 'raise'"
+        )
+        check_parameter(self, "fit_intercept", (bool, np.bool_), lambda v: True, "True or False")
+        check_parameter(self, "warm_start", (bool, np.bool_), lambda v: True, "True or False")
         if self.max_iter is not None:
-            _check(self, "max_iter", Integral, lambda v: v >= 1, "None or an integer >= 1")
+            check_parameter(self, "max_iter", Integral, lambda v: v >= 1, "None or an integer >= 1")
         if self.solver is not None:
-            _check(
+            check_parameter(
                 self,
                 "solver",
                 Solver,
@@ -204,7 +212,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_classification_targets(y)
         n_samples = len(y)
-        weight = _checked_weight(sample_weight, n_samples)
+        weight = checked_weight(sample_weight, n_samples)
         index = None
         if sensitive_features is not None:
             index, labels = encode_groups(sensitive_features, n_samples)
@@ -212,7 +220,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         if not used.all():  # as if these rows were not there
             X, y, weight = X[used], y[used], weight[used]
             index = None if index is None else index[used]
-        groups = None if index is None else _present(index, labels)
+        groups = None if index is None else present_groups(index, labels)
         classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError(
@@ -292,7 +300,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         if self.warm_start and hasattr(self, "classes_"):
             x, dual = self._warm(problem, x, dual, classes)
         callbacks = [self.callbacks] if callable(self.callbacks) else list(self.callbacks or ())
-        with _progress(type(self).__name__, self.max_iter or solver.length, self.verbose) as tick:
+        with progress(type(self).__name__, self.max_iter or solver.length, self.verbose) as tick:
             return run(
                 solver,
                 problem,
@@ -331,18 +339,16 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         self.residual_ = iterate.residual
         self.multipliers_ = iterate.dual.cpu().numpy().copy()
         self.constraints_ = [m.describe(j) for m in stack.members for j in range(len(m.slack))]
-        self.violations_ = _measures(stack, iterate.hard[1:])
-        self.violation_ = _worst_measure(stack, iterate.hard[1:])
+        self.violations_ = stack.measures(iterate.hard[1:])
+        self.violation_ = stack.worst_measure(iterate.hard[1:])
         excess = float(iterate.hard[1:].max()) if len(self.multipliers_) else 0.0
         self.feasible_ = excess <= _FORGIVEN
         self.privacy_ = None
         self.history_ = {
             "objective": np.array([float(i.soft[0]) for i in solution.history]),
             "error": np.array([float(i.hard[0]) for i in solution.history]),
-            "violation": np.array([_worst_measure(stack, i.hard[1:]) for i in solution.history]),
-            "soft_violation": np.array(
-                [_worst_measure(stack, i.soft[1:]) for i in solution.history]
-            ),
+            "violation": np.array([stack.worst_measure(i.hard[1:]) for i in solution.history]),
+            "soft_violation": np.array([stack.worst_measure(i.soft[1:]) for i in solution.history]),
             "residual": np.array([i.residual for i in solution.history]),
             "multipliers": np.stack([i.dual.cpu().numpy() for i in solution.history]),
             "time": np.array(solution.times),
@@ -385,78 +391,3 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
 
 _FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
-
-
-def _measures(stack, values):
-    shares = stack.split(values)
-    names = [member.name for member in stack.members]
-    keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
-    return {
-        key: member.measure(share)
-        for key, member, share in zip(keys, stack.members, shares, strict=True)
-    }
-
-
-def _worst_measure(stack, values):
-    """Measure, in its own units, of the notion that exceeds its slack the most; nan if none."""
-    if not stack.members:
-        return np.nan
-    shares = stack.split(values)
-    worst = int(np.argmax([float(share.max()) for share in shares]))
-    return stack.members[worst].measure(shares[worst])
-
-
-def _present(index, labels):
-    """Groups that still have rows, renumbered."""
-    seen, index = np.unique(index, return_inverse=True)
-    return index.reshape(-1), labels[seen]
-
-
-def _checked_weight(sample_weight, n_samples):
-    if sample_weight is None:
-        return np.ones(n_samples)
-    weight = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
-    if weight.shape != (n_samples,):
-        raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}!")
-    if (weight < 0).any():
-        raise ValueError("sample_weight must not be negative.")
-    if not weight.any():
-        raise ValueError("sample_weight is zero for all samples; at least one must be positive.")
-    return weight
-
-
-def _check(estimator, name, kind, allowed, wording):
-    value = getattr(estimator, name)
-    is_bool = isinstance(value, (bool, np.bool_)) and kind in (Real, Integral)
-    if is_bool or not isinstance(value, kind) or not allowed(value):
-        raise ValueError(f"{type(estimator).__name__}.{name} must be {wording}; got {value!r}.")
-
-
-@contextmanager
-def _unchanged_on_error(estimator):
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException as error:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        error.add_note(f"This {type(estimator).__name__} is as it was before fit was called.")
-        raise
-
-
-@contextmanager
-def _progress(name, length, verbose):
-    with tqdm(total=length, desc=name, disable=not verbose, unit="it") as bar:
-
-        def tick(iterate):
-            violation = float(iterate.hard[1:].max()) if len(iterate.hard) > 1 else np.nan
-            bar.set_postfix(
-                objective=f"{float(iterate.soft[0]):.4f}",
-                error=f"{float(iterate.hard[0]):.4f}",
-                excess=f"{violation:+.4f}",
-            )
-            bar.update()
-
-        yield tick

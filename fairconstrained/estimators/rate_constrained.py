@@ -5,7 +5,8 @@ from __future__ import annotations
 from numbers import Real
 
 from fairconstrained.constraints import CONSTRAINTS, Notion
-from fairconstrained.estimators._base import FairClassifier, _check
+from fairconstrained.estimators._base import FairClassifier
+from fairconstrained.estimators._checks import check_parameter
 
 __all__ = ["RateConstrainedClassifier"]
 
@@ -162,8 +163,10 @@ class RateConstrainedClassifier(FairClassifier):
         self.temperature = temperature
 
     def _check_own_parameters(self):
-        _check(self, "slack", Real, lambda v: v >= 0, "a number >= 0")
-        _check(self, "temperature", Real, lambda v: 0 < v < float("inf"), "a finite number > 0")
+        check_parameter(self, "slack", Real, lambda v: v >= 0, "a number >= 0")
+        check_parameter(
+            self, "temperature", Real, lambda v: 0 < v < float("inf"), "a finite number > 0"
+        )
         if self.epsilon is not None:
             raise ValueError(
                 f"RateConstrainedClassifier.epsilon must be None; got {self.epsilon!r}. Private "

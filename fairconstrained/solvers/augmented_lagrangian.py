@@ -32,7 +32,7 @@ _FEW_ROWS = 1000
 _ROUNDING = 1e-12  # of a gradient summed over few rows, with a margin
 _PENALTY_GROWTH = 256.0
 _UPDATES = 5  # multiplier updates in one round
-_ROOM = 2e-3  # room under a binding hard constraint that is not worth another round
+_ROOM = 1e-3  # room under a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after these, any feasible point will do
 _SHARPENINGS = 4
 _NEAR = np.geomspace(1e-3, 0.3, 30)  # steps of an offset, in units of scores
@@ -52,9 +52,9 @@ class AugmentedLagrangian(Solver):
 
     each minimisation by L-BFGS from the last point. Soft rates are not what users measure, so
     every round ends by moving the shifts towards the error of the soft values at the last point,
-    :math:`s \leftarrow s + \theta\,(h(x) - c(x) - s)` with the hard values :math:`h`, until the hard
-    values are met and the room under them is used. Where the soft
-    rates do not lead there, they are sharpened (twice the temperature).
+    :math:`s \leftarrow s + \theta\,(h(x) - c(x) - s)` with the hard values :math:`h`, until they are
+    met and the room under them is used. Where the soft rates do not lead there, they are sharpened
+    (twice the temperature).
 
     Parameters
     ----------
