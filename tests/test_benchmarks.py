@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import csv
 import importlib
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
+
+# fairlearn's, about its use of pandas.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 ROOT = Path(__file__).parents[1]
 TINY = """
@@ -128,7 +133,7 @@ def test_results_of_other_columns_are_not_mixed(tmp_path):
 
 
 def test_unknown_component_is_named(run):
-    with pytest.raises(SystemExit, match="'nothing' is neither one of .*'reductions'"):
+    with pytest.raises(SystemExit, match=r"'nothing' is neither one of .*'reductions'"):
         run("--solvers", "nothing")
 
 
@@ -231,16 +236,32 @@ def test_violation_table_marks_what_exceeds_and_what_was_silent():
     assert entries == ["0.1005", "0.2500 **exceeds**", "0.4000 **exceeds** **without a warning**"]
 
 
-def test_scaling_runs_apart_resumes_and_reports(tmp_path, capsys):
+def test_scaling_resumes_and_reports(tmp_path, monkeypatch, capsys):
     scaling = importlib.import_module("benchmarks.scaling")
-    arguments = ["--rows", "1000", "2000", "--kinds", "sparse1000", "--output", str(tmp_path)]
+    monkeypatch.setattr(scaling, "_apart", lambda function, *args: function(*args))
+    arguments = ["--rows", "1000", "2000", "--kinds", "dense20", "--output", str(tmp_path)]
     scaling.main(arguments)
     scaling.main(arguments)
     table = pd.read_csv(tmp_path / "scaling.csv")
     assert table["n_rows"].tolist() == [1000, 2000]
     assert (table["peak_mb"] >= table["loaded_mb"]).all()
-    assert "sparse1000: fit time grows as n^" in capsys.readouterr().out
+    assert (table["violation"] <= scaling.SLACK + 1e-3).all()
+    assert "dense20: fit time grows as n^" in capsys.readouterr().out
     assert (tmp_path / "scaling.png").exists()
+
+
+def test_scaling_measures_in_processes_of_their_own():
+    scaling = importlib.import_module("benchmarks.scaling")
+    processes = {os.getpid(), scaling._apart(os.getpid), scaling._apart(os.getpid)}
+    assert len(processes) == 3
+
+
+def test_scaling_writes_data_of_the_kind(tmp_path):
+    scaling = importlib.import_module("benchmarks.scaling")
+    scaling.generate("sparse1000", 200, 0, tmp_path)
+    X = sparse.load_npz(tmp_path / "X.npz")
+    assert X.shape == (200, 1000)
+    assert 0.015 < X.nnz / (200 * 1000) < 0.03
 
 
 def test_slope_is_the_exponent_of_a_power_law():

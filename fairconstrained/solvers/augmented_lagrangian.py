@@ -52,9 +52,9 @@ class AugmentedLagrangian(Solver):
 
     each minimisation by L-BFGS from the last point. Soft rates are not what users measure, so
     every round ends by moving the shifts towards the error of the soft values at the last point,
-    :math:`s \leftarrow s + \theta\,(h(x) - c(x) - s)` with the hard values :math:`h`, until they are
-    met and the room under them is used. Where the soft rates do not lead there, they are sharpened
-    (twice the temperature).
+    :math:`s \leftarrow s + \theta\,(h(x) - c(x) - s)` with the hard values :math:`h`, until these
+    are met and the room under them is used. Where the soft rates do not lead there, they are
+    sharpened (twice the temperature).
 
     Parameters
     ----------
