@@ -61,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     objective_name, objective, options = _options(argv)
     path = options.output / f"{Path(objective_name).stem}.csv"
     if options.report:
+        if not path.exists():
+            raise SystemExit(f"{path} does not exist: no run has finished yet.")
         table = objective.report(pd.read_csv(path), options.output)
         path.with_suffix(".md").write_text(table + "\n")
         print(table)

@@ -123,6 +123,11 @@ def test_report_has_the_tables_and_one_picture_per_case(run, tmp_path, capsys):
     assert pictures == ["tiny-demographic_parity.png"]
 
 
+def test_report_without_runs_says_so(run):
+    with pytest.raises(SystemExit, match="no run has finished"):
+        run("--report")
+
+
 def test_results_of_other_columns_are_not_mixed(tmp_path):
     results = importlib.import_module("benchmarks.results")
     path = tmp_path / "new" / "table.csv"

@@ -23,5 +23,6 @@ def fit(X: Any, y: Any, sensitive_features: Any, *, notion: str, slack: float, s
     """Leave at most the share `slack` of the training positives below the threshold."""
     model = base_model(len(y)).fit(X, y)
     positives = np.sort(model.decision_function(X[y == 1]))
-    threshold = min(0.0, positives[int(slack * len(positives))])
+    below = min(int(slack * len(positives)), len(positives) - 1)
+    threshold = min(0.0, positives[below])
     return Fitted(lambda X, groups: (model.decision_function(X) >= threshold).astype(float))

@@ -135,16 +135,17 @@ class AugmentedLagrangian(Solver):
             previous = torch.inf
             for _ in range(_UPDATES):
                 minimise = partial(self._lbfgs, accuracy=0.5 * accuracy)
-                iterate = _update(problem, x, dual, targets.shift, penalty, minimise)
+                iterate, gap = _update(problem, x, dual, targets.shift, penalty, minimise)
                 x, dual = iterate.x, iterate.dual
-                if iterate.residual <= accuracy:
+                # While the targets move it is enough that the multipliers hold the constraints.
+                if (iterate.residual if targets.settled else gap) <= accuracy:
                     break
                 yield iterate._replace(residual=torch.inf)
-                if iterate.residual > 0.5 * previous:
+                if gap > max(0.5 * previous, accuracy):
                     penalty = min(2.0 * penalty, _PENALTY_GROWTH * self.penalty)
-                previous = iterate.residual
+                previous = gap
             if targets.settled and iterate.residual <= tol:
-                iterate = _update(problem, x, dual, targets.shift, penalty, polish)
+                iterate, _ = _update(problem, x, dual, targets.shift, penalty, polish)
             done = targets.settled and violation(iterate.hard) <= FEASIBILITY_TOL
             yield iterate if done else iterate._replace(residual=torch.inf)
             x, dual = targets.follow(iterate)
@@ -174,8 +175,12 @@ def _update(
     shift: Tensor,
     penalty: float,
     minimise: Callable[[Lagrangian, Vector], Vector],
-) -> Iterate:
-    """Minimise the augmented Lagrangian and move the multipliers."""
+) -> tuple[Iterate, float]:
+    """Minimise the augmented Lagrangian and move the multipliers.
+
+    Returns the iterate and how far the constraints are from being met and complementary to their
+    multipliers.
+    """
 
     def lagrangian(variables: Vector) -> tuple[float, Vector]:
         terms = problem.linearize(torch.as_tensor(variables, device=x.device))
@@ -190,8 +195,9 @@ def _update(
     moved = (dual + penalty * value).clamp_min(0.0)
     gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), moved)))
     # min(dual, -value) vanishes where a constraint is met and complementary to its multiplier.
-    residual = float(torch.cat((gradient, torch.minimum(moved, -value))).abs().max())
-    return Iterate(x, terms.value, problem.evaluate(x).hard, moved, residual)
+    gap = max(torch.minimum(moved, -value).abs().tolist(), default=0.0)
+    residual = max(float(gradient.abs().max()), gap)
+    return Iterate(x, terms.value, problem.evaluate(x).hard, moved, residual), gap
 
 
 def _newton(gradient: Gradient, x: Vector, at_x: Vector, max_iter: int) -> Vector:

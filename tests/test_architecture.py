@@ -1,0 +1,130 @@
+"""Imports go one way, files and functions stay readable: read from the source, nothing is run."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import fairconstrained
+
+ROOT = Path(fairconstrained.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+MAX_FILE, MAX_FUNCTION = 400, 60  # lines
+
+# What each module or subpackage may import of this package: only what stands above it. A
+# constraint sees scores and no model, a solver sees a problem and no data; metrics, data sets,
+# searches and pictures know nothing of training.
+MAY_IMPORT = {
+    "_version": set(),
+    "exceptions": set(),
+    "groups": set(),
+    "features": set(),
+    "losses": set(),
+    "models": {"features"},
+    "constraints": {"groups", "losses"},
+    "metrics": {"exceptions", "groups"},
+    "datasets": {"_version"},
+    "problem": {"constraints", "features", "losses", "models"},
+    "solvers": {"exceptions", "problem"},
+    "estimators": {
+        *("constraints", "exceptions", "features", "groups"),
+        *("losses", "models", "problem", "solvers"),
+    },
+    "model_selection": {"exceptions", "groups", "metrics"},
+    "display": {"metrics", "model_selection"},
+    "the package": {"_version", "estimators"},
+    "quickstart": {
+        *("the package", "constraints", "datasets", "display"),
+        *("groups", "metrics", "model_selection"),
+    },
+}
+CORE = {"features", "losses", "models", "constraints", "problem", "solvers"}
+WITHOUT_TORCH = {"exceptions", "groups", "metrics", "datasets", "model_selection", "display"}
+# Installed by extras only: imported inside the functions that need them.
+OPTIONAL = {"cvxpy", "dp_accounting", "fairlearn", "matplotlib", "polars"}
+
+
+def unit(path):
+    """The module or subpackage that a file belongs to."""
+    first = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    return "the package" if first == "__init__" else first
+
+
+def imports(nodes):
+    """Full names of what these nodes import: modules, and names out of them."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def units_imported(path):
+    """Units of this package that a file imports, at whatever depth of its code."""
+    names = [name.split(".") for name in imports(ast.walk(parsed(path)))]
+    own = [name[1] for name in names if name[0] == "fairconstrained"]
+    return {name if name in MAY_IMPORT else "the package" for name in own} - {unit(path)}
+
+
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+
+
+def test_the_table_of_layers_is_complete_and_goes_one_way():
+    """Each row names rows above it only, so there can be no cycle; torch stays in its part."""
+    assert {unit(path) for path in FILES} <= set(MAY_IMPORT)
+    above = set()
+    for name, allowed in MAY_IMPORT.items():
+        assert allowed <= above, f"{name} would import what stands below it: {allowed - above}"
+        above.add(name)
+    for name in WITHOUT_TORCH:
+        assert MAY_IMPORT[name] <= WITHOUT_TORCH | {"_version"}
+
+
+@every_file
+def test_imports_go_one_way(path):
+    assert units_imported(path) <= MAY_IMPORT[unit(path)]
+
+
+def test_the_walk_sees_imports_in_functions():
+    """The quick start imports the displays, and with them matplotlib, only where it draws."""
+    quickstart = ROOT / "quickstart.py"
+    assert {"the package", "datasets", "display"} <= units_imported(quickstart)
+    assert "fairconstrained.display.TradeoffDisplay" not in imports(parsed(quickstart).body)
+
+
+@every_file
+def test_third_parties_stay_where_they_belong(path):
+    everywhere = {name.split(".")[0] for name in imports(ast.walk(parsed(path)))}
+    at_the_top = {name.split(".")[0] for name in imports(parsed(path).body)}
+    assert not at_the_top & OPTIONAL
+    if unit(path) in WITHOUT_TORCH:
+        assert "torch" not in everywhere
+    if unit(path) in CORE:  # parameters as in scikit-learn, and nothing else of it
+        of_sklearn = {n for n in imports(ast.walk(parsed(path))) if n.startswith("sklearn")}
+        assert of_sklearn <= {"sklearn.base.BaseEstimator"}
+
+
+@every_file
+def test_files_are_readable_in_one_sitting(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_FILE
+
+
+def length(function):
+    """Lines of a function without its docstring and without those of functions inside it."""
+    docstrings = 0
+    for node in ast.walk(function):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+            docstrings += node.body[0].end_lineno - node.body[0].lineno + 1
+    return function.end_lineno - function.lineno + 1 - docstrings
+
+
+@every_file
+def test_functions_fit_on_a_screen(path):
+    functions = [n for n in ast.walk(parsed(path)) if isinstance(n, ast.FunctionDef)]
+    long = {f.name: length(f) for f in functions if length(f) > MAX_FUNCTION}
+    assert not long
