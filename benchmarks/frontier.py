@@ -33,7 +33,7 @@ def error_at(violation: ArrayLike, error: ArrayLike, at: ArrayLike) -> NDArray[n
     Linear between the points that no other point beats; beyond the largest violation the error of
     that point, which is allowed there too; nan below the smallest.
     """
-    violation, error = np.asarray(violation, dtype=float), np.asarray(error, dtype=float)
+    violation, error, at = (np.asarray(v, dtype=float) for v in (violation, error, at))
     front = pareto_front(error, violation)
     order = np.argsort(violation[front], kind="stable")
     return np.interp(at, violation[front][order], error[front][order], left=np.nan)

@@ -64,6 +64,7 @@ every_model = pytest.mark.parametrize(
     [
         *every_linear,
         Linear.preconditioned(DenseFeatures(X), WEIGHT[:30], 3, 1e-3, True),
+        Linear.preconditioned(DenseFeatures(X), WEIGHT[:30], 1, 1e-3, False),
         Module(network(5, 4, 1)),
         Module(network(5, 4, 3, 3)),
     ],

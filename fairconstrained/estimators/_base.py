@@ -209,7 +209,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_data(self, X, y, sensitive_features, sample_weight):
         """Arrays, groups or None, and weights; rows of weight zero are gone."""
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
+        # Torch warns of read-only memory, which joblib's workers get.
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=np.float64, order="C", force_writeable=True
+        )
         check_classification_targets(y)
         n_samples = len(y)
         weight = checked_weight(sample_weight, n_samples)
@@ -385,7 +388,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             for start in range(0, X.shape[0], _CHUNK_ROWS):
                 rows = X[start : start + _CHUNK_ROWS]
                 rows = rows.toarray() if sparse.issparse(rows) else rows
-                scores = self.module_(torch.from_numpy(rows))
+                scores = self.module_(torch.tensor(rows))
                 chunks.append(scores.reshape(len(rows), -1).numpy())
         return np.concatenate(chunks)
 

@@ -28,7 +28,11 @@ def checked_weight(sample_weight, n_samples):
     if sample_weight is None:
         return np.ones(n_samples)
     weight = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+        sample_weight,
+        ensure_2d=False,
+        dtype=np.float64,
+        input_name="sample_weight",
+        force_writeable=True,
     )
     if weight.shape != (n_samples,):
         raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}!")
