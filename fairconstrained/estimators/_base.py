@@ -33,9 +33,8 @@ from fairconstrained.losses import class_probabilities, hard_classes, log_loss, 
 from fairconstrained.models import as_model
 from fairconstrained.problem import Batch, FairERM
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, Solver, Status, run
+from fairconstrained.solvers.run import FEASIBILITY_TOL
 
-# What ``feasible_`` forgives, in the units of the notion.
-_FORGIVEN = 1e-3
 _CHUNK_ROWS = 65_536
 
 
@@ -345,7 +344,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         self.violations_ = stack.measures(iterate.hard[1:])
         self.violation_ = stack.worst_measure(iterate.hard[1:])
         excess = float(iterate.hard[1:].max()) if len(self.multipliers_) else 0.0
-        self.feasible_ = excess <= _FORGIVEN
+        self.feasible_ = excess <= FEASIBILITY_TOL
         self.privacy_ = None
         self.history_ = {
             "objective": np.array([float(i.soft[0]) for i in solution.history]),

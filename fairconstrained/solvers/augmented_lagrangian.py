@@ -32,11 +32,12 @@ _FEW_ROWS = 1000
 _ROUNDING = 1e-12  # of a gradient summed over few rows, with a margin
 _PENALTY_GROWTH = 256.0
 _UPDATES = 5  # multiplier updates in one round
+_AIM = 0.5 * FEASIBILITY_TOL  # what the targets aim at
 _ROOM = 1e-3  # room under a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after these, any feasible point will do
 _SHARPENINGS = 4
 _NEAR = np.geomspace(1e-3, 0.3, 30)  # steps of an offset, in units of scores
-_FAR = np.geomspace(1e-3, 1e2, 60)
+_FAR = np.geomspace(1e-3, 1e2, 200)
 
 
 class AugmentedLagrangian(Solver):
@@ -146,7 +147,7 @@ class AugmentedLagrangian(Solver):
                 previous = gap
             if targets.settled and iterate.residual <= tol:
                 iterate, _ = _update(problem, x, dual, targets.shift, penalty, polish)
-            done = targets.settled and violation(iterate.hard) <= FEASIBILITY_TOL
+            done = targets.settled and violation(iterate.hard) <= _AIM
             yield iterate if done else iterate._replace(residual=torch.inf)
             x, dual = targets.follow(iterate)
 
@@ -245,7 +246,7 @@ class _Targets:
         """
         self._rounds += 1
         excess = violation(iterate.hard)
-        feasible = excess <= FEASIBILITY_TOL
+        feasible = excess <= _AIM
         progress = excess < 0.8 * self._least or (feasible and not self.settled)
         self.stalled = 0 if progress else self.stalled + 1
         self._least = min(self._least, excess)

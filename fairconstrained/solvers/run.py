@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 # A hard constraint exceeded by no more than this counts as met.
-FEASIBILITY_TOL = 5e-4
+FEASIBILITY_TOL = 1e-3
 
 
 class Iterate(NamedTuple):

@@ -1,0 +1,52 @@
+"""What the tests of estimators share: a small table of biased data, and a fit on it."""
+
+import functools
+
+import numpy as np
+
+from fairconstrained import RateConstrainedClassifier, metrics
+from fairconstrained.datasets import make_biased_classification
+
+# Beyond its slack by this much a fit still counts as feasible.
+FORGIVEN = 1e-3
+CAPS = {"false_negative_rate", "false_positive_rate"}
+METRIC_OF = {
+    "demographic_parity": metrics.demographic_parity_difference,
+    "equal_opportunity": metrics.equal_opportunity_difference,
+    "equalized_odds": metrics.equalized_odds_difference,
+    "error_rate_parity": metrics.error_rate_difference,
+    "false_negative_rate": metrics.false_negative_rate,
+    "false_positive_rate": metrics.false_positive_rate,
+    "false_positive_rate_parity": metrics.false_positive_rate_difference,
+    "loss_parity": metrics.loss_gap,
+}
+
+
+@functools.cache
+def table(n_classes=2, n_groups=2, n=400):
+    """Features, labels and groups; group 0 is favoured, and its labels are noisier."""
+    data = make_biased_classification(
+        n, 6, n_groups, n_classes, bias=0.6, class_sep=3.0, random_state=0
+    )
+    rng = np.random.default_rng(0)
+    y, group = data.target.copy(), data.sensitive_features
+    noisy = (group == 0) & (rng.random(n) < 0.2)
+    y[noisy] = rng.integers(n_classes, size=noisy.sum())
+    for array in (data.data, y, group):
+        array.flags.writeable = False  # a fit that changes its input fails
+    return data.data, y, group
+
+
+def fitted(constraint="demographic_parity", data=None, sample_weight=None, **params):
+    """A RateConstrainedClassifier after fit."""
+    X, y, group = table() if data is None else data
+    clf = RateConstrainedClassifier(constraint, **params)
+    return clf.fit(X, y, sensitive_features=group, sample_weight=sample_weight)
+
+
+def measured(clf, name, data, **options):
+    """The public metric of the fitted model's own predictions."""
+    X, y, group = data
+    judged = clf.predict_proba(X) if name == "loss_parity" else clf.predict(X)
+    groups = {} if name in CAPS else {"sensitive_features": group}
+    return METRIC_OF[name](y, judged, **groups, **options)
