@@ -277,7 +277,7 @@ def test_sparse_and_dense_give_the_same_model(n_classes):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_units_of_the_columns_do_not_matter(seed):
-    """Without penalty the problem does not depend on them, and nor does the path to its solution."""
+    """Without penalty the problem does not depend on them, nor does the path to its solution."""
     X, y, group = table()
     units = 10.0 ** np.random.default_rng(seed).uniform(-3, 3, size=X.shape[1])
     as_given = fitted(data=(X, y, group), slack=0.15, alpha=0.0)

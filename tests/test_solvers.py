@@ -212,8 +212,8 @@ PARITIES = {name: notion for name, notion in CONSTRAINTS.items() if issubclass(n
 def test_hard_violation_ends_within_slack(notion, n_classes, n_groups):
     """On the labels predicted for the training data, up to 0.001; the free fit is far outside."""
     slack = 0.05 if n_classes == 2 else 0.1
-    problem = biased([notion(slack)], n_classes, n_groups)
-    free = biased([], n_classes, n_groups)
+    size = {"n_classes": n_classes, "n_groups": n_groups, "n": 400}
+    problem, free = biased([notion(slack)], **size), biased([], **size)
     at_free = solve(AugmentedLagrangian(), free, free.start()).iterate
     assert problem.evaluate(at_free.x).hard[1:].max() > 0.01
     found = solve(AugmentedLagrangian(), problem, problem.start()).iterate
@@ -267,7 +267,7 @@ def test_order_and_repetition_of_rows_do_not_change_the_result():
 
 
 def test_only_the_generator_decides_what_is_random():
-    problem = biased([DemographicParity(0.1)], n=200)
+    problem = biased([DemographicParity(0.1)], n=100)
 
     def fitted(solver, seed):
         torch.manual_seed(seed + 10)  # the global generator must not matter

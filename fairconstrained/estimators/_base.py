@@ -28,7 +28,7 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
 )
 from fairconstrained.features import as_features
-from fairconstrained.groups import encode_groups
+from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss, n_outputs
 from fairconstrained.models import as_model
 from fairconstrained.problem import Batch, FairERM
@@ -227,7 +227,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes; the data have only "
-                f"one class: {classes[0]!r}."
+                f"one class: {classes[0]}."
             )
         if groups is None or len(groups[1]) < 2:
             groups = self._without_groups(groups, n_samples=len(y))
@@ -236,7 +236,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     def _without_groups(self, groups, n_samples):
         if not self._needs_groups():
             return groups or (np.zeros(n_samples, dtype=np.int64), np.array(["all"]))
-        found = "not given" if groups is None else f"all {groups[1][0]!r}, a single group"
+        found = "not given" if groups is None else f"all {group_name(groups[1][0])}, a single group"
         message = (
             f"sensitive_features is {found}: {type(self).__name__} cannot compare groups and "
             "imposes no constraint between them. Pass sensitive_features to fit, through a "

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from sklearn.base import BaseEstimator
+from threadpoolctl import threadpool_limits
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import DivergenceError
@@ -179,10 +180,11 @@ def run(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Pin torch to one thread: small operations lose more than they gain from two."""
+    """Pin torch and BLAS to one thread: small operations lose more than they gain from two."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with threadpool_limits(limits=1, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(threads)

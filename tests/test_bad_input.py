@@ -1,0 +1,262 @@
+"""Bad input gets a clear error before any work, and a failed fit leaves the estimator as it was."""
+
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from fits import fitted, table
+from torch import nn
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.constraints import FalseNegativeRate, FalsePositiveRate
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    DivergenceError,
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+)
+from fairconstrained.solvers import SGDA, AugmentedLagrangian
+
+
+class NeverRuns(AugmentedLagrangian):
+    """Shows that an error came before any work."""
+
+    def iterate(self, problem, x, dual, tol, rng):
+        raise AssertionError("work has begun")
+        yield
+
+
+def refused(message, data=None, **params):
+    X, y, group = table() if data is None else data
+    clf = RateConstrainedClassifier(**{"solver": NeverRuns(), **params})
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y, sensitive_features=group)
+    assert not hasattr(clf, "classes_")
+    assert not hasattr(clf, "n_features_in_")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("slack", -0.1),
+        ("slack", "small"),
+        ("slack", np.nan),
+        ("temperature", 0.0),
+        ("alpha", -1e-4),
+        ("alpha", np.inf),
+        ("tol", 0),
+        ("max_iter", 0),
+        ("max_iter", 2.5),
+        ("min_group_size", -1),
+        ("missing_sensitive", "ignore"),
+        ("fit_intercept", "yes"),
+        ("warm_start", 1),
+        ("solver", SGDA),
+        ("solver", "sgda"),
+        ("device", "no such device"),
+        ("constraint", "fairness"),
+        ("constraint", []),
+        ("constraint", ["demographic_parity", 3]),
+        ("epsilon", 1.0),
+    ],
+)
+def test_parameters_are_named_with_their_value_and_what_is_allowed(parameter, value):
+    refused(rf"RateConstrainedClassifier\.{parameter} (must|is empty)", **{parameter: value})
+
+
+@pytest.mark.parametrize(
+    "model", ["deep", (), (8, 0), (8, 2.5), 3, lambda d, k: "net", lambda d, k: nn.ReLU()]
+)
+def test_models_that_are_none(model):
+    refused("model must", model=model)
+
+
+def test_a_module_of_the_wrong_shape():
+    refused(r"scores of shape \(n, 1\).*gave \(2, 2\)", model=lambda d, k: nn.Linear(d, 2))
+
+
+def test_a_module_that_raises():
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 1)
+
+        def forward(self, X):
+            raise RuntimeError("out of order")
+
+    clf = RateConstrainedClassifier(model=lambda d, k: Broken())
+    X, y, group = table()
+    with pytest.raises(RuntimeError, match="out of order"):
+        clf.fit(X, y, sensitive_features=group)
+    assert not hasattr(clf, "classes_")
+
+
+def test_lengths_that_do_not_match():
+    X, y, group = table()
+    refused("sensitive_features has 399 rows, but X and y have 400", (X, y, group[1:]))
+    refused("inconsistent numbers of samples", (X, y[1:], group))
+
+
+def test_missing_values():
+    X, y, group = table()
+    hole = X.copy()
+    hole[3, 1] = np.nan
+    refused("NaN", (hole, y, group))
+    refused("missing values .first at row 0", (X, y, np.where(group == group[0], np.nan, 1.0)))
+    refused("missing values", (X, y, pd.Series([None, *map(str, group[1:])])))
+
+
+def test_labels_that_are_no_classes():
+    X, _, group = table()
+    refused("Unknown label type", (X, np.linspace(0.0, 1.0, 400), group))
+    refused("at least 2 classes; .* only one class: 7", (X, np.full(400, 7), group))
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.zeros(400), "zero for all samples"),
+        (np.r_[-1.0, np.ones(399)], "must not be negative"),
+        (np.ones(399), "expected"),
+        (np.r_[np.nan, np.ones(399)], "sample_weight contains NaN"),
+    ],
+)
+def test_weights(weight, message):
+    X, y, group = table()
+    clf = RateConstrainedClassifier(solver=NeverRuns())
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y, sensitive_features=group, sample_weight=weight)
+
+
+def test_weights_that_leave_one_class():
+    X, y, group = table()
+    clf = RateConstrainedClassifier(solver=NeverRuns())
+    with pytest.raises(ValueError, match="only one class"):
+        clf.fit(X, y, sensitive_features=group, sample_weight=(y == 1).astype(float))
+
+
+@pytest.mark.parametrize("group", [None, ["everybody"] * 400])
+def test_without_groups_to_compare(group):
+    X, y, _ = table()
+    with pytest.warns(MissingSensitiveFeaturesWarning, match="imposes no constraint between them"):
+        clf = RateConstrainedClassifier().fit(X, y, sensitive_features=group)
+    assert np.isnan(clf.violation_)
+    assert clf.feasible_
+    assert clf.multipliers_.shape == (0,)
+    refused("cannot compare groups", (X, y, group), missing_sensitive="raise")
+
+
+def test_caps_over_everybody_need_no_groups():
+    X, y, _ = table()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf = RateConstrainedClassifier("false_negative_rate", slack=0.2).fit(X, y)
+    assert clf.violation_ <= 0.201
+    with pytest.warns(MissingSensitiveFeaturesWarning):
+        RateConstrainedClassifier(FalseNegativeRate(max=0.2, per_group=True)).fit(X, y)
+
+
+def test_a_cell_without_rows_is_named_counted_and_left_out():
+    X, y, group = table(n_groups=4)
+    kept = ~((group == 3) & (y == 1))
+    data = X[kept], y[kept], np.array(["a", "b", "c", "d"])[group[kept]]
+    with pytest.warns(SmallGroupWarning, match=r"group d, label 1 \(0 rows\)"):
+        clf = fitted("equalized_odds", data)
+    assert clf.feasible_
+    assert not any("group d, label 1" in words for words in clf.constraints_)
+    assert any("group d, label 0" in words for words in clf.constraints_)
+
+
+def test_min_group_size():
+    X, y, group = table(n_groups=4)
+    kept = (group != 3) | (np.arange(400) < 100)
+    n = int((group[kept] == 3).sum())
+    words = rf"group 3 \({n} rows\): fewer than {n + 1} rows \(min_group_size\)"
+    with pytest.warns(SmallGroupWarning, match=words):
+        clf = fitted(data=(X[kept], y[kept], group[kept]), min_group_size=n + 1)
+    assert len(clf.constraints_) == 6  # ordered pairs of three groups
+
+
+def test_an_infeasible_combination_says_what_by_how_much_and_what_to_try():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 2)), rng.integers(2, size=200)
+    clf = RateConstrainedClassifier([FalseNegativeRate(max=0.01), FalsePositiveRate(max=0.01)])
+    with pytest.warns(
+        ConstraintNotSatisfiedWarning,
+        match=r"false_(neg|pos)\w+: label \d: exceeds its slack by 0\.\d+ .* Try a larger slack",
+    ):
+        clf.fit(X, y)
+    assert not clf.feasible_
+    assert clf.violation_ > 0.1
+    assert np.isfinite(clf.coef_).all()
+
+
+def test_a_group_that_batches_lack():
+    X, y, group = table(n_groups=4)
+    solver = SGDA(batch_size=4, n_steps=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
+        clf = fitted(data=(X, y, group), solver=solver, random_state=0)
+    assert np.isfinite(clf.coef_).all()
+    assert np.isfinite(clf.history_["objective"]).all()
+
+
+def failing(error):
+    def callback(iterate):
+        raise error
+
+    return callback
+
+
+@pytest.mark.parametrize("error", [RuntimeError("mine"), KeyboardInterrupt()])
+def test_a_failed_first_fit_leaves_no_trace(error):
+    X, y, group = table()
+    clf = RateConstrainedClassifier(callbacks=failing(error))
+    before = dict(vars(clf))
+    with pytest.raises(type(error)) as caught:
+        clf.fit(X, y, sensitive_features=group)
+    assert vars(clf) == before
+    assert any("as it was before fit" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("mine"), KeyboardInterrupt()])
+def test_a_failed_refit_leaves_the_former_fit(error):
+    X, y, group = table()
+    clf = fitted()
+    former, predictions = dict(vars(clf)), clf.predict_proba(X)
+    clf.set_params(callbacks=failing(error), slack=0.3)
+    with pytest.raises(type(error)):
+        clf.fit(X[:, :3], y, sensitive_features=group)
+    changed = {"callbacks", "slack"}
+    assert vars(clf).keys() == former.keys()
+    assert all(vars(clf)[name] is former[name] for name in former.keys() - changed)
+    np.testing.assert_array_equal(clf.predict_proba(X), predictions)
+
+
+def test_divergence_is_an_error_and_leaves_the_former_fit():
+    class Explodes(nn.Linear):
+        calls = 0
+
+        def forward(self, X):
+            Explodes.calls += 1
+            return super().forward(X) * (torch.nan if Explodes.calls > 50 else 1.0)
+
+    X, y, group = table()
+    clf = RateConstrainedClassifier(
+        model=lambda d, k: Explodes(d, k), solver=SGDA(n_steps=300, batch_size=64)
+    )
+    with pytest.raises(DivergenceError, match=re.escape("diverged at iteration")):
+        clf.fit(X, y, sensitive_features=group)
+    assert not hasattr(clf, "classes_")
+
+
+def test_prediction_checks_its_input():
+    X, _, _ = table()
+    clf = fitted()
+    with pytest.raises(ValueError, match="has 3 features, but RateConstrainedClassifier"):
+        clf.predict(X[:, :3])
+    with pytest.raises(ValueError, match="NaN"):
+        clf.predict(np.full((1, X.shape[1]), np.nan))
