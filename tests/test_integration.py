@@ -57,13 +57,13 @@ def pipeline(**params):
     return Pipeline([("columns", columns), ("clf", RateConstrainedClassifier(**params))])
 
 
-def search(**params):
+def search(max_violation=0.15, **params):
     grid = {"clf__slack": [0.02, 0.1, 0.3]}
     return GridSearchCV(
         pipeline(),
         grid,
         scoring=SCORING,
-        refit=select_feasible(max_violation=0.15),
+        refit=select_feasible(max_violation=max_violation),
         cv=StratifiedSensitiveKFold(3),
         error_score="raise",
         **params,
@@ -103,7 +103,7 @@ def test_parameters_of_solvers_and_constraints_can_be_searched(routing):
 def test_nested_cross_validation(routing):
     X, y, group = frame()
     scores = cross_validate(
-        search(),
+        search(max_violation=0.3),
         X,
         y,
         cv=StratifiedSensitiveKFold(3),

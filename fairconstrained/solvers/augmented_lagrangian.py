@@ -35,6 +35,7 @@ _UPDATES = 5  # multiplier updates in one round
 _AIM = 0.5 * FEASIBILITY_TOL  # what the targets aim at
 _ROOM = 1e-3  # room under a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after these, any feasible point will do
+_MAX_ROUNDS = 40
 _SHARPENINGS = 4
 _MANY_ROWS = 10_000  # with more, the first sharpness that is feasible will do
 _NEAR = np.geomspace(1e-3, 0.3, 30)  # steps of an offset, in units of scores
@@ -145,7 +146,7 @@ class AugmentedLagrangian(Solver):
             polish = partial(self._lbfgs_then_newton, accuracy=_ROUNDING)
         else:
             polish = partial(self._lbfgs, accuracy=1e-3 * tol)
-        while targets.stalled < self.patience:
+        while targets.stalled < self.patience and targets.rounds < _MAX_ROUNDS:
             accuracy = tol if targets.settled else _LOOSE
             previous = torch.inf
             for _ in range(_UPDATES):
@@ -240,7 +241,7 @@ class _Targets:
     """Shifts of the soft constraints, moved until the hard ones are met and their room is used.
 
     ``settled`` says that the shifts should stay and the subproblem be solved to full accuracy;
-    ``stalled`` counts the rounds that brought nothing.
+    ``stalled`` counts the rounds in a row that brought nothing, ``rounds`` all of them.
     """
 
     def __init__(self, shift: Tensor):
@@ -250,7 +251,7 @@ class _Targets:
         self._step = 0.7
         self._last = torch.zeros_like(self.shift)
         self._least = torch.inf  # hard violation so far
-        self._rounds = 0
+        self.rounds = 0
         self._best: tuple[Iterate, Tensor] | None = None  # least error among feasible, its shifts
 
     def follow(self, iterate: Iterate) -> tuple[Tensor, Tensor]:
@@ -258,10 +259,11 @@ class _Targets:
 
         Returns the point and the multipliers to go on from.
         """
-        self._rounds += 1
+        self.rounds += 1
         excess = violation(iterate.hard)
         feasible = excess <= _AIM
-        progress = excess < 0.8 * self._least or (feasible and not self.settled)
+        better = self._best is None or float(iterate.hard[0]) < float(self._best[0].hard[0])
+        progress = excess < 0.8 * self._least or (feasible and better)
         self.stalled = 0 if progress else self.stalled + 1
         self._least = min(self._least, excess)
         soft, hard, binds = iterate.soft[1:], iterate.hard[1:], iterate.dual > 0
@@ -278,7 +280,7 @@ class _Targets:
             # The accurate solution slipped just outside: tighten what it violates.
             self.shift = self.shift + 2.0 * hard.clamp_min(0.0)
             return iterate.x, iterate.dual
-        patient = self.stalled < 2 and self._rounds < _ROUNDS_FOR_ROOM
+        patient = self.stalled < 2 and self.rounds < _ROUNDS_FOR_ROOM
         if self._best is not None and not (patient or self.settled):
             # Room keeps opening and closing (few rows decide): take the best shifts seen.
             self.settled = True
