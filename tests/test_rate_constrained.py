@@ -319,11 +319,9 @@ def test_warm_start_saves_iterations():
     warm = clone(cold).set_params(warm_start=True).fit(X, y, sensitive_features=group)
     same_model(warm, cold, rtol=0)
     first = warm.n_iter_
-    before = warm.coef_.copy()
     warm.fit(X, y, sensitive_features=group)
-    assert warm.n_iter_ < first
-    assert warm.n_iter_ <= 3
-    np.testing.assert_allclose(warm.coef_, before, atol=1e-3)
+    assert warm.n_iter_ <= first // 2
+    assert warm.violation_ <= 0.15 + FORGIVEN
     warm.set_params(slack=0.145).fit(X, y, sensitive_features=group)
     assert warm.n_iter_ < fitted(slack=0.145).n_iter_
     assert warm.violation_ <= 0.145 + FORGIVEN
@@ -351,7 +349,7 @@ def test_callbacks_see_every_iterate():
 
 def test_a_callback_can_stop():
     seen = []
-    clf = fitted(slack=0.1, callbacks=lambda iterate: seen.append(iterate) or len(seen) == 2)
+    clf = fitted(slack=0.3, callbacks=lambda iterate: seen.append(iterate) or len(seen) == 2)
     assert clf.n_iter_ == len(seen) == 2
     assert clf.converged_ is False
     assert "callback" in clf.status_

@@ -275,7 +275,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             )
             problem = FairERM(model, data, log_loss, stack, float(self.alpha))
             solution = self._solve(problem, rng, classes)
-        self._store(solution, problem, space)
+            self._store(solution, problem, space)
 
     def _stack(self, space, y_index, group_index):
         shape = (len(space.classes), len(space.groups))
@@ -321,7 +321,12 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 f"{type(self).__name__} with warm_start=True needs the classes of the last fit, "
                 f"{self.classes_}; got {classes}."
             )
-        w = problem.model.restore(vars(self))
+        try:
+            w = problem.model.restore(vars(self))
+        except RuntimeError as error:  # of torch, for a module whose tensors have other shapes
+            raise ValueError(
+                f"warm_start=True needs the model and the features of the last fit. {error}"
+            ) from error
         if len(self.multipliers_) == len(dual):
             dual = torch.as_tensor(self.multipliers_, dtype=dual.dtype, device=dual.device)
         return torch.cat((w.to(x), x[problem.model.n_params :])), dual

@@ -107,6 +107,10 @@ class AugmentedLagrangian(Solver):
     ) -> Iterator[Iterate]:
         """Rounds of subproblems at growing sharpness; no randomness."""
         start, shift = (x, dual), torch.zeros_like(dual)
+        opinions = 2 if problem.n_rows <= _MANY_ROWS else 1
+        if dual.any():  # a warm start: close to its solution, at this sharpness
+            soft, hard = problem.evaluate(x)
+            shift, opinions = _shift_solved_at(soft[1:], hard[1:], dual), 1
         feasible: list[Iterate] = []  # the result of each sharpness that has one
         for _ in range(_SHARPENINGS + 1):
             iterates: list[Iterate] = []
@@ -123,7 +127,6 @@ class AugmentedLagrangian(Solver):
             problem = problem.sharpened()
             if violation(best.hard) <= FEASIBILITY_TOL:
                 feasible.append(best)
-                opinions = 2 if problem.n_rows <= _MANY_ROWS else 1
                 if len(feasible) == opinions or not best.dual.any():
                     yield best_feasible(feasible)
                     return
@@ -269,8 +272,7 @@ class _Targets:
         soft, hard, binds = iterate.soft[1:], iterate.hard[1:], iterate.dual > 0
         gap = torch.where(binds | (hard > 0), hard, torch.zeros_like(hard))
         if feasible:
-            # With these shifts the subproblem is solved here.
-            shift = torch.where(binds, -soft, torch.minimum(hard - soft, -soft))
+            shift = _shift_solved_at(soft, hard, iterate.dual)
             if self._best is None or iterate.hard[0] < self._best[0].hard[0]:
                 self._best = (iterate, shift)
             if self.settled or bool((gap.abs() <= _ROOM).all()):
@@ -294,6 +296,15 @@ class _Targets:
         # other (a > b and b > a), as they could if each constraint had its own.
         self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
+
+
+def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:
+    """Shifts with which the subproblem is solved where it has these values and multipliers.
+
+    Where soft and hard values are the same there is nothing to correct.
+    """
+    shift = torch.where(dual > 0, -soft, torch.minimum(hard - soft, -soft))
+    return torch.where(hard == soft, torch.zeros_like(soft), shift)
 
 
 def _offsets(problem: Problem, iterate: Iterate, steps: Vector) -> Iterate:
