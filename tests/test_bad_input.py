@@ -1,5 +1,6 @@
 """Bad input gets a clear error before any work, and a failed fit leaves the estimator as it was."""
 
+import linecache
 import re
 import warnings
 
@@ -8,10 +9,17 @@ import pandas as pd
 import pytest
 import torch
 from fits import fitted, table
+from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from fairconstrained import RateConstrainedClassifier
-from fairconstrained.constraints import FalseNegativeRate, FalsePositiveRate
+from fairconstrained.constraints import (
+    DemographicParity,
+    FalseNegativeRate,
+    FalsePositiveRate,
+    LossParity,
+    RateConstraint,
+)
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     DivergenceError,
@@ -27,6 +35,12 @@ class NeverRuns(AugmentedLagrangian):
     def iterate(self, problem, x, dual, tol, rng):
         raise AssertionError("work has begun")
         yield
+
+
+def rate_constraint(**changes):
+    """Of the first group's rate of the first label, but for `changes`."""
+    good = {"part": lambda y, group: group, "unions": [[1, 0]], "weights": [[[1, 0]]]}
+    return RateConstraint(**{**good, **changes}, slack=0.1)
 
 
 def refused(message, data=None, **params):
@@ -56,15 +70,38 @@ def refused(message, data=None, **params):
         ("warm_start", 1),
         ("solver", SGDA),
         ("solver", "sgda"),
+        ("verbose", -1),
+        ("verbose", "yes"),
+        ("callbacks", "print"),
+        ("callbacks", [print, 3]),
         ("device", "no such device"),
         ("constraint", "fairness"),
         ("constraint", []),
         ("constraint", ["demographic_parity", 3]),
+        ("constraint", DemographicParity),
         ("epsilon", 1.0),
     ],
 )
 def test_parameters_are_named_with_their_value_and_what_is_allowed(parameter, value):
     refused(rf"RateConstrainedClassifier\.{parameter} (must|is empty)", **{parameter: value})
+
+
+@pytest.mark.parametrize(
+    ("constraint", "message"),
+    [
+        (DemographicParity(slack=np.nan), "DemographicParity.slack must be a number >= 0; got nan"),
+        (DemographicParity(reference="all"), "DemographicParity.reference must be one of .*'all'"),
+        (FalseNegativeRate(max=-0.1), "FalseNegativeRate.max must be a number >= 0; got -0.1"),
+        (LossParity(loss="hinge"), "LossParity.loss must be one of .*; got 'hinge'"),
+        (LossParity(within="some"), "LossParity.within must be one of .*; got 'some'"),
+        (rate_constraint(part=[0, 1]), r"RateConstraint.part must .*; got shape \(2,\)"),
+        (rate_constraint(unions=[[1]]), r"RateConstraint.unions must .* got shape \(1, 1\)"),
+        (rate_constraint(weights=[[1, 0]]), r"RateConstraint.weights must have shape .* \(1, 2\)"),
+    ],
+)
+def test_parameters_of_constraints_are_named_too(constraint, message):
+    refused(message, constraint=constraint)
+    refused(message, constraint=["equalized_odds", constraint])
 
 
 @pytest.mark.parametrize(
@@ -107,6 +144,17 @@ def test_missing_values():
     refused("NaN", (hole, y, group))
     refused("missing values .first at row 0", (X, y, np.where(group == group[0], np.nan, 1.0)))
     refused("missing values", (X, y, pd.Series([None, *map(str, group[1:])])))
+    refused("Input y contains NaN", (X, np.where(y == 0, np.nan, 1.0), group))
+
+
+def test_shapes():
+    X, y, group = table()
+    refused("Expected 2D array, got 1D", (X[:, 0], y, group))
+    refused("0 sample", (X[:0], y[:0], group[:0]))
+    refused("y should be a 1d array", (X, np.column_stack((y, y)), group))
+    refused("sensitive_features must have one or two dimensions; got 0", (X, y, "sex"))
+    with pytest.raises(TypeError, match="positional"):
+        RateConstrainedClassifier().fit(X, y, group)
 
 
 def test_labels_that_are_no_classes():
@@ -204,6 +252,40 @@ def test_a_group_that_batches_lack():
     assert np.isfinite(clf.history_["objective"]).all()
 
 
+def warned(category, data, **params):
+    """The message of a fit's only warning, which must point to the line that called fit."""
+    X, y, group = data
+    clf = RateConstrainedClassifier(**params)
+    with pytest.warns(category) as record:
+        clf.fit(X, y, sensitive_features=group)
+    (warning,) = record
+    assert warning.filename == __file__
+    assert "clf.fit(" in linecache.getline(__file__, warning.lineno)
+    return str(warning.message)
+
+
+def test_warnings_point_to_the_line_that_called_fit():
+    X, y, group = table()
+    warned(MissingSensitiveFeaturesWarning, data=(X, y, None))
+    rare = np.where(np.arange(400) == 7, 2, group)
+    warned(SmallGroupWarning, data=(X, y, rare), min_group_size=2, slack=np.inf)
+    message = warned(ConvergenceWarning, data=(X, y, group), slack=np.inf, max_iter=1, tol=1e-15)
+    assert "stopped after 1 iterations with residual" in message
+    first = {"callbacks": lambda iterate: True}
+    message = warned(ConstraintNotSatisfiedWarning, data=(X, y, group), slack=0.01, **first)
+    assert message.startswith("demographic_parity: group 0 against group 1: exceeds its slack by")
+
+
+def test_a_warning_made_an_error_leaves_the_estimator_as_it_was():
+    """The caller turns warnings into errors, as this suite does."""
+    X, y, group = table()
+    clf = RateConstrainedClassifier(slack=0.01, callbacks=lambda iterate: True)
+    before = dict(vars(clf))
+    with pytest.raises(ConstraintNotSatisfiedWarning):
+        clf.fit(X, y, sensitive_features=group)
+    assert vars(clf) == before
+
+
 def failing(error):
     def callback(iterate):
         raise error
@@ -234,6 +316,23 @@ def test_a_failed_refit_leaves_the_former_fit(error):
     assert vars(clf).keys() == former.keys()
     assert all(vars(clf)[name] is former[name] for name in former.keys() - changed)
     np.testing.assert_array_equal(clf.predict_proba(X), predictions)
+
+
+@pytest.mark.parametrize(
+    "model", [(4,), lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))]
+)
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_a_failed_refit_leaves_the_former_network(model, warm_start):
+    X, y, group = table()
+    clf = fitted(
+        model=model, solver=SGDA(n_steps=30), slack=np.inf, random_state=0, warm_start=warm_start
+    )
+    former, scores = clf.module_, clf.decision_function(X)
+    clf.set_params(callbacks=failing(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(2 * X, y, sensitive_features=group)
+    assert clf.module_ is former
+    assert (clf.decision_function(X) == scores).all()
 
 
 def test_divergence_is_an_error_and_leaves_the_former_fit():

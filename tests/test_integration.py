@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fairconstrained import RateConstrainedClassifier
+from fairconstrained.constraints import DemographicParity
 from fairconstrained.display import ConvergenceDisplay, TradeoffDisplay
 from fairconstrained.metrics import (
     demographic_parity_difference,
@@ -58,25 +59,25 @@ def pipeline(**params):
 
 
 def search(max_violation=0.15, **params):
-    grid = {"clf__slack": [0.02, 0.1, 0.3]}
+    grid = {"clf__slack": [0.02, 0.25]}
     return GridSearchCV(
         pipeline(),
         grid,
         scoring=SCORING,
         refit=select_feasible(max_violation=max_violation),
-        cv=StratifiedSensitiveKFold(3),
+        cv=StratifiedSensitiveKFold(2),
         error_score="raise",
         **params,
     )
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_search_over_a_pipeline_chooses_a_feasible_slack(routing, n_jobs):
     X, y, group = frame()
     found = search(n_jobs=n_jobs).fit(X, y, sensitive_features=group)
     violation = -found.cv_results_["mean_test_dp"]
     assert violation[found.best_index_] <= 0.15
-    assert violation[0] < violation[1] < violation[2]
+    assert violation[0] < violation[1]
     assert found.best_estimator_[-1].feasible_
     assert np.isfinite(found.best_estimator_.predict_proba(X)).all()
 
@@ -85,28 +86,37 @@ def to_polars(data):
     return pl.DataFrame({name: data[name].to_list() for name in data.columns})
 
 
-@pytest.mark.parametrize("convert", [pd.DataFrame, to_polars])
-def test_frames_of_pandas_and_polars(routing, convert):
+def test_frames_of_polars_give_the_models_of_pandas(routing):
     X, y, group = frame()
-    found = search().fit(convert(X), y, sensitive_features=pl.Series(group.to_list()))
-    assert found.predict(convert(X)).shape == (400,)
+    found = search().fit(to_polars(X), y, sensitive_features=pl.Series(group.to_list()))
+    same = search().fit(X, y, sensitive_features=group)
+    assert (found.predict_proba(to_polars(X)) == same.predict_proba(X)).all()
 
 
 def test_parameters_of_solvers_and_constraints_can_be_searched(routing):
     X, y, group = table()
-    clf = RateConstrainedClassifier(solver=AugmentedLagrangian())
-    grid = {"solver__penalty": [1.0, 10.0], "solver__patience": [3]}
-    found = GridSearchCV(clf, grid, error_score="raise").fit(X, y, sensitive_features=group)
-    assert found.best_estimator_.solver.patience == 3
+    clf = RateConstrainedClassifier(DemographicParity(), solver=AugmentedLagrangian())
+    pipe = Pipeline([("scale", StandardScaler()), ("clf", clf)])
+    grid = {"clf__solver__penalty": [1.0, 30.0], "clf__constraint__reference": ["overall"]}
+    found = GridSearchCV(pipe, grid, cv=2, error_score="raise")
+    found.fit(X, y, sensitive_features=group)
+    assert found.best_estimator_[-1].solver.penalty == found.best_params_["clf__solver__penalty"]
+    assert clf.solver.penalty == 10.0
+    # The notion that was searched is the one that was trained: each group against everybody.
+    gap = demographic_parity_difference(
+        y, found.predict(X), sensitive_features=group, method="to_overall"
+    )
+    assert found.best_estimator_[-1].violation_ == pytest.approx(gap, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_nested_cross_validation(routing):
     X, y, group = frame()
     scores = cross_validate(
         search(max_violation=0.3),
         X,
         y,
-        cv=StratifiedSensitiveKFold(3),
+        cv=StratifiedSensitiveKFold(2),
         scoring=SCORING,
         params={"sensitive_features": group},
         error_score="raise",
@@ -118,14 +128,14 @@ def test_nested_cross_validation(routing):
 def test_cross_val_predict(routing):
     X, y, group = table()
     clf = RateConstrainedClassifier(slack=0.05)
-    predicted = cross_val_predict(clf, X, y, params={"sensitive_features": group})
+    predicted = cross_val_predict(clf, X, y, cv=3, params={"sensitive_features": group})
     gap = demographic_parity_difference(y, predicted, sensitive_features=group)
     assert gap < 0.2
 
 
 def test_calibration(routing):
     X, y, group = table()
-    clf = CalibratedClassifierCV(RateConstrainedClassifier(), cv=3)
+    clf = CalibratedClassifierCV(RateConstrainedClassifier(), cv=2)
     clf.fit(X, y, sensitive_features=group)
     np.testing.assert_allclose(clf.predict_proba(X).sum(axis=1), 1.0)
 
@@ -138,9 +148,12 @@ def test_one_against_the_rest(routing):
 
 def test_tuned_threshold(routing):
     X, y, group = table()
-    clf = TunedThresholdClassifierCV(RateConstrainedClassifier(), scoring="balanced_accuracy")
+    clf = TunedThresholdClassifierCV(
+        RateConstrainedClassifier(), scoring=demographic_parity_scorer, cv=2
+    )
     clf.fit(X, y, sensitive_features=group)
-    assert 0.0 < clf.best_threshold_ < 1.0
+    tuned = demographic_parity_difference(y, clf.predict(X), sensitive_features=group)
+    assert tuned < 0.05  # far out all predictions are equal
 
 
 def test_without_routing_a_scorer_reads_the_column():
@@ -152,6 +165,7 @@ def test_without_routing_a_scorer_reads_the_column():
         {"clf__slack": [0.02, 0.3]},
         scoring={"accuracy": "accuracy", "dp": scorer},
         refit=select_feasible(max_violation=0.15),
+        cv=2,
         error_score="raise",
     ).fit(X, y, clf__sensitive_features=group)
     violation = -found.cv_results_["mean_test_dp"]

@@ -35,8 +35,15 @@ def same_model(one, other, rtol=1e-5):
 # --- the constraint holds ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_groups", [2, 4])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    ("n_classes", "n_groups"),
+    [
+        (2, 2),
+        (2, 4),
+        pytest.param(3, 2, marks=pytest.mark.slow),  # all names together
+        pytest.param(3, 4, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", CONSTRAINTS)
 def test_the_violation_is_the_metric_and_ends_within_slack(name, n_classes, n_groups):
     data = table(n_classes, n_groups)

@@ -45,10 +45,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--rows", type=int, default=36_631, help="default: of Adult's training set")
     parser.add_argument("--columns", type=int, default=107, help="default: of Adult, one-hot")
+    parser.add_argument("--threads", type=int, default=1, help="default: 1, as the solvers use")
     options = parser.parse_args(argv)
+    torch.set_num_threads(options.threads)
     v = torch.ones((options.columns, 1), dtype=torch.float64)
     c = torch.ones((options.rows, 1), dtype=torch.float64)
-    print(f"{options.rows} x {options.columns}, {torch.get_num_threads()} torch threads")
+    print(f"{options.rows} x {options.columns}, {options.threads} threads")
     print("density  dense X v, X'c (ms)  CSR X v, X'c (ms)  dense / CSR")
     for density in DENSITIES:
         X = one_hot_like(options.rows, options.columns, density)

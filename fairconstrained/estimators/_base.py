@@ -176,6 +176,15 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     def _is_linear(self):
         return isinstance(self.model, str)
 
+    def _callbacks(self):
+        given = [self.callbacks] if callable(self.callbacks) else self.callbacks or ()
+        if not isinstance(given, (list, tuple)) or not all(map(callable, given)):
+            raise ValueError(
+                f"{type(self).__name__}.callbacks must be a callable or a list of callables; got "
+                f"{self.callbacks!r}."
+            )
+        return given
+
     # ------------------------------------------------------------------ data in
 
     def _check_parameters(self):
@@ -187,6 +196,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         )
         check_parameter(self, "fit_intercept", (bool, np.bool_), lambda v: True, "True or False")
         check_parameter(self, "warm_start", (bool, np.bool_), lambda v: True, "True or False")
+        check_parameter(self, "verbose", (Integral, np.bool_), lambda v: v >= 0, "an integer >= 0")
+        self._callbacks()
         if self.max_iter is not None:
             check_parameter(self, "max_iter", Integral, lambda v: v >= 1, "None or an integer >= 1")
         if self.solver is not None:
@@ -289,7 +300,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                     f"{max(self.min_group_size, 1)} rows (min_group_size). The constraint says "
                     "nothing about them.",
                     SmallGroupWarning,
-                    stacklevel=5,
+                    stacklevel=4,
                 )
             if len(kept.slack):
                 members.append(kept)
@@ -301,7 +312,6 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         dual = dual.to(x.dtype)
         if self.warm_start and hasattr(self, "classes_"):
             x, dual = self._warm(problem, x, dual, classes)
-        callbacks = [self.callbacks] if callable(self.callbacks) else list(self.callbacks or ())
         with progress(type(self).__name__, self.max_iter or solver.length, self.verbose) as tick:
             return run(
                 solver,
@@ -311,7 +321,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 rng,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                callbacks=[*callbacks, tick],
+                callbacks=[*self._callbacks(), tick],
             )
 
     def _warm(self, problem, x, dual, classes):
