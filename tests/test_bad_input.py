@@ -105,6 +105,36 @@ def test_parameters_of_constraints_are_named_too(constraint, message):
 
 
 @pytest.mark.parametrize(
+    "solver",
+    [
+        SGDA(step_size=0.0),
+        SGDA(dual_step_size=np.inf),
+        SGDA(batch_size=2.5),
+        SGDA(n_steps=0),
+        SGDA(penalty=-1.0),
+        SGDA(max_dual="1"),
+        AugmentedLagrangian(penalty=0),
+        AugmentedLagrangian(inner_max_iter=True),
+        AugmentedLagrangian(patience=np.nan),
+    ],
+)
+def test_parameters_of_solvers_are_named_too(solver):
+    (changed,) = [
+        k for k, v in solver.get_params().items() if v is not type(solver)().get_params()[k]
+    ]
+    refused(rf"{type(solver).__name__}\.{changed} must be .*; got ", solver=solver)
+
+
+def test_a_solver_that_yields_nothing_is_named():
+    class Nothing(AugmentedLagrangian):
+        def iterate(self, *args):
+            yield from ()
+
+    with pytest.raises(RuntimeError, match=r"Nothing\(\) yielded no iterate"):
+        fitted(solver=Nothing())
+
+
+@pytest.mark.parametrize(
     "model", ["deep", (), (8, 0), (8, 2.5), 3, lambda d, k: "net", lambda d, k: nn.ReLU()]
 )
 def test_models_that_are_none(model):

@@ -101,9 +101,6 @@ def test_networks_meet_the_constraint_on_training_labels(model, n_classes):
     assert clf.n_iter_ == SGDA.length == len(clf.history_["objective"])
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Module.settle draws dropout while it takes the batch statistics"
-)
 def test_batch_statistics_behind_dropout_are_those_of_prediction():
     data = table()
     clf = short_fit(lambda d, k: nn.Sequential(nn.Dropout(0.5), nn.BatchNorm1d(d), nn.Linear(d, k)))

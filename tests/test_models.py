@@ -9,7 +9,6 @@ import torch
 from helpers import numerical_jacobian
 from torch import nn
 
-from fairconstrained import models
 from fairconstrained.features import DenseFeatures, SparseFeatures
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear, Module, as_model
@@ -192,7 +191,7 @@ def test_hessian_is_near_the_identity_in_the_chosen_coordinates(wrap, fit_interc
 
 
 def test_beyond_the_limit_of_columns_only_the_diagonal_is_scaled(monkeypatch):
-    monkeypatch.setattr(models, "_WHITEN_UP_TO", 3)
+    monkeypatch.setattr("fairconstrained.models.linear._WHITEN_UP_TO", 3)
     features = DenseFeatures(badly_scaled())
     model = Linear.preconditioned(features, WEIGHT, 1, 1e-4, True)
     assert model.transform.shape == (5,)
@@ -278,7 +277,7 @@ def test_sparse_rows_equal_dense_rows_for_a_network():
 def test_scores_in_chunks_equal_scores_at_once(monkeypatch):
     model = Module(network(5, 4, 1))
     expected = model.scores(model.init(), DenseFeatures(X))
-    monkeypatch.setattr(models, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr("fairconstrained.models.module._CHUNK_ROWS", 7)
     torch.testing.assert_close(model.scores(model.init(), DenseFeatures(X)), expected)
 
 
@@ -305,7 +304,7 @@ def test_frozen_and_shared_parameters_keep_their_roles():
 @pytest.mark.parametrize("chunk", [10, 16_384])
 def test_settle_gives_batch_statistics_of_all_rows(chunk, monkeypatch):
     """After it, evaluation is deterministic and does not depend on the batches seen before."""
-    monkeypatch.setattr(models, "_CHUNK_ROWS", chunk)
+    monkeypatch.setattr("fairconstrained.models.module._CHUNK_ROWS", chunk)
     layers = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
     model, features = Module(layers), DenseFeatures(X)
     w = some_parameters(model)
@@ -325,7 +324,7 @@ def test_settle_gives_batch_statistics_of_all_rows(chunk, monkeypatch):
 
 def test_settle_takes_any_number_of_rows(monkeypatch):
     """No chunk is left with one row, of which batch normalisation knows no variance."""
-    monkeypatch.setattr(models, "_CHUNK_ROWS", 10)
+    monkeypatch.setattr("fairconstrained.models.module._CHUNK_ROWS", 10)
     model = Module(nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double())
     for n in (2, 10, 11, 21, 29):
         model.settle(model.init(), DenseFeatures(X[:n]))

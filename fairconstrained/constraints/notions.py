@@ -61,7 +61,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
 
     def _chosen(self, parameter: str, choices: Mapping[str, T]) -> T:
         value = getattr(self, parameter)
-        if value not in choices:
+        if not isinstance(value, str) or value not in choices:
             raise ValueError(
                 f"{type(self).__name__}.{parameter} must be one of {sorted(choices)}; "
                 f"got {value!r}."
@@ -180,11 +180,7 @@ def _linear(
 
 
 def checked_slack(notion: Notion, parameter: str, value: Any, minimum: float = 0.0) -> float:
-    if (
-        isinstance(value, (bool, np.bool_))
-        or not isinstance(value, Real)
-        or not float(value) >= minimum
-    ):
+    if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= minimum:
         raise ValueError(
             f"{type(notion).__name__}.{parameter} must be a number >= {minimum:g}; got {value!r}."
         )

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fairconstrained.constraints import Space, Stack
 from fairconstrained.estimators._checks import (
     check_parameter,
+    checked_callbacks,
     checked_weight,
     present_groups,
     progress,
@@ -173,18 +174,6 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _is_linear(self):
-        return isinstance(self.model, str)
-
-    def _callbacks(self):
-        given = [self.callbacks] if callable(self.callbacks) else self.callbacks or ()
-        if not isinstance(given, (list, tuple)) or not all(map(callable, given)):
-            raise ValueError(
-                f"{type(self).__name__}.callbacks must be a callable or a list of callables; got "
-                f"{self.callbacks!r}."
-            )
-        return given
-
     # ------------------------------------------------------------------ data in
 
     def _check_parameters(self):
@@ -197,7 +186,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         check_parameter(self, "fit_intercept", (bool, np.bool_), lambda v: True, "True or False")
         check_parameter(self, "warm_start", (bool, np.bool_), lambda v: True, "True or False")
         check_parameter(self, "verbose", (Integral, np.bool_), lambda v: v >= 0, "an integer >= 0")
-        self._callbacks()
+        checked_callbacks(self)
         if self.max_iter is not None:
             check_parameter(self, "max_iter", Integral, lambda v: v >= 1, "None or an integer >= 1")
         if self.solver is not None:
@@ -307,7 +296,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         return Stack(space, members)
 
     def _solve(self, problem, rng, classes):
-        solver = self.solver or (AugmentedLagrangian() if self._is_linear() else SGDA())
+        solver = self.solver or (AugmentedLagrangian() if isinstance(self.model, str) else SGDA())
         x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.device)
         dual = dual.to(x.dtype)
         if self.warm_start and hasattr(self, "classes_"):
@@ -321,7 +310,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 rng,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                callbacks=[*self._callbacks(), tick],
+                callbacks=[*checked_callbacks(self), tick],
             )
 
     def _warm(self, problem, x, dual, classes):

@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 
 __all__ = [
     "check_parameter",
+    "checked_callbacks",
     "checked_weight",
     "present_groups",
     "progress",
@@ -48,6 +49,17 @@ def check_parameter(estimator, name, kind, allowed, wording):
     is_bool = isinstance(value, (bool, np.bool_)) and kind in (Real, Integral)
     if is_bool or not isinstance(value, kind) or not allowed(value):
         raise ValueError(f"{type(estimator).__name__}.{name} must be {wording}; got {value!r}.")
+
+
+def checked_callbacks(estimator):
+    callbacks = estimator.callbacks
+    given = [callbacks] if callable(callbacks) else callbacks or ()
+    if not isinstance(given, (list, tuple)) or not all(map(callable, given)):
+        raise ValueError(
+            f"{type(estimator).__name__}.callbacks must be a callable or a list of callables; got "
+            f"{callbacks!r}."
+        )
+    return given
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from fairconstrained.solvers.run import (
     Iterate,
     Solver,
     best_feasible,
+    check_numbers,
     violation,
 )
 
@@ -101,6 +103,12 @@ class AugmentedLagrangian(Solver):
         self.inner_max_iter = inner_max_iter
         self.memory = memory
         self.patience = patience
+
+    def check(self, problem: Problem) -> None:
+        """Raise ValueError for a bad parameter."""
+        check_numbers(self, positive=["penalty"])
+        lengths = ("inner_max_iter", "memory", "patience")
+        check_numbers(self, positive=lengths, kind=Integral)
 
     def iterate(
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator

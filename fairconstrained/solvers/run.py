@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import torch
@@ -24,6 +25,7 @@ __all__ = [
     "Solver",
     "Status",
     "best_feasible",
+    "check_numbers",
     "last",
     "run",
     "violation",
@@ -77,7 +79,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     length: int | None = None  # iterations of a full run, where they are known beforehand
 
     def check(self, problem: Problem) -> None:
-        """Raise IncompatibleSolverError if the problem is not one that this solver can solve."""
+        """Raise ValueError for a bad parameter, IncompatibleSolverError for a wrong problem."""
 
     def iterate(
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
@@ -88,6 +90,20 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
         """Which iterate of an unfinished run to keep."""
         return best_feasible(iterates)
+
+
+def check_numbers(
+    solver: Solver, *, positive: Sequence[str], nonnegative: Sequence[str] = (), kind: type = Real
+) -> None:
+    """Raise ValueError unless these parameters are finite numbers of this kind and sign."""
+    for name in (*positive, *nonnegative):
+        value, sign = getattr(solver, name), ">" if name in positive else ">="
+        number = isinstance(value, kind) and not isinstance(value, bool)
+        if not (number and 0 <= value < float("inf") and (value > 0 or name in nonnegative)):
+            what = "an integer" if kind is Integral else "a finite number"
+            raise ValueError(
+                f"{type(solver).__name__}.{name} must be {what} {sign} 0; got {value!r}."
+            )
 
 
 def last(iterates: Sequence[Iterate]) -> Iterate:
@@ -145,6 +161,8 @@ def run(
 
     Raises
     ------
+    ValueError
+        If a parameter of the solver is not valid; before any work.
     IncompatibleSolverError
         If the solver cannot solve this problem; before any work.
     DivergenceError
@@ -174,6 +192,8 @@ def run(
             else:
                 continue
             break
+    if not history:
+        raise RuntimeError(f"{solver!r} yielded no iterate.")
     chosen = history[-1] if status is Status.CONVERGED else solver.select(history)
     return Solution(chosen, len(history), status, history, times)
 

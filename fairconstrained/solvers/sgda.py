@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problem import Problem
-from fairconstrained.solvers.run import Iterate, Solver
+from fairconstrained.solvers.run import Iterate, Solver, check_numbers
 from fairconstrained.solvers.sampling import shuffled_batches
 
 __all__ = ["SGDA"]
@@ -80,6 +81,15 @@ class SGDA(Solver):
         self.penalty = penalty
         self.max_dual = max_dual
         self.optimizer = optimizer
+
+    def check(self, problem: Problem) -> None:
+        """Raise ValueError for a bad parameter."""
+        rates = ("step_size", "dual_step_size", "max_dual")
+        check_numbers(self, positive=rates, nonnegative=["penalty"])
+        lengths = ["batch_size"] if self.n_steps is None else ["batch_size", "n_steps"]
+        check_numbers(self, positive=lengths, kind=Integral)
+        if not callable(self.optimizer):
+            raise ValueError(f"SGDA.optimizer must be callable; got {self.optimizer!r}.")
 
     def iterate(
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator

@@ -1,0 +1,66 @@
+"""What a model is: the map between flat parameters and scores, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from fairconstrained.features import Features
+
+__all__ = ["Model", "Penalty", "Pullback", "attribute", "column_variances"]
+
+Pullback = Callable[[Tensor], Tensor]
+
+# Variance of a constant column, relative to its squared mean: what rounding can leave of zero.
+_ROUNDING = 1e-12
+
+
+class Penalty(NamedTuple):
+    """Half the squared norm of the penalised coefficients, and its gradient."""
+
+    value: Tensor
+    gradient: Tensor
+
+
+class Model(Protocol):
+    """The map from parameters w of shape (n_params,) to scores of shape (n, K)."""
+
+    n_params: int
+    offsets: Tensor  # positions of the parameters that shift all rows' scores alike
+
+    def init(self) -> Tensor:
+        """Give the starting parameters."""
+
+    def scores(self, w: Tensor, X: Features) -> Tensor:
+        """Scores as in prediction, without a graph."""
+
+    def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
+        """Scores as in training, and the map from cotangents (n, K) to gradients (n_params,)."""
+
+    def penalty(self, w: Tensor) -> Penalty:
+        """Half the squared norm of the coefficients (never of intercepts and biases)."""
+
+    def attributes(self, w: Tensor) -> dict[str, Any]:
+        """What a fitted estimator keeps of the model, on the CPU."""
+
+    def restore(self, attributes: Mapping[str, Any]) -> Tensor:
+        """Give the parameters of a fitted estimator's attributes: for warm starts."""
+
+    def settle(self, w: Tensor, X: Features) -> None:
+        """Make state that depends on parameters and data (batch statistics) fit these."""
+
+
+def column_variances(X: Features, weight: Tensor, center: Tensor) -> Tensor:
+    """Column variances, zero where no more than rounding errors make a column vary."""
+    variance = X.variance(weight, center)
+    return torch.where(variance > _ROUNDING * center**2, variance, torch.zeros_like(variance))
+
+
+def attribute(attributes: Mapping[str, Any], name: str) -> Any:
+    """Look up what the last fit left, for a warm start."""
+    if name not in attributes:
+        raise ValueError(f"warm_start=True needs a last fit with the same model ({name}).")
+    return attributes[name]

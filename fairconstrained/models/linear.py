@@ -1,0 +1,138 @@
+"""Linear scores, dense or sparse, in coordinates in which training is well conditioned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairconstrained.features import Features
+from fairconstrained.models.base import Penalty, Pullback, attribute, column_variances
+
+__all__ = ["Linear"]
+
+# Whitening costs d^2 per row once and d^3; beyond this many columns only the diagonal is used.
+_WHITEN_UP_TO = 1024
+_WHITEN_ROWS = 5
+
+
+class Linear:
+    r"""Scores :math:`z = (x - c) T v + b`, in coordinates in which training is well conditioned.
+
+    ``T`` is chosen so that the Hessian of the log loss plus the penalty is near the identity in
+    ``v``; the problem itself is that of the coefficients :math:`\beta = T v` of the columns as
+    given, and only the path of a solver depends on ``T``.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Columns K of the scores.
+    center : Tensor of shape (d,)
+    transform : Tensor of shape (d,) or (d, d)
+        Diagonal or upper triangular ``T``.
+    fit_intercept : bool
+    """
+
+    def __init__(self, n_outputs: int, center: Tensor, transform: Tensor, fit_intercept: bool):
+        self.n_outputs = n_outputs
+        self.center = center
+        self.transform = transform
+        self.fit_intercept = fit_intercept
+        self.n_coef = center.shape[0] * n_outputs
+        self.n_params = self.n_coef + fit_intercept * n_outputs
+        self.offsets = torch.arange(self.n_coef, self.n_params)
+
+    @classmethod
+    def preconditioned(
+        cls, X: Features, weight: Tensor, n_outputs: int, alpha: float, fit_intercept: bool
+    ) -> Linear:
+        """Choose centre and coordinates from the data: not for private training."""
+        n_features = X.shape[1]
+        center = X.mean(weight) if fit_intercept else weight.new_zeros(n_features)
+        # The logistic loss has curvature at most 1/4 in the score. A column without variance and
+        # without penalty has no scale of its own: any positive one will do.
+        curvature = 0.25 * column_variances(X, weight, center) + alpha
+        scale = torch.where(curvature > 0, curvature, torch.ones_like(curvature)).rsqrt()
+        # With few rows a column the fit can be near perfect, and its curvature far from 1/4.
+        if n_features > _WHITEN_UP_TO or X.shape[0] < _WHITEN_ROWS * n_features:
+            return cls(n_outputs, center, scale, fit_intercept)
+        hessian = 0.25 * X.covariance(weight, center) + alpha * torch.eye(
+            n_features, dtype=scale.dtype, device=scale.device
+        )
+        # On the scaled matrix (unit diagonal) a small ridge makes duplicate columns harmless.
+        hessian = scale[:, None] * hessian * scale
+        hessian.diagonal().add_(1e-6)
+        factor, info = torch.linalg.cholesky_ex(hessian)
+        if info.item():
+            return cls(n_outputs, center, scale, fit_intercept)
+        identity = torch.eye(n_features, dtype=scale.dtype, device=scale.device)
+        inverse = torch.linalg.solve_triangular(factor.T, identity, upper=True)
+        return cls(n_outputs, center, scale[:, None] * inverse, fit_intercept)
+
+    def init(self) -> Tensor:
+        """Zeros."""
+        return self.center.new_zeros(self.n_params)
+
+    def scores(self, w: Tensor, X: Features) -> Tensor:
+        """Scores (n, K)."""
+        coef, intercept = self.unpack(w)
+        return X.matmul(coef) + intercept
+
+    def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
+        """Scores, and the closed-form pullback T' (X - c)' cotangent."""
+
+        def pullback(cotangent: Tensor) -> Tensor:
+            total = cotangent.sum(dim=0)
+            gradient = self._to_coordinates(
+                X.t_matmul(cotangent) - self.center[:, None] * total
+            ).reshape(-1)
+            return torch.cat((gradient, total)) if self.fit_intercept else gradient
+
+        return self.scores(w, X), pullback
+
+    def penalty(self, w: Tensor) -> Penalty:
+        """Half the squared norm of the coefficients of the columns as given."""
+        coef, _ = self.unpack(w)
+        gradient = torch.zeros_like(w)
+        gradient[: self.n_coef] = self._to_coordinates(coef).reshape(-1)
+        return Penalty(0.5 * (coef**2).sum(), gradient)
+
+    def settle(self, w: Tensor, X: Features) -> None:
+        """Nothing: a linear model has no other state."""
+
+    def attributes(self, w: Tensor) -> dict[str, Any]:
+        """``coef_`` (K, d) and ``intercept_`` (K,) for the columns as given."""
+        coef, intercept = self.unpack(w)
+        return {"coef_": coef.T.cpu().numpy().copy(), "intercept_": intercept.cpu().numpy()}
+
+    def unpack(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Coefficients (d, K) and intercept (K,) for the columns as given."""
+        v = w[: self.n_coef].reshape(-1, self.n_outputs)
+        coef = self.transform @ v if self.transform.ndim == 2 else self.transform[:, None] * v
+        intercept = -(self.center @ coef)
+        return coef, intercept + w[self.n_coef :] if self.fit_intercept else 0.0 * intercept
+
+    def restore(self, attributes: Mapping[str, Any]) -> Tensor:
+        """Parameters of given ``coef_`` and ``intercept_``."""
+        coef = torch.as_tensor(attribute(attributes, "coef_")).to(self.center).T
+        intercept = torch.as_tensor(attributes["intercept_"]).to(self.center)
+        if coef.shape != (self.center.shape[0], self.n_outputs):
+            raise ValueError(
+                f"warm_start=True needs the {self.center.shape[0]} features of the last fit; it "
+                f"had {coef.shape[0]}."
+            )
+        if self.transform.ndim == 2:
+            v = torch.linalg.solve(self.transform, coef)
+        else:
+            v = coef / self.transform[:, None]
+        parts = [v.reshape(-1)]
+        if self.fit_intercept:
+            parts.append(intercept + self.center @ coef)
+        return torch.cat(parts)
+
+    def _to_coordinates(self, gradient: Tensor) -> Tensor:
+        if self.transform.ndim == 2:
+            return self.transform.T @ gradient
+        return self.transform[:, None] * gradient

@@ -1,0 +1,132 @@
+"""Any ``nn.Module`` as a function of one flat parameter vector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fairconstrained.features import Features
+from fairconstrained.models.base import Penalty, Pullback, attribute
+
+__all__ = ["Module"]
+
+# Rows that a network evaluates at a time outside training: bounds the memory of its activations.
+_CHUNK_ROWS = 16_384
+
+
+class Module:
+    """Any ``nn.Module`` as a function of one flat parameter vector.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Maps (n, d) to (n, K), or to (n,) where K = 1. Its buffers (batch statistics) change while
+        it trains, its own parameters do not until :meth:`attributes`.
+    """
+
+    def __init__(self, network: nn.Module):
+        self.network = network
+        named = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
+        self._names = [name for name, _ in named]
+        self._shapes = [p.shape for _, p in named]
+        self._sizes = [p.numel() for _, p in named]
+        self.n_params = sum(self._sizes)
+        self._first = torch.cat([p.detach().reshape(-1) for _, p in named])
+        # As usual, matrices are penalised; biases and normalisation gains are not.
+        self._penalised = torch.cat(
+            [torch.full_like(p.detach(), p.ndim > 1).reshape(-1) for _, p in named]
+        )
+        self.offsets = torch.arange(self.n_params - self._last_bias_size(), self.n_params)
+        self._batch_norms = [
+            module
+            for module in network.modules()
+            if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats
+        ]
+
+    def init(self) -> Tensor:
+        """Give the parameters that the network came with."""
+        return self._first.clone()
+
+    def scores(self, w: Tensor, X: Features) -> Tensor:
+        """Scores (n, K) in evaluation mode, in chunks of rows."""
+        self.network.eval()
+        parameters = self._unflatten(w)
+        with torch.no_grad():
+            chunks = [self._forward(parameters, rows.to_dense()) for rows in _chunks(X)]
+        return torch.cat(chunks)
+
+    def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
+        """Scores in training mode, and reverse-mode differentiation through the network."""
+        self.network.train()
+        w = w.detach().requires_grad_()
+        scores = self._forward(self._unflatten(w), X.to_dense())
+
+        def pullback(cotangent: Tensor) -> Tensor:
+            (gradient,) = torch.autograd.grad(scores, w, cotangent, retain_graph=True)
+            return gradient
+
+        return scores.detach(), pullback
+
+    def penalty(self, w: Tensor) -> Penalty:
+        """Half the squared norm of weight matrices."""
+        penalised = self._penalised * w
+        return Penalty(0.5 * penalised @ w, penalised)
+
+    def settle(self, w: Tensor, X: Features) -> None:
+        """Compute batch statistics afresh, as the average over chunks of `X` at `w`."""
+        if not self._batch_norms:
+            return
+        momenta = [norm.momentum for norm in self._batch_norms]
+        for norm in self._batch_norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # a plain average
+        # Only the normalisations learn here: dropout would change what they see in prediction.
+        self.network.eval()
+        for norm in self._batch_norms:
+            norm.train()
+        parameters = self._unflatten(w)
+        with torch.no_grad():
+            for rows in _chunks(X):
+                self._forward(parameters, rows.to_dense())
+        for norm, momentum in zip(self._batch_norms, momenta, strict=True):
+            norm.momentum = momentum
+
+    def attributes(self, w: Tensor) -> dict[str, Any]:
+        """``module_``: the network with these parameters, ready for prediction."""
+        with torch.no_grad():
+            for name, value in self._unflatten(w).items():
+                self.network.get_parameter(name).copy_(value)
+        return {"module_": self.network.eval().cpu()}
+
+    def _last_bias_size(self) -> int:
+        last = [module for module in self.network.modules() if not list(module.children())][-1]
+        parameter = self.network.get_parameter(self._names[-1])
+        return self._sizes[-1] if isinstance(last, nn.Linear) and parameter is last.bias else 0
+
+    def restore(self, attributes: Mapping[str, Any]) -> Tensor:
+        """Parameters of a given ``module_``; its buffers replace those of the network."""
+        fitted = attribute(attributes, "module_")
+        self.network.load_state_dict(fitted.state_dict())
+        parameters = dict(self.network.named_parameters())
+        return torch.cat([parameters[name].detach().reshape(-1) for name in self._names])
+
+    def _unflatten(self, w: Tensor) -> dict[str, Tensor]:
+        pieces = torch.split(w, self._sizes)
+        return {
+            name: piece.reshape(shape)
+            for name, piece, shape in zip(self._names, pieces, self._shapes, strict=True)
+        }
+
+    def _forward(self, parameters: dict[str, Tensor], X: Tensor) -> Tensor:
+        scores: Tensor = functional_call(self.network, parameters, (X,))
+        return scores[:, None] if scores.ndim == 1 else scores
+
+
+def _chunks(X: Features) -> Iterator[Features]:
+    # Chunks of nearly equal size: their plain average is that of the rows, and none has one row.
+    index = torch.arange(X.shape[0]).tensor_split(-(-X.shape[0] // _CHUNK_ROWS))
+    return (X.rows(rows) for rows in index)
