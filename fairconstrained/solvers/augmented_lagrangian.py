@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from numbers import Integral
 
@@ -38,9 +38,15 @@ _AIM = 0.5 * FEASIBILITY_TOL  # what the targets aim at
 _ROOM = 1e-3  # room under a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after these, any feasible point will do
 _MAX_ROUNDS = 40
+_HOPELESS = 100.0  # a multiplier that, with much excess left, says that it cannot be met
 _SHARPENINGS = 4
 _MANY_ROWS = 10_000  # with more, the first sharpness that is feasible will do
-_NEAR = np.geomspace(1e-3, 0.3, 30)  # steps of an offset, in units of scores
+_REPAIRS = 10
+_REPAIRABLE = 0.05  # more excess is not a matter of single rows
+_WORST = 3  # violated constraints that a repair moves against
+_BINDING = 20  # constraints that it looks at
+_NEARLY = 0.01  # room under a constraint that nearly binds
+_NEAR = np.geomspace(1e-4, 0.3, 16)  # steps, in units of scores
 _FAR = np.geomspace(1e-3, 1e2, 200)
 
 
@@ -82,8 +88,9 @@ class AugmentedLagrangian(Solver):
     the solver's coordinates, violation, complementarity); while the targets still move it is
     infinite.
 
-    If no iterate meets the hard constraints at the end, the offsets of the best one are searched:
-    far out all predictions are equal, and parity holds.
+    A point that just fails is repaired by short moves along its offsets and against the constraints
+    that it violates. If no iterate meets the hard constraints at the end, long moves are tried: far
+    out along an offset all predictions are equal, and parity holds.
 
     References
     ----------
@@ -130,7 +137,7 @@ class AugmentedLagrangian(Solver):
                     break
             best = best_feasible(iterates)
             if best.residual > tol:
-                best = _offsets(problem, best, _NEAR)
+                best = _repair(problem, best)
                 yield best
             problem = problem.sharpened()
             if violation(best.hard) <= FEASIBILITY_TOL:
@@ -140,10 +147,12 @@ class AugmentedLagrangian(Solver):
                     return
                 (x, dual), shift = start, torch.zeros_like(dual)
             else:
-                x, dual = best.x, best.dual
+                x, dual = best.x, best.dual.clamp_max(_HOPELESS)
                 soft, hard = problem.evaluate(x)
                 shift = hard[1:] - soft[1:]
-        yield best_feasible(feasible) if feasible else _offsets(problem, best, _FAR)
+        if not feasible:
+            feasible = [_search(problem, best, _directions(problem, best), _FAR)]
+        yield best_feasible(feasible)
 
     def _rounds(
         self, problem: Problem, x: Tensor, dual: Tensor, shift: Tensor, tol: float
@@ -175,6 +184,8 @@ class AugmentedLagrangian(Solver):
                 iterate, _ = _update(problem, x, dual, targets.shift, penalty, polish)
             done = targets.settled and violation(iterate.hard) <= _AIM
             yield iterate if done else iterate._replace(residual=torch.inf)
+            if violation(iterate.hard) > _REPAIRABLE and (dual > _HOPELESS).any():
+                break
             x, dual = targets.follow(iterate)
 
     def _lbfgs(self, lagrangian: Lagrangian, x: Vector, accuracy: float) -> Vector:
@@ -315,13 +326,48 @@ def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:
     return torch.where(hard == soft, torch.zeros_like(soft), shift)
 
 
-def _offsets(problem: Problem, iterate: Iterate, steps: Vector) -> Iterate:
-    """The best point found by moving one offset of x at a time."""
-    candidates = [iterate._replace(residual=torch.inf)]
-    for position in problem.offsets:
+def _repair(problem: Problem, iterate: Iterate) -> Iterate:
+    """Short moves along the offsets and against violated constraints, while they help.
+
+    Predicted labels change with single rows: next to a point that just fails lie many that do not.
+    """
+    for _ in range(_REPAIRS if violation(iterate.hard) <= _REPAIRABLE else 0):
+        better = _search(problem, iterate, _directions(problem, iterate), _NEAR)
+        if better is iterate:
+            break
+        iterate = better
+    return iterate
+
+
+def _directions(problem: Problem, iterate: Iterate) -> list[Tensor]:
+    """Of the offsets, and of the worst violated constraints: against each, alone and at once.
+
+    "Alone" leaves the other constraints that nearly bind as they are, to first order.
+    """
+    x, hard = iterate.x, iterate.hard[1:]
+    directions = list(torch.eye(len(x), dtype=x.dtype, device=x.device)[problem.offsets])
+    worst = hard.argsort(descending=True)[:_BINDING]
+    near = worst[hard[worst] > -_NEARLY]
+    violated = int((hard[near[:_WORST]] > FEASIBILITY_TOL).sum())
+    if violated == 0:
+        return directions
+    terms = problem.linearize(x)
+    unit = torch.eye(len(terms.value), dtype=x.dtype, device=x.device)
+    gradients = torch.stack([terms.pullback(unit[1 + j]) for j in near])
+    alone = torch.linalg.pinv(gradients, rtol=1e-6)[:, :violated].T
+    at_once = (torch.linalg.pinv(gradients, rtol=1e-6) @ hard[near].clamp_min(0.0))[None]
+    moves = torch.cat((gradients[:violated], alone, at_once))
+    return directions + list(moves / moves.norm(dim=1, keepdim=True).clamp_min(1e-30))
+
+
+def _search(
+    problem: Problem, iterate: Iterate, directions: Sequence[Tensor], steps: Vector
+) -> Iterate:
+    """The best point by one step along one of the directions, or the iterate itself."""
+    candidates = [iterate]
+    for direction in directions:
         for step in (*steps, *-steps):
-            x = iterate.x.clone()
-            x[position] += step
+            x = iterate.x + step * direction
             soft, hard = problem.evaluate(x)
             candidates.append(iterate._replace(x=x, soft=soft, hard=hard, residual=torch.inf))
     return best_feasible(candidates)
