@@ -38,6 +38,9 @@ class Features(Protocol):
     def to_dense(self) -> Tensor:
         """All of it as one (n, d) tensor."""
 
+    def square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
+        """Squared norms of the rows (x - center) T, (n,), for diagonal (d,) or full T."""
+
     def mean(self, weight: Tensor) -> Tensor:
         """Weighted column means, of shape (d,)."""
 
@@ -70,6 +73,11 @@ class DenseFeatures:
     def to_dense(self) -> Tensor:
         """The tensor itself."""
         return self.X
+
+    def square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
+        """Squared norms of the rows (x - center) T."""
+        rows = self.X - center
+        return ((rows * transform if transform.ndim == 1 else rows @ transform) ** 2).sum(dim=1)
 
     def mean(self, weight: Tensor) -> Tensor:
         """Weighted column means."""
@@ -119,6 +127,15 @@ class SparseFeatures:
     def to_dense(self) -> Tensor:
         """All of it as one tensor: for the rows of a batch."""
         return torch.from_numpy(self.X.toarray())
+
+    def square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
+        """Squared norms of the rows (x - center) T, expanded: x - center would be dense."""
+        if transform.ndim == 2:
+            return ((self.matmul(transform) - center @ transform) ** 2).sum(dim=1)
+        scale = transform**2
+        squares = torch.from_numpy(self.X.multiply(self.X) @ scale.numpy())
+        cross = torch.from_numpy(self.X @ (scale * center).numpy())
+        return (squares - 2 * cross + scale @ center**2).clamp_min(0.0)
 
     def mean(self, weight: Tensor) -> Tensor:
         """Weighted column means."""

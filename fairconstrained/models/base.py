@@ -10,9 +10,18 @@ from torch import Tensor
 
 from fairconstrained.features import Features
 
-__all__ = ["Model", "Penalty", "Pullback", "attribute", "column_variances"]
+__all__ = [
+    "ClippedPullback",
+    "Model",
+    "Penalty",
+    "Pullback",
+    "attribute",
+    "clip_factors",
+    "column_variances",
+]
 
 Pullback = Callable[[Tensor], Tensor]
+ClippedPullback = Callable[[Tensor, float], Tensor]
 
 # Variance of a constant column, relative to its squared mean: what rounding can leave of zero.
 _ROUNDING = 1e-12
@@ -40,6 +49,12 @@ class Model(Protocol):
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
         """Scores as in training, and the map from cotangents (n, K) to gradients (n_params,)."""
 
+    def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
+        """Scores as in training, and the map from cotangents c (n, K) and a norm C to
+
+        sum_i clip(J_i' c_i, C): each row's gradient is scaled down to norm C before the sum.
+        """
+
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of the coefficients (never of intercepts and biases)."""
 
@@ -64,3 +79,8 @@ def attribute(attributes: Mapping[str, Any], name: str) -> Any:
     if name not in attributes:
         raise ValueError(f"warm_start=True needs a last fit with the same model ({name}).")
     return attributes[name]
+
+
+def clip_factors(norms: Tensor, max_norm: float) -> Tensor:
+    """What rows of these norms are multiplied with, so that none is longer than `max_norm`."""
+    return (max_norm / norms.clamp_min(1e-30)).clamp_max(1.0)

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from fairconstrained.features import Features
-from fairconstrained.models.base import Penalty, Pullback, attribute, column_variances
+from fairconstrained.models.base import (
+    ClippedPullback,
+    Penalty,
+    Pullback,
+    attribute,
+    clip_factors,
+    column_variances,
+)
 
 __all__ = ["Linear"]
 
@@ -91,6 +98,17 @@ class Linear:
             return torch.cat((gradient, total)) if self.fit_intercept else gradient
 
         return self.scores(w, X), pullback
+
+    def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
+        """Scores, and the clipped pullback: row norms are |cotangent| |(T'(x - c), 1)|."""
+        scores, pullback = self.linearize(w, X)
+        lengths = (X.square_norms(self.center, self.transform) + self.fit_intercept).sqrt()
+
+        def clipped(cotangent: Tensor, max_norm: float) -> Tensor:
+            norms = lengths * cotangent.norm(dim=1)
+            return pullback(cotangent * clip_factors(norms, max_norm)[:, None])
+
+        return scores, clipped
 
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of the coefficients of the columns as given."""

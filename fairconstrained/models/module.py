@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fairconstrained.features import Features
-from fairconstrained.models.base import Penalty, Pullback, attribute
+from fairconstrained.models.base import ClippedPullback, Penalty, Pullback, attribute, clip_factors
+from fairconstrained.models.per_row import clipped_sum, ghost_layers, ghost_norms, recorded
 
 __all__ = ["Module"]
 
@@ -71,6 +72,26 @@ class Module:
 
         return scores.detach(), pullback
 
+    def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
+        """Scores in training mode, and the sum of the rows' clipped gradients."""
+        self.network.train()
+        dense = X.to_dense()
+        w = w.detach().requires_grad_()
+        layers = ghost_layers(self.network, dense[:1])
+        with recorded(layers) as calls:
+            scores = self._forward(self._unflatten(w), dense)
+
+        def by_ghost_norms(cotangent: Tensor, max_norm: float) -> Tensor:
+            factors = clip_factors(ghost_norms(calls, scores, cotangent), max_norm)
+            scaled = cotangent * factors[:, None]
+            (gradient,) = torch.autograd.grad(scores, w, scaled, retain_graph=True)
+            return gradient
+
+        def by_chunks(cotangent: Tensor, max_norm: float) -> Tensor:
+            return clipped_sum(self._score, w.detach(), dense, cotangent, max_norm)
+
+        return scores.detach(), by_ghost_norms if layers else by_chunks
+
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of weight matrices."""
         penalised = self._penalised * w
@@ -120,6 +141,9 @@ class Module:
             name: piece.reshape(shape)
             for name, piece, shape in zip(self._names, pieces, self._shapes, strict=True)
         }
+
+    def _score(self, w: Tensor, X: Tensor) -> Tensor:
+        return self._forward(self._unflatten(w), X)
 
     def _forward(self, parameters: dict[str, Tensor], X: Tensor) -> Tensor:
         scores: Tensor = functional_call(self.network, parameters, (X,))

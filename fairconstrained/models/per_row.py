@@ -1,0 +1,133 @@
+"""Gradients of single rows through a network: their norms without them, or chunks of them.
+
+For networks whose parameters all belong to linear layers, the norm of a row's gradient follows from
+the layers' inputs and the gradients at their outputs ("ghost norms", Goodfellow 2015): one more
+backward pass in place of n gradients. Other networks (convolutions, group and layer normalisation)
+are differentiated row by row with ``vmap``, in chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import grad, vmap
+
+from fairconstrained.models.base import clip_factors
+
+__all__ = ["check_rows_independent", "clipped_sum", "ghost_layers", "ghost_norms", "recorded"]
+
+_CHUNK_NUMBERS = 1 << 24  # of gradients held at a time: 128 MB
+_MIXES_ROWS = (nn.modules.batchnorm._BatchNorm,)
+
+
+def check_rows_independent(network: nn.Module, n_features: int) -> None:
+    """Raise ValueError if a row's scores depend on the other rows of its batch.
+
+    Tried on random rows, not on data: layers that are known to mix rows are named, others found.
+    """
+    for name, module in network.named_modules():
+        if isinstance(module, _MIXES_ROWS):
+            raise ValueError(
+                f"model has batch normalisation ({name}: {type(module).__name__}), which mixes "
+                "rows: one row's gradient cannot be bounded, and private training is not possible. "
+                "Use group normalisation (torch.nn.GroupNorm) or layer normalisation instead."
+            )
+    parameter = next(network.parameters())
+    rows = torch.randn(4, n_features, generator=torch.Generator().manual_seed(0)).to(parameter)
+    with torch.no_grad():
+        together, alone = network.eval()(rows)[:1], network(rows[:1])
+    if not torch.allclose(together, alone.reshape(together.shape), rtol=1e-4, atol=1e-6):
+        raise ValueError(
+            "model gives a row other scores when other rows are in its batch: private training is "
+            "not possible. Use layers that treat every row by itself."
+        )
+
+
+def ghost_layers(network: nn.Module, rows: Tensor) -> list[nn.Linear]:
+    """The linear layers if they hold all parameters and each sees (n, d) inputs once, else none."""
+    layers = [
+        module
+        for module in network.modules()
+        if isinstance(module, nn.Linear) and any(p.requires_grad for p in module.parameters())
+    ]
+    held = {id(p) for layer in layers for p in layer.parameters()}
+    if any(p.requires_grad and id(p) not in held for p in network.parameters()):
+        return []
+    if any(not p.requires_grad for layer in layers for p in layer.parameters()):
+        return []
+    with torch.no_grad(), recorded(layers) as calls:
+        network(rows)
+    seen = [layer for layer, _, _ in calls]
+    flat = all(x.ndim == 2 for _, x, _ in calls)
+    return layers if flat and len(seen) == len(layers) == len(held_once(seen)) else []
+
+
+def held_once(layers: list[nn.Linear]) -> set[int]:
+    """Identities of the weights: fewer than layers if some are shared."""
+    return {id(layer.weight) for layer in layers}
+
+
+@contextmanager
+def recorded(layers: list[nn.Linear]) -> Iterator[list[tuple[nn.Linear, Tensor, Tensor]]]:
+    """Collect (layer, input, output) of every call inside the context."""
+    calls: list[tuple[nn.Linear, Tensor, Tensor]] = []
+
+    def record(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+        assert isinstance(layer, nn.Linear)
+        calls.append((layer, inputs[0].detach(), output))
+
+    handles = [layer.register_forward_hook(record) for layer in layers]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def ghost_norms(
+    calls: list[tuple[nn.Linear, Tensor, Tensor]], scores: Tensor, cotangent: Tensor
+) -> Tensor:
+    """Norms of the rows' gradients of <scores, cotangent>, (n,), from one backward pass.
+
+    The gradient of a layer's weight is the outer product of the gradient at its output and its
+    input; its norm is the product of theirs.
+    """
+    at_outputs = torch.autograd.grad(
+        scores, [output for _, _, output in calls], cotangent, retain_graph=True
+    )
+    squares = [
+        (g**2).sum(dim=1) * ((x**2).sum(dim=1) + (layer.bias is not None))
+        for (layer, x, _), g in zip(calls, at_outputs, strict=True)
+    ]
+    return torch.stack(squares).sum(dim=0).sqrt()
+
+
+def clipped_sum(
+    score: Callable[[Tensor, Tensor], Tensor],
+    w: Tensor,
+    X: Tensor,
+    cotangent: Tensor,
+    max_norm: float,
+) -> Tensor:
+    """Sum of the rows' clipped gradients, from chunks of gradients.
+
+    `score` maps parameters and one row (1, d) to its scores (1, K). Where the network draws random
+    numbers (dropout), gradients are those of a new draw.
+    """
+
+    def of_row(w: Tensor, row: Tensor, c: Tensor) -> Tensor:
+        return (score(w, row[None])[0] * c).sum()
+
+    per_row: Any = vmap(grad(of_row), in_dims=(None, 0, 0), randomness="different")
+    size = max(1, _CHUNK_NUMBERS // len(w))
+    total = torch.zeros_like(w)
+    if len(X) == 0:  # a Poisson batch may be empty, and vmap refuses it
+        return total
+    for rows, c in zip(torch.split(X, size), torch.split(cotangent, size), strict=True):
+        gradients = per_row(w, rows, c)
+        total += clip_factors(gradients.norm(dim=1), max_norm) @ gradients
+    return total

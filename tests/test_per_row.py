@@ -1,0 +1,187 @@
+"""Sums of clipped row gradients: what differential privacy needs of a model."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from fairconstrained.features import DenseFeatures, SparseFeatures
+from fairconstrained.models import Linear, Module
+from fairconstrained.models.per_row import check_rows_independent, ghost_layers
+
+N, D = 12, 5
+
+
+def tensor(values):
+    return torch.as_tensor(np.asarray(values, dtype=float))
+
+
+class Image(nn.Module):
+    """A small convolutional network on rows read as 1 x 6 x 6 pictures."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Unflatten(1, (1, 6, 6)),
+            nn.Conv2d(1, 4, 3),
+            nn.GroupNorm(2, 4),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(64, 3),
+        )
+
+    def forward(self, X):
+        return self.layers(X)
+
+
+class Shared(nn.Module):
+    """One layer used twice: its gradient is no outer product."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.last = nn.Linear(D, D), nn.Linear(D, 1)
+
+    def forward(self, X):
+        return self.last(self.layer(torch.tanh(self.layer(X))))[:, 0]
+
+
+def module(build, seed=0):
+    torch.manual_seed(seed)
+    return Module(build().double())
+
+
+def linear(transform, n_outputs=1, intercept=True):
+    return Linear(n_outputs, tensor(np.linspace(-1, 1, D)), transform, intercept)
+
+
+PERCEPTRON = module(lambda: nn.Sequential(nn.Linear(D, 4), nn.Tanh(), nn.Linear(4, 3, bias=False)))
+NORMALISED = module(lambda: nn.Sequential(nn.Linear(D, 4), nn.LayerNorm(4), nn.Linear(4, 1)))
+MODELS = {
+    "diagonal": linear(tensor(np.linspace(0.5, 2, D)), 3),
+    "triangular": linear(torch.triu(torch.ones(D, D, dtype=torch.float64))),
+    "no intercept": linear(torch.ones(D, dtype=torch.float64), intercept=False),
+    "perceptron": PERCEPTRON,
+    "layer normalisation": NORMALISED,
+    "group normalisation": module(Image),
+    "shared layer": module(Shared),
+}
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+
+
+def case(model, seed=0):
+    """Parameters, rows and cotangents for a model."""
+    rng = np.random.default_rng(seed)
+    n_features = 36 if model is MODELS["group normalisation"] else D
+    w = model.init() + 0.3 * tensor(rng.normal(size=model.n_params))
+    X = tensor(rng.normal(size=(N, n_features)) * rng.choice([0.1, 1, 10], size=(N, 1)))
+    n_outputs = model.scores(w, DenseFeatures(X)).shape[1]
+    return w, X, tensor(rng.normal(size=(N, n_outputs)))
+
+
+def row_gradients(model, w, X, cotangent):
+    """Each row by itself, through the plain pullback."""
+    rows = []
+    for i in range(len(X)):
+        _, pullback = model.linearize(w, DenseFeatures(X[i : i + 1]))
+        rows.append(pullback(cotangent[i : i + 1]))
+    return torch.stack(rows)
+
+
+@every_model
+@pytest.mark.parametrize("share_clipped", [0.2, 0.8])
+def test_the_sum_is_that_of_rows_clipped_one_by_one(model, share_clipped):
+    w, X, cotangent = case(model)
+    rows = row_gradients(model, w, X, cotangent)
+    norms = rows.norm(dim=1)
+    max_norm = float(norms.quantile(1 - share_clipped))
+    expected = (rows * (max_norm / norms).clamp_max(1)[:, None]).sum(dim=0)
+    scores, clipped = model.linearize_rows(w, DenseFeatures(X))
+    torch.testing.assert_close(clipped(cotangent, max_norm), expected, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(scores, model.linearize(w, DenseFeatures(X))[0])
+
+
+@every_model
+def test_without_a_limit_it_is_the_plain_gradient(model):
+    w, X, cotangent = case(model)
+    _, clipped = model.linearize_rows(w, DenseFeatures(X))
+    _, pullback = model.linearize(w, DenseFeatures(X))
+    torch.testing.assert_close(
+        clipped(cotangent, torch.inf), pullback(cotangent), rtol=1e-9, atol=1e-11
+    )
+
+
+@given(st.sampled_from(sorted(MODELS)), st.integers(0, 1000), st.floats(1e-3, 10))
+def test_one_row_more_moves_the_sum_by_at_most_the_limit(name, seed, max_norm):
+    """The sensitivity that the accountant is told."""
+    model = MODELS[name]
+    w, X, cotangent = case(model, seed)
+    sums = [
+        model.linearize_rows(w, DenseFeatures(X[:n]))[1](cotangent[:n], max_norm)
+        for n in (N - 1, N)
+    ]
+    assert float((sums[1] - sums[0]).norm()) <= max_norm * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["diagonal", "triangular", "no intercept", "perceptron"])
+def test_sparse_rows_give_the_sum_of_dense_rows(name):
+    model = MODELS[name]
+    w, X, cotangent = case(model)
+    X = X * (X > 0)
+    sums = [
+        model.linearize_rows(w, rows)[1](cotangent, 0.5)
+        for rows in (DenseFeatures(X), SparseFeatures(sp.csr_array(X.numpy())))
+    ]
+    torch.testing.assert_close(*sums)
+
+
+@pytest.mark.parametrize("n_chunks", [1, 3, N])
+def test_chunks_change_nothing(n_chunks, monkeypatch):
+    w, X, cotangent = case(NORMALISED)
+    expected = NORMALISED.linearize_rows(w, DenseFeatures(X))[1](cotangent, 0.5)
+    numbers = len(w) * -(-N // n_chunks)
+    monkeypatch.setattr("fairconstrained.models.per_row._CHUNK_NUMBERS", numbers)
+    chunked = NORMALISED.linearize_rows(w, DenseFeatures(X))[1](cotangent, 0.5)
+    torch.testing.assert_close(chunked, expected)
+
+
+def test_no_rows_sum_to_nothing():
+    """A Poisson batch may be empty."""
+    for model in MODELS.values():
+        w, X, cotangent = case(model)
+        scores, clipped = model.linearize_rows(w, DenseFeatures(X[:0]))
+        assert scores.shape == (0, cotangent.shape[1])
+        assert not clipped(cotangent[:0], 1.0).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "n_layers"), [("perceptron", 2), ("layer normalisation", 0), ("shared layer", 0)]
+)
+def test_ghost_norms_serve_networks_of_linear_layers_only(name, n_layers):
+    network = MODELS[name].network
+    assert len(ghost_layers(network, torch.zeros(1, D, dtype=torch.float64))) == n_layers
+
+
+def test_tied_weights_are_not_taken_for_two_layers():
+    network = nn.Sequential(nn.Linear(D, D), nn.Tanh(), nn.Linear(D, D), nn.Linear(D, 1))
+    network[2].weight = network[0].weight
+    assert ghost_layers(network, torch.zeros(1, D)) == []
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ([nn.Linear(D, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)], r"batch normalisation \(1.*Group"),
+        ([nn.Linear(D, 1), nn.Softmax(dim=0)], "other rows are in its batch"),
+    ],
+)
+def test_networks_that_mix_rows_are_refused(layers, message):
+    with pytest.raises(ValueError, match=message):
+        check_rows_independent(nn.Sequential(*layers), D)
+
+
+@pytest.mark.parametrize("name", ["perceptron", "layer normalisation", "shared layer"])
+def test_networks_that_keep_rows_apart_are_accepted(name):
+    check_rows_independent(MODELS[name].network, D)
