@@ -7,6 +7,14 @@
 from collections.abc import Callable
 
 from fairconstrained.metrics.losses import loss_gap
+from fairconstrained.metrics.partial import (
+    ccdf_gap,
+    partial_demographic_parity,
+    partial_equal_opportunity,
+    partial_equalized_odds,
+    partial_group_auc,
+    partial_statistical_parity,
+)
 from fairconstrained.metrics.rates import (
     demographic_parity_difference,
     demographic_parity_ratio,
@@ -47,6 +55,7 @@ METRICS: dict[str, Callable[..., float]] = {
 
 __all__ = [
     "METRICS",
+    "ccdf_gap",
     "demographic_parity_difference",
     "demographic_parity_ratio",
     "demographic_parity_ratio_scorer",
@@ -66,4 +75,9 @@ __all__ = [
     "greater_is_better",
     "loss_gap",
     "loss_gap_scorer",
+    "partial_demographic_parity",
+    "partial_equal_opportunity",
+    "partial_equalized_odds",
+    "partial_group_auc",
+    "partial_statistical_parity",
 ]

@@ -17,6 +17,14 @@ PARAMETERS = {
     Predicted labels.""",
     "y_proba": """array-like of shape (n_samples,) or (n_samples, n_classes)
     Predicted probabilities: of the positive class, or of every class.""",
+    "y_score": """array-like of shape (n_samples,)
+    Scores, such as those of ``decision_function``, or probabilities of the positive class; of two
+    columns, the second.""",
+    "interval": """pair of float, list of pairs, or dict
+    Ranks ``(alpha, beta)`` out of [0, 1], counted from the top; several that do not overlap; or
+    one of these for every group.""",
+    "threshold": """float, default=0.0
+    Scores above it are positive decisions.""",
     "sensitive_features": """array-like of shape (n_samples,) or (n_samples, n_columns)
     One group per combination of values that occurs.""",
     "method": """{"between_groups", "to_overall"}, default="between_groups"
