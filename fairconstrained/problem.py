@@ -102,6 +102,7 @@ class FairERM:
     loss: Loss
     constraint: MomentConstraint
     alpha: float
+    error: Loss = zero_one_loss
     counts: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -119,8 +120,11 @@ class FairERM:
         return len(self.constraint.of_moments(*self._empty_table()))
 
     def start(self) -> Tensor:
-        """Where a fit begins: the model's start, and extra variables that suit it."""
-        w = self.model.init()
+        """Where a fit begins."""
+        return self.variables(self.model.init())
+
+    def variables(self, w: Tensor) -> Tensor:
+        """Parameters of the model, and extra variables that suit them."""
         scores = self.model.scores(w, self.data.X)
         return torch.cat((w, self.constraint.init_aux(scores, self.data.y, self.data.group)))
 
@@ -134,7 +138,7 @@ class FairERM:
         total = batch.weight.sum()
         with torch.enable_grad():
             risk = batch.weight @ self.loss(scores, batch.y) / total
-            sums = self.constraint.sums(scores, batch.y, batch.group, batch.weight)
+            sums = self.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
             scaled = sums * (self.data.weight.sum() / total)
             values = self.constraint.of_moments(scaled, self.counts, aux)
             terms = torch.cat((risk[None], values))
@@ -166,13 +170,15 @@ class FairERM:
         self.model.settle(w, self.data.X)
         scores = self.model.scores(w, self.data.X)
 
-        def values(loss: Loss, sums: Tensor) -> Tensor:
+        def with_risk(loss: Loss, values: Tensor) -> Tensor:
             risk = weight @ loss(scores, y) / weight.sum()
-            return torch.cat((risk[None], self.constraint.of_moments(sums, self.counts, aux)))
+            return torch.cat((risk[None], values))
 
-        soft = values(self.loss, self.constraint.sums(scores, y, group, weight))
+        sums = self.constraint.at(aux).sums(scores, y, group, weight)
+        soft = with_risk(self.loss, self.constraint.of_moments(sums, self.counts, aux))
         soft[0] += self.alpha * self.model.penalty(w).value
-        hard = values(zero_one_loss, self.constraint.hard_sums(scores, y, group, weight))
+        hard = self.constraint.hard_values(scores, y, group, weight, aux)
+        hard = with_risk(self.error, hard)
         return Evaluation(soft, hard)
 
     def sharpened(self) -> FairERM:
@@ -182,7 +188,7 @@ class FairERM:
     @property
     def offsets(self) -> Tensor:
         """Positions of the intercept, or of the biases of a network's last layer."""
-        return self.model.offsets
+        return self.model.offsets if self.constraint.offsets_matter else self.model.offsets[:0]
 
     def project(self, x: Tensor) -> Tensor:
         """No set constraint here."""

@@ -2,12 +2,21 @@
 
 from fairconstrained.constraints.loss_parity import LossParity
 from fairconstrained.constraints.moments import (
+    BoundConstraint,
     LinearMoments,
     MomentConstraint,
     Space,
     Stack,
 )
 from fairconstrained.constraints.notions import Cap, Event, Notion, Parity
+from fairconstrained.constraints.partial_notions import (
+    PARTIAL,
+    PartialDemographicParity,
+    PartialEqualizedOdds,
+    PartialEqualOpportunity,
+    PartialGroupAUC,
+    PartialStatisticalParity,
+)
 from fairconstrained.constraints.rates import (
     DemographicParity,
     EqualizedOdds,
@@ -36,6 +45,8 @@ CONSTRAINTS: dict[str, type[Notion]] = {
 
 __all__ = [
     "CONSTRAINTS",
+    "PARTIAL",
+    "BoundConstraint",
     "Cap",
     "DemographicParity",
     "EqualOpportunity",
@@ -50,6 +61,11 @@ __all__ = [
     "MomentConstraint",
     "Notion",
     "Parity",
+    "PartialDemographicParity",
+    "PartialEqualOpportunity",
+    "PartialEqualizedOdds",
+    "PartialGroupAUC",
+    "PartialStatisticalParity",
     "RateConstraint",
     "Space",
     "Stack",

@@ -12,44 +12,21 @@ add up, gradients pass through a table of a few numbers, and privacy needs to pr
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.statistics import Columns, Statistic
-from fairconstrained.groups import group_name
 
-__all__ = ["LinearMoments", "MomentConstraint", "Space", "Stack"]
+__all__ = ["BoundConstraint", "LinearMoments", "MomentConstraint", "Space", "Stack"]
 
 
 _NEVER_BINDS = 1e6
-
-
-class Space(NamedTuple):
-    """The labels and groups of the training data, in the order of their indices."""
-
-    classes: Sequence[Any]
-    groups: Sequence[Any]
-
-    @property
-    def n_cells(self) -> int:
-        """Number of (label, group) pairs."""
-        return len(self.classes) * len(self.groups)
-
-    def describe(self, cells: NDArray[np.bool_]) -> str:
-        """Words for a set of cells, given as a boolean (n_classes, n_groups) array."""
-        groups: list[int] = np.flatnonzero(cells.any(axis=0)).tolist()
-        labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
-        words = []
-        if len(groups) < len(self.groups):
-            words.append("group " + " or ".join(group_name(self.groups[i]) for i in groups))
-        if len(labels) < len(self.classes):
-            words.append("label " + " or ".join(str(self.classes[i]) for i in labels))
-        return ", ".join(words) or "all rows"
 
 
 class MomentConstraint:
@@ -63,6 +40,9 @@ class MomentConstraint:
     n_aux : int, default=0
         Extra primal variables of the constraint.
     """
+
+    offsets_matter = True  # whether shifting all scores alike changes the hard values
+    difference_of_convex = False  # whether `convex_parts` says how the values are one
 
     def __init__(self, part_of_cell: Tensor, statistic: Statistic, n_aux: int = 0):
         self.part_of_cell = part_of_cell
@@ -81,6 +61,10 @@ class MomentConstraint:
         """Start of the extra variables."""
         return scores.new_zeros(self.n_aux)
 
+    def at(self, aux: Tensor) -> Self:
+        """The constraint with these extra variables in its statistic, where they enter there."""
+        return self
+
     def counts(self, y: Tensor, group: Tensor, weight: Tensor) -> Tensor:
         """Weight in each part, (n_parts,)."""
         return self._sum(weight[:, None], y, group)[:, 0]
@@ -95,6 +79,19 @@ class MomentConstraint:
         rows = self.statistic.hard(scores, y) * weight[:, None]
         return self._sum(rows, y, group)
 
+    def hard_values(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        """Values as users measure them on these rows, (m,); here from the table."""
+        sums = self.hard_sums(scores, y, group, weight)
+        return self.of_moments(sums, self.counts(y, group, weight), aux)
+
+    def convex_parts(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        """Two rows, (2, m), convex in scores and extra variables: their difference is `values`."""
+        raise NotImplementedError
+
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
         raise NotImplementedError
@@ -103,7 +100,7 @@ class MomentConstraint:
         self, scores: Tensor, y: Tensor, group: Tensor, aux: Tensor, weight: Tensor
     ) -> Tensor:
         """Values on these rows, (m,)."""
-        sums = self.sums(scores, y, group, weight)
+        sums = self.at(aux).sums(scores, y, group, weight)
         return self.of_moments(sums, self.counts(y, group, weight), aux)
 
     def sharpened(self) -> Self:
@@ -122,7 +119,41 @@ def sum_by(rows: Tensor, index: Tensor, n_bins: int) -> Tensor:
     return rows.new_zeros((n_bins, rows.shape[1])).index_add(0, index, rows)
 
 
-class LinearMoments(MomentConstraint):
+class BoundConstraint(MomentConstraint):
+    """Base of what notions become on given labels and groups: values with slacks and words."""
+
+    name: str
+    slack: Tensor  # (m,)
+
+    def measure(self, values: Tensor) -> float:
+        """The notion in its own units: the largest value before its slack is taken off."""
+        return float((values + self.slack.to(values)).max())
+
+    def describe(self, j: int) -> str:
+        """Words for value j: what it compares."""
+        raise NotImplementedError
+
+    def without_small(
+        self, rows: NDArray[np.int64], min_rows: int
+    ) -> tuple[BoundConstraint, list[str]]:
+        """Drop the values that rest on fewer than `min_rows` rows, at least one.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_classes, n_groups)
+            Number of rows of each label and group.
+        min_rows : int
+
+        Returns
+        -------
+        constraint : BoundConstraint
+        dropped : list of str
+            What was dropped, in words with counts.
+        """
+        raise NotImplementedError
+
+
+class LinearMoments(BoundConstraint):
     r"""Linear combinations of rates, minus slack.
 
     A rate is a ratio of sums over the table, and a value a combination of rates:
@@ -194,10 +225,6 @@ class LinearMoments(MomentConstraint):
         total = self._like(self.denominators, sums) @ counts
         return (self._like(self.numerators, sums) @ sums.reshape(-1)) / total
 
-    def measure(self, values: Tensor) -> float:
-        """The notion in its own units: the largest combination of rates."""
-        return float((values + self._like(self.slack, values)).max())
-
     def describe(self, j: int) -> str:
         """Words for value j: which rates it compares."""
         sides = [
@@ -216,21 +243,7 @@ class LinearMoments(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int
     ) -> tuple[LinearMoments, list[str]]:
-        """Drop the values whose rates rest on fewer than `min_rows` rows.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_classes, n_groups)
-            Number of rows of each label and group.
-        min_rows : int
-            At least one row is always needed: a rate of none is not defined.
-
-        Returns
-        -------
-        constraint : LinearMoments
-        dropped : list of str
-            What was dropped, in words with counts.
-        """
+        """Drop the values with a rate of too few rows: a rate of none is not defined."""
         n = (self.cell_denominators * rows).sum(axis=(1, 2))
         small = n < max(min_rows, 1)
         if not small.any():
@@ -269,11 +282,11 @@ class Stack(MomentConstraint):
     Parameters
     ----------
     space : Space
-    members : sequence of LinearMoments
+    members : sequence of BoundConstraint
         None at all leaves the problem unconstrained.
     """
 
-    def __init__(self, space: Space, members: Sequence[LinearMoments]):
+    def __init__(self, space: Space, members: Sequence[BoundConstraint]):
         self.members = tuple(members)
         statistics = tuple(dict.fromkeys(member.statistic for member in members))
         nowhere = torch.full((1, space.n_cells), -1)
@@ -289,22 +302,74 @@ class Stack(MomentConstraint):
             own.remainder(member.n_parts + 1)
             for own, member in zip(parts[1:], members, strict=True)
         ]
+        own = [member.statistic for member in members]
+        self._owners = [own.index(statistic) for statistic in statistics]
         starts = np.cumsum([0, *(statistic.n_columns for statistic in statistics)])
-        self.member_columns = [
-            slice(starts[i], starts[i + 1])
-            for i in (statistics.index(member.statistic) for member in members)
-        ]
+        self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, own)]
+
+    def init_aux(self, scores: Tensor, y: Tensor, group: Tensor) -> Tensor:
+        """All members' extra variables."""
+        pieces = [member.init_aux(scores, y, group) for member in self.members]
+        return torch.cat([scores.new_zeros(0), *pieces])
+
+    def at(self, aux: Tensor) -> Self:
+        """The stack with the members' extra variables in their statistics."""
+        if self.n_aux == 0:
+            return self
+        members = [member.at(own_aux) for member, own_aux in self._with_aux(aux)]
+        bound = copy.copy(self)
+        bound.statistic = Columns(tuple(members[i].statistic for i in self._owners))
+        return bound
+
+    def sharpened(self) -> Self:
+        """The stack with all statistics sharpened, the members' own included."""
+        sharp = super().sharpened()
+        sharp.members = tuple(member.sharpened() for member in self.members)
+        return sharp
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """All members' values, one after the other."""
-        pieces = torch.split(aux, [member.n_aux for member in self.members])
-        tables = zip(self.members, self.member_bins, self.member_columns, pieces, strict=True)
+        tables = zip(self._with_aux(aux), self.member_bins, self.member_columns, strict=True)
         values = [sums.new_zeros(0)]
-        for member, bins, columns, own_aux in tables:
+        for (member, own_aux), bins, columns in tables:
             table = torch.cat((sums[:, columns], counts[:, None]), dim=1)
             own = sum_by(table, bins.to(sums.device), member.n_parts + 1)[: member.n_parts]
             values.append(member.of_moments(own[:, :-1], own[:, -1], own_aux))
         return torch.cat(values)
+
+    def hard_values(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        """All members' values, each as it measures them."""
+        values = [
+            member.hard_values(scores, y, group, weight, own_aux)
+            for member, own_aux in self._with_aux(aux)
+        ]
+        return torch.cat([scores.new_zeros(0), *values])
+
+    def convex_parts(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        """All members' convex parts, (2, m)."""
+        parts = [
+            member.convex_parts(scores, y, group, weight, own_aux)
+            for member, own_aux in self._with_aux(aux)
+        ]
+        return torch.cat([scores.new_zeros((2, 0)), *parts], dim=1)
+
+    @property
+    def difference_of_convex(self) -> bool:  # type: ignore[override]
+        """Whether all members are."""
+        return all(member.difference_of_convex for member in self.members)
+
+    @property
+    def offsets_matter(self) -> bool:  # type: ignore[override]
+        """Whether they do to any member, or to the objective alone."""
+        return not self.members or any(member.offsets_matter for member in self.members)
+
+    def _with_aux(self, aux: Tensor) -> Iterable[tuple[BoundConstraint, Tensor]]:
+        pieces = torch.split(aux, [member.n_aux for member in self.members])
+        return zip(self.members, pieces, strict=True)
 
     def split(self, values: Tensor) -> list[Tensor]:
         """Each member's share of the values."""

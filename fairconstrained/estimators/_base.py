@@ -328,7 +328,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             ) from error
         if len(self.multipliers_) == len(dual):
             dual = torch.as_tensor(self.multipliers_, dtype=dual.dtype, device=dual.device)
-        return torch.cat((w.to(x), x[problem.model.n_params :])), dual
+        return problem.variables(w.to(x)), dual
 
     def _store(self, solution, problem, space):
         for name in [n for n in vars(self) if n.endswith("_") and n not in _FROM_VALIDATION]:

@@ -1,0 +1,236 @@
+r"""Partial parity as users ask for it: fairness inside an interval of percentiles.
+
+Sources: the partial-parity paper, Definitions 4.2, 4.3 and A.1 to A.3; Remark 5.3 for intervals by
+group and unions of them. Two classes, any number of groups by the worst pair.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fairconstrained.constraints.moments import BoundConstraint, Space
+from fairconstrained.constraints.notions import Notion, checked_slack
+from fairconstrained.constraints.partial_parity import (
+    PartialDistributions,
+    PartialGroupAUCs,
+    PartialRates,
+)
+from fairconstrained.constraints.steps import STEPS, Above
+from fairconstrained.percentiles import Intervals, read_intervals
+
+__all__ = [
+    "PARTIAL",
+    "PartialDemographicParity",
+    "PartialEqualOpportunity",
+    "PartialEqualizedOdds",
+    "PartialGroupAUC",
+    "PartialNotion",
+    "PartialStatisticalParity",
+]
+
+_LEAK = 0.05
+_BINS = torch.linspace(-6.0, 6.0, 49, dtype=torch.float64)  # of log odds
+
+
+class PartialNotion(Notion):
+    """Base of the partial notions: an interval, and what stands in for "above a threshold"."""
+
+    name = "partial"
+
+    def __init__(self, interval: Any, slack: float | None = None, *, surrogate: str = "logistic"):
+        self.interval = interval
+        self.slack = slack
+        self.surrogate = surrogate
+
+    def bind(self, space: Space, slack: float, temperature: float) -> BoundConstraint:
+        """Give the constraint on these labels and groups."""
+        if len(space.classes) != 2:
+            raise ValueError(f"{type(self).__name__} needs two classes; got {len(space.classes)}.")
+        slack = checked_slack(self, "slack", slack if self.slack is None else self.slack)
+        step = self._chosen("surrogate", STEPS)
+        statistic = Above(torch.as_tensor(self._thresholds()), step, float(temperature))
+        part = self._sets(len(space.groups))
+        group_of_part = [np.argwhere(part == q)[0, 1] for q in range(part.max() + 1)]
+        intervals = read_intervals(self.interval, list(space.groups)).take(group_of_part)
+        return self._bound(space, part, intervals, slack, statistic)
+
+    def _thresholds(self) -> Any:
+        """Where the steps are."""
+        raise NotImplementedError
+
+    def _sets(self, n_groups: int) -> NDArray[np.int64]:
+        """The set of the rows of each label and group, (2, n_groups): here the groups."""
+        return np.tile(np.arange(n_groups), (2, 1))
+
+    def _bound(
+        self,
+        space: Space,
+        part: NDArray[np.int64],
+        intervals: Intervals,
+        slack: float,
+        statistic: Above,
+    ) -> BoundConstraint:
+        raise NotImplementedError
+
+
+class PartialStatisticalParity(PartialNotion):
+    r"""Equal distributions of scores inside an interval of percentiles (Definition 4.2).
+
+    Parameters
+    ----------
+    interval : pair of float, list of pairs, or dict
+        Ranks ``(alpha, beta)`` out of [0, 1], counted from the top of each group's scores; several
+        that do not overlap; or one of these for every group.
+    slack : float, optional
+        Largest allowed gap of the conditional distributions; default: the estimator's ``slack``.
+    n_grid : int, default=10
+        Thresholds at which the distributions are compared in training. The true gap, which solvers
+        follow, is that at all thresholds.
+    surrogate : {"logistic", "ramp"}, default="logistic"
+        What stands in for "score above threshold".
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import PartialStatisticalParity
+    >>> PartialStatisticalParity((0.05, 0.3), slack=0.1)
+    PartialStatisticalParity(interval=(0.05, 0.3), slack=0.1)
+    """
+
+    name = "partial_statistical_parity"
+
+    def __init__(
+        self,
+        interval: Any,
+        slack: float | None = None,
+        *,
+        n_grid: int = 10,
+        surrogate: str = "logistic",
+    ):
+        super().__init__(interval, slack, surrogate=surrogate)
+        self.n_grid = n_grid
+
+    def _thresholds(self) -> Any:
+        n: Any = self.n_grid
+        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
+            raise ValueError(f"{type(self).__name__}.n_grid must be an integer >= 1; got {n!r}.")
+        return np.zeros(int(n))  # variables, see PartialDistributions.at
+
+    def _bound(
+        self,
+        space: Space,
+        part: NDArray[np.int64],
+        intervals: Intervals,
+        slack: float,
+        statistic: Above,
+    ) -> BoundConstraint:
+        return PartialDistributions(space, part, intervals, slack, statistic, self.name)
+
+
+class PartialDemographicParity(PartialNotion):
+    r"""Equal rates of positive decisions inside an interval of percentiles (Definition 4.3).
+
+    Parameters
+    ----------
+    interval, slack, surrogate
+        As in :class:`PartialStatisticalParity`.
+    threshold : float, default=0.0
+        Scores above it are positive decisions.
+    leak : float, default=0.05
+        Slope of the soft rates outside of the interval, which keeps gradients alive there; the
+        paper's model has 0.
+    """
+
+    name = "partial_demographic_parity"
+
+    def __init__(
+        self,
+        interval: Any,
+        slack: float | None = None,
+        *,
+        threshold: float = 0.0,
+        surrogate: str = "logistic",
+        leak: float = _LEAK,
+    ):
+        super().__init__(interval, slack, surrogate=surrogate)
+        self.threshold = threshold
+        self.leak = leak
+
+    def _thresholds(self) -> Any:
+        return np.array([checked_slack(self, "threshold", self.threshold, minimum=-np.inf)])
+
+    def _bound(
+        self,
+        space: Space,
+        part: NDArray[np.int64],
+        intervals: Intervals,
+        slack: float,
+        statistic: Above,
+    ) -> BoundConstraint:
+        leak = checked_slack(self, "leak", self.leak)
+        return PartialRates(space, part, intervals, slack, statistic, self.name, leak)
+
+
+class PartialEqualOpportunity(PartialDemographicParity):
+    """Partial demographic parity among the rows of the positive label (Definition A.2).
+
+    Ranks are those among these rows, as in the paper's problem (50). Parameters are those of
+    :class:`PartialDemographicParity`.
+    """
+
+    name = "partial_equal_opportunity"
+
+    def _sets(self, n_groups: int) -> NDArray[np.int64]:
+        return np.stack((np.full(n_groups, -1), np.arange(n_groups)))
+
+
+class PartialEqualizedOdds(PartialDemographicParity):
+    """Partial demographic parity within each label (Definition A.3).
+
+    Ranks are those among the rows of a label, as in the paper's problem (56). Parameters are those
+    of :class:`PartialDemographicParity`.
+    """
+
+    name = "partial_equalized_odds"
+
+    def _sets(self, n_groups: int) -> NDArray[np.int64]:
+        return np.arange(2 * n_groups).reshape(2, n_groups)
+
+
+class PartialGroupAUC(PartialNotion):
+    """No group's scores above another's inside an interval of percentiles (Definition A.1).
+
+    In training, scores are compared by bins of a quarter in log odds. Parameters are those of
+    :class:`PartialStatisticalParity` without the grid.
+    """
+
+    name = "partial_group_auc"
+
+    def _thresholds(self) -> Any:
+        return _BINS
+
+    def _bound(
+        self,
+        space: Space,
+        part: NDArray[np.int64],
+        intervals: Intervals,
+        slack: float,
+        statistic: Above,
+    ) -> BoundConstraint:
+        return PartialGroupAUCs(space, part, intervals, slack, statistic, self.name)
+
+
+# By the names that estimators accept: without the "partial".
+PARTIAL: dict[str, type[PartialNotion]] = {
+    notion.name.removeprefix("partial_"): notion
+    for notion in (
+        PartialStatisticalParity,
+        PartialDemographicParity,
+        PartialEqualOpportunity,
+        PartialEqualizedOdds,
+        PartialGroupAUC,
+    )
+}

@@ -1,0 +1,36 @@
+"""The labels and groups that notions are bound to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairconstrained.groups import group_name
+
+__all__ = ["Space"]
+
+
+class Space(NamedTuple):
+    """The labels and groups of the training data, in the order of their indices."""
+
+    classes: Sequence[Any]
+    groups: Sequence[Any]
+
+    @property
+    def n_cells(self) -> int:
+        """Number of (label, group) pairs."""
+        return len(self.classes) * len(self.groups)
+
+    def describe(self, cells: NDArray[np.bool_]) -> str:
+        """Words for a set of cells, given as a boolean (n_classes, n_groups) array."""
+        groups: list[int] = np.flatnonzero(cells.any(axis=0)).tolist()
+        labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
+        words = []
+        if len(groups) < len(self.groups):
+            words.append("group " + " or ".join(group_name(self.groups[i]) for i in groups))
+        if len(labels) < len(self.classes):
+            words.append("label " + " or ".join(str(self.classes[i]) for i in labels))
+        return ", ".join(words) or "all rows"

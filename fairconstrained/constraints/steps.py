@@ -1,0 +1,87 @@
+r"""Steps: smooth or piecewise linear functions in place of "score above threshold".
+
+Each step is a difference of two convex functions, :math:`\sigma = \sigma^+ - \sigma^-`. For scores
+that are linear in the parameters that makes every mean of steps a difference of convex functions
+of parameters and thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+__all__ = ["STEPS", "Above", "Step"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step from 0 to 1 around 0, and its convex part: both act elementwise."""
+
+    value: Callable[[Tensor], Tensor]
+    convex: Callable[[Tensor], Tensor]
+
+
+def _logistic_convex(x: Tensor) -> Tensor:
+    # Paper: sigma + rho |w|^2 / 2 with a large enough rho (Example D.4); here the logistic function
+    # left of 0 and its tangent right of it, which needs no rho and bends no more than necessary.
+    return torch.where(x < 0, torch.sigmoid(x), 0.5 + 0.25 * x)
+
+
+STEPS: dict[str, Step] = {
+    "logistic": Step(torch.sigmoid, _logistic_convex),
+    # Paper: Example D.3.
+    "ramp": Step(lambda x: (x + 0.5).clamp(0.0, 1.0), lambda x: (x + 0.5).clamp_min(0.0)),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Above:
+    """Whether the score is above each of some thresholds: a column each.
+
+    Parameters
+    ----------
+    thresholds : Tensor of shape (n_columns,)
+        Fixed, or variables of the problem.
+    step : Step
+        What stands in for the indicator.
+    temperature : float
+        Its sharpness: the step is a function of temperature times (score - threshold).
+    """
+
+    thresholds: Tensor
+    step: Step
+    temperature: float
+
+    @property
+    def n_columns(self) -> int:
+        """One for each threshold."""
+        return len(self.thresholds)
+
+    @property
+    def bound(self) -> float:
+        """Each column is at most 1."""
+        return float(self.n_columns)
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Steps at the thresholds."""
+        return self.step.value(self._distance(scores))
+
+    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Ones where the score is above."""
+        return (self._distance(scores) > 0).to(scores.dtype)
+
+    def convex(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Two convex functions of scores and thresholds whose difference is `soft`."""
+        distance = self._distance(scores)
+        plus = self.step.convex(distance)
+        return plus, plus - self.step.value(distance)
+
+    def sharpened(self) -> Above:
+        """Twice the temperature."""
+        return replace(self, temperature=2.0 * self.temperature)
+
+    def _distance(self, scores: Tensor) -> Tensor:
+        return self.temperature * (scores[:, :1] - self.thresholds.to(scores))
