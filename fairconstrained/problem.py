@@ -103,6 +103,7 @@ class FairERM:
     constraint: MomentConstraint
     alpha: float
     error: Loss = zero_one_loss
+    initial: Tensor | None = None  # parameters to start from, if not the model's own
     counts: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -121,7 +122,7 @@ class FairERM:
 
     def start(self) -> Tensor:
         """Where a fit begins."""
-        return self.variables(self.model.init())
+        return self.variables(self.model.init() if self.initial is None else self.initial)
 
     def variables(self, w: Tensor) -> Tensor:
         """Parameters of the model, and extra variables that suit them."""

@@ -28,8 +28,8 @@ MAY_IMPORT = {
     "problem": {"constraints", "features", "losses", "models"},
     "solvers": {"exceptions", "problem"},
     "estimators": {
-        *("constraints", "exceptions", "features", "groups"),
-        *("losses", "models", "problem", "solvers"),
+        *("constraints", "exceptions", "features", "groups", "losses"),
+        *("models", "percentiles", "problem", "solvers"),
     },
     "model_selection": {"exceptions", "groups", "metrics"},
     "display": {"metrics", "model_selection"},

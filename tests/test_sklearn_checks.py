@@ -5,13 +5,14 @@ from collections import Counter
 import pytest
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
-from fairconstrained import RateConstrainedClassifier
+from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
 from fairconstrained.solvers import SGDA
 
 LINEAR = RateConstrainedClassifier()
 NETWORK = RateConstrainedClassifier(
     model=(4,), solver=SGDA(n_steps=30, step_size=0.1, batch_size=8)
 )
+PARTIAL = PartialParityClassifier()
 
 # 62 run with scikit-learn 1.6.1 and with 1.9.1 (where one more wants SCIPY_ARRAY_API to be set).
 AT_LEAST = 60
@@ -19,6 +20,7 @@ AT_LEAST = 60
 _BATCHES = "a copy of a row and a row of weight two meet different rows in their mini-batches"
 EXPECTED_TO_FAIL = {
     LINEAR: {},
+    PARTIAL: {},
     NETWORK: {
         "check_sample_weight_equivalence_on_dense_data": _BATCHES,
         "check_sample_weight_equivalence_on_sparse_data": _BATCHES,
@@ -41,12 +43,13 @@ def test_check(estimator, check):
 
 
 @pytest.mark.slow
-def test_the_checks_do_run(capsys):
+@pytest.mark.parametrize("estimator", [LINEAR, PARTIAL], ids=lambda e: type(e).__name__)
+def test_the_checks_do_run(estimator, capsys):
     """A suite that is skipped looks green: count what ran."""
-    records = check_estimator(LINEAR, on_fail=None, on_skip=None)
+    records = check_estimator(estimator, on_fail=None, on_skip=None)
     count = Counter(record["status"] for record in records)
     with capsys.disabled():
-        print(f"\nscikit-learn's checks of {LINEAR}: {dict(count)}")
+        print(f"\nscikit-learn's checks of {estimator}: {dict(count)}")
     assert set(count) <= {"passed", "skipped"}
     assert count["passed"] >= AT_LEAST
     assert count["skipped"] <= 1

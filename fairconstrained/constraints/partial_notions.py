@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 
 from fairconstrained.constraints.moments import BoundConstraint, Space
 from fairconstrained.constraints.notions import Notion, checked_slack
-from fairconstrained.constraints.partial_parity import (
-    PartialDistributions,
-    PartialGroupAUCs,
-    PartialRates,
-)
+from fairconstrained.constraints.partial_pairs import PartialGroupAUCs, PartialRates
+from fairconstrained.constraints.partial_parity import PartialDistributions
 from fairconstrained.constraints.steps import STEPS, Above
 from fairconstrained.percentiles import Intervals, read_intervals
 

@@ -9,25 +9,22 @@ import numpy as np
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairconstrained.constraints import Space, Stack
 from fairconstrained.estimators._checks import (
+    check_device,
     check_parameter,
     checked_callbacks,
     checked_weight,
     present_groups,
     progress,
+    report,
     unchanged_on_error,
 )
-from fairconstrained.exceptions import (
-    ConstraintNotSatisfiedWarning,
-    MissingSensitiveFeaturesWarning,
-    SmallGroupWarning,
-)
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.features import as_features
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss, n_outputs
@@ -89,6 +86,29 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_own_parameters(self):
         """Check the subclass's own parameters, before any work."""
+
+    def _problem(self, data, constraint, n_classes):
+        """Give the problem to solve; here the mean log loss under the constraint."""
+        model = self._model(data, n_classes)
+        return FairERM(model, data, log_loss, constraint, float(self.alpha))
+
+    def _attributes(self, problem, w):
+        """Give what a fit keeps of the model."""
+        return problem.model.attributes(w)
+
+    def _columns(self, X, group_index, group_labels):
+        """Give the columns that the model sees."""
+        return X
+
+    def _model(self, data, n_classes):
+        return as_model(
+            self.model,
+            data.X,
+            data.weight,
+            n_outputs(n_classes),
+            self.alpha,
+            self.fit_intercept,
+        )
 
     # ------------------------------------------------------------------ public methods
 
@@ -197,13 +217,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 lambda v: True,
                 "None or a solver object, such as fairconstrained.solvers.SGDA()",
             )
-        try:
-            torch.empty(0, device=self.device)
-        except (RuntimeError, TypeError, AssertionError) as error:
-            raise ValueError(
-                f"{type(self).__name__}.device must be a torch device that this machine has, such "
-                f"as 'cpu'; got {self.device!r} ({error})."
-            ) from error
+        check_device(self)
         self._check_own_parameters()
 
     def _check_data(self, X, y, sensitive_features, sample_weight):
@@ -228,6 +242,11 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes; the data have only "
                 f"one class: {classes[0]}."
+            )
+        if len(classes) > 2 and not self.__sklearn_tags__().classifier_tags.multi_class:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y)}: {type(self).__name__} ranks one class above one other."
             )
         if groups is None or len(groups[1]) < 2:
             groups = self._without_groups(groups, n_samples=len(y))
@@ -255,7 +274,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         rng = torch.Generator().manual_seed(seed)
         data = Batch(
-            as_features(X, self.device),
+            as_features(self._columns(X, group_index, group_labels), self.device),
             torch.as_tensor(y_index.reshape(-1), device=self.device),
             torch.as_tensor(group_index, device=self.device),
             torch.as_tensor(weight, device=self.device),
@@ -265,15 +284,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         # Networks initialise and drop out from torch's global generator: lend them one.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = as_model(
-                self.model,
-                data.X,
-                data.weight,
-                n_outputs(len(classes)),
-                self.alpha,
-                self.fit_intercept,
-            )
-            problem = FairERM(model, data, log_loss, stack, float(self.alpha))
+            problem = self._problem(data, stack, len(classes))
             solution = self._solve(problem, rng, classes)
             self._store(solution, problem, space)
 
@@ -296,7 +307,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         return Stack(space, members)
 
     def _solve(self, problem, rng, classes):
-        solver = self.solver or (AugmentedLagrangian() if isinstance(self.model, str) else SGDA())
+        solver = self._solver()
         x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.device)
         dual = dual.to(x.dtype)
         if self.warm_start and hasattr(self, "classes_"):
@@ -312,6 +323,9 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 tol=self.tol,
                 callbacks=[*checked_callbacks(self), tick],
             )
+
+    def _solver(self):
+        return self.solver or (AugmentedLagrangian() if isinstance(self.model, str) else SGDA())
 
     def _warm(self, problem, x, dual, classes):
         """Parameters and multipliers of the last fit, where they fit this one."""
@@ -336,7 +350,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         stack, iterate = problem.constraint, solution.iterate
         w = iterate.x[: problem.model.n_params]
         problem.model.settle(w, problem.data.X)
-        vars(self).update(problem.model.attributes(w))
+        vars(self).update(self._attributes(problem, w))
         self.classes_ = np.asarray(space.classes)
         self.groups_ = space.groups
         self.n_iter_ = solution.n_iter
@@ -359,31 +373,18 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             "multipliers": np.stack([i.dual.cpu().numpy() for i in solution.history]),
             "time": np.array(solution.times),
         }
-        self._report(solution, iterate, excess)
-
-    def _report(self, solution, iterate, excess):
-        if not self.feasible_:
-            worst = int(iterate.hard[1:].argmax())
-            warnings.warn(
-                f"{self.constraints_[worst]}: exceeds its slack by {excess:.4f} on the training "
-                "data. Try a larger slack, more iterations (max_iter), a richer model, or "
-                "min_group_size to leave small groups out.",
-                ConstraintNotSatisfiedWarning,
-                stacklevel=5,
-            )
-        if solution.status is Status.MAX_ITER:
-            warnings.warn(
-                f"{type(self).__name__} stopped after {solution.n_iter} iterations with residual "
-                f"{iterate.residual:.1e} > tol={self.tol:g}. Increase max_iter, or tol.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+        report(self, solution, iterate, excess)
 
     # ------------------------------------------------------------------ prediction
 
     def _scores(self, X):
+        return self._scores_of(self._checked(X))
+
+    def _checked(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
+
+    def _scores_of(self, X):
         if hasattr(self, "coef_"):
             return X @ self.coef_.T + self.intercept_
         chunks = []

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import contextmanager
 from numbers import Integral, Real
 
 import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 from tqdm.auto import tqdm
 
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+from fairconstrained.solvers import Status
+
 __all__ = [
+    "check_device",
     "check_parameter",
     "checked_callbacks",
     "checked_weight",
     "present_groups",
     "progress",
+    "report",
     "unchanged_on_error",
 ]
 
@@ -49,6 +57,16 @@ def check_parameter(estimator, name, kind, allowed, wording):
     is_bool = isinstance(value, (bool, np.bool_)) and kind in (Real, Integral)
     if is_bool or not isinstance(value, kind) or not allowed(value):
         raise ValueError(f"{type(estimator).__name__}.{name} must be {wording}; got {value!r}.")
+
+
+def check_device(estimator):
+    try:
+        torch.empty(0, device=estimator.device)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise ValueError(
+            f"{type(estimator).__name__}.device must be a torch device that this machine has, such "
+            f"as 'cpu'; got {estimator.device!r} ({error})."
+        ) from error
 
 
 def checked_callbacks(estimator):
@@ -88,3 +106,23 @@ def progress(name, length, verbose):
             bar.update()
 
         yield tick
+
+
+def report(estimator, solution, iterate, excess):
+    """Warn of a fit that ended outside of its slacks or before it was done."""
+    if not estimator.feasible_:
+        worst = int(iterate.hard[1:].argmax())
+        warnings.warn(
+            f"{estimator.constraints_[worst]}: exceeds its slack by {excess:.4f} on the training "
+            "data. Try a larger slack, more iterations (max_iter), a richer model, or "
+            "min_group_size to leave small groups out.",
+            ConstraintNotSatisfiedWarning,
+            stacklevel=5,
+        )
+    if solution.status is Status.MAX_ITER:
+        warnings.warn(
+            f"{type(estimator).__name__} stopped after {solution.n_iter} iterations with residual "
+            f"{iterate.residual:.1e} > tol={estimator.tol:g}. Increase max_iter, or tol.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )

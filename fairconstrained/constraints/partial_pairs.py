@@ -1,0 +1,161 @@
+r"""Partial parity of rates and of AUCs: every two sets of rows are compared."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.steps import Above
+from fairconstrained.constraints.within_intervals import WithinIntervals, convex_rates
+from fairconstrained.percentiles import Intervals, auc_inside, share
+
+__all__ = ["PartialGroupAUCs", "PartialRates"]
+
+
+class _Pairs(WithinIntervals):
+    """Base: one value for each ordered pair of sets of the same label."""
+
+    def __init__(
+        self,
+        space: Space,
+        part_of_cell: NDArray[np.int64],
+        intervals: Intervals,
+        slack: float,
+        statistic: Above,
+        name: str,
+    ):
+        super().__init__(space, part_of_cell, intervals, slack, statistic, name)
+        # A set that spans both labels is found under the first.
+        label = np.array([np.argwhere(part_of_cell == q)[0, 0] for q in range(self.n_parts)])
+        same = (label[:, None] == label) & ~np.eye(self.n_parts, dtype=bool)
+        self.first, self.second = (torch.as_tensor(index) for index in np.nonzero(same))
+        self.slack = torch.full((len(self.first),), self.gap, dtype=torch.float64)
+
+    def describe(self, j: int) -> str:
+        """Words for value j."""
+        sides = (self._describe_part(side[j]) for side in (self.first, self.second))
+        return f"{self.name}: " + " against ".join(sides)
+
+
+class PartialRates(_Pairs):
+    r"""Equal rates of positive decisions inside the intervals (problems 21, 50 and 56).
+
+    For every ordered pair of sets of the same label, at the decision threshold,
+
+    .. math:: \tilde G_q(r_q) - \tilde G_{q'}(r_{q'}) - \mathrm{slack}, \qquad
+              \tilde G(r) = G(r) + \mathrm{leak} \, (r / L - G(r)) .
+
+    Hard values are those of G. Where both rates are outside of their intervals, G is flat and a
+    violated constraint says nothing of how to mend it; the leak keeps a direction, and solvers that
+    follow the hard values undo its bias.
+
+    Parameters
+    ----------
+    space, part_of_cell, intervals, slack, statistic, name
+        As in the base class; one column of the statistic, for the decision threshold.
+    leak : float
+        Slope of soft shares outside of the intervals, relative to that inside. Paper: 0.
+    """
+
+    difference_of_convex = True
+
+    def __init__(
+        self,
+        space: Space,
+        part_of_cell: NDArray[np.int64],
+        intervals: Intervals,
+        slack: float,
+        statistic: Above,
+        name: str,
+        leak: float,
+    ):
+        super().__init__(space, part_of_cell, intervals, slack, statistic, name)
+        self.leak = leak
+
+    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """Values from the table, (m,)."""
+        rates = sums / counts[:, None]
+        inside = share(rates, self.lower.to(sums), self.upper.to(sums))
+        leaking = inside + self.leak * (rates / self.lengths.to(sums)[:, None] - inside)
+        return self._differences(leaking[:, 0]) - self.slack.to(sums)
+
+    def hard_values(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        """Values of G, without the leak."""
+        counts = self.counts(y, group, weight)
+        rates = self.hard_sums(scores, y, group, weight) / counts[:, None]
+        inside = share(rates, self.lower.to(scores), self.upper.to(scores))
+        return self._differences(inside[:, 0]) - self.slack.to(scores)
+
+    def convex_parts(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        r"""By min(S+ - S-, a) = S+ + a - max(S- + a, S+), with the means S of convex steps.
+
+        (Appendix D.3, where a factor 1 / n is missing.)
+        """
+        plus, minus = convex_rates(self, scores, y, group, weight)
+        scale = 1.0 / self.lengths.to(plus)[:, None]
+        ends = (self.upper.to(plus), self.lower.to(plus))
+        highest = [torch.maximum(minus + end, plus).sum(1, keepdim=True) for end in ends]
+        leak = self.leak * scale
+        # min(r, upper) - min(r, lower) = upper - lower + (max at lower) - (max at upper)
+        rising = (1.0 - self.leak) * (scale * highest[1] + 1.0) + leak * plus
+        falling = (1.0 - self.leak) * scale * highest[0] + leak * minus
+        first, second = self.first.to(plus.device), self.second.to(plus.device)
+        return torch.stack(
+            (
+                (rising[first] + falling[second])[:, 0] - self.slack.to(plus),
+                (falling[first] + rising[second])[:, 0],
+            )
+        )
+
+    def _differences(self, by_part: Tensor) -> Tensor:
+        return by_part[self.first.to(by_part.device)] - by_part[self.second.to(by_part.device)]
+
+    def _on(self, part_of_cell: NDArray[np.int64], intervals: Intervals) -> Self:
+        return type(self)(
+            *(self.space, part_of_cell, intervals, self.gap, self.statistic, self.name, self.leak)
+        )
+
+
+class PartialGroupAUCs(_Pairs):
+    r"""AUCs between the groups' scores inside the intervals, at most `slack` from 1/2.
+
+    Scores are binned by fixed thresholds: with the shares of G in each bin,
+    :math:`m_b = G(r(t_b)) - G(r(t_{b+1}))`, rows of the same bin count as tied. Against the AUC
+    without bins the error is at most :math:`\frac12 \sum_b m_{gb} m_{hb}` for steps that are
+    indicators. Hard values are exact.
+
+    Parameters are those of the base class, with ascending thresholds in the statistic.
+    """
+
+    offsets_matter = False
+
+    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """Values from the table, (m,)."""
+        rates = sums / counts[:, None]
+        everybody, nobody = torch.ones_like(rates[:, :1]), torch.zeros_like(rates[:, :1])
+        bins = torch.cat((everybody, rates, nobody), dim=1)
+        aucs = auc_inside(share(bins, self.lower.to(sums), self.upper.to(sums)))
+        return self._of_aucs(aucs)
+
+    def hard_values(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        """Exact AUCs from sorted scores."""
+        shares = self.intervals.share(self._ranks(scores, y, group, weight).rank)
+        return self._of_aucs(torch.as_tensor(auc_inside(shares)).to(scores))
+
+    def _of_aucs(self, aucs: Tensor) -> Tensor:
+        pairs = aucs[self.first.to(aucs.device), self.second.to(aucs.device)]
+        return pairs - 0.5 - self.slack.to(aucs)
+
+    def _on(self, part_of_cell: NDArray[np.int64], intervals: Intervals) -> Self:
+        return type(self)(self.space, part_of_cell, intervals, self.gap, self.statistic, self.name)

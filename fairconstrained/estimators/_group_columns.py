@@ -1,0 +1,44 @@
+"""Coefficients of each group: columns for it, in training and in prediction."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from fairconstrained.groups import encode_groups, group_name
+
+__all__ = ["known_codes", "with_group_columns"]
+
+
+def with_group_columns(X, codes, n_groups):
+    """``[X, 1[g], 1[g] X]`` for every group g but the first: the paper's linear model.
+
+    Paper: (1, x, s, s x) with s = 1, 2; here indicators, which for two groups span the same models
+    and do for more.
+    """
+    blocks = [X]
+    for g in range(1, n_groups):
+        rows = (codes == g).astype(X.dtype)[:, None]
+        blocks += [rows, X.multiply(rows) if sparse.issparse(X) else X * rows]
+    if sparse.issparse(X):
+        return sparse.csr_array(sparse.hstack(blocks))
+    return np.hstack(blocks)
+
+
+def known_codes(sensitive_features, n_samples, groups):
+    """The group of each row, out of those seen in training."""
+    if sensitive_features is None:
+        raise ValueError(
+            "sensitive_features is needed for predictions, because group_features=True: pass "
+            "predict(X, sensitive_features=...), or through a pipeline or search with "
+            "sklearn.set_config(enable_metadata_routing=True)."
+        )
+    codes, labels = encode_groups(sensitive_features, n_samples)
+    known = {label: i for i, label in enumerate(groups.tolist())}
+    unknown = [group_name(label) for label in labels.tolist() if label not in known]
+    if unknown:
+        raise ValueError(
+            f"sensitive_features has groups that were not seen in training: {unknown}; known are "
+            f"{[group_name(label) for label in groups.tolist()]}."
+        )
+    return np.array([known[label] for label in labels.tolist()])[codes]
