@@ -16,7 +16,7 @@ from torch import Tensor
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.features import Features
 from fairconstrained.losses import Loss, zero_one_loss
-from fairconstrained.models import Model
+from fairconstrained.models import Linear, Model
 
 __all__ = ["Batch", "Evaluation", "FairERM", "Linearization", "Problem"]
 
@@ -131,18 +131,39 @@ class FairERM:
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Objective and constraints from one forward pass."""
-        w, aux = self._split(x)
         batch = self.data if rows is None else self.data.rows(rows)
+
+        def values(scores: Tensor, aux: Tensor) -> Tensor:
+            sums = self.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
+            scaled = sums * (self.data.weight.sum() / batch.weight.sum())
+            return self.constraint.of_moments(scaled, self.counts, aux)
+
+        return self._with_risk(x, batch, values)
+
+    @property
+    def difference_of_convex(self) -> bool:
+        """Whether `convex_parts` is there: for scores that are linear in the parameters."""
+        return isinstance(self.model, Linear) and self.constraint.difference_of_convex
+
+    def convex_parts(self, x: Tensor) -> Linearization:
+        """Objective and the constraints' two parts, (1 + 2 m,): all convex; c = first - second."""
+
+        def values(scores: Tensor, aux: Tensor) -> Tensor:
+            return self.constraint.convex_parts(scores, *self.data[1:], aux).reshape(-1)
+
+        return self._with_risk(x, self.data, values)
+
+    def _with_risk(
+        self, x: Tensor, batch: Batch, values: Callable[[Tensor, Tensor], Tensor]
+    ) -> Linearization:
+        """Penalised risk, and values that depend on scores and extra variables."""
+        w, aux = self._split(x)
         scores, model_pullback = self.model.linearize(w, batch.X)
         scores = scores.requires_grad_()
         aux = aux.detach().requires_grad_()
-        total = batch.weight.sum()
         with torch.enable_grad():
-            risk = batch.weight @ self.loss(scores, batch.y) / total
-            sums = self.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
-            scaled = sums * (self.data.weight.sum() / total)
-            values = self.constraint.of_moments(scaled, self.counts, aux)
-            terms = torch.cat((risk[None], values))
+            risk = batch.weight @ self.loss(scores, batch.y) / batch.weight.sum()
+            terms = torch.cat((risk[None], values(scores, aux)))
         penalty = self.model.penalty(w)
 
         def pullback(weights: Tensor) -> Tensor:

@@ -332,11 +332,13 @@ class PartialParityClassifier(FairClassifier):
             float(self.alpha),
             error=lambda scores, y: zero_one_loss(scores - threshold, y),
         )
+        self._solver().check(problem)  # before the work below
         if not constraint.members:
             return problem
         free = replace(problem, constraint=Stack(constraint.members[0].space, []))
         w = self._solve_free(free)
-        problem = replace(problem, initial=w)
+        if not self._solver().starts_feasible:
+            problem = replace(problem, initial=w)
         if self._is_auto():
             chosen = self._least_fair(constraint.members[0], model.scores(w, data.X), data)
             problem = replace(problem, constraint=Stack(chosen.space, [chosen]))

@@ -77,6 +77,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     """
 
     length: int | None = None  # iterations of a full run, where they are known beforehand
+    starts_feasible = False  # whether x must meet the constraints from the start
 
     def check(self, problem: Problem) -> None:
         """Raise ValueError for a bad parameter, IncompatibleSolverError for a wrong problem."""

@@ -1,0 +1,186 @@
+"""IDCA: nearly feasible throughout, descent, and subproblems against cvxpy."""
+
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+
+from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
+from fairconstrained.constraints import (
+    PartialDemographicParity,
+    PartialStatisticalParity,
+    Space,
+    Stack,
+)
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, IncompatibleSolverError
+from fairconstrained.features import as_features
+from fairconstrained.losses import log_loss
+from fairconstrained.models import as_model
+from fairconstrained.problem import Batch, FairERM
+from fairconstrained.solvers import IDCA, DirectSwitching, run
+from fairconstrained.solvers.idca import best_of, convex_subproblem, subgradient_path
+from fairconstrained.solvers.run import violation
+
+NOTIONS = {
+    "pSP": PartialStatisticalParity((0.1, 0.5), n_grid=3, surrogate="ramp"),
+    "pDP": PartialDemographicParity((0.1, 0.5), surrogate="ramp"),
+    "pSP logistic": PartialStatisticalParity((0.1, 0.5), n_grid=3),
+    "pDP logistic": PartialDemographicParity((0.1, 0.5)),
+}
+every_notion = pytest.mark.parametrize("notion", NOTIONS.values(), ids=NOTIONS)
+
+
+def problem_of(notion, n=150, slack=0.05):
+    data = make_biased_classification(n, 6, 2, 2, bias=0.3, class_sep=1.5, random_state=1)
+    X, weight = as_features(data.data), torch.ones(n).double()
+    batch = Batch(X, *map(torch.as_tensor, (data.target, data.sensitive_features)), weight)
+    model = as_model("linear", X, weight, 1, 1e-2, True)
+    space = Space([0, 1], ["a", "b"])
+    stack = Stack(space, [notion.bind(space, slack, 1.0)])
+    return FairERM(model, batch, log_loss, stack, 1e-2)
+
+
+def solved(solver, problem):
+    dual = torch.zeros(problem.n_constraints).double()
+    rng = torch.Generator()
+    return run(solver, problem, problem.start(), dual, rng, max_iter=None, tol=1e-4)
+
+
+@every_notion
+def test_every_iterate_is_nearly_feasible_and_none_is_worse(notion):
+    """C <= epsilon at each, up to rounding; the objective never rises, and falls in all."""
+    problem, epsilon = problem_of(notion), 2e-3
+    start = problem.linearize(problem.start()).value
+    assert violation(start) <= 0
+    solution = solved(IDCA(epsilon=epsilon, inner_steps=60, max_outer=12), problem)
+    values = torch.stack([iterate.soft for iterate in solution.history])
+    assert (values[:, 1:] <= epsilon + 1e-12).all()
+    objective = np.concatenate(([start[0]], values[:, 0]))
+    assert (np.diff(objective) <= 1e-12).all()
+    assert objective[-1] < objective[0] - 0.05
+    assert solution.iterate is solution.history[-1]
+
+
+@every_notion
+def test_the_subproblem_touches_the_problem_and_lies_above(notion):
+    """g(x) = c(x) with the same gradient where smooth, g >= c everywhere."""
+    problem = problem_of(notion)
+    rng = np.random.default_rng(0)
+    x = problem.start()
+    x = x + torch.as_tensor(rng.normal(size=len(x)))
+    terms, truth = convex_subproblem(problem, x)(x), problem.linearize(x)
+    assert terms.value.numpy() == pytest.approx(truth.value.numpy(), abs=1e-10)
+    weights = torch.as_tensor(rng.normal(size=len(truth.value)))
+    assert terms.pullback(weights).numpy() == pytest.approx(
+        truth.pullback(weights).numpy(), abs=1e-8
+    )
+    for _ in range(20):
+        v = x + torch.as_tensor(rng.normal(size=len(x)))
+        above = convex_subproblem(problem, x)(v).value - problem.linearize(v).value
+        assert (above >= -1e-10).all()
+
+
+def solve_subproblem(problem, x, notion):
+    """The optimum of the subproblem of partial statistical parity with ramps, by cvxpy."""
+    n_params = problem.model.n_params
+    X, y, group = problem.data.X, problem.data.y.numpy(), problem.data.group.numpy()
+    offset = problem.model.scores(torch.zeros(n_params).double(), X)
+    columns = [problem.model.scores(unit, X) - offset for unit in torch.eye(n_params).double()]
+    w, theta = cp.Variable(n_params), cp.Variable(problem.constraint.n_aux)
+    z = torch.cat(columns, dim=1).numpy() @ w + offset.numpy()[:, 0]
+    basis = np.stack(
+        [problem.model.unpack(unit)[0][:, 0].numpy() for unit in torch.eye(n_params).double()], 1
+    )
+    objective = cp.sum(cp.logistic(cp.multiply(1 - 2 * y, z))) / len(y)
+    objective += 0.5 * problem.alpha * cp.sum_squares(basis @ w)
+    member = problem.constraint.members[0]
+    (low, high), m = notion.interval, len(member.slack)
+    parts = problem.convex_parts(x)
+    units = torch.eye(1 + 2 * m).double()[1 + m :]
+    slopes = np.stack([parts.pullback(unit).numpy() for unit in units])
+    linear = parts.value[1 + m :].numpy() + slopes @ (cp.hstack([w, theta]) - x.numpy())
+    bounds = []
+    for side, (add, ends) in enumerate(((0.5, member.most), (-0.5, member.least))):
+        for g in (0, 1):
+            for c in range(len(member.grid)):
+                mean = cp.sum(cp.pos(z[group == g] - theta[c] + add)) / np.sum(group == g)
+                sign = -1 if side == 0 else 1
+                convex = 2 / (high - low) * (mean + sign * float(ends[g, c]))
+                j = (2 * side + g) * len(member.grid) + c
+                bounds.append(convex - linear[j] <= 0)
+    found = cp.Problem(cp.Minimize(objective), bounds)
+    found.solve(solver=cp.CLARABEL)
+    return found.value
+
+
+def test_the_inner_solver_reaches_the_optimum_of_the_subproblem():
+    """Written out in cvxpy from the paper's ramp decomposition; (33) up to the tolerance."""
+    notion = NOTIONS["pSP"]
+    problem = problem_of(notion, n=40)
+    x = solved(IDCA(epsilon=2e-3, inner_steps=40, max_outer=2), problem).iterate.x
+    x = problem.variables(0.9 * x[: problem.model.n_params])
+    optimum = solve_subproblem(problem, x, notion)
+    terms = convex_subproblem(problem, x)
+    epsilon, start = 1e-3, float(terms(x).value[0])
+    path = subgradient_path(terms, x, epsilon)
+    found = best_of((next(path) for _ in range(1500)), x, epsilon)
+    value = terms(found).value
+    assert violation(value) <= epsilon
+    assert abs(float(value[0]) - optimum) < 2e-3 < start - optimum
+
+
+def test_the_direct_method_keeps_the_best_nearly_feasible_point():
+    problem, epsilon = problem_of(NOTIONS["pSP logistic"]), 2e-3
+    solution = solved(DirectSwitching(epsilon=epsilon, n_steps=600), problem)
+    values = torch.stack([iterate.soft for iterate in solution.history])
+    assert len(values) == 100
+    assert (values[:, 1:] <= epsilon + 1e-12).all()
+    assert (values[:, 0].diff() <= 1e-12).all()
+    assert values[-1, 0] < values[0, 0] - 0.02
+
+
+def test_the_estimator_starts_it_from_tied_scores():
+    data = make_biased_classification(300, 6, 2, 2, bias=0.3, class_sep=1.5, random_state=1)
+    solver = IDCA(epsilon=2e-3, inner_steps=50, max_outer=10)
+    clf = PartialParityClassifier(
+        "demographic_parity", interval=(0.1, 0.5), slack=0.2, solver=solver, temperature=4.0
+    )
+    seen = []
+    clf.set_params(callbacks=lambda iterate: seen.append(violation(iterate.soft)))
+    with warnings.catch_warnings():
+        # It keeps the surrogate's slack; whether the labels keep theirs is said by a warning.
+        warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
+        clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert max(seen) <= 2e-3 + 1e-12
+    assert clf.score(data.data, data.target) > 0.6
+    assert clf.status_ == "the solver came to the end of its schedule"
+
+
+def test_other_problems_are_refused_by_name():
+    data = make_biased_classification(100, 6, 2, 2, random_state=0)
+    given = (data.data, data.target)
+    for clf in (
+        RateConstrainedClassifier(solver=IDCA()),
+        PartialParityClassifier("group_auc", solver=IDCA()),
+        PartialParityClassifier(solver=IDCA(), model=(4,)),
+    ):
+        with pytest.raises(IncompatibleSolverError, match="IDCA needs a linear model"):
+            clf.fit(*given, sensitive_features=data.sensitive_features)
+
+
+@pytest.mark.parametrize(
+    ("solver", "name"),
+    [
+        (IDCA(epsilon=0), "IDCA.epsilon"),
+        (IDCA(inner_steps=2.5), "IDCA.inner_steps"),
+        (IDCA(max_outer=0), "IDCA.max_outer"),
+        (DirectSwitching(epsilon=-1), "DirectSwitching.epsilon"),
+        (DirectSwitching(n_steps=0), "DirectSwitching.n_steps"),
+    ],
+)
+def test_bad_parameters_are_named(solver, name):
+    with pytest.raises(ValueError, match=name):
+        solver.check(problem_of(NOTIONS["pDP"]))

@@ -1,0 +1,356 @@
+"""PartialParityClassifier: the metric of its own scores ends within slack; input; errors."""
+
+import functools
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn import config_context
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fairconstrained import PartialParityClassifier, RateConstrainedClassifier, metrics
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
+from fairconstrained.solvers import SGDA
+
+METRICS = {
+    "statistical_parity": metrics.partial_statistical_parity,
+    "demographic_parity": metrics.partial_demographic_parity,
+    "equal_opportunity": metrics.partial_equal_opportunity,
+    "equalized_odds": metrics.partial_equalized_odds,
+    "group_auc": metrics.partial_group_auc,
+}
+FORGIVEN = 1e-3
+
+
+@functools.cache
+def table(n_groups=2, n=400, bias=0.3):
+    """Features, labels and groups named by letters; the groups' scores differ."""
+    data = make_biased_classification(n, 6, n_groups, 2, bias=bias, class_sep=1.5, random_state=1)
+    group = np.array(list("abcd"))[data.sensitive_features]
+    for array in (data.data, data.target, group):
+        array.flags.writeable = False
+    return data.data, data.target, group
+
+
+def fitted(fairness="statistical_parity", data=None, **params):
+    X, y, group = table() if data is None else data
+    # Among the positives all groups' scores are above the threshold in the upper half.
+    interval = (0.5, 1.0) if fairness == "equal_opportunity" else (0.1, 0.5)
+    params = {"interval": interval, "slack": 0.1, "n_grid": 4, **params}
+    return PartialParityClassifier(fairness, **params).fit(X, y, sensitive_features=group)
+
+
+def gap(clf, data=None, **options):
+    """The public metric of the scores of the training rows."""
+    X, y, group = table() if data is None else data
+    given = {"sensitive_features": group} if clf.group_features else {}
+    scores = clf.decision_function(X, **given)
+    options = {"interval": clf.interval_, "sensitive_features": group, **options}
+    if clf.fairness in ("demographic_parity", "equal_opportunity", "equalized_odds"):
+        options["threshold"] = clf.threshold
+    return METRICS[clf.fairness](y, scores, **options)
+
+
+def unconstrained(**params):
+    return fitted(slack=10.0, **params)
+
+
+# --- the promise ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fairness", "n_groups"),
+    [*((name, 2) for name in METRICS), ("demographic_parity", 3), ("equalized_odds", 3)],
+)
+def test_the_metric_on_the_training_rows_ends_within_slack(fairness, n_groups):
+    """And is what the estimator reports; without the constraint it is far outside."""
+    data = table(n_groups)
+    slack = 0.1
+    clf = fitted(fairness, data, slack=slack)
+    free = fitted(fairness, data, slack=10.0)
+    assert clf.violation_ == pytest.approx(gap(clf, data), abs=1e-9)
+    assert clf.violations_ == {f"partial_{fairness}": clf.violation_}
+    assert clf.feasible_
+    assert clf.violation_ <= slack + FORGIVEN
+    assert gap(free, data) > slack + 0.05
+    assert clf.score(*data[:2]) > 0.6
+    # Fairness costs log loss (labels it may even help).
+    assert clf.history_["objective"][-1] > free.history_["objective"][-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "interval",
+    [
+        (0.6, 1.0),
+        [(0.0, 0.2), (0.5, 0.7)],
+        {"a": (0.0, 0.3), "b": (0.1, 0.5)},
+        np.array([0.2, 0.5]),
+    ],
+    ids=str,
+)
+def test_every_form_of_interval(interval):
+    clf = fitted(interval=interval, n_grid=6)
+    assert gap(clf) <= 0.1 + FORGIVEN
+    assert gap(unconstrained(interval=interval)) > 0.12
+
+
+def test_the_whole_interval_is_demographic_parity():
+    """The same problem by another class: the same solution."""
+    X, y, group = table()
+    partial = fitted("demographic_parity", interval=(0.0, 1.0), temperature=1.0)
+    full = RateConstrainedClassifier("demographic_parity", slack=0.1)
+    full.fit(X, y, sensitive_features=group)
+    assert partial.violation_ == pytest.approx(full.violation_, abs=0.01)
+    assert partial.score(X, y) == pytest.approx(full.score(X, y), abs=0.01)
+    same = np.mean(partial.predict(X) == full.predict(X))
+    assert same > 0.97
+
+
+def test_a_fit_is_deterministic_and_survives_pickling():
+    X, _, _ = table()
+    one, other = fitted(), fitted()
+    assert (one.coef_ == other.coef_).all()
+    again = pickle.loads(pickle.dumps(one))
+    assert (again.decision_function(X) == one.decision_function(X)).all()
+
+
+@pytest.mark.parametrize("group_features", [False, True])
+def test_sparse_is_dense(group_features):
+    """Up to where few rows decide."""
+    X, y, group = table()
+    X = np.where(np.abs(X) < 0.8, 0.0, X)
+    params = {"fairness": "demographic_parity", "group_features": group_features}
+    dense = fitted(data=(X, y, group), **params)
+    csr = fitted(data=(sparse.csr_array(X), y, group), **params)
+    assert csr.coef_ == pytest.approx(dense.coef_, abs=1e-3)
+    given = {"sensitive_features": group}
+    scores = dense.decision_function(X, **given)
+    assert csr.decision_function(sparse.csr_array(X), **given) == pytest.approx(scores, abs=5e-3)
+
+
+# --- the decision threshold ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threshold", [-0.7, 0.0, 1.1])
+@pytest.mark.parametrize("fairness", ["statistical_parity", "demographic_parity"])
+def test_predictions_scores_and_probabilities_agree_at_the_threshold(fairness, threshold):
+    X, y, _ = table()
+    clf = fitted(fairness, threshold=threshold)
+    scores, proba = clf.decision_function(X), clf.predict_proba(X)
+    positive = clf.predict(X) == clf.classes_[1]
+    assert (positive == (scores > threshold)).all()
+    assert (positive == (proba[:, 1] > 1.0 / (1.0 + np.exp(-threshold)))).all()
+    assert proba[:, 1] == pytest.approx(1.0 / (1.0 + np.exp(-scores)))
+    assert 0.05 < positive.mean() < 0.95
+    assert clf.violation_ <= 0.1 + FORGIVEN
+    assert clf.history_["error"][-1] == pytest.approx(np.mean(positive != y))
+
+
+# --- interval="auto" -----------------------------------------------------------------------------
+
+
+def test_the_automatic_interval_is_the_least_fair_that_holds_the_rate():
+    """Appendix B, by the metric of the unconstrained model's scores."""
+    X, y, group = data = table(bias=0.05)
+    clf = fitted(data=data, interval="auto", slack=0.5)
+    free = unconstrained(data=data, interval=(0.0, 1.0))
+    scores = free.decision_function(X)
+    rate = np.mean(scores > 0)
+    starts = [s for s in np.arange(0, 16) / 20 if s <= rate <= s + 0.25 + 1e-9]
+    gaps = {
+        s: METRICS["statistical_parity"](
+            y, scores, sensitive_features=group, interval=(s, s + 0.25)
+        )
+        for s in starts
+    }
+    assert len(starts) >= 4
+    assert max(gaps.values()) > min(gaps.values()) + 0.01
+    assert clf.interval_ == pytest.approx((max(gaps, key=gaps.get), max(gaps, key=gaps.get) + 0.25))
+    assert gap(clf, data) <= 0.5 + FORGIVEN
+    assert clf.interval == "auto"
+
+
+@pytest.mark.parametrize("fairness", ["demographic_parity", "equalized_odds"])
+def test_the_automatic_interval_of_other_notions(fairness):
+    clf = fitted(fairness, interval="auto")
+    low, high = clf.interval_
+    assert high - low == pytest.approx(0.25)
+    assert gap(clf) == pytest.approx(clf.violation_, abs=1e-9)
+
+
+# --- group features ------------------------------------------------------------------------------
+
+
+def test_group_features_are_columns_of_the_groups():
+    """The paper's model (1, x, s, s x): the fit is that on such columns given by hand."""
+    X, y, group = table()
+    s = (group == "b").astype(float)[:, None]
+    by_hand = np.hstack((X, s, s * X))
+    one = fitted(group_features=True)
+    other = fitted(data=(by_hand, y, group))
+    assert one.n_features_in_ == X.shape[1]
+    assert one.coef_.shape == (1, 2 * X.shape[1] + 1)
+    assert one.coef_ == pytest.approx(other.coef_, abs=1e-9)
+    scores = one.decision_function(X, sensitive_features=group)
+    assert scores == pytest.approx(other.decision_function(by_hand))
+    assert gap(one) <= 0.1 + FORGIVEN
+
+
+def test_group_features_and_predictions_need_known_groups():
+    X, y, group = table(3)
+    clf = fitted("demographic_parity", table(3), group_features=True)
+    for method in (clf.predict, clf.predict_proba, clf.decision_function):
+        with pytest.raises(ValueError, match=r"needed for predictions.*group_features=True"):
+            method(X)
+        with pytest.raises(ValueError, match=r"not seen in training: \['z'\]"):
+            method(X[:2], sensitive_features=["a", "z"])
+        with pytest.raises(ValueError, match="1 rows"):
+            method(X[:2], sensitive_features=["a"])
+    with pytest.raises(ValueError, match="needed for predictions"):
+        clf.score(X, y)
+    plain = fitted()
+    X, _, group = table()
+    assert (plain.predict(X, sensitive_features=group) == plain.predict(X)).all()
+
+
+def test_group_features_without_groups_are_refused():
+    X, y, _ = table()
+    clf = PartialParityClassifier(group_features=True)
+    with (
+        pytest.warns(MissingSensitiveFeaturesWarning),
+        pytest.raises(ValueError, match="needed to fit"),
+    ):
+        clf.fit(X, y)
+    with pytest.raises(NotFittedError):
+        clf.predict(X)
+
+
+def test_routing_reaches_fit_score_and_predict():
+    X, y, group = table()
+    clf = PartialParityClassifier("demographic_parity", slack=0.1, group_features=True)
+    with config_context(enable_metadata_routing=True):
+        pipe = make_pipeline(StandardScaler(), clf).fit(X, y, sensitive_features=group)
+        predicted = pipe.predict(X, sensitive_features=group)
+        assert np.mean(predicted == y) == pipe.score(X, y, sensitive_features=group) > 0.6
+        scores = cross_val_score(clf, X, y, cv=2, params={"sensitive_features": group})
+        assert (scores > 0.6).all()
+        search = GridSearchCV(clf, {"slack": [0.1, 0.5]}, cv=2)
+        search.fit(X, y, sensitive_features=group)
+        assert search.score(X, y, sensitive_features=group) > 0.6
+
+
+# --- networks ------------------------------------------------------------------------------------
+
+
+def network(n_features, n_outputs):
+    return torch.nn.Sequential(
+        torch.nn.Linear(n_features, 8), torch.nn.Tanh(), torch.nn.Linear(8, n_outputs)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [(8,), network], ids=["perceptron", "module"])
+@pytest.mark.parametrize("fairness", ["statistical_parity", "demographic_parity"])
+def test_networks(model, fairness):
+    solver = SGDA(n_steps=300, batch_size=200)
+    params = {"model": model, "solver": solver, "random_state": 0, "group_features": True}
+    clf = fitted(fairness, slack=0.2, **params)
+    free = fitted(fairness, slack=10.0, **params)
+    X, y, group = table()
+    assert gap(clf) == pytest.approx(clf.violation_, abs=1e-9)
+    assert gap(clf) <= 0.2 + FORGIVEN < gap(free)
+    assert clf.score(X, y, sensitive_features=group) > 0.65
+
+
+# --- warnings and errors -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"fairness": "parity"}, "fairness must be one of"),
+        ({"fairness": ["group_auc"]}, "fairness must be one of"),
+        ({"interval": (0.5, 0.2)}, "interval must be a pair"),
+        ({"interval": (0.2, 0.2)}, "interval must be a pair"),
+        ({"interval": (0.2, 1.5)}, "interval must be a pair"),
+        ({"interval": [(0.1, 0.4), (0.3, 0.5)]}, "overlapping parts"),
+        ({"interval": "top"}, "interval must be a pair"),
+        ({"interval": {"a": (0.0, 0.3), "b": (0.4, 0.1)}}, "interval must be a pair"),
+        ({"interval": {"a": (0.0, 0.3)}}, "there is none for b"),
+        ({"interval": {"a": (0, 0.3), "b": (0, 0.3), "z": (0, 1)}}, r"do not have: \['z'\]"),
+        ({"slack": -0.1}, "slack must be a number >= 0; got -0.1"),
+        ({"threshold": np.inf}, "threshold must be a finite number"),
+        ({"threshold": "0"}, "threshold must be a finite number"),
+        ({"n_grid": 0}, "n_grid must be an integer >= 1"),
+        ({"n_grid": 2.5}, "n_grid must be an integer >= 1"),
+        ({"group_features": "yes"}, "group_features must be True or False"),
+        ({"surrogate": "hinge"}, "surrogate must be one of"),
+        ({"temperature": 0}, "temperature must be a finite number > 0"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_named(params, message):
+    X, y, group = table()
+    clf = PartialParityClassifier(**params)
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y, sensitive_features=group)
+    assert not hasattr(clf, "classes_")
+
+
+def test_more_than_two_labels_and_continuous_targets_are_refused():
+    X, y, group = table()
+    with pytest.raises(ValueError, match="Only binary classification is supported"):
+        PartialParityClassifier().fit(X, y + (X[:, 0] > 1), sensitive_features=group)
+    with pytest.raises(ValueError, match="continuous"):
+        PartialParityClassifier().fit(X, X[:, 0], sensitive_features=group)
+
+
+def test_few_rows_in_the_interval_are_named_and_counted():
+    """Fewer than the grid: a warning; none at all: the group is left out, and said so."""
+    X, y, group = table()
+    few = np.where(np.arange(len(y)) < 30, "few", group)
+    with pytest.warns(SmallGroupWarning, match=r"n_grid.*group few \(30 rows, 6 of them in the"):
+        fitted(data=(X, y, few), interval=(0.1, 0.3), slack=1.0, n_grid=10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted(data=(X, y, few), interval=(0.1, 0.3), slack=1.0, n_grid=5)
+    with pytest.warns(SmallGroupWarning, match=r"leaves out group few \(30 rows, 0.6 of them"):
+        clf = fitted(data=(X, y, few), interval=(0.1, 0.12), slack=1.0, n_grid=2)
+    assert not any("few" in words for words in clf.constraints_)
+
+
+def test_tied_scores_are_fair():
+    """Features that say nothing: all scores are tied, and no notion is violated."""
+    _, y, group = table()
+    for fairness in METRICS:
+        clf = fitted(fairness, data=(np.ones((len(y), 2)), y, group))
+        assert clf.violation_ == 0.0
+        assert clf.feasible_
+
+
+def test_without_groups_there_is_nothing_to_compare():
+    X, y, _ = table()
+    clf = PartialParityClassifier(interval="auto")
+    with pytest.warns(MissingSensitiveFeaturesWarning):
+        clf.fit(X, y)
+    assert np.isnan(clf.violation_)
+    assert clf.interval_ is None
+    assert clf.predict(X).shape == y.shape
+
+
+def test_a_warm_start_goes_on_from_the_last_fit():
+    X, y, group = table()
+    clf = fitted(warm_start=True)
+    coef, steps = clf.coef_.copy(), clf.n_iter_
+    clf.fit(X, y, sensitive_features=group)
+    assert clf.coef_ == pytest.approx(coef, abs=0.1)
+    assert clf.feasible_
+    assert clf.n_iter_ <= steps
