@@ -32,7 +32,7 @@ MAY_IMPORT = {
         *("models", "percentiles", "problem", "solvers"),
     },
     "model_selection": {"exceptions", "groups", "metrics"},
-    "display": {"metrics", "model_selection"},
+    "display": {"metrics", "model_selection", "percentiles"},
     "the package": {"_version", "estimators"},
     "quickstart": {
         *("the package", "constraints", "datasets", "display"),

@@ -70,7 +70,7 @@ def partial_statistical_parity(
     >>> partial_statistical_parity(None, scores, sensitive_features=groups, interval=(0.5, 1))
     1.0
     """
-    data = _Scored(y_score, sensitive_features, interval, sample_weight)
+    data = Scored(y_score, sensitive_features, interval, sample_weight)
     rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank
     return _gap(data, data.intervals.share(rank), "")
 
@@ -107,7 +107,7 @@ def ccdf_gap(
     >>> ccdf_gap(None, scores, sensitive_features=groups, interval=(0.5, 1))
     0.5
     """
-    data = _Scored(y_score, sensitive_features, interval, sample_weight)
+    data = Scored(y_score, sensitive_features, interval, sample_weight)
     rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank
     inside = _inside(rank, data.intervals)
     # Against the highest and the lowest of all groups, the group itself included: that adds zeros.
@@ -145,7 +145,7 @@ def partial_demographic_parity(
     ...     None, scores, sensitive_features=groups, interval=(0, 0.5), threshold=7)
     0.5
     """
-    data = _Scored(y_score, sensitive_features, interval, sample_weight)
+    data = Scored(y_score, sensitive_features, interval, sample_weight)
     return _gap(data, data.intervals.share(_rank_at(data, threshold, data.weight)), "")
 
 
@@ -180,7 +180,7 @@ def partial_equal_opportunity(
     ...     y, scores, sensitive_features=groups, interval=(0.5, 1), threshold=7)
     1.0
     """
-    data = _Scored(y_score, sensitive_features, interval, sample_weight)
+    data = Scored(y_score, sensitive_features, interval, sample_weight)
     labels, (positive,) = _two_labels(y_true, len(data.scores), pos_label)
     return _gap_of_labels(data, threshold, {positive: labels[positive]})
 
@@ -214,7 +214,7 @@ def partial_equalized_odds(
     >>> partial_equalized_odds(y, scores, sensitive_features=groups, interval=(0, 1), threshold=7)
     0.5
     """
-    data = _Scored(y_score, sensitive_features, interval, sample_weight)
+    data = Scored(y_score, sensitive_features, interval, sample_weight)
     labels, _ = _two_labels(y_true, len(data.scores), pos_label)
     return _gap_of_labels(data, threshold, labels)
 
@@ -247,12 +247,12 @@ def partial_group_auc(
     >>> partial_group_auc(None, scores, sensitive_features=groups, interval=(0.5, 1))
     0.5
     """
-    data = _Scored(y_score, sensitive_features, interval, sample_weight)
+    data = Scored(y_score, sensitive_features, interval, sample_weight)
     rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank
     return _worst(data, np.abs(auc_inside(data.intervals.share(rank)) - 0.5).max(axis=1))
 
 
-class _Scored:
+class Scored:
     """Checked input: scores, groups and their intervals, weights."""
 
     def __init__(
@@ -288,7 +288,7 @@ def _two_labels(
     return {label: codes == i for i, label in enumerate(classes)}, [classes[i] for i in targets]
 
 
-def _rank_at(data: _Scored, threshold: float, weight: Array) -> Array:
+def _rank_at(data: Scored, threshold: float, weight: Array) -> Array:
     """Weight share of each group above the threshold, (n_groups, 1); nan without weight."""
     above, total = (
         np.bincount(data.group, weights=w, minlength=len(data.groups))
@@ -297,14 +297,14 @@ def _rank_at(data: _Scored, threshold: float, weight: Array) -> Array:
     return np.asarray(above / np.where(total > 0, total, np.nan))[:, None]
 
 
-def _gap_of_labels(data: _Scored, threshold: float, labels: dict[Any, Array]) -> float:
+def _gap_of_labels(data: Scored, threshold: float, labels: dict[Any, Array]) -> float:
     """The worst label's gap of rates inside the interval."""
     ranks = [_rank_at(data, threshold, data.weight * rows) for rows in labels.values()]
     rates = data.intervals.share(np.concatenate(ranks, axis=1))
     return _gap(data, rates, *(f" with label {label!r}" for label in labels))
 
 
-def _gap(data: _Scored, rates: Array, *given: str) -> float:
+def _gap(data: Scored, rates: Array, *given: str) -> float:
     """Largest minus smallest of the groups' rates, the worst column; warns where one is nan.
 
     The columns belong to the conditions `given`, or all to a single one.
@@ -313,7 +313,7 @@ def _gap(data: _Scored, rates: Array, *given: str) -> float:
     return gap(Rates(np.nan_to_num(rates), rows, list(given), data.groups))
 
 
-def _worst(data: _Scored, by_group: Array) -> float:
+def _worst(data: Scored, by_group: Array) -> float:
     """The largest of the groups' values; nan with a warning where a group has no weight."""
     weight = np.bincount(data.group, weights=data.weight, minlength=len(data.groups))[:, None]
     return gap(Rates(np.zeros_like(weight), weight, [""], data.groups)) + float(by_group.max())

@@ -1,0 +1,271 @@
+"""Scores of groups: their distributions, and the ranks of one group against those of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from fairconstrained.display._style import legend, next_style, pyplot
+from fairconstrained.metrics.partial import Scored
+from fairconstrained.percentiles import Intervals, rank_of_scores
+
+__all__ = ["GroupScoreDisplay", "ParityCurveDisplay"]
+
+
+def _scores_of(estimator: Any, X: Any, sensitive_features: Any) -> Any:
+    check_is_fitted(estimator)
+    if getattr(estimator, "group_features", False):
+        return estimator.decision_function(X, sensitive_features=sensitive_features)
+    return estimator.decision_function(X)
+
+
+def _interval_of(estimator: Any, interval: Any) -> Any:
+    return getattr(estimator, "interval_", None) if interval is None else interval
+
+
+class _OfScores:
+    """Base: scores by group, with an interval of ranks to mark, in the ways to make a display."""
+
+    def __init__(
+        self,
+        *,
+        y_score: ArrayLike,
+        sensitive_features: Any,
+        interval: Any = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> None:
+        self.y_score = y_score
+        self.sensitive_features = sensitive_features
+        self.interval = interval
+        self.sample_weight = sample_weight
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Any:
+        """Draw; see the subclass."""
+        raise NotImplementedError
+
+    def _read(self) -> Any:
+        whole = (0.0, 1.0) if self.interval is None else self.interval
+        return Scored(self.y_score, self.sensitive_features, whole, self.sample_weight)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_score: ArrayLike,
+        *,
+        sensitive_features: Any,
+        interval: Any = None,
+        sample_weight: ArrayLike | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Draw given scores.
+
+        Parameters
+        ----------
+        y_score : array-like of shape (n_samples,)
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        interval : pair, list of pairs, or dict, optional
+            Ranks to mark, as in :class:`fairconstrained.PartialParityClassifier`.
+        sample_weight : array-like of shape (n_samples,), optional
+        ax : matplotlib Axes, optional
+        **kwargs
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display
+        """
+        display = cls(
+            y_score=y_score,
+            sensitive_features=sensitive_features,
+            interval=interval,
+            sample_weight=sample_weight,
+        )
+        return display.plot(ax, **kwargs)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        sensitive_features: Any,
+        interval: Any = None,
+        sample_weight: ArrayLike | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Draw the ``decision_function`` of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        X : array-like of shape (n_samples, n_features)
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        interval : pair, list of pairs, or dict, optional
+            By default the estimator's own, if it has one.
+        sample_weight : array-like of shape (n_samples,), optional
+        ax : matplotlib Axes, optional
+        **kwargs
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display
+        """
+        return cls.from_predictions(
+            _scores_of(estimator, X, sensitive_features),
+            sensitive_features=sensitive_features,
+            interval=_interval_of(estimator, interval),
+            sample_weight=sample_weight,
+            ax=ax,
+            **kwargs,
+        )
+
+
+class GroupScoreDisplay(_OfScores):
+    """Distribution of the scores of each group; those of ranks in the interval are shaded.
+
+    Parameters
+    ----------
+    y_score : array-like of shape (n_samples,)
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+    interval : pair, list of pairs, or dict, optional
+        Ranks ``(alpha, beta)``, counted from the top.
+    sample_weight : array-like of shape (n_samples,), optional
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    lines_ : list of StepPatch
+        The outline of each group.
+    shades_ : list of StepPatch
+        The part in the interval of each group.
+
+    Examples
+    --------
+    >>> from fairconstrained.display import GroupScoreDisplay
+    >>> display = GroupScoreDisplay.from_predictions(
+    ...     [0.1, 0.5, 0.9, 0.3], sensitive_features=list("aabb"), interval=(0, 0.5))
+    >>> len(display.lines_)
+    2
+    """
+
+    def plot(self, ax: Any = None, *, bins: int = 50, **kwargs: Any) -> GroupScoreDisplay:
+        """Draw one histogram over the other.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+        bins : int, default=50
+        **kwargs
+            Keywords of matplotlib's ``stairs`` for the outlines.
+
+        Returns
+        -------
+        GroupScoreDisplay
+            Itself.
+        """
+        if ax is None:
+            _, ax = pyplot().subplots()
+        data = self._read()
+        edges = np.histogram_bin_edges(data.scores, bins)
+        ranks = rank_of_scores(data.scores, data.group, data.weight, len(data.groups))
+        # Ranks just below each edge: a bin holds its lower edge, and the last one both.
+        rank = ranks.rank[:, np.searchsorted(ranks.thresholds, edges, "left") - 1]
+        rank[:, -1] = 0.0
+        covered = data.intervals.share(rank) * data.intervals.lengths[:, None]
+        density, inside = (-np.diff(share, axis=1) / np.diff(edges) for share in (rank, covered))
+        self.lines_, self.shades_ = [], []
+        for g, name in enumerate(data.groups):
+            style = {"color": next_style(g)["color"], "linewidth": 1.4, "label": name, **kwargs}
+            self.lines_.append(ax.stairs(density[g], edges, **style))
+            if self.interval is not None:
+                shade = ax.stairs(
+                    inside[g], edges, fill=True, alpha=0.25, color=self.lines_[-1].get_edgecolor()
+                )
+                self.shades_.append(shade)
+        ax.set(xlabel="score", ylabel="density")
+        legend(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+class ParityCurveDisplay(_OfScores):
+    """Ranks of each group against those of the first, over all thresholds; the interval is marked.
+
+    On the diagonal the groups' distributions are the same (Figure 2 of the partial-parity paper).
+
+    Parameters
+    ----------
+    y_score : array-like of shape (n_samples,)
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+    interval : pair, list of pairs, or dict, optional
+        Ranks ``(alpha, beta)``, counted from the top.
+    sample_weight : array-like of shape (n_samples,), optional
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    lines_ : list of Line2D
+        One for each group but the first.
+    diagonal_ : Line2D
+    shades_ : list of matplotlib artists
+        The interval on the axis of the first group, one for each of its parts.
+
+    Examples
+    --------
+    >>> from fairconstrained.display import ParityCurveDisplay
+    >>> display = ParityCurveDisplay.from_predictions(
+    ...     [0.1, 0.5, 0.9, 0.3], sensitive_features=list("aabb"))
+    >>> display.lines_[0].get_ydata()
+    array([0. , 0.5, 0.5, 1. , 1. ])
+    """
+
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> ParityCurveDisplay:
+        """Draw the curves; on the axes of another display, in the next colours.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default those of a new figure.
+        name : str, optional
+            What the scores are, for the legend; before the group's name.
+        **kwargs
+            Keywords of matplotlib's ``plot`` for the curves.
+
+        Returns
+        -------
+        ParityCurveDisplay
+            Itself.
+        """
+        if ax is None:
+            _, ax = pyplot().subplots()
+        data = self._read()
+        drawn = len(ax.lines)
+        rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank[:, ::-1]
+        self.lines_ = []
+        for g, group in enumerate(data.groups[1:], start=1):
+            label = group if name is None else f"{name}, {group}"
+            style = {"color": next_style(drawn + g - 1)["color"], "linewidth": 1.4, "label": label}
+            self.lines_ += ax.plot(rank[0], rank[g], **{**style, **kwargs})
+        (self.diagonal_,) = ax.plot([0, 1], [0, 1], color="0.35", linestyle="--", linewidth=1)
+        self.shades_ = self._shade(ax, data.intervals) if self.interval is not None else []
+        ax.set(
+            xlabel=f"share above threshold, {data.groups[0]}",
+            ylabel="share above threshold",
+            aspect="equal",
+        )
+        legend(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _shade(self, ax: Any, intervals: Intervals) -> list[Any]:
+        ends = zip(intervals.lower[0], intervals.upper[0], strict=True)
+        return [ax.axvspan(a, b, color="0.5", alpha=0.15, linewidth=0) for a, b in ends if b > a]
