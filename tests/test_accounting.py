@@ -29,6 +29,7 @@ from fairconstrained.privacy import (
 )
 from fairconstrained.privacy._loss_distributions import (
     Batch,
+    _epsilon_on_grid,
     directions,
     gaussian_divergence,
     unsampled,
@@ -51,17 +52,6 @@ few = settings(max_examples=15, deadline=None)
 
 def spent(*releases, q=1.0, n=1, delta=DELTA, unit="record"):
     return privacy_spent([Phase(releases, q, n)], delta=delta, unit=unit)
-
-
-def by_library(sigma, q, n, unit="record", interval=1e-4):
-    """dp-accounting's own constructor of the subsampled Gaussian, at a fixed fine grid."""
-    one = pld.from_gaussian_mechanism(
-        sigma,
-        value_discretization_interval=interval,
-        sampling_prob=q,
-        neighboring_relation=RELATION[unit],
-    )
-    return one.self_compose(n).get_epsilon_for_delta(DELTA)
 
 
 # --- published and known figures -----------------------------------------------------------------
@@ -87,21 +77,65 @@ def test_one_batch_is_one_joint_release(q, n, s, b, joint, naive):
     assert privacy_spent(apart, delta=DELTA) == pytest.approx(understated, rel=3e-3)
 
 
+# Moments accountants are looser than privacy-loss distributions.
 @pytest.mark.parametrize(
-    ("q", "n", "s", "delta", "epsilon"),
+    ("q", "n", "s", "published"),
     [
-        # Abadi et al. (2016), Section 3.2, by the moments accountant: 1.26 with q = 0.01,
-        # sigma = 4, 10^4 steps; exact accounting gives less, and no less than 3/4 of it.
-        (0.01, 10_000, 4.0, 1e-5, (0.95, 1.26)),
-        # TensorFlow Privacy's MNIST tutorial (60,000 rows, batch 256, noise 1.1, 60 epochs) by RDP:
-        # 2.92 or 3.0; privacy-loss distributions give 2.6 to 2.7.
-        (256 / 60_000, 14_062, 1.1, 1e-5, (2.3, 2.93)),
+        (0.01, 10_000, 4.0, 1.26),  # Abadi et al. (2016), Section 3.2
+        (256 / 60_000, 14_062, 1.1, 3.0),  # TensorFlow Privacy's tutorial on MNIST, 60 epochs
     ],
 )
-def test_published_figures_of_private_sgd(q, n, s, delta, epsilon):
-    """Moments accountants are looser: below their figures, but in their neighbourhood."""
-    low, high = epsilon
-    assert low < spent(Gaussian(s), q=q, n=n, delta=delta) < high
+def test_published_figures_of_private_sgd(q, n, s, published):
+    """Below the published figure, and below Renyi accounting of today by at most 15 %."""
+    dp = importlib.import_module("dp_accounting")
+    renyi = importlib.import_module("dp_accounting.rdp").RdpAccountant()
+    renyi.compose(dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(s)), n)
+    bound = renyi.get_epsilon(DELTA)
+    assert bound < published
+    assert 0.85 * bound < spent(Gaussian(s), q=q, n=n) < bound
+
+
+@pytest.mark.parametrize(
+    ("claimed", "alone", "joint"),
+    [(0.5, 0.413, 0.592), (1.0, 0.851, 1.225), (3.0, 2.742, 4.026), (9.0, 10.01, 16.63)],
+)
+def test_what_the_noise_of_dp_fermi_costs(claimed, alone, joint):
+    """Theorem 3.3 on Adult (n = 33,916, batch 1024, 6,800 steps, delta = 1/n^2).
+
+    One gradient keeps the claim, the two together do not. A row shifts the mean of a batch by the
+    paper's sensitivities, Delta_w^2 = 8 / (m^2 rho) and Delta_theta^2 = 8 (D L)^2 / (m^2 rho).
+    """
+    n, m, rho, lipschitz, dual = 33_916, 1024, 0.3, 2.0, 1.5
+    sigma_theta, sigma_w = fermi_closed_form_sigmas(
+        epsilon=claimed,
+        delta=1 / n**2,
+        n_rows=n,
+        n_steps=6800,
+        batch_size=m,
+        least_proportion=rho,
+        lipschitz=lipschitz,
+        dual_bound=dual,
+    )
+    unit = math.sqrt(8 / rho) / m
+    theta, w = Gaussian(sigma_theta / (unit * dual * lipschitz)), Gaussian(sigma_w / unit)
+    assert theta.noise_multiplier == pytest.approx(w.noise_multiplier)
+    costs = functools.partial(spent, q=m / n, n=6800, delta=1 / n**2)
+    assert costs(theta) == pytest.approx(alone, rel=2e-3)
+    assert costs(theta, w) == pytest.approx(joint, rel=2e-3)
+
+
+def test_what_the_notebook_of_raco_costs():
+    """Adult, "epsilon 1": sigma 4, Laplace scale 2, 1000 batches of 4096 of 29,676, delta 1e-4.
+
+    Its own accountant composes separate batches and finds 10.83 (4.34 and 9.21 alone).
+    """
+    gaussian, laplace_, q = Gaussian(4.0), Laplace(2.0), 4096 / 29_676
+    costs = functools.partial(spent, q=q, n=1000, delta=1e-4)
+    assert costs(gaussian) == pytest.approx(4.34, rel=2e-3)
+    assert costs(laplace_) == pytest.approx(9.21, rel=2e-3)
+    apart = [Phase([gaussian], q, 1000), Phase([laplace_], q, 1000)]
+    assert privacy_spent(apart, delta=1e-4) == pytest.approx(10.83, rel=2e-3)
+    assert 11.1 < costs(gaussian, laplace_) < 11.3
 
 
 def test_attribute_setting_of_the_prototype():
@@ -111,26 +145,46 @@ def test_attribute_setting_of_the_prototype():
     )
 
 
-@given(sigma=noises, q=rates, n=steps, unit=units)
+def on_grid(batch, interval, unit="record"):
+    """Our numbers on a given grid, with the library's cut."""
+    pair = directions(batch, math.exp(-50), replace=unit == "sensitive_features")
+    return _epsilon_on_grid([(batch.n_steps, pair)], DELTA, interval)
+
+
+@given(sigma=noises, q=st.one_of(rates, st.just(1.0)), n=steps, unit=units)
 @example(sigma=18.3, q=0.2, n=150, unit="sensitive_features")
 @example(sigma=1.0, q=0.01, n=1000, unit="record")
 @few
 def test_sampled_gaussians_are_those_of_dp_accounting(sigma, q, n, unit):
-    """Same pairs: the same epsilon on a finer grid, within the half percent that we give away."""
-    ours, theirs = spent(Gaussian(sigma), q=q, n=n, unit=unit), by_library(sigma, q, n, unit)
-    # Where losses are tiny, the library's fixed grid is the coarser one.
-    assert ours <= theirs * (1 + 5e-3) + 1e-4
-    if theirs > 0.1:
-        assert ours >= theirs * (1 - 2e-2)
+    """The library's constructor, on the same grid; and our choice of the grid is fine enough."""
+    one = pld.from_gaussian_mechanism(
+        sigma,
+        value_discretization_interval=1e-3,
+        sampling_prob=q,
+        neighboring_relation=RELATION[unit],
+    )
+    theirs = one.self_compose(n).get_epsilon_for_delta(DELTA)
+    assert on_grid(Batch(q, n, 1 / sigma, 0.0), 1e-3, unit) == pytest.approx(
+        theirs, rel=1e-6, abs=1e-9
+    )
+    assert spent(Gaussian(sigma), q=q, n=n, unit=unit) <= theirs * 1.004 + 1e-6
 
 
 @given(scale=st.floats(0.5, 20.0), q=st.floats(0.01, 1.0), n=st.integers(1, 100))
 @few
 def test_sampled_laplace_is_that_of_dp_accounting(scale, q, n):
-    theirs = pld.from_laplace_mechanism(scale, sampling_prob=q, value_discretization_interval=1e-3)
-    theirs = theirs.self_compose(n).get_epsilon_for_delta(DELTA)
-    # Both are rounded up, on different grids.
-    assert spent(Laplace(scale), q=q, n=n) == pytest.approx(theirs, rel=2e-2, abs=2e-3)
+    one = pld.from_laplace_mechanism(scale, sampling_prob=q, value_discretization_interval=1e-3)
+    theirs = one.self_compose(n).get_epsilon_for_delta(DELTA)
+    ours = on_grid(Batch(q, n, 0.0, 1 / scale), 1e-3)
+    assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-9)
+    assert spent(Laplace(scale), q=q, n=n) <= theirs * 1.004 + 1e-6
+
+
+@given(scale=st.floats(0.3, 20.0), q=st.floats(0.01, 1.0), n=st.integers(1, 3))
+@few
+def test_few_laplace_releases_stay_within_pure_privacy(scale, q, n):
+    """The largest possible loss of a step is log(1 + q (e^(1/b) - 1))."""
+    assert spent(Laplace(scale), q=q, n=n) <= n * math.log1p(q * math.expm1(1 / scale)) * 1.001
 
 
 # --- the divergences behind it -------------------------------------------------------------------
@@ -138,8 +192,9 @@ def test_sampled_laplace_is_that_of_dp_accounting(scale, q, n):
 
 def by_quadrature(a, m, q, epsilon, *, direction):
     """Hockey-stick divergence of the sampled product of Laplace and Gaussian, in two dimensions."""
-    x = np.linspace(-30 / a, 30 / a + 1, 6001)  # Laplace outcome, unit shift
-    z = np.linspace(-9, 9 + m, 3001)  # Gaussian outcome, unit noise
+    x = np.arange(-25 / a, 25 / a + 1, 1 / 200)  # Laplace outcome, unit shift; kinks at 0 and 1
+    x -= x[np.argmin(np.abs(x))]
+    z = np.linspace(-8, 8 + m, 801)  # Gaussian outcome, unit noise
     with_row = np.outer(laplace.pdf(x, 1, 1 / a), norm.pdf(z, m))
     without = np.outer(laplace.pdf(x, 0, 1 / a), norm.pdf(z))
     mixture = (1 - q) * without + q * with_row
@@ -148,7 +203,7 @@ def by_quadrature(a, m, q, epsilon, *, direction):
     return np.trapezoid(np.trapezoid(excess, z, axis=1), x)
 
 
-@pytest.mark.parametrize("epsilon", [-0.3, -0.05, 0.0, 0.1, 0.5])
+@pytest.mark.parametrize("epsilon", [-0.1, 0.0, 0.4])
 @pytest.mark.parametrize(("a", "m", "q"), [(1.0, 0.7, 0.3), (0.4, 1.5, 0.6), (2.0, 0.5, 1.0)])
 def test_joint_divergence_is_the_double_integral(a, m, q, epsilon):
     """Of the mixture of products (1 - q) Q + q P, in both directions."""
@@ -156,7 +211,7 @@ def test_joint_divergence_is_the_double_integral(a, m, q, epsilon):
     for direction, pair in itertools.zip_longest(["remove", "add"], pairs, fillvalue=pairs[0]):
         got = pair.divergence(np.array([epsilon]))[0]
         assert got == pytest.approx(
-            by_quadrature(a, m, q, epsilon, direction=direction), abs=2e-6, rel=1e-5
+            by_quadrature(a, m, q, epsilon, direction=direction), abs=2e-5, rel=1e-4
         )
 
 
@@ -214,9 +269,9 @@ def test_antipodal_contributions_are_the_worst_replacement(m, q):
     for angle, size in itertools.product(angles, (1.0, 0.5)):
         w = size * np.array([np.cos(angle), np.sin(angle)])
         got = [divergence(np.array([1.0, 0.0]), w, epsilon) for epsilon in epsilons]
-        assert np.all(got <= bound + 1e-6)
+        assert np.all(got <= bound + 1e-5)
         if angle == np.pi and size == 1:
-            assert got == pytest.approx(bound, abs=1e-6)
+            assert got == pytest.approx(bound, abs=1e-5)
         elif angle <= 0.75 * np.pi:
             assert got[1] < bound[1] - 1e-4  # the test can tell pairs apart
 
@@ -225,7 +280,7 @@ def test_weight_on_one_entry_is_the_worst_for_laplace():
     """A row with l1 norm 1 over two entries of a table: all on one entry loses most."""
     b = 0.8
     for share, epsilon in itertools.product((0.5, 0.3, 0.1), (0.0, 0.3, 0.9)):
-        x = np.linspace(-25, 26, 4001)
+        x = np.linspace(-20, 21, 2051)
         upper = np.outer(laplace.pdf(x, share, b), laplace.pdf(x, 1 - share, b))
         lower = np.outer(laplace.pdf(x, 0, b), laplace.pdf(x, 0, b))
         excess = np.maximum(upper - math.exp(epsilon) * lower, 0)
@@ -324,7 +379,6 @@ def test_replacing_costs_at_most_removing_and_adding():
 
 def test_hardly_any_noise_is_infinite_at_once():
     assert spent(Gaussian(1e-3)) == spent(Laplace(1e-3), q=0.5, n=100) == math.inf
-    assert spent(Gaussian(0.1), q=0.9, n=10_000) == math.inf
 
 
 # --- calibration ---------------------------------------------------------------------------------
@@ -379,7 +433,7 @@ def test_calibration_refuses_a_budget_that_is_already_spent():
     def phases_at(noise):
         return [Phase([Gaussian(3.0)]), Phase([Gaussian(noise)], 0.1, 10)]
 
-    with pytest.raises(ValueError, match=r"fixed beforehand spend epsilon = 1\.3"):
+    with pytest.raises(ValueError, match=r"fixed beforehand spend epsilon = 1\.27"):
         calibrate(phases_at, epsilon=1.0, delta=DELTA)
     assert calibrate(phases_at, epsilon=2.0, delta=DELTA) > 0
 

@@ -93,7 +93,7 @@ def epsilon_of(batches: tuple[Batch, ...], delta: float, *, replace: bool) -> fl
     steps = sum(b.n_steps for b in batches)
     pairs = [(b.n_steps, directions(b, CUT * delta / steps, replace=replace)) for b in batches]
     finest = max(pair.high - pair.low for _, both in pairs for pair in both) / MAX_POINTS
-    interval = max(min(0.5 * math.sqrt(variance / steps), 0.1), finest)
+    interval = _aligned(batches, max(min(0.5 * math.sqrt(variance / steps), 0.1), finest))
     epsilon = _epsilon_on_grid(pairs, delta, interval)
     while 0 < epsilon < math.inf and interval / 2 > finest:
         interval /= 2
@@ -108,6 +108,19 @@ def _joined(batch: Batch) -> Batch:
     if batch.rate < 1 or batch.laplace:
         return batch
     return batch._replace(n_steps=1, gaussian=batch.gaussian * math.sqrt(batch.n_steps))
+
+
+def _aligned(batches: tuple[Batch, ...], interval: float) -> float:
+    """A grid with a point at the largest Laplace loss, where much of its mass is.
+
+    Between two points it would be rounded up, by a share of epsilon that shrinks with the step
+    only, and not at every halving.
+    """
+    batch = max(batches, key=lambda b: b.n_steps * b.laplace)
+    loss = _sampled(batch.rate, batch.laplace)
+    if loss <= interval:  # no Laplace release, or one that hardly matters
+        return interval
+    return loss / math.ceil(loss / interval) * (1 + 1e-12)  # the loss is just below the point
 
 
 def variance_of(batch: Batch, *, replace: bool) -> float:
