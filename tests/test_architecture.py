@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "losses": set(),
     "models": {"features"},
     "constraints": {"groups", "losses"},
+    "privacy": {"exceptions"},
     "metrics": {"exceptions", "groups"},
     "datasets": {"_version"},
     "problem": {"constraints", "features", "losses", "models"},
@@ -30,7 +31,7 @@ MAY_IMPORT = {
         *("constraints", "exceptions", "features", "groups"),
         *("losses", "models", "problem", "solvers"),
     },
-    "model_selection": {"exceptions", "groups", "metrics"},
+    "model_selection": {"exceptions", "groups", "metrics", "privacy"},
     "display": {"metrics", "model_selection"},
     "the package": {"_version", "estimators"},
     "quickstart": {
@@ -39,7 +40,10 @@ MAY_IMPORT = {
     },
 }
 CORE = {"features", "losses", "models", "constraints", "problem", "solvers"}
-WITHOUT_TORCH = {"exceptions", "groups", "metrics", "datasets", "model_selection", "display"}
+WITHOUT_TORCH = {
+    *("exceptions", "groups", "metrics", "datasets"),
+    *("privacy", "model_selection", "display"),
+}
 # Installed by extras only: imported inside the functions that need them.
 OPTIONAL = {"cvxpy", "dp_accounting", "fairlearn", "matplotlib", "polars"}
 
