@@ -8,6 +8,7 @@ from fairconstrained.privacy.accounting import (
     Laplace,
     Phase,
     PrivacyGuarantee,
+    Unit,
     privacy_guarantee,
     privacy_spent,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "Phase",
     "PrivacyGuarantee",
     "TrainingPlan",
+    "Unit",
     "calibrate",
     "fermi_closed_form_sigmas",
     "one_off_gaussian",

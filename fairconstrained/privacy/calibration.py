@@ -187,8 +187,9 @@ class TrainingPlan:
     histogram_noise : float
         Standard deviation (Gaussian) or scale (Laplace) of the noise on each table of a batch,
         divided by the largest norm (l2 or l1) of a row's entries; ``inf`` without tables.
-    counts_noise : float
-        Standard deviation of the noise on the group counts, released once; ``inf`` without.
+    counts_noise, final_noise : float
+        Standard deviation of the noise on the group counts and on the final table, each released
+        once and of all rows; ``inf`` without.
     privacy : PrivacyGuarantee
         For the attribute ``privacy_``.
     """
@@ -196,6 +197,7 @@ class TrainingPlan:
     gradient_noise: float
     histogram_noise: float
     counts_noise: float
+    final_noise: float
     privacy: PrivacyGuarantee
 
 
@@ -209,6 +211,7 @@ def plan_training(
     histogram_share: float = 0.1,
     histogram_noise: str = "gaussian",
     counts_share: float = 0.0,
+    final_share: float = 0.0,
 ) -> TrainingPlan:
     """Noise for steps that release a table and a gradient of one Poisson batch each.
 
@@ -228,8 +231,9 @@ def plan_training(
     histogram_noise : {"gaussian", "laplace"}, default="gaussian"
         The table's noise. Laplace noise of scale b costs about as much as Gaussian noise of
         multiplier b where b is large.
-    counts_share : float, default=0.0
-        Share of the budget for counts of all rows, released once before the training, in [0, 1).
+    counts_share, final_share : float, default=0.0
+        Shares of the budget for the counts of all rows, released once before the training, and for
+        a table of all rows, released once after it; in [0, 1).
 
     Returns
     -------
@@ -244,15 +248,17 @@ def plan_training(
     """
     check_positive("epsilon", epsilon)
     check_budget(delta=delta, unit=unit)
-    for name, share in {"histogram_share": histogram_share, "counts_share": counts_share}.items():
+    shares = {"counts_share": counts_share, "final_share": final_share}
+    for name, share in {"histogram_share": histogram_share, **shares}.items():
         if not 0 <= share < 1:
             raise ValueError(f"{name} must be in [0, 1); got {share!r}.")
     if histogram_noise not in NOISES:
         raise ValueError(f"histogram_noise must be one of {list(NOISES)}; got {histogram_noise!r}.")
-    counts, once = math.inf, []
-    if counts_share:
-        release = one_off_gaussian(counts_share, epsilon=epsilon, delta=delta, unit=unit)
-        counts, once = release.noise_multiplier, [Phase([release])]
+    once = {
+        what: one_off_gaussian(share, epsilon=epsilon, delta=delta, unit=unit, of=what)
+        for what, share in (("group counts", counts_share), ("final table", final_share))
+        if share
+    }
 
     def split(noise: float) -> tuple[float, float]:
         table = noise / math.sqrt(histogram_share) if histogram_share else math.inf
@@ -262,12 +268,16 @@ def plan_training(
         table, gradient = split(noise)
         releases = [NOISES[histogram_noise](table, of="histogram")] if histogram_share else []
         releases.append(Gaussian(gradient, of="gradient"))
-        return [*once, Phase(releases, sampling_rate, n_steps)]
+        return [*(Phase([r]) for r in once.values()), Phase(releases, sampling_rate, n_steps)]
 
     noise = calibrate(phases_at, epsilon=epsilon, delta=delta, unit=unit)
     table, gradient = split(noise)
     privacy = privacy_guarantee(phases_at(noise), delta=delta, unit=unit)
-    return TrainingPlan(gradient, table, counts, privacy)
+    counts, final = (
+        once[what].noise_multiplier if what in once else math.inf
+        for what in ("group counts", "final table")
+    )
+    return TrainingPlan(gradient, table, counts, final, privacy)
 
 
 def fermi_closed_form_sigmas(
