@@ -151,7 +151,12 @@ def on_grid(batch, interval, unit="record"):
     return _epsilon_on_grid([(batch.n_steps, pair)], DELTA, interval)
 
 
-@given(sigma=noises, q=st.one_of(rates, st.just(1.0)), n=steps, unit=units)
+@given(
+    sigma=st.floats(1.5, 20.0),
+    q=st.one_of(st.floats(1e-3, 0.3), st.just(1.0)),
+    n=st.integers(1, 200),
+    unit=units,
+)
 @example(sigma=18.3, q=0.2, n=150, unit="sensitive_features")
 @example(sigma=1.0, q=0.01, n=1000, unit="record")
 @few
@@ -366,6 +371,14 @@ def test_laplace_alone_is_pure_differential_privacy():
     )
 
 
+@pytest.mark.parametrize("n", [1, 20])
+def test_replacing_a_row_of_all_doubles_both_shifts(n):
+    """Without sampling, Laplace noise is accounted for in both units."""
+    replaced = spent(Laplace(30.0), Gaussian(40.0), n=n, unit="sensitive_features")
+    assert replaced == pytest.approx(spent(Laplace(15.0), Gaussian(20.0), n=n), rel=2e-3)
+    assert replaced > 1.5 * spent(Laplace(30.0), Gaussian(40.0), n=n)
+
+
 def test_replacing_costs_at_most_removing_and_adding():
     """Group privacy: epsilon at delta (1 + e^epsilon) of two changes is twice that of one."""
     one = spent(Gaussian(2.0), q=0.05, n=200)
@@ -377,6 +390,8 @@ def test_replacing_costs_at_most_removing_and_adding():
 
 def test_hardly_any_noise_is_infinite_at_once():
     assert spent(Gaussian(1e-3)) == spent(Laplace(1e-3), q=0.5, n=100) == math.inf
+    assert spent(Gaussian(0.7), q=0.7, n=400, unit="sensitive_features") == math.inf
+    assert spent(Gaussian(0.1), q=0.9, n=10_000) == math.inf
 
 
 # --- calibration ---------------------------------------------------------------------------------

@@ -147,7 +147,9 @@ def _epsilon_on_grid(pairs: list[tuple[int, list[Pair]]], delta: float, interval
     for n_steps, both in pairs:
         one = pld.PrivacyLossDistribution(*(_connect_the_dots(pair, interval) for pair in both))
         composed = composed.compose(one.self_compose(n_steps))
-    return float(composed.get_epsilon_for_delta(delta - ROUNDING))
+    with np.errstate(over="ignore"):  # e^epsilon beyond double precision
+        epsilon = float(composed.get_epsilon_for_delta(delta - ROUNDING))
+    return epsilon if epsilon <= MAX_LOSS else math.inf
 
 
 def _connect_the_dots(pair: Pair, interval: float) -> Any:
