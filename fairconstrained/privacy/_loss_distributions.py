@@ -29,7 +29,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri
 
-__all__ = ["Batch", "epsilon_of", "from_guarantees", "gaussian_divergence", "variance_of"]
+__all__ = [
+    "TOLERANCE",
+    "Batch",
+    "epsilon_of",
+    "from_guarantees",
+    "gaussian_divergence",
+    "variance_of",
+]
 
 Array = NDArray[np.float64]
 
@@ -38,12 +45,11 @@ Array = NDArray[np.float64]
 ROUNDING = 1e-12
 # Share of delta that may go into tails cut off before composition.
 CUT = 1e-4
-# A finer grid is tried until epsilon moves by less than this. The error falls with the square of
-# the step, so what is left after the last halving is about a third of it.
 TOLERANCE = 4e-3
 MAX_POINTS = 1 << 18
-# Beyond these (epsilon in the thousands) nothing is protected: charged as infinite, in no time.
-MAX_SHIFT, MAX_VARIANCE = 50.0, 1e6
+# Beyond these (epsilon in the hundreds) nothing is protected: charged as infinite, in no time and
+# without overflow.
+MAX_LOSS, MAX_VARIANCE = 600.0, 1e6
 
 
 class Batch(NamedTuple):
@@ -79,26 +85,32 @@ def library(module: str) -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def epsilon_of(batches: tuple[Batch, ...], delta: float, *, replace: bool) -> float:
-    """Smallest epsilon that the composed batches keep at `delta`, from above, within some 0.2 %."""
+def epsilon_of(
+    batches: tuple[Batch, ...], delta: float, *, replace: bool, tolerance: float = TOLERANCE
+) -> float:
+    """Smallest epsilon that the composed batches keep at `delta`, from above.
+
+    The grid is refined until epsilon moves by less than `tolerance`. The error falls with the
+    square of the step, so about a third of that is left.
+    """
     library("")  # its absence is an error in any case
     batches = tuple(_joined(b) for b in batches if b.gaussian or b.laplace)
     if not batches:
         return 0.0
     variance = sum(b.n_steps * variance_of(b, replace=replace) for b in batches)
-    if variance > MAX_VARIANCE or any(max(b.gaussian, b.laplace) > MAX_SHIFT for b in batches):
-        return math.inf
     # Connecting the dots adds at most a quarter of the squared grid step to the variance of every
     # loss: start with a few percent in sum.
     steps = sum(b.n_steps for b in batches)
     pairs = [(b.n_steps, directions(b, CUT * delta / steps, replace=replace)) for b in batches]
+    if variance > MAX_VARIANCE or any(pair.high > MAX_LOSS for _, both in pairs for pair in both):
+        return math.inf
     finest = max(pair.high - pair.low for _, both in pairs for pair in both) / MAX_POINTS
     interval = _aligned(batches, max(min(0.5 * math.sqrt(variance / steps), 0.1), finest))
     epsilon = _epsilon_on_grid(pairs, delta, interval)
     while 0 < epsilon < math.inf and interval / 2 > finest:
         interval /= 2
         coarser, epsilon = epsilon, _epsilon_on_grid(pairs, delta, interval)
-        if coarser - epsilon <= TOLERANCE * epsilon:
+        if coarser - epsilon <= tolerance * epsilon:
             break
     return epsilon
 
@@ -135,7 +147,9 @@ def _epsilon_on_grid(pairs: list[tuple[int, list[Pair]]], delta: float, interval
     for n_steps, both in pairs:
         one = pld.PrivacyLossDistribution(*(_connect_the_dots(pair, interval) for pair in both))
         composed = composed.compose(one.self_compose(n_steps))
-    return float(composed.get_epsilon_for_delta(delta - ROUNDING))
+    with np.errstate(over="ignore"):  # e^epsilon beyond double precision
+        epsilon = float(composed.get_epsilon_for_delta(delta - ROUNDING))
+    return epsilon if epsilon <= MAX_LOSS else math.inf
 
 
 def _connect_the_dots(pair: Pair, interval: float) -> Any:
@@ -199,7 +213,7 @@ def _add(batch: Batch, epsilon: Array) -> Array:
     Q - e^epsilon ((1 - q) Q + q P) = c Q - e^epsilon q P with c = 1 - e^epsilon (1 - q), and the
     divergence of Q from P is that of P from Q, because both noises are symmetric.
     """
-    rest = 1 - np.exp(epsilon) * (1 - batch.rate)
+    rest = -np.expm1(epsilon + _log_rest(batch.rate))
     below = rest > 0  # above, the mixture's share of Q alone outweighs Q
     inner = epsilon + math.log(batch.rate) - np.log(np.where(below, rest, 1.0))
     return np.where(below, rest * unsampled(batch, inner), 0.0)

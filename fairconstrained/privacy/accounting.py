@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from fairconstrained.privacy._loss_distributions import Batch, epsilon_of
+from fairconstrained.privacy._loss_distributions import TOLERANCE, Batch, epsilon_of
 
 __all__ = [
     "Gaussian",
@@ -195,6 +195,11 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
     >>> print(f"{privacy_spent([counts, steps], delta=1e-5):.3f}")
     0.311
     """
+    return spent_within(TOLERANCE, phases, delta=delta, unit=unit)
+
+
+def spent_within(tolerance: float, phases: Iterable[Phase], *, delta: float, unit: Unit) -> float:
+    """As :func:`privacy_spent`, an upper bound in any case, but with a tolerance."""
     check_budget(delta=delta, unit=unit)
     replace = unit == "sensitive_features"
     batches = tuple(as_batch(phase) for phase in phases)
@@ -203,7 +208,7 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
             'Laplace noise on sampled batches has no known worst case for unit="sensitive_features"'
             ", so that no epsilon could be promised: use Gaussian noise."
         )
-    return epsilon_of(batches, delta, replace=replace)
+    return epsilon_of(batches, delta, replace=replace, tolerance=tolerance)
 
 
 def as_batch(phase: Phase) -> Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from fairconstrained.privacy._loss_distributions import gaussian_divergence, variance_of
+from fairconstrained.privacy._loss_distributions import TOLERANCE, gaussian_divergence, variance_of
 from fairconstrained.privacy.accounting import (
     Gaussian,
     Laplace,
@@ -22,6 +23,7 @@ from fairconstrained.privacy.accounting import (
     check_positive,
     privacy_guarantee,
     privacy_spent,
+    spent_within,
 )
 
 __all__ = [
@@ -74,8 +76,8 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
     check_positive("epsilon", epsilon)
     check_budget(delta=delta, unit=unit)
 
-    def excess(noise: float) -> float:
-        spent = privacy_spent(phases_at(noise), delta=delta, unit=unit)
+    def excess(noise: float, tolerance: float = TOLERANCE) -> float:
+        spent = spent_within(tolerance, phases_at(noise), delta=delta, unit=unit)
         return math.log(spent / epsilon) if spent > 0 else -math.inf
 
     fixed = privacy_spent(phases_at(math.inf), delta=delta, unit=unit)
@@ -84,7 +86,10 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
             f"Releases with noise that was fixed beforehand spend epsilon = {fixed:.4g} at delta = "
             f"{delta:g}, which leaves nothing of epsilon = {epsilon:g} for the rest."
         )
-    return _decreasing_root(excess, _guess(phases_at, epsilon, delta, unit))
+    rough = functools.partial(excess, tolerance=10 * TOLERANCE)  # a fraction of the time
+    return _decreasing_root(
+        excess, _decreasing_root(rough, _guess(phases_at, epsilon, delta, unit))
+    )
 
 
 def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> float:
@@ -115,10 +120,14 @@ def _decreasing_root(excess: Callable[[float], float], noise: float) -> float:
             low, at_low = noise, value
         else:
             high, at_high = noise, value
-        if low > MOST_NOISE or high < low * (1 + 1e-12):
+        if low > MOST_NOISE:
             raise ValueError(
                 "No noise meets the budget: phases_at(noise) must cost less with more."
             )
+        if high < low * 1.0001:
+            # Epsilon jumps here. If delta exceeds the probability of being in any batch, (0, delta)
+            # holds without noise, until there is too little of it to be accounted for.
+            return high
         if high == math.inf:  # epsilon is roughly proportional to 1/noise
             noise = low * min(max(math.exp(at_low - goal) * 1.01, 1.001), 4.0)
         elif low == 0:
