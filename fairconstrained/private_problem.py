@@ -28,7 +28,8 @@ class Release(NamedTuple):
     """What one step may know of the data."""
 
     table: Tensor  # (n_parts, n_columns): estimate of the moments of all rows' labels
-    gradient: Tensor  # (n_variables,): estimate of the Lagrangian's gradient, without the penalty
+    gradient: Tensor  # (n_variables,): of `scale` times the Lagrangian, without the penalty
+    scale: float
 
 
 class PrivateERM:
@@ -40,9 +41,15 @@ class PrivateERM:
 
     .. math::
 
-        \frac{1}{qn} \Big( \sum_{i \in B} \mathrm{clip}_C \big( \nabla \ell_i
+        \frac{1}{qn} \Big( \sum_{i \in B} \mathrm{clip}_C \frac{1}{1 + \kappa} \big(
+        \nabla \ell_i
         + n \, \partial_M (\lambda \cdot g)(\tilde M, \tilde N) \cdot \nabla s(z_i) \big)
         + \text{noise} \Big).
+
+    The division by :math:`1 + \kappa`, where :math:`\kappa` is the mean spread of the weights on
+    the statistics, keeps the clip from taking more off the constraint than off the loss when
+    multipliers are large: with the clip alone a cap on false negative rates of 0.3 ended at 0.99 on
+    the heart data.
 
     Parameters
     ----------
@@ -104,6 +111,8 @@ class PrivateERM:
 
     def weights(self, table: Tensor, dual: Tensor) -> Tensor:
         """Derivative of dual . g by the table, (n_parts, n_columns)."""
+        if not len(dual):
+            return torch.zeros_like(table)
         table = table.detach().requires_grad_()
         with torch.enable_grad():
             total = dual @ self.values(table)
@@ -140,15 +149,16 @@ class PrivateERM:
         deviation = self.plan.histogram_noise * self.constraint.bound
         table = self._add_noise(self._table(scores, batch), deviation, rng) / self._rate
         weights = self.n_rows * weigh(table)
+        scale = 1.0 / (1.0 + self._mean_spread(weights))
         scores = scores.requires_grad_()
         with torch.enable_grad():
             moments = self.constraint.sums(scores, batch.y, batch.group, batch.weight)
             total = self.loss(scores, batch.y).sum() + (weights * moments).sum()
-        (cotangent,) = torch.autograd.grad(total, scores)
+        (cotangent,) = torch.autograd.grad(scale * total, scores)
         gradient = with_gaussian_noise(
             clipped(cotangent, max_norm), self.plan.gradient_noise * max_norm, rng
         )
-        return Release(table, gradient / (self._rate * self.n_rows))
+        return Release(table, gradient / (self._rate * self.n_rows), scale)
 
     def release_table(self, x: Tensor, rng: Generator) -> Tensor:
         """The table of all rows at `x`, once: what the trained model does."""
@@ -158,6 +168,13 @@ class PrivateERM:
         scores = self.model.scores(x, self.data.X)
         deviation = self.plan.final_noise * self.constraint.bound
         return with_gaussian_noise(self._table(scores, self.data), deviation, rng)
+
+    def _mean_spread(self, weights: Tensor) -> float:
+        """How much the constraint weighs in a row's gradient, on average over released counts."""
+        if not weights.numel():
+            return 0.0
+        spread = weights.max(dim=1).values - weights.min(dim=1).values
+        return float(spread @ self.counts) / self.n_rows
 
     def _table(self, scores: Tensor, batch: Batch) -> Tensor:
         return self.constraint.hard_sums(scores, batch.y, batch.group, batch.weight)

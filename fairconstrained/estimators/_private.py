@@ -19,6 +19,7 @@ from fairconstrained.solvers import DPSGDA, Budget
 __all__ = ["PrivateFairClassifier"]
 
 _FEW_ROWS = 5  # of a group in an expected batch
+_MUCH_NOISE = 0.3  # on the mean gradient of a training, in units of the clip
 
 
 class PrivateFairClassifier(FairClassifier):
@@ -109,10 +110,10 @@ class PrivateFairClassifier(FairClassifier):
     def _warn_of_noise(self, plan, n_rows, n_params):
         rate, n_steps = plan.privacy.sampling_rate, plan.privacy.n_steps
         noise = plan.gradient_noise * np.sqrt(n_params / n_steps) / (rate * n_rows)
-        if noise > 1:
+        if noise > _MUCH_NOISE:
             warn_caller(
                 f"With {n_rows} rows, {n_params} parameters and epsilon={self.epsilon:g} the noise "
-                f"on the gradients, averaged over the training, is {noise:.1f} times what a row "
+                f"on the gradients, averaged over the training, is {noise:.2g} times what a row "
                 "can contribute: little can be learnt. Use more rows, fewer features or a larger "
                 "epsilon.",
                 PrivacyWarning,

@@ -48,8 +48,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     feature_range : (low, high), optional
         Publicly known range of the columns (numbers, or arrays of shape (n_features,)): private
         training sees ``(x - low) / (high - low)``, because it may not learn scales from the data.
-        Rows should have norms of a few units; longer gradients are clipped. Without ``epsilon`` it
-        is not needed.
+        Rows should then have norms of a few units, since longer gradients are clipped; ``alpha``
+        penalises the coefficients of these columns. Without ``epsilon`` it is not needed.
     temperature : float, default=1.0
         Sharpness :math:`\tau` of the soft rates that stand in for predicted labels; the solver
         sharpens them where the labels do not follow.

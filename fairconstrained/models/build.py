@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fairconstrained.features import Features
 from fairconstrained.models.base import column_variances
-from fairconstrained.models.linear import Linear
+from fairconstrained.models.linear import Linear, ScaledLinear
 from fairconstrained.models.module import Module
 from fairconstrained.models.per_row import check_rows_independent
 
@@ -95,7 +95,7 @@ def as_private_model(
         As :func:`as_model`, and if the network mixes the rows of a batch.
     """
     if _is_linear(spec):
-        return Linear(n_outputs, center, 1.0 / scale, fit_intercept)
+        return ScaledLinear(n_outputs, center, 1.0 / scale, fit_intercept)
     model = _module(spec, center, scale, n_outputs)
     check_rows_independent(model.network, len(center))
     return model

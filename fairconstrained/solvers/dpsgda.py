@@ -125,7 +125,11 @@ class DPSGDA(Solver):
 
     # A private problem is no Problem: exact values stay inside.
     def check(self, problem: PrivateERM) -> None:  # type: ignore[override]
-        """Raise IncompatibleSolverError if a row's share of the table has no bound."""
+        """Raise IncompatibleSolverError if nothing is private, or a row's share has no bound."""
+        if not isinstance(problem, PrivateERM):
+            raise IncompatibleSolverError(
+                "DPSGDA trains privately and needs a budget: give epsilon, or another solver."
+            )
         if not problem.constraint.bound < float("inf"):
             raise IncompatibleSolverError(
                 "DPSGDA needs a bound on what one row adds to the constraint's table, and this "
@@ -145,7 +149,8 @@ class DPSGDA(Solver):
         for step in range(1, n_steps + 1):
             released = problem.release(x, partial(problem.weights, dual=dual), self.clip, rng)
             values = problem.values(released.table)
-            x = x - self.step_size * (released.gradient + problem.penalty_gradient(x))
+            penalty = released.scale * problem.penalty_gradient(x)
+            x = x - self.step_size * (released.gradient + penalty)
             dual = (dual + steps * values).clamp(0.0, self.max_dual)
             past = step - n_steps // 2
             if past > 0:
@@ -163,5 +168,5 @@ class DPSGDA(Solver):
 
 def _iterate(x: Tensor, values: Tensor, dual: Tensor) -> Iterate:
     """Objective and error are not released."""
-    estimated = torch.cat((torch.full_like(values[:1], torch.nan), values))
+    estimated = torch.cat((values.new_tensor([torch.nan]), values))
     return Iterate(x, estimated, estimated, dual, torch.inf)
