@@ -18,11 +18,12 @@ MAY_IMPORT = {
     "_version": set(),
     "exceptions": set(),
     "groups": set(),
+    "ranking": set(),
     "features": set(),
     "losses": set(),
     "models": {"features"},
-    "constraints": {"groups", "losses"},
-    "metrics": {"exceptions", "groups"},
+    "constraints": {"groups", "losses", "ranking"},
+    "metrics": {"exceptions", "groups", "ranking"},
     "datasets": {"_version"},
     "problem": {"constraints", "features", "losses", "models"},
     "solvers": {"exceptions", "problem"},
@@ -39,7 +40,10 @@ MAY_IMPORT = {
     },
 }
 CORE = {"features", "losses", "models", "constraints", "problem", "solvers"}
-WITHOUT_TORCH = {"exceptions", "groups", "metrics", "datasets", "model_selection", "display"}
+WITHOUT_TORCH = {
+    *("exceptions", "groups", "ranking", "metrics"),
+    *("datasets", "model_selection", "display"),
+}
 # Installed by extras only: imported inside the functions that need them.
 OPTIONAL = {"cvxpy", "dp_accounting", "fairlearn", "matplotlib", "polars"}
 
