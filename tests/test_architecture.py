@@ -23,13 +23,14 @@ MAY_IMPORT = {
     "losses": set(),
     "models": {"features"},
     "constraints": {"groups", "losses", "ranking"},
+    "objectives": {"constraints", "losses", "ranking"},
     "metrics": {"exceptions", "groups", "ranking"},
     "datasets": {"_version"},
-    "problem": {"constraints", "features", "losses", "models"},
+    "problem": {"constraints", "features", "losses", "models", "objectives"},
     "solvers": {"exceptions", "problem"},
     "estimators": {
         *("constraints", "exceptions", "features", "groups"),
-        *("losses", "models", "problem", "solvers"),
+        *("losses", "models", "objectives", "problem", "solvers"),
     },
     "model_selection": {"exceptions", "groups", "metrics"},
     "display": {"metrics", "model_selection"},
@@ -39,7 +40,7 @@ MAY_IMPORT = {
         *("groups", "metrics", "model_selection"),
     },
 }
-CORE = {"features", "losses", "models", "constraints", "problem", "solvers"}
+CORE = {"features", "losses", "models", "constraints", "objectives", "problem", "solvers"}
 WITHOUT_TORCH = {
     *("exceptions", "groups", "ranking", "metrics"),
     *("datasets", "model_selection", "display"),

@@ -64,6 +64,8 @@ class MomentConstraint:
         Extra primal variables of the constraint.
     """
 
+    offsets_matter = True  # whether shifting all scores alike changes the hard values
+
     def __init__(self, part_of_cell: Tensor, statistic: Statistic, n_aux: int = 0):
         self.part_of_cell = part_of_cell
         self.statistic = statistic
@@ -95,6 +97,13 @@ class MomentConstraint:
         rows = self.statistic.hard(scores, y) * weight[:, None]
         return self._sum(rows, y, group)
 
+    def hard_values(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        """Values as users measure them on these rows, (m,); here from the table."""
+        sums = self.hard_sums(scores, y, group, weight)
+        return self.of_moments(sums, self.counts(y, group, weight), aux)
+
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
         raise NotImplementedError
@@ -107,9 +116,12 @@ class MomentConstraint:
         return self.of_moments(sums, self.counts(y, group, weight), aux)
 
     def sharpened(self) -> Self:
-        """The constraint with its statistic sharpened."""
+        """The constraint with its statistic sharpened; itself where that changes nothing."""
+        statistic = self.statistic.sharpened()
+        if statistic == self.statistic:
+            return self
         sharp = copy.copy(self)
-        sharp.statistic = self.statistic.sharpened()
+        sharp.statistic = statistic
         return sharp
 
     def _sum(self, rows: Tensor, y: Tensor, group: Tensor) -> Tensor:
@@ -305,6 +317,22 @@ class Stack(MomentConstraint):
             own = sum_by(table, bins.to(sums.device), member.n_parts + 1)[: member.n_parts]
             values.append(member.of_moments(own[:, :-1], own[:, -1], own_aux))
         return torch.cat(values)
+
+    def hard_values(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        """All members' values, each as it measures them."""
+        pieces = torch.split(aux, [member.n_aux for member in self.members])
+        values = [
+            member.hard_values(scores, y, group, weight, own_aux)
+            for member, own_aux in zip(self.members, pieces, strict=True)
+        ]
+        return torch.cat([scores.new_zeros(0), *values])
+
+    @property
+    def offsets_matter(self) -> bool:  # type: ignore[override]
+        """Whether they do to any member, or to the objective alone."""
+        return not self.members or any(member.offsets_matter for member in self.members)
 
     def split(self, values: Tensor) -> list[Tensor]:
         """Each member's share of the values."""

@@ -31,6 +31,7 @@ from fairconstrained.features import as_features
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss, n_outputs
 from fairconstrained.models import as_model
+from fairconstrained.objectives import MeanLoss
 from fairconstrained.problem import Batch, FairERM
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, Solver, Status, run
 from fairconstrained.solvers.run import FEASIBILITY_TOL
@@ -284,7 +285,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 self.alpha,
                 self.fit_intercept,
             )
-            problem = FairERM(model, data, log_loss, stack, float(self.alpha))
+            problem = FairERM(model, data, MeanLoss(log_loss), stack, float(self.alpha))
             solution = self._solve(problem, rng, classes)
             self._store(solution, problem, space)
 

@@ -34,6 +34,8 @@ __all__ = [
     "positive_equality_gap",
 ]
 
+Array = NDArray[Any]
+
 
 def auc_between(
     y_score: ArrayLike,
@@ -288,16 +290,14 @@ def _gap(
     cell = np.where(codes == positive, len(groups), 0) + group
     comparisons = COMPARISONS[notion](len(groups))
     n_cells = 2 * len(groups)
-    cell_weight = np.bincount(cell, weights=weight, minlength=n_cells)
+    cell_weight: Array = np.bincount(cell, weights=weight, minlength=n_cells)
     _warn_of_empty(comparisons, cell_weight.reshape(2, -1), groups)
     table = win_table(scores, cell, weight, n_cells)
     flat = comparisons.reshape(-1, 4, n_cells)
     return float(np.abs(auc_differences(table, cell_weight, flat)).max(initial=0.0))
 
 
-def _warn_of_empty(
-    comparisons: NDArray[np.float64], cell_weight: NDArray[np.float64], groups: list[str]
-) -> None:
+def _warn_of_empty(comparisons: Array, cell_weight: Array, groups: list[str]) -> None:
     if len(groups) == 1:
         warnings.warn(
             f"sensitive_features has the single group {groups[0]}: there is nothing to compare it "
@@ -316,16 +316,16 @@ def _warn_of_empty(
         )
 
 
-def _describe(cells: NDArray[np.float64], groups: list[str]) -> str:
-    labels, members = cells.any(axis=1), cells.any(axis=0)
+def _describe(cells: Array, groups: list[str]) -> str:
+    labels, members = np.any(cells, axis=1), np.any(cells, axis=0)
     whose = "no group" if members.all() else f"group {groups[int(members.argmax())]}"
     has = "has" if members.all() else "has no"
-    kind = "rows" if labels.all() else f"{'positive' if labels[1] else 'negative'} rows"
+    kind = "rows" if labels.all() else f"{'positive' if cells[1].any() else 'negative'} rows"
     return f"{whose} {has} {kind}"
 
 
-def _scores(y_score: ArrayLike, n_samples: int | None = None) -> NDArray[Any]:
-    scores = check_array(y_score, ensure_2d=False, dtype="numeric", input_name="y_score")
+def _scores(y_score: ArrayLike, n_samples: int | None = None) -> Array:
+    scores: Array = check_array(y_score, ensure_2d=False, dtype="numeric", input_name="y_score")
     if scores.ndim == 2 and scores.shape[1] == 1:
         scores = scores[:, 0]
     if scores.ndim != 1 or (n_samples is not None and len(scores) != n_samples):
@@ -338,7 +338,7 @@ def _scores(y_score: ArrayLike, n_samples: int | None = None) -> NDArray[Any]:
 
 
 def _mask(mask: ArrayLike, position: int, n_samples: int) -> NDArray[np.bool_]:
-    array = np.asarray(mask)
+    array: Array = np.asarray(mask)
     if array.dtype != bool or array.shape != (n_samples,):
         raise ValueError(
             f"{('first', 'second')[position - 1]} must be a boolean mask of shape ({n_samples},); "
