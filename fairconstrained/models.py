@@ -24,6 +24,7 @@ __all__ = [
     "Standardize",
     "as_model",
     "multilayer_perceptron",
+    "whitener",
 ]
 
 Pullback = Callable[[Tensor], Tensor]
@@ -112,18 +113,9 @@ class Linear:
         # With few rows a column the fit can be near perfect, and its curvature far from 1/4.
         if n_features > _WHITEN_UP_TO or X.shape[0] < _WHITEN_ROWS * n_features:
             return cls(n_outputs, center, scale, fit_intercept)
-        hessian = 0.25 * X.covariance(weight, center) + alpha * torch.eye(
-            n_features, dtype=scale.dtype, device=scale.device
-        )
-        # On the scaled matrix (unit diagonal) a small ridge makes duplicate columns harmless.
-        hessian = scale[:, None] * hessian * scale
-        hessian.diagonal().add_(1e-6)
-        factor, info = torch.linalg.cholesky_ex(hessian)
-        if info.item():
-            return cls(n_outputs, center, scale, fit_intercept)
         identity = torch.eye(n_features, dtype=scale.dtype, device=scale.device)
-        inverse = torch.linalg.solve_triangular(factor.T, identity, upper=True)
-        return cls(n_outputs, center, scale[:, None] * inverse, fit_intercept)
+        hessian = 0.25 * X.covariance(weight, center) + alpha * identity
+        return cls(n_outputs, center, whitener(hessian, scale), fit_intercept)
 
     def init(self) -> Tensor:
         """Zeros."""
@@ -139,7 +131,7 @@ class Linear:
 
         def pullback(cotangent: Tensor) -> Tensor:
             total = cotangent.sum(dim=0)
-            gradient = self._to_coordinates(
+            gradient = self.coordinates(
                 X.t_matmul(cotangent) - self.center[:, None] * total
             ).reshape(-1)
             return torch.cat((gradient, total)) if self.fit_intercept else gradient
@@ -150,7 +142,7 @@ class Linear:
         """Half the squared norm of the coefficients of the columns as given."""
         coef, _ = self.unpack(w)
         gradient = torch.zeros_like(w)
-        gradient[: self.n_coef] = self._to_coordinates(coef).reshape(-1)
+        gradient[: self.n_coef] = self.coordinates(coef).reshape(-1)
         return Penalty(0.5 * (coef**2).sum(), gradient)
 
     def settle(self, w: Tensor, X: Features) -> None:
@@ -186,7 +178,8 @@ class Linear:
             parts.append(intercept + self.center @ coef)
         return torch.cat(parts)
 
-    def _to_coordinates(self, gradient: Tensor) -> Tensor:
+    def coordinates(self, gradient: Tensor) -> Tensor:
+        """Gradients (d, K) in coefficients as gradients in this model's coordinates, T' g."""
         if self.transform.ndim == 2:
             return self.transform.T @ gradient
         return self.transform[:, None] * gradient
@@ -378,6 +371,18 @@ def as_model(
             "classes take one column, more take one each."
         )
     return Module(network)
+
+
+def whitener(hessian: Tensor, scale: Tensor) -> Tensor:
+    """Upper triangular T with T' hessian T near the identity; `scale` where there is none."""
+    # On the scaled matrix (unit diagonal) a small ridge makes duplicate columns harmless.
+    hessian = scale[:, None] * hessian * scale
+    hessian.diagonal().add_(1e-6)
+    factor, info = torch.linalg.cholesky_ex(hessian)
+    if info.item():
+        return scale
+    identity = torch.eye(len(scale), dtype=scale.dtype, device=scale.device)
+    return scale[:, None] * torch.linalg.solve_triangular(factor.T, identity, upper=True)
 
 
 def _variance(X: Features, weight: Tensor, center: Tensor) -> Tensor:

@@ -40,6 +40,16 @@ class Linearization(NamedTuple):
     value: Tensor  # (m,)
     pullback: Callable[[Tensor], Tensor]  # (m,) -> (n_variables,)
 
+    def part(self, which: slice) -> Linearization:
+        """Some of the values."""
+
+        def pullback(weights: Tensor) -> Tensor:
+            full = torch.zeros_like(self.value)
+            full[which] = weights
+            return self.pullback(full)
+
+        return Linearization(self.value[which], pullback)
+
 
 class Evaluation(NamedTuple):
     """(f, c_1, ..., c_m) twice: as optimised, and as users measure them on predicted labels."""
@@ -154,11 +164,11 @@ class FairERM:
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Penalised risk."""
-        return _part(self.linearize(x, rows), slice(0, 1))
+        return self.linearize(x, rows).part(slice(0, 1))
 
     def constraints(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Constraint values."""
-        return _part(self.linearize(x, rows), slice(1, None))
+        return self.linearize(x, rows).part(slice(1, None))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values from one pass of the model in evaluation mode."""
@@ -201,12 +211,3 @@ class FairERM:
         columns = self.constraint.statistic.n_columns
         sums = self.counts.new_zeros((self.constraint.n_parts, columns))
         return sums, self.counts, self.counts.new_zeros(self.constraint.n_aux)
-
-
-def _part(terms: Linearization, which: slice) -> Linearization:
-    def pullback(weights: Tensor) -> Tensor:
-        full = torch.zeros_like(terms.value)
-        full[which] = weights
-        return terms.pullback(full)
-
-    return Linearization(terms.value[which], pullback)

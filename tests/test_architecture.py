@@ -27,10 +27,11 @@ MAY_IMPORT = {
     "metrics": {"exceptions", "groups", "ranking"},
     "datasets": {"_version"},
     "problem": {"constraints", "features", "losses", "models", "objectives"},
+    "moment_problem": {"constraints", "features", "models", "objectives", "problem"},
     "solvers": {"exceptions", "problem"},
     "estimators": {
-        *("constraints", "exceptions", "features", "groups"),
-        *("losses", "models", "objectives", "problem", "solvers"),
+        *("constraints", "exceptions", "features", "groups", "losses"),
+        *("models", "moment_problem", "objectives", "problem", "solvers"),
     },
     "model_selection": {"exceptions", "groups", "metrics"},
     "display": {"metrics", "model_selection"},

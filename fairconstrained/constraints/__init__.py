@@ -3,6 +3,7 @@
 from fairconstrained.constraints.auc import AUCConstraint, AUCParity
 from fairconstrained.constraints.loss_parity import LossParity
 from fairconstrained.constraints.moments import (
+    BoundConstraint,
     LinearMoments,
     MomentConstraint,
     Space,
@@ -41,6 +42,7 @@ __all__ = [
     "AUCConstraint",
     "AUCParity",
     "Binormal",
+    "BoundConstraint",
     "Cap",
     "DemographicParity",
     "EqualOpportunity",

@@ -7,6 +7,7 @@ r"""AUC-based constraints: two pairs of sets of rows should be ranked equally we
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.constraints.moments import MomentConstraint, Space
+from fairconstrained.constraints.moments import BoundConstraint, Space
 from fairconstrained.constraints.notions import Notion, checked_slack
 from fairconstrained.constraints.surrogates import SURROGATES, Surrogate
 from fairconstrained.ranking import COMPARISONS, auc_differences, win_table
@@ -22,7 +23,7 @@ from fairconstrained.ranking import COMPARISONS, auc_differences, win_table
 __all__ = ["AUCConstraint", "AUCParity"]
 
 
-class AUCConstraint(MomentConstraint):
+class AUCConstraint(BoundConstraint):
     r"""Differences of surrogate AUCs, both signs, minus slack; hard values are true differences.
 
     With the loss :math:`\ell(G, G')` of a surrogate, which estimates P(z <= z'),
@@ -67,13 +68,29 @@ class AUCConstraint(MomentConstraint):
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (2 m,)."""
+        return self._compared(self.surrogate.loss, sums, counts) - 1.0 - self.slack.to(sums)
+
+    def forms(self, sums: Tensor, counts: Tensor) -> Tensor:
+        """Values as quadratic forms of a linear model's coefficients, (2 m, p + 1, p + 1).
+
+        `sums` holds a moment matrix for each part and the surrogate is quadratic: see
+        :meth:`Quadratic.form`.
+        """
+        forms = self._compared(self.surrogate.form, sums, counts)  # type: ignore[attr-defined]
+        forms[:, -1, -1] -= 2.0 * (1.0 + self.slack.to(sums))
+        return forms
+
+    def _compared(
+        self, loss: Callable[[Tensor, Tensor], Tensor], sums: Tensor, counts: Tensor
+    ) -> Tensor:
+        """Both signs of all comparisons, of a loss that takes the means of two sets."""
         sets = self.sets.to(sums)
-        means = (sets @ sums) / (sets @ counts)[..., None]
+        weights = (sets @ counts).reshape(*sets.shape[:2], *(1 for _ in sums.shape[1:]))
+        means = torch.tensordot(sets, sums, dims=1) / weights
         first, first_, second, second_ = means.unbind(dim=1)
-        loss = self.surrogate.loss
         above = loss(first_, first) + loss(second, second_)
         below = loss(second_, second) + loss(first, first_)
-        return torch.cat((above, below)) - 1.0 - self.slack.to(sums)
+        return torch.cat((above, below))
 
     def hard_values(
         self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
@@ -87,10 +104,6 @@ class AUCConstraint(MomentConstraint):
         difference = torch.as_tensor(auc_differences(kept, counts, self.sets.numpy()))
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
-    def measure(self, values: Tensor) -> float:
-        """The notion in its own units: the largest difference of AUCs."""
-        return float((values + self.slack.to(values)).max())
-
     def describe(self, j: int) -> str:
         """Words for value j: which AUCs it compares."""
         m = len(self.comparisons)
@@ -101,20 +114,7 @@ class AUCConstraint(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int
     ) -> tuple[AUCConstraint, list[str]]:
-        """Drop the comparisons with a set of fewer than `min_rows` rows, at least one.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_classes, n_groups)
-            Number of rows of each label and group.
-        min_rows : int
-
-        Returns
-        -------
-        constraint : AUCConstraint
-        dropped : list of str
-            What was dropped, in words with counts.
-        """
+        """Drop the comparisons with a set of too few rows."""
         n = (self.comparisons * rows).sum(axis=(2, 3))
         small = n < max(min_rows, 1)
         if not small.any():
@@ -165,7 +165,7 @@ class AUCParity(Notion):
         self.slack = slack
         self.surrogate = surrogate
 
-    def bind(self, space: Space, slack: float, temperature: float) -> AUCConstraint:  # type: ignore[override]
+    def bind(self, space: Space, slack: float, temperature: float) -> AUCConstraint:
         """Give the constraint on these labels and groups."""
         if len(space.classes) != 2:
             raise ValueError(f"AUCParity needs two classes; got {len(space.classes)}.")

@@ -23,7 +23,7 @@ from torch import Tensor
 from fairconstrained.constraints.statistics import Columns, Statistic
 from fairconstrained.groups import group_name
 
-__all__ = ["LinearMoments", "MomentConstraint", "Space", "Stack"]
+__all__ = ["BoundConstraint", "LinearMoments", "MomentConstraint", "Space", "Stack"]
 
 
 _NEVER_BINDS = 1e6
@@ -134,7 +134,41 @@ def sum_by(rows: Tensor, index: Tensor, n_bins: int) -> Tensor:
     return rows.new_zeros((n_bins, rows.shape[1])).index_add(0, index, rows)
 
 
-class LinearMoments(MomentConstraint):
+class BoundConstraint(MomentConstraint):
+    """Base of what notions become on given labels and groups: values with slacks and words."""
+
+    name: str
+    slack: Tensor  # (m,)
+
+    def measure(self, values: Tensor) -> float:
+        """The notion in its own units: the largest value before its slack is taken off."""
+        return float((values + self.slack.to(values)).max())
+
+    def describe(self, j: int) -> str:
+        """Words for value j: what it compares."""
+        raise NotImplementedError
+
+    def without_small(
+        self, rows: NDArray[np.int64], min_rows: int
+    ) -> tuple[BoundConstraint, list[str]]:
+        """Drop the values that rest on fewer than `min_rows` rows, at least one.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_classes, n_groups)
+            Number of rows of each label and group.
+        min_rows : int
+
+        Returns
+        -------
+        constraint : BoundConstraint
+        dropped : list of str
+            What was dropped, in words with counts.
+        """
+        raise NotImplementedError
+
+
+class LinearMoments(BoundConstraint):
     r"""Linear combinations of rates, minus slack.
 
     A rate is a ratio of sums over the table, and a value a combination of rates:
@@ -206,10 +240,6 @@ class LinearMoments(MomentConstraint):
         total = self._like(self.denominators, sums) @ counts
         return (self._like(self.numerators, sums) @ sums.reshape(-1)) / total
 
-    def measure(self, values: Tensor) -> float:
-        """The notion in its own units: the largest combination of rates."""
-        return float((values + self._like(self.slack, values)).max())
-
     def describe(self, j: int) -> str:
         """Words for value j: which rates it compares."""
         sides = [
@@ -228,21 +258,7 @@ class LinearMoments(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int
     ) -> tuple[LinearMoments, list[str]]:
-        """Drop the values whose rates rest on fewer than `min_rows` rows.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_classes, n_groups)
-            Number of rows of each label and group.
-        min_rows : int
-            At least one row is always needed: a rate of none is not defined.
-
-        Returns
-        -------
-        constraint : LinearMoments
-        dropped : list of str
-            What was dropped, in words with counts.
-        """
+        """Drop the values with a rate of too few rows: a rate of none is not defined."""
         n = (self.cell_denominators * rows).sum(axis=(1, 2))
         small = n < max(min_rows, 1)
         if not small.any():
@@ -281,11 +297,11 @@ class Stack(MomentConstraint):
     Parameters
     ----------
     space : Space
-    members : sequence of LinearMoments
+    members : sequence of BoundConstraint
         None at all leaves the problem unconstrained.
     """
 
-    def __init__(self, space: Space, members: Sequence[LinearMoments]):
+    def __init__(self, space: Space, members: Sequence[BoundConstraint]):
         self.members = tuple(members)
         statistics = tuple(dict.fromkeys(member.statistic for member in members))
         nowhere = torch.full((1, space.n_cells), -1)

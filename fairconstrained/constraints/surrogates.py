@@ -106,6 +106,19 @@ class Quadratic:
         margin = first[..., 0] - second[..., 0] - self.c2
         return self.c1 * (_variance(first) + _variance(second) + margin**2)
 
+    def form(self, first: Tensor, second: Tensor) -> Tensor:
+        r"""The loss of scores x'w as a quadratic form: half of (w, 1)' form (w, 1).
+
+        From means of :math:`(x, 1)(x, 1)'` over each set, (..., p + 1, p + 1).
+        """
+        mean, other = first[..., :-1, -1], second[..., :-1, -1]
+        cross = mean[..., :, None] * other[..., None, :]
+        form = first + second
+        form[..., :-1, :-1] -= cross + cross.mT
+        form[..., :-1, -1] = form[..., -1, :-1] = self.c2 * (other - mean)
+        form[..., -1, -1] = self.c2**2
+        return 2.0 * self.c1 * form
+
 
 @dataclass(frozen=True)
 class Binormal:

@@ -90,6 +90,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     def _check_own_parameters(self):
         """Check the subclass's own parameters, before any work."""
 
+    def _problem(self, model, data, constraint):
+        """Give the problem to solve: the mean log loss under the constraint."""
+        return FairERM(model, data, MeanLoss(log_loss), constraint, float(self.alpha))
+
     # ------------------------------------------------------------------ public methods
 
     def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
@@ -285,7 +289,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 self.alpha,
                 self.fit_intercept,
             )
-            problem = FairERM(model, data, MeanLoss(log_loss), stack, float(self.alpha))
+            problem = self._problem(model, data, stack)
             solution = self._solve(problem, rng, classes)
             self._store(solution, problem, space)
 

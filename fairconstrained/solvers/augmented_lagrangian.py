@@ -89,6 +89,8 @@ class AugmentedLagrangian(Solver):
     the measured values is the proxy-Lagrangian idea of Cotter et al. (2019), applied to shifts.
     """
 
+    needs_rows = False
+
     def __init__(
         self,
         *,
@@ -124,10 +126,11 @@ class AugmentedLagrangian(Solver):
             if best.residual > tol:
                 best = _offsets(problem, best, _NEAR)
                 yield best
-            problem = problem.sharpened()
+            sharper = problem.sharpened()
+            last, problem = sharper is problem, sharper
             if violation(best.hard) <= FEASIBILITY_TOL:
                 feasible.append(best)
-                if len(feasible) == opinions or not best.dual.any():
+                if last or len(feasible) == opinions or not best.dual.any():
                     yield best_feasible(feasible)
                     return
                 (x, dual), shift = start, torch.zeros_like(dual)

@@ -75,6 +75,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     """
 
     length: int | None = None  # iterations of a full run, where they are known beforehand
+    needs_rows = True  # whether it draws rows, or passes over the data are all it asks for
 
     def check(self, problem: Problem) -> None:
         """Raise IncompatibleSolverError if the problem is not one that this solver can solve."""
