@@ -24,7 +24,6 @@ __all__ = [
     "Standardize",
     "as_model",
     "multilayer_perceptron",
-    "whitener",
 ]
 
 Pullback = Callable[[Tensor], Tensor]
@@ -113,8 +112,7 @@ class Linear:
         # With few rows a column the fit can be near perfect, and its curvature far from 1/4.
         if n_features > _WHITEN_UP_TO or X.shape[0] < _WHITEN_ROWS * n_features:
             return cls(n_outputs, center, scale, fit_intercept)
-        identity = torch.eye(n_features, dtype=scale.dtype, device=scale.device)
-        hessian = 0.25 * X.covariance(weight, center) + alpha * identity
+        hessian = 0.25 * X.covariance(weight, center) + alpha * torch.eye(n_features).to(scale)
         return cls(n_outputs, center, whitener(hessian, scale), fit_intercept)
 
     def init(self) -> Tensor:
@@ -379,10 +377,9 @@ def whitener(hessian: Tensor, scale: Tensor) -> Tensor:
     hessian = scale[:, None] * hessian * scale
     hessian.diagonal().add_(1e-6)
     factor, info = torch.linalg.cholesky_ex(hessian)
-    if info.item():
-        return scale
-    identity = torch.eye(len(scale), dtype=scale.dtype, device=scale.device)
-    return scale[:, None] * torch.linalg.solve_triangular(factor.T, identity, upper=True)
+    eye = torch.eye(len(scale)).to(scale)
+    inverse: Tensor = torch.linalg.solve_triangular(factor.T, eye, upper=True)
+    return scale if info.item() else scale[:, None] * inverse
 
 
 def _variance(X: Features, weight: Tensor, center: Tensor) -> Tensor:
