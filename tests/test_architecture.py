@@ -17,6 +17,7 @@ MAX_FILE, MAX_FUNCTION = 400, 60  # lines
 MAY_IMPORT = {
     "_version": set(),
     "exceptions": set(),
+    "calibration": set(),
     "groups": set(),
     "ranking": set(),
     "features": set(),
@@ -30,7 +31,7 @@ MAY_IMPORT = {
     "moment_problem": {"constraints", "features", "models", "objectives", "problem"},
     "solvers": {"exceptions", "problem"},
     "estimators": {
-        *("constraints", "exceptions", "features", "groups", "losses"),
+        *("calibration", "constraints", "exceptions", "features", "groups", "losses", "ranking"),
         *("models", "moment_problem", "objectives", "problem", "solvers"),
     },
     "model_selection": {"exceptions", "groups", "metrics"},

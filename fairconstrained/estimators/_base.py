@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairconstrained.constraints import Space, Stack
@@ -90,9 +90,27 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     def _check_own_parameters(self):
         """Check the subclass's own parameters, before any work."""
 
-    def _problem(self, model, data, constraint):
-        """Give the problem to solve: the mean log loss under the constraint."""
+    def _problem(self, data, constraint, n_classes):
+        """Give the problem to solve; here the mean log loss under the constraint."""
+        model = self._model(data, n_classes)
         return FairERM(model, data, MeanLoss(log_loss), constraint, float(self.alpha))
+
+    def _attributes(self, problem, w):
+        """Give what a fit keeps of the model."""
+        return problem.model.attributes(w)
+
+    def _forget(self):
+        """Discard what earlier calls kept for later ones, before a new fit."""
+
+    def _model(self, data, n_classes):
+        return as_model(
+            self.model,
+            data.X,
+            data.weight,
+            n_outputs(n_classes),
+            self.alpha,
+            self.fit_intercept,
+        )
 
     # ------------------------------------------------------------------ public methods
 
@@ -123,6 +141,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             callback, the estimator is as it was before the call.
         """
         with unchanged_on_error(self):
+            self._forget()
             self._check_parameters()
             X, y, groups, weight = self._check_data(X, y, sensitive_features, sample_weight)
             self._train(X, y, groups, weight)
@@ -245,6 +264,11 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 f"{type(self).__name__} needs samples of at least 2 classes; the data have only "
                 f"one class: {classes[0]}."
             )
+        if len(classes) > 2 and not self.__sklearn_tags__().classifier_tags.multi_class:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y)}: {type(self).__name__} ranks one class above one other."
+            )
         if groups is None or len(groups[1]) < 2:
             groups = self._without_groups(groups, n_samples=len(y))
         return X, y, groups, weight
@@ -281,15 +305,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         # Networks initialise and drop out from torch's global generator: lend them one.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = as_model(
-                self.model,
-                data.X,
-                data.weight,
-                n_outputs(len(classes)),
-                self.alpha,
-                self.fit_intercept,
-            )
-            problem = self._problem(model, data, stack)
+            problem = self._problem(data, stack, len(classes))
             solution = self._solve(problem, rng, classes)
             self._store(solution, problem, space)
 
@@ -352,7 +368,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         stack, iterate = problem.constraint, solution.iterate
         w = iterate.x[: problem.model.n_params]
         problem.model.settle(w, problem.data.X)
-        vars(self).update(problem.model.attributes(w))
+        vars(self).update(self._attributes(problem, w))
         self.classes_ = np.asarray(space.classes)
         self.groups_ = space.groups
         self.n_iter_ = solution.n_iter
