@@ -88,14 +88,14 @@ def whitened_model(moments: GroupMoments, alpha: float, curvature: float) -> Lin
     covariances, the difference :math:`\delta` of their means and :math:`c = 2 c_1`.
     """
     negative, positive = moments.by_label()
-    total = negative.merged(positive)
     step = positive.mean[0] - negative.mean[0]
     covariances = sum(label.scatter[0] / label.weight[0] for label in (negative, positive))
     hessian = curvature * (covariances + torch.outer(step, step))
     hessian.diagonal().add_(alpha)
     diagonal = hessian.diagonal()
     scale = torch.where(diagonal > 0, diagonal, torch.ones_like(diagonal)).rsqrt()
-    return Linear(1, total.mean[0], whitener(hessian, scale), fit_intercept=False)
+    none = torch.zeros_like(scale)
+    return Linear(1, none, whitener(hessian, scale), fit_intercept=False)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,8 @@ class MomentERM:
 
     def __post_init__(self) -> None:
         moments = self.moments
-        centred = moments.mean - self.model.center
+        # No AUC depends on it, but squares of scores far from zero would lose digits.
+        centred = moments.mean - moments.weight @ moments.mean / moments.weight.sum()
         root = self._root
         part = self.constraint.part_of_cell.reshape(-1)
         counts = moments.weight.new_zeros(self.constraint.n_parts + 1)

@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "datasets": {"_version"},
     "problem": {"constraints", "features", "losses", "models", "objectives"},
     "moment_problem": {"constraints", "features", "models", "objectives", "problem"},
-    "solvers": {"exceptions", "problem"},
+    "saddle": {"constraints", "objectives", "problem"},
+    "solvers": {"exceptions", "problem", "saddle"},
     "estimators": {
         *("calibration", "constraints", "exceptions", "features", "groups", "losses", "ranking"),
         *("models", "moment_problem", "objectives", "problem", "solvers"),
