@@ -56,7 +56,7 @@ class AUCConstraint(BoundConstraint):
         self.name = name
         self.slack = torch.as_tensor(np.tile(np.asarray(slack, dtype=float), 2)).clamp_max(1e6)
         # Cells that are in the same sets are one part.
-        member = self.comparisons.reshape(-1, space.n_cells)
+        member = self.comparisons.reshape(4 * len(self.comparisons), space.n_cells)
         columns, index = np.unique(member, axis=1, return_inverse=True)
         used = columns.any(axis=0)
         part = np.where(used, np.cumsum(used) - 1, -1)[index.reshape(-1)]
@@ -64,7 +64,9 @@ class AUCConstraint(BoundConstraint):
             torch.as_tensor(part.reshape(len(space.classes), len(space.groups))),
             surrogate.statistic,
         )
-        self.sets = torch.as_tensor(columns[:, used].reshape(-1, 4, self.n_parts))
+        self.sets = torch.as_tensor(
+            columns[:, used].reshape(len(self.comparisons), 4, self.n_parts)
+        )
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (2 m,)."""

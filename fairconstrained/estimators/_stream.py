@@ -10,7 +10,7 @@ import torch
 from scipy import sparse
 
 from fairconstrained.features import as_features
-from fairconstrained.moment_problem import GroupMoments
+from fairconstrained.ranking_problems import GroupMoments
 
 __all__ = ["Stream"]
 
@@ -34,14 +34,19 @@ class Stream:
     moments: GroupMoments | None  # of all rows, cells in the order label x group
 
     @classmethod
-    def begin(cls, classes, groups, n_features, seed, *, with_moments):
-        """Nothing seen."""
+    def begin(cls, y, classes, groups, n_features, seed, *, with_moments):
+        """Nothing seen; classes and the kind of groups are those of the first chunk."""
+        labels = np.unique(y if classes is None else classes)
+        if len(labels) != 2:
+            raise ValueError(
+                f"AUCFairClassifier ranks one class above one other; partial_fit got {len(labels)}"
+                f": {labels.tolist()}. Give both in the first call, classes=[negative, positive]."
+            )
         none = np.zeros(0, dtype=np.int64)
-        n_groups = 1 if groups is None else 0
-        moments = GroupMoments.none(2 * n_groups, n_features) if with_moments else None
+        n_cells = 2 if groups is None else 0
         return cls(
-            classes,
-            None if groups is None else groups[:0],
+            labels,
+            None if groups is None else groups.labels[:0],
             np.zeros((0, n_features)),
             none,
             none,
@@ -49,34 +54,53 @@ class Stream:
             np.zeros(0),
             0,
             seed,
-            moments,
+            GroupMoments.none(n_cells, n_features) if with_moments else None,
         )
 
-    def extended(self, X, y, group, group_labels, weight, limit):
-        """With a chunk of rows; `group` indexes `group_labels`."""
-        groups = self.groups if group_labels is None else merged_labels(self.groups, group_labels)
-        n_groups = 1 if groups is None else len(groups)
-        old = positions(self.groups, groups)
-        own = positions(group_labels, groups)[group]
-        keys = np.random.default_rng([self.seed, self.n_seen]).random(len(y))
+    def extended(self, X, y, classes, groups, weight, limit):
+        """With a chunk of rows, of which those of weight zero do not count."""
+        self._check(y, classes, groups)
+        used = weight > 0
+        X, weight = X[used], weight[used]
+        y = np.searchsorted(self.classes, y[used])
+        group = y * 0 if groups is None else groups.codes[used]
+        labels = self.groups if groups is None else merged_labels(self.groups, groups.labels)
+        n_groups = 1 if labels is None else len(labels)
+        old = positions(self.groups, labels)
+        own = (old if groups is None else positions(groups.labels, labels))[group]
         moments = self.moments
         if moments is not None:
-            cells = np.concatenate((old, old + n_groups))
-            cell = torch.as_tensor(y * n_groups + own)
-            chunk = GroupMoments.of(as_features(X), cell, torch.as_tensor(weight), 2 * n_groups)
-            moments = moments.spread(torch.as_tensor(cells), 2 * n_groups).merged(chunk)
+            cells = torch.as_tensor(np.concatenate((old, old + n_groups)))
+            cell, w = torch.as_tensor(y * n_groups + own), torch.as_tensor(weight)
+            chunk = GroupMoments.of(as_features(X), cell, w, 2 * n_groups)
+            moments = moments.spread(cells, 2 * n_groups).merged(chunk)
         kept = (
             stacked(self.X, X),
             np.concatenate((self.y, y)),
             np.concatenate((old[self.group], own)),
             np.concatenate((self.weight, weight)),
-            np.concatenate((self.keys, keys)),
+            np.concatenate(
+                (self.keys, np.random.default_rng([self.seed, self.n_seen]).random(len(y)))
+            ),
         )
         if len(kept[-1]) > limit:
             index = np.sort(np.argpartition(kept[-1], limit)[:limit])
             kept = tuple(column[index] for column in kept)
         n_seen = self.n_seen + len(y)
-        return Stream(self.classes, groups, *kept, n_seen, self.seed, moments)
+        return Stream(self.classes, labels, *kept, n_seen, self.seed, moments)
+
+    def _check(self, y, classes, groups):
+        new = np.setdiff1d(y, self.classes)
+        if len(new) or (classes is not None and set(classes) != set(self.classes)):
+            raise ValueError(
+                f"partial_fit began with the classes {self.classes.tolist()}; this chunk has "
+                f"{new.tolist() if len(new) else f'classes={list(classes)}'}."
+            )
+        if (groups is None) != (self.groups is None):
+            raise ValueError(
+                "sensitive_features must be given in all calls of partial_fit or in none; this "
+                f"chunk has {'none' if groups is None else 'some'}, unlike those before."
+            )
 
 
 def merged_labels(first, second):

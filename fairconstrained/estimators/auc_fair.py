@@ -18,10 +18,10 @@ from fairconstrained.estimators._checks import check_parameter, checked_weight, 
 from fairconstrained.estimators._stream import Stream
 from fairconstrained.groups import encode_groups
 from fairconstrained.models import Module
-from fairconstrained.moment_problem import GroupMoments, MomentERM, whitened_model
 from fairconstrained.objectives import LogLossForRanking, PairwiseLoss
 from fairconstrained.problem import FairERM
 from fairconstrained.ranking import COMPARISONS
+from fairconstrained.ranking_problems import GroupMoments, MomentERM, RankingERM, whitened_model
 
 __all__ = ["AUCFairClassifier"]
 
@@ -305,27 +305,26 @@ class AUCFairClassifier(FairClassifier):
                 f"{self.fairness} has nothing left to compare: each of its comparisons needs a "
                 "set without rows (or with fewer than min_group_size), as the warning says."
             )
-        if self.objective == "log":
-            model = self._model(data, n_classes)
-            return FairERM(model, data, LogLossForRanking(), constraint, float(self.alpha))
-        weight = torch.stack([data.weight[data.y == k].sum() for k in (0, 1)])
-        surrogate = self._surrogate()
-        pairwise = (
-            surrogate
-            if isinstance(surrogate, (Quadratic,)) or not surrogate.of_score_moments
-            else Quadratic()
-        )
+        alpha = float(self.alpha)
         if self._from_moments():
             moments = self._moments(data, n_groups)
-            shares = [
-                half.sum().item() for half in (moments.weight / moments.weight.sum()).chunk(2)
-            ]
-            risk = PairwiseLoss(pairwise, tuple(shares))
-            model = whitened_model(moments, float(self.alpha), 2.0 * pairwise.c1)
-            return MomentERM(model, moments, risk, constraint, float(self.alpha), data)
-        risk = PairwiseLoss(pairwise, tuple((weight / weight.sum()).tolist()))
-        model = self._model(data, n_classes)
-        return FairERM(model, data, risk, constraint, float(self.alpha))
+            risk = self._pairwise_loss(moments.weight.reshape(2, -1).sum(dim=1))
+            model = whitened_model(moments, alpha, 2.0 * risk.surrogate.c1)
+            return MomentERM(model, moments, risk, constraint, alpha, data)
+        risk = LogLossForRanking()
+        if self.objective == "auc":
+            risk = self._pairwise_loss([data.weight[data.y == k].sum() for k in (0, 1)])
+        problem = RankingERM if self._is_linear() else FairERM
+        return problem(self._model(data, n_classes), data, risk, constraint, alpha)
+
+    def _pairwise_loss(self, label_weight):
+        """The loss of positives against negatives, given the weight of both labels."""
+        surrogate = self._surrogate()
+        # The quadratic loss and the binormal one have the same optimum up to scale, with any
+        # constraint that does not depend on scale either; this one is convex.
+        quadratic = surrogate.of_score_moments and not isinstance(surrogate, Quadratic)
+        shares = torch.stack(tuple(label_weight)) / sum(label_weight)
+        return PairwiseLoss(Quadratic() if quadratic else surrogate, tuple(shares.tolist()))
 
     def _from_moments(self):
         """Whether group moments are all that training needs."""
@@ -388,40 +387,9 @@ class AUCFairClassifier(FairClassifier):
         if sensitive_features is not None:
             groups = encode_groups(sensitive_features, len(y))
         if first:
-            labels = None if groups is None else groups.labels
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-            self._stream = Stream.begin(
-                self._first_classes(y, classes),
-                labels,
-                X.shape[1],
-                seed,
-                with_moments=self._from_moments(),
+            begun = Stream.begin(
+                y, classes, groups, X.shape[1], seed, with_moments=self._from_moments()
             )
-        stream = self._stream
-        new = np.setdiff1d(y, stream.classes)
-        if len(new) or (classes is not None and set(classes) != set(stream.classes)):
-            raise ValueError(
-                f"partial_fit began with the classes {stream.classes.tolist()}; this chunk has "
-                f"{new.tolist() if len(new) else f'classes={list(classes)}'}."
-            )
-        if (groups is None) != (stream.groups is None):
-            raise ValueError(
-                "sensitive_features must be given in all calls of partial_fit or in none; this "
-                f"chunk has {'none' if groups is None else 'some'}, unlike those before."
-            )
-        y = np.searchsorted(stream.classes, y)
-        used = weight > 0
-        index = np.zeros(len(y), dtype=np.int64) if groups is None else groups.codes
-        labels = None if groups is None else groups.labels
-        self._stream = stream.extended(
-            X[used], y[used], index[used], labels, weight[used], self.stream_memory
-        )
-
-    def _first_classes(self, y, classes):
-        labels = np.unique(y if classes is None else classes)
-        if len(labels) != 2:
-            raise ValueError(
-                f"AUCFairClassifier ranks one class above one other; partial_fit got {len(labels)}"
-                f": {labels.tolist()}. Give both in the first call, classes=[negative, positive]."
-            )
-        return labels
+        stream = begun if first else self._stream
+        self._stream = stream.extended(X, y, classes, groups, weight, self.stream_memory)

@@ -13,10 +13,10 @@ from fairconstrained.constraints import AUCParity, Binormal, Quadratic, Space, S
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.features import as_features
 from fairconstrained.models import Linear
-from fairconstrained.moment_problem import GroupMoments, MomentERM, whitened_model
 from fairconstrained.objectives import PairwiseLoss
 from fairconstrained.problem import Batch, FairERM
 from fairconstrained.ranking import COMPARISONS
+from fairconstrained.ranking_problems import GroupMoments, MomentERM, whitened_model
 from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, run
 from fairconstrained.solvers.qcqp import Quadratics
 

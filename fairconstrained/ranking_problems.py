@@ -1,8 +1,9 @@
-r"""Problems that linear models pose through group moments alone: the data are read once.
+r"""Problems of ranking: on rows, and for linear models from group moments alone.
 
 For scores :math:`z = x' \beta` the table of :math:`(z, z^2)` over a cell of rows follows from the
-cell's weight, mean and covariance. What a solver does after that costs d x d for each cell,
-whatever the number of rows. Moments of chunks merge exactly, so that streams need no rows either.
+cell's weight, mean and covariance: the data are read once, and what a solver does after that costs
+d x d for each cell, whatever the number of rows. Moments of chunks merge exactly, so that streams
+need no rows either.
 """
 
 from __future__ import annotations
@@ -17,9 +18,25 @@ from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.features import Features
 from fairconstrained.models import Linear, whitener
 from fairconstrained.objectives import PairwiseLoss
-from fairconstrained.problem import Batch, Evaluation, Linearization
+from fairconstrained.problem import Batch, Evaluation, FairERM, Linearization
 
-__all__ = ["GroupMoments", "MomentERM", "whitened_model"]
+__all__ = ["GroupMoments", "MomentERM", "RankingERM", "whitened_model"]
+
+
+class RankingERM(FairERM):
+    """A linear model's problem on rows, begun away from constant scores.
+
+    There AUCs are 1/2, but any other scores, however small, can have any AUC: a solver that starts
+    from zero meets a step and may stay.
+    """
+
+    def start(self) -> Tensor:
+        """One gradient step from zero, of the length that gives the scores unit variance."""
+        x = super().start()
+        step = -self.objective(x).pullback(x.new_ones(1))
+        scores = self.model.scores((x + step)[: self.model.n_params], self.data.X)
+        deviation = scores.std(correction=0)
+        return x + step / deviation if deviation > 0 else x
 
 
 @dataclass(frozen=True)
