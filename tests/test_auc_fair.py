@@ -155,6 +155,17 @@ def test_sparse_is_dense(objective):
     )
 
 
+def test_many_columns_are_trained_on_rows_to_the_same_model(monkeypatch):
+    """Beyond some number of columns the covariances are not kept; the problem is the same."""
+    data = table()
+    params = {"objective": "auc", "slack": 0.1, "tol": 1e-6}
+    moments = fitted(data=data, **params)
+    monkeypatch.setattr("fairconstrained.estimators.auc_fair._MOST_COLUMNS", 3)
+    on_rows = fitted(data=data, **params)
+    np.testing.assert_allclose(on_rows.coef_, moments.coef_, atol=5e-3)
+    assert on_rows.violation_ <= 0.1 + FORGIVEN
+
+
 def test_groups_of_any_kind():
     X, y, group = table(4)
     names = pd.DataFrame({"sex": np.array(["f", "m"])[group % 2], "old": group // 2 == 1})
@@ -278,8 +289,13 @@ def test_the_papers_solvers_run_inside_the_estimator():
 def test_the_papers_surrogate_does_not_keep_the_true_gap_and_says_so():
     data = table()
     params = {"objective": "auc", "surrogate": "quadratic", "solver": QCQP(), "slack": 0.01}
-    with pytest.warns(ConstraintNotSatisfiedWarning, match="inter_group: AUC"):
-        clf = fitted(data=data, **params)
+    X, y, group = data
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="inter_group: AUC") as caught:
+        clf = AUCFairClassifier("inter_group", **params).fit(X, y, sensitive_features=group)
+    assert caught[0].filename == __file__
+    with pytest.warns(ConstraintNotSatisfiedWarning) as caught:
+        AUCFairClassifier("inter_group", **params).partial_fit(X, y, sensitive_features=group)
+    assert caught[0].filename == __file__
     assert not clf.feasible_
     assert clf.history_["soft_violation"][-1] <= 0.01 + 1e-4
 
@@ -467,13 +483,15 @@ def test_a_slack_that_no_model_reaches_is_said():
 
 def test_without_sensitive_features_it_warns_or_refuses():
     X, y, _ = table()
-    with pytest.warns(MissingSensitiveFeaturesWarning):
+    with pytest.warns(MissingSensitiveFeaturesWarning) as caught:
         clf = AUCFairClassifier().fit(X, y)
+    assert caught[0].filename == __file__
     assert np.isnan(clf.violation_)
     with pytest.raises(ValueError, match="sensitive_features is not given"):
         AUCFairClassifier(missing_sensitive="raise").fit(X, y)
-    with pytest.warns(MissingSensitiveFeaturesWarning):
+    with pytest.warns(MissingSensitiveFeaturesWarning) as caught:
         stream = AUCFairClassifier().partial_fit(X, y)
+    assert caught[0].filename == __file__
     np.testing.assert_allclose(stream.coef_, clf.coef_)
 
 
@@ -543,6 +561,22 @@ def test_routed_in_a_search_and_a_pipeline():
             error_score="raise",
         ).fit(X, y, sensitive_features=group)
     assert search.best_params_ == {"aucfairclassifier__slack": 0.02}
+
+
+def test_the_default_surrogate_suits_the_model():
+    for model, name in (("linear", "binormal"), ((4,), "soft_bins")):
+        chosen, named = (
+            fitted(
+                model=model,
+                surrogate=s,
+                solver=None if model == "linear" else SHORT,
+                random_state=0,
+                slack=0.5,
+            )
+            for s in (None, name)
+        )
+        X = table()[0]
+        np.testing.assert_array_equal(chosen.decision_function(X), named.decision_function(X))
 
 
 def test_solver_parameters_are_searched():

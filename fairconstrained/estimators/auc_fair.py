@@ -26,6 +26,7 @@ from fairconstrained.ranking_problems import GroupMoments, MomentERM, RankingERM
 __all__ = ["AUCFairClassifier"]
 
 _OBJECTIVES = ("log", "auc")
+_MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
 
 
 class AUCFairClassifier(FairClassifier):
@@ -59,13 +60,13 @@ class AUCFairClassifier(FairClassifier):
         the log loss gives the higher AUC at every slack (by 0.002). With ``"auc"``, moment
         surrogates and a linear model the data are read once: what follows costs d x d, for any
         number of rows.
-    surrogate : {"binormal", "quadratic", "soft_bins"} or surrogate object, default="binormal"
-        What stands in for true AUCs. ``"binormal"`` is the AUC of normal scores with the groups'
-        means and variances and tracks the truth closely; ``"quadratic"`` is the paper's, which
-        does not for pairwise notions; ``"soft_bins"`` tends to the truth with the number of bins
-        and costs that many columns. Objects: :class:`fairconstrained.constraints.Quadratic`
-        (``c1, c2``), ``SoftBins`` (``n_bins, temperature``). The pairwise objective is quadratic,
-        unless bins are asked for.
+    surrogate : {"binormal", "quadratic", "soft_bins"} or surrogate object, optional
+        What stands in for true AUCs; default: ``"binormal"`` for linear models, ``"soft_bins"`` for
+        networks. ``"binormal"`` is the AUC of normal scores with the groups' means and variances,
+        which tracks the truth closely; ``"quadratic"`` is the paper's, which does not for pairwise
+        notions; ``"soft_bins"`` tends to the truth with the number of bins and costs that many
+        columns. Objects: :class:`fairconstrained.constraints.Quadratic` (``c1, c2``), ``SoftBins``
+        (``n_bins, temperature``). The pairwise objective is quadratic, unless bins are asked for.
     stream_memory : int, default=100_000
         Rows that :meth:`partial_fit` keeps at most.
     model : "linear", tuple of int, or callable, default="linear"
@@ -171,7 +172,7 @@ class AUCFairClassifier(FairClassifier):
         *,
         slack=0.05,
         objective="log",
-        surrogate="binormal",
+        surrogate=None,
         stream_memory=100_000,
         model="linear",
         solver=None,
@@ -244,14 +245,9 @@ class AUCFairClassifier(FairClassifier):
         """
         with unchanged_on_error(self):
             self._check_parameters()
-            self._extend_stream(X, y, classes, sensitive_features, sample_weight)
+            groups = self._extend_stream(X, y, classes, sensitive_features, sample_weight)
             stream = self._stream
             if len(np.unique(stream.y)) == 2:
-                groups = (stream.group, stream.groups)
-                if stream.groups is None or len(stream.groups) < 2:
-                    groups = self._without_groups(
-                        groups if stream.groups is not None else None, len(stream.y)
-                    )
                 self._train(stream.X, stream.classes[stream.y], groups, stream.weight)
         return self
 
@@ -282,6 +278,8 @@ class AUCFairClassifier(FairClassifier):
 
     def _surrogate(self):
         """Give the surrogate asked for; None if there is no such thing."""
+        if self.surrogate is None:
+            return SURROGATES["binormal" if self._is_linear() else "soft_bins"]
         if isinstance(self.surrogate, str):
             return SURROGATES.get(self.surrogate)
         return self.surrogate if hasattr(self.surrogate, "loss") else None
@@ -331,6 +329,7 @@ class AUCFairClassifier(FairClassifier):
         return (
             self._is_linear()
             and self.objective == "auc"
+            and self.n_features_in_ <= _MOST_COLUMNS
             and self._surrogate().of_score_moments
             and torch.device(self.device).type == "cpu"
             and (self.solver is None or not self.solver.needs_rows)
@@ -371,6 +370,7 @@ class AUCFairClassifier(FairClassifier):
         vars(self).pop("_stream", None)
 
     def _extend_stream(self, X, y, classes, sensitive_features, sample_weight):
+        """Take in a chunk; give the groups of the rows kept."""
         first = self._stream is None
         X, y = validate_data(
             self,
@@ -393,3 +393,7 @@ class AUCFairClassifier(FairClassifier):
             )
         stream = begun if first else self._stream
         self._stream = stream.extended(X, y, classes, groups, weight, self.stream_memory)
+        groups = None if groups is None else (self._stream.group, self._stream.groups)
+        if groups is None or len(groups[1]) < 2:
+            groups = self._without_groups(groups, n_samples=len(self._stream.y))
+        return groups
