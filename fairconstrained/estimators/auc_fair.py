@@ -218,8 +218,8 @@ class AUCFairClassifier(FairClassifier):
         kept. Up to `stream_memory` rows all are kept: then the model is that of :meth:`fit` on the
         same rows, up to rounding. Beyond, they are a uniform sample.
 
-        Every call solves the problem afresh; ``warm_start=True`` starts from the last solution,
-        which is faster and agrees within the tolerance of the slack.
+        Every call runs the solver afresh (also a stochastic one); ``warm_start=True`` starts from
+        the last solution, which is faster and agrees within the tolerance of the slack.
 
         Parameters
         ----------
