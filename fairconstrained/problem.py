@@ -15,8 +15,8 @@ from torch import Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.features import Features
-from fairconstrained.losses import Loss, zero_one_loss
 from fairconstrained.models import Model
+from fairconstrained.objectives import Objective
 
 __all__ = ["Batch", "Evaluation", "FairERM", "Linearization", "Problem"]
 
@@ -40,12 +40,22 @@ class Linearization(NamedTuple):
     value: Tensor  # (m,)
     pullback: Callable[[Tensor], Tensor]  # (m,) -> (n_variables,)
 
+    def part(self, which: slice) -> Linearization:
+        """Some of the values."""
+
+        def pullback(weights: Tensor) -> Tensor:
+            full = torch.zeros_like(self.value)
+            full[which] = weights
+            return self.pullback(full)
+
+        return Linearization(self.value[which], pullback)
+
 
 class Evaluation(NamedTuple):
     """(f, c_1, ..., c_m) twice: as optimised, and as users measure them on predicted labels."""
 
     soft: Tensor  # (1 + m,)
-    hard: Tensor  # (1 + m,): error rate, constraint values
+    hard: Tensor  # (1 + m,): error, constraint values
 
 
 class Problem(Protocol):
@@ -86,11 +96,12 @@ class FairERM:
 
     .. math::
 
-        \min_{w, a}\; \frac{\sum_i \omega_i\, \ell(z_i, y_i)}{\sum_i \omega_i}
-        + \frac{\alpha}{2} \lVert \beta(w) \rVert^2
+        \min_{w, a}\; f(z) + \frac{\alpha}{2} \lVert \beta(w) \rVert^2
         \quad \text{s.t.} \quad g(M(z), N, a) \le 0, \qquad z_i = f_w(x_i),
 
-    with the variables x = (w, a): parameters of the model and extra variables of the constraint.
+    with an objective such as the mean loss,
+    :math:`f(z) = \sum_i \omega_i\, \ell(z_i, y_i) / \sum_i \omega_i`, and the variables
+    x = (w, a): parameters of the model and extra variables of the constraint.
 
     On a batch of rows the table is scaled up to the full data and divided by the full counts N, so
     that linear constraints are estimated without bias and a group that the batch lacks does no
@@ -99,7 +110,7 @@ class FairERM:
 
     model: Model
     data: Batch
-    loss: Loss
+    risk: Objective
     constraint: MomentConstraint
     alpha: float
     counts: Tensor = field(init=False, repr=False)
@@ -133,7 +144,7 @@ class FairERM:
         aux = aux.detach().requires_grad_()
         total = batch.weight.sum()
         with torch.enable_grad():
-            risk = batch.weight @ self.loss(scores, batch.y) / total
+            risk = self.risk.soft(scores, batch.y, batch.weight)
             sums = self.constraint.sums(scores, batch.y, batch.group, batch.weight)
             scaled = sums * (self.data.weight.sum() / total)
             values = self.constraint.of_moments(scaled, self.counts, aux)
@@ -153,11 +164,11 @@ class FairERM:
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Penalised risk."""
-        return _part(self.linearize(x, rows), slice(0, 1))
+        return self.linearize(x, rows).part(slice(0, 1))
 
     def constraints(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Constraint values."""
-        return _part(self.linearize(x, rows), slice(1, None))
+        return self.linearize(x, rows).part(slice(1, None))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values from one pass of the model in evaluation mode."""
@@ -166,23 +177,28 @@ class FairERM:
         self.model.settle(w, self.data.X)
         scores = self.model.scores(w, self.data.X)
 
-        def values(loss: Loss, sums: Tensor) -> Tensor:
-            risk = weight @ loss(scores, y) / weight.sum()
-            return torch.cat((risk[None], self.constraint.of_moments(sums, self.counts, aux)))
-
-        soft = values(self.loss, self.constraint.sums(scores, y, group, weight))
+        rows = (scores, y, group, weight)
+        soft = torch.cat(
+            (
+                self.risk.soft(scores, y, weight)[None],
+                self.constraint.of_moments(self.constraint.sums(*rows), self.counts, aux),
+            )
+        )
         soft[0] += self.alpha * self.model.penalty(w).value
-        hard = values(zero_one_loss, self.constraint.hard_sums(scores, y, group, weight))
+        hard = torch.cat(
+            (self.risk.hard(scores, y, weight)[None], self.constraint.hard_values(*rows, aux))
+        )
         return Evaluation(soft, hard)
 
     def sharpened(self) -> FairERM:
-        """The problem at twice the temperature of the soft rates."""
-        return replace(self, constraint=self.constraint.sharpened())
+        """The problem at twice the temperature of the soft rates; itself without any."""
+        constraint = self.constraint.sharpened()
+        return self if constraint is self.constraint else replace(self, constraint=constraint)
 
     @property
     def offsets(self) -> Tensor:
         """Positions of the intercept, or of the biases of a network's last layer."""
-        return self.model.offsets
+        return self.model.offsets if self.constraint.offsets_matter else self.model.offsets[:0]
 
     def project(self, x: Tensor) -> Tensor:
         """No set constraint here."""
@@ -195,12 +211,3 @@ class FairERM:
         columns = self.constraint.statistic.n_columns
         sums = self.counts.new_zeros((self.constraint.n_parts, columns))
         return sums, self.counts, self.counts.new_zeros(self.constraint.n_aux)
-
-
-def _part(terms: Linearization, which: slice) -> Linearization:
-    def pullback(weights: Tensor) -> Tensor:
-        full = torch.zeros_like(terms.value)
-        full[which] = weights
-        return terms.pullback(full)
-
-    return Linearization(terms.value[which], pullback)

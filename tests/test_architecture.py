@@ -17,20 +17,26 @@ MAX_FILE, MAX_FUNCTION = 400, 60  # lines
 MAY_IMPORT = {
     "_version": set(),
     "exceptions": set(),
+    "calibration": set(),
     "groups": set(),
+    "ranking": set(),
     "features": set(),
     "losses": set(),
     "models": {"features"},
-    "constraints": {"groups", "losses"},
+    "constraints": {"groups", "losses", "ranking"},
+    "objectives": {"constraints", "losses", "ranking"},
     "privacy": {"exceptions"},
-    "metrics": {"exceptions", "groups"},
+    "metrics": {"exceptions", "groups", "ranking"},
     "datasets": {"_version"},
-    "problem": {"constraints", "features", "losses", "models"},
+    "problem": {"constraints", "features", "losses", "models", "objectives"},
+    "ranking_problems": {"constraints", "features", "models", "objectives", "problem"},
+    "saddle": {"constraints", "objectives", "problem"},
     "private_problem": {"constraints", "losses", "models", "privacy", "problem"},
-    "solvers": {"exceptions", "privacy", "private_problem", "problem"},
+    "solvers": {"exceptions", "privacy", "private_problem", "problem", "saddle"},
     "estimators": {
-        *("constraints", "exceptions", "features", "groups"),
-        *("losses", "models", "privacy", "private_problem", "problem", "solvers"),
+        *("calibration", "constraints", "exceptions", "features", "groups", "losses", "ranking"),
+        *("models", "ranking_problems", "objectives", "problem", "solvers"),
+        *("privacy", "private_problem"),
     },
     "model_selection": {"exceptions", "groups", "metrics", "privacy"},
     "display": {"metrics", "model_selection"},
@@ -40,9 +46,9 @@ MAY_IMPORT = {
         *("groups", "metrics", "model_selection"),
     },
 }
-CORE = {"features", "losses", "models", "constraints", "problem", "solvers"}
+CORE = {"features", "losses", "models", "constraints", "objectives", "problem", "solvers"}
 WITHOUT_TORCH = {
-    *("exceptions", "groups", "metrics", "datasets"),
+    *("exceptions", "groups", "ranking", "metrics", "datasets"),
     *("privacy", "model_selection", "display"),
 }
 # Installed by extras only: imported inside the functions that need them.

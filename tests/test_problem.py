@@ -21,6 +21,7 @@ from fairconstrained.constraints.statistics import ClassProbabilities
 from fairconstrained.features import DenseFeatures, SparseFeatures
 from fairconstrained.losses import LOSSES, hard_classes, log_loss
 from fairconstrained.models import Linear, Module
+from fairconstrained.objectives import MeanLoss
 from fairconstrained.problem import Batch, FairERM
 
 N_ROWS, N_FEATURES, N_GROUPS = 60, 4, 3
@@ -59,7 +60,9 @@ def erm(model=linear, data=None, notions=NOTIONS, n_classes=2, temperature=2.0, 
     data = data or batch(n_classes)
     space = Space(list(range(n_classes)), list(range(N_GROUPS)))
     stack = Stack(space, [notion.bind(space, 0.05, temperature) for notion in notions])
-    return FairERM(model(1 if n_classes == 2 else n_classes), data, loss, stack, alpha=0.1)
+    return FairERM(
+        model(1 if n_classes == 2 else n_classes), data, MeanLoss(loss), stack, alpha=0.1
+    )
 
 
 def some_point(problem):
@@ -90,7 +93,7 @@ PROBLEMS = {
     "network": lambda: erm(perceptron),
     "network on CSR, 3 classes": lambda: erm(perceptron, batch(3, csr), n_classes=3),
     "no constraint": lambda: erm(notions=[]),
-    "extra variable": lambda: FairERM(linear(1), batch(), log_loss, CommonRate(), 0.1),
+    "extra variable": lambda: FairERM(linear(1), batch(), MeanLoss(log_loss), CommonRate(), 0.1),
 }
 every_problem = pytest.mark.parametrize("build", PROBLEMS.values(), ids=PROBLEMS)
 
@@ -145,7 +148,7 @@ def test_values_written_out_from_the_scores(build):
             (p**2).sum().item() for p in coefficients["module_"].parameters() if p.ndim > 1
         )
     soft, hard = problem.evaluate(x)
-    objective = (share @ problem.loss(scores, data.y)).item() + 0.05 * squares
+    objective = (share @ problem.risk.loss(scores, data.y)).item() + 0.05 * squares
     assert soft[0].item() == pytest.approx(objective)
     values = constraint.values(scores, data.y, data.group, aux, data.weight)
     torch.testing.assert_close(soft[1:], values)

@@ -5,11 +5,16 @@ from collections import Counter
 import pytest
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
-from fairconstrained import RateConstrainedClassifier
+from fairconstrained import AUCFairClassifier, RateConstrainedClassifier
 from fairconstrained.solvers import SGDA
 
 LINEAR = RateConstrainedClassifier()
 NETWORK = RateConstrainedClassifier(
+    model=(4,), solver=SGDA(n_steps=30, step_size=0.1, batch_size=8)
+)
+RANKING = AUCFairClassifier()
+STREAMING = AUCFairClassifier(objective="auc")
+RANKING_NETWORK = AUCFairClassifier(
     model=(4,), solver=SGDA(n_steps=30, step_size=0.1, batch_size=8)
 )
 
@@ -17,12 +22,16 @@ NETWORK = RateConstrainedClassifier(
 AT_LEAST = 60
 
 _BATCHES = "a copy of a row and a row of weight two meet different rows in their mini-batches"
+_OF_NETWORKS = {
+    "check_sample_weight_equivalence_on_dense_data": _BATCHES,
+    "check_sample_weight_equivalence_on_sparse_data": _BATCHES,
+}
 EXPECTED_TO_FAIL = {
     LINEAR: {},
-    NETWORK: {
-        "check_sample_weight_equivalence_on_dense_data": _BATCHES,
-        "check_sample_weight_equivalence_on_sparse_data": _BATCHES,
-    },
+    NETWORK: _OF_NETWORKS,
+    RANKING: {},
+    STREAMING: {},
+    RANKING_NETWORK: _OF_NETWORKS,
 }
 
 
@@ -41,12 +50,13 @@ def test_check(estimator, check):
 
 
 @pytest.mark.slow
-def test_the_checks_do_run(capsys):
+@pytest.mark.parametrize("estimator", [LINEAR, RANKING], ids=lambda e: type(e).__name__)
+def test_the_checks_do_run(estimator, capsys):
     """A suite that is skipped looks green: count what ran."""
-    records = check_estimator(LINEAR, on_fail=None, on_skip=None)
+    records = check_estimator(estimator, on_fail=None, on_skip=None)
     count = Counter(record["status"] for record in records)
     with capsys.disabled():
-        print(f"\nscikit-learn's checks of {LINEAR}: {dict(count)}")
+        print(f"\nscikit-learn's checks of {estimator}: {dict(count)}")
     assert set(count) <= {"passed", "skipped"}
     assert count["passed"] >= AT_LEAST
     assert count["skipped"] <= 1

@@ -1,7 +1,9 @@
 """What a classifier can be asked to keep: one notion is one small object in score space."""
 
+from fairconstrained.constraints.auc import AUCConstraint, AUCParity
 from fairconstrained.constraints.loss_parity import LossParity
 from fairconstrained.constraints.moments import (
+    BoundConstraint,
     LinearMoments,
     MomentConstraint,
     Space,
@@ -18,6 +20,7 @@ from fairconstrained.constraints.rates import (
     FalsePositiveRateParity,
     RateConstraint,
 )
+from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 
 # The names that estimators accept. Tests run over this table, so a row buys them all.
 CONSTRAINTS: dict[str, type[Notion]] = {
@@ -36,6 +39,10 @@ CONSTRAINTS: dict[str, type[Notion]] = {
 
 __all__ = [
     "CONSTRAINTS",
+    "AUCConstraint",
+    "AUCParity",
+    "Binormal",
+    "BoundConstraint",
     "Cap",
     "DemographicParity",
     "EqualOpportunity",
@@ -50,7 +57,9 @@ __all__ = [
     "MomentConstraint",
     "Notion",
     "Parity",
+    "Quadratic",
     "RateConstraint",
+    "SoftBins",
     "Space",
     "Stack",
 ]

@@ -23,7 +23,7 @@ from torch import Tensor
 from fairconstrained.constraints.statistics import Columns, Statistic
 from fairconstrained.groups import group_name
 
-__all__ = ["LinearMoments", "MomentConstraint", "Space", "Stack"]
+__all__ = ["BoundConstraint", "LinearMoments", "MomentConstraint", "Space", "Stack"]
 
 
 _NEVER_BINDS = 1e6
@@ -70,6 +70,8 @@ class MomentConstraint:
         Extra primal variables of the constraint.
     """
 
+    offsets_matter = True  # whether shifting all scores alike changes the hard values
+
     def __init__(self, part_of_cell: Tensor, statistic: Statistic, n_aux: int = 0):
         self.part_of_cell = part_of_cell
         self.statistic = statistic
@@ -110,6 +112,13 @@ class MomentConstraint:
         rows = self.statistic.hard(scores, y) * weight[:, None]
         return self._sum(rows, y, group)
 
+    def hard_values(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        """Values as users measure them on these rows, (m,); here from the table."""
+        sums = self.hard_sums(scores, y, group, weight)
+        return self.of_moments(sums, self.counts(y, group, weight), aux)
+
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
         raise NotImplementedError
@@ -122,9 +131,12 @@ class MomentConstraint:
         return self.of_moments(sums, self.counts(y, group, weight), aux)
 
     def sharpened(self) -> Self:
-        """The constraint with its statistic sharpened."""
+        """The constraint with its statistic sharpened; itself where that changes nothing."""
+        statistic = self.statistic.sharpened()
+        if statistic == self.statistic:
+            return self
         sharp = copy.copy(self)
-        sharp.statistic = self.statistic.sharpened()
+        sharp.statistic = statistic
         return sharp
 
     def _sum(self, rows: Tensor, y: Tensor, group: Tensor) -> Tensor:
@@ -137,7 +149,41 @@ def sum_by(rows: Tensor, index: Tensor, n_bins: int) -> Tensor:
     return rows.new_zeros((n_bins, rows.shape[1])).index_add(0, index, rows)
 
 
-class LinearMoments(MomentConstraint):
+class BoundConstraint(MomentConstraint):
+    """Base of what notions become on given labels and groups: values with slacks and words."""
+
+    name: str
+    slack: Tensor  # (m,)
+
+    def measure(self, values: Tensor) -> float:
+        """The notion in its own units: the largest value before its slack is taken off."""
+        return float((values + self.slack.to(values)).max())
+
+    def describe(self, j: int) -> str:
+        """Words for value j: what it compares."""
+        raise NotImplementedError
+
+    def without_small(
+        self, rows: NDArray[np.int64], min_rows: int
+    ) -> tuple[BoundConstraint, list[str]]:
+        """Drop the values that rest on fewer than `min_rows` rows, at least one.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_classes, n_groups)
+            Number of rows of each label and group.
+        min_rows : int
+
+        Returns
+        -------
+        constraint : BoundConstraint
+        dropped : list of str
+            What was dropped, in words with counts.
+        """
+        raise NotImplementedError
+
+
+class LinearMoments(BoundConstraint):
     r"""Linear combinations of rates, minus slack.
 
     A rate is a ratio of sums over the table, and a value a combination of rates:
@@ -209,10 +255,6 @@ class LinearMoments(MomentConstraint):
         total = self._like(self.denominators, sums) @ counts
         return (self._like(self.numerators, sums) @ sums.reshape(-1)) / total
 
-    def measure(self, values: Tensor) -> float:
-        """The notion in its own units: the largest combination of rates."""
-        return float((values + self._like(self.slack, values)).max())
-
     def describe(self, j: int) -> str:
         """Words for value j: which rates it compares."""
         sides = [
@@ -231,21 +273,7 @@ class LinearMoments(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int
     ) -> tuple[LinearMoments, list[str]]:
-        """Drop the values whose rates rest on fewer than `min_rows` rows.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_classes, n_groups)
-            Number of rows of each label and group.
-        min_rows : int
-            At least one row is always needed: a rate of none is not defined.
-
-        Returns
-        -------
-        constraint : LinearMoments
-        dropped : list of str
-            What was dropped, in words with counts.
-        """
+        """Drop the values with a rate of too few rows: a rate of none is not defined."""
         n = (self.cell_denominators * rows).sum(axis=(1, 2))
         small = n < max(min_rows, 1)
         if not small.any():
@@ -284,11 +312,11 @@ class Stack(MomentConstraint):
     Parameters
     ----------
     space : Space
-    members : sequence of LinearMoments
+    members : sequence of BoundConstraint
         None at all leaves the problem unconstrained.
     """
 
-    def __init__(self, space: Space, members: Sequence[LinearMoments]):
+    def __init__(self, space: Space, members: Sequence[BoundConstraint]):
         self.space = space
         self.members = tuple(members)
         statistics = tuple(dict.fromkeys(member.statistic for member in members))
@@ -321,6 +349,22 @@ class Stack(MomentConstraint):
             own = sum_by(table, bins.to(sums.device), member.n_parts + 1)[: member.n_parts]
             values.append(member.of_moments(own[:, :-1], own[:, -1], own_aux))
         return torch.cat(values)
+
+    def hard_values(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        """All members' values, each as it measures them."""
+        pieces = torch.split(aux, [member.n_aux for member in self.members])
+        values = [
+            member.hard_values(scores, y, group, weight, own_aux)
+            for member, own_aux in zip(self.members, pieces, strict=True)
+        ]
+        return torch.cat([scores.new_zeros(0), *values])
+
+    @property
+    def offsets_matter(self) -> bool:  # type: ignore[override]
+        """Whether they do to any member, or to the objective alone."""
+        return not self.members or any(member.offsets_matter for member in self.members)
 
     def split(self, values: Tensor) -> list[Tensor]:
         """Each member's share of the values."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from fairconstrained.constraints.moments import LinearMoments, Space
+from fairconstrained.constraints.moments import BoundConstraint, LinearMoments, Space
 from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 
 __all__ = ["Cap", "Event", "Notion", "Parity", "checked_slack"]
@@ -45,7 +45,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
     name = "constraint"
     needs_groups = True
 
-    def bind(self, space: Space, slack: float, temperature: float) -> LinearMoments:
+    def bind(self, space: Space, slack: float, temperature: float) -> BoundConstraint:
         """Give the constraint on these labels and groups.
 
         Parameters

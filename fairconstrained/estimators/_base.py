@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-
 import numpy as np
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairconstrained.constraints import Space, Stack
 from fairconstrained.estimators._checks import (
-    check_parameter,
+    check_common_parameters,
     checked_callbacks,
     checked_weight,
     present_groups,
@@ -32,8 +30,9 @@ from fairconstrained.features import as_features
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss, n_outputs
 from fairconstrained.models import as_model
+from fairconstrained.objectives import MeanLoss
 from fairconstrained.problem import Batch, FairERM
-from fairconstrained.solvers import SGDA, AugmentedLagrangian, Solver, Status, run
+from fairconstrained.solvers import SGDA, AugmentedLagrangian, Status, run
 from fairconstrained.solvers.run import FEASIBILITY_TOL
 
 _CHUNK_ROWS = 65_536
@@ -90,6 +89,23 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     def _check_own_parameters(self):
         """Check the subclass's own parameters, before any work."""
 
+    def _problem(self, data, space, solver, rng):
+        """Give the problem to solve; here the mean log loss under the constraints."""
+        stack = self._exact_stack(data, space)
+        model = self._model(data, len(space.classes))
+        return FairERM(model, data, MeanLoss(log_loss), stack, float(self.alpha))
+
+    def _model(self, data, n_classes):
+        outputs = n_outputs(n_classes)
+        return as_model(self.model, data.X, data.weight, outputs, self.alpha, self.fit_intercept)
+
+    def _attributes(self, problem, w):
+        """Give what a fit keeps of the model."""
+        return problem.model.attributes(w)
+
+    def _forget(self):
+        """Discard what earlier calls kept for later ones, before a new fit."""
+
     # ------------------------------------------------------------------ public methods
 
     def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
@@ -119,6 +135,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             callback, the estimator is as it was before the call.
         """
         with unchanged_on_error(self):
+            self._forget()
             self._check_parameters()
             X, y, groups, weight = self._check_data(X, y, sensitive_features, sample_weight)
             self._train(X, y, groups, weight)
@@ -177,33 +194,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     # ------------------------------------------------------------------ data in
 
     def _check_parameters(self):
-        check_parameter(self, "alpha", Real, lambda v: 0 <= v < np.inf, "a finite number >= 0")
-        check_parameter(self, "tol", Real, lambda v: v > 0, "a number > 0")
-        check_parameter(self, "min_group_size", Integral, lambda v: v >= 0, "an integer >= 0")
-        check_parameter(
-            self, "missing_sensitive", str, {"warn", "raise"}.__contains__, "'warn' or 'raise'"
-        )
-        check_parameter(self, "fit_intercept", (bool, np.bool_), lambda v: True, "True or False")
-        check_parameter(self, "warm_start", (bool, np.bool_), lambda v: True, "True or False")
-        check_parameter(self, "verbose", (Integral, np.bool_), lambda v: v >= 0, "an integer >= 0")
-        checked_callbacks(self)
-        if self.max_iter is not None:
-            check_parameter(self, "max_iter", Integral, lambda v: v >= 1, "None or an integer >= 1")
-        if self.solver is not None:
-            check_parameter(
-                self,
-                "solver",
-                Solver,
-                lambda v: True,
-                "None or a solver object, such as fairconstrained.solvers.SGDA()",
-            )
-        try:
-            torch.empty(0, device=self.device)
-        except (RuntimeError, TypeError, AssertionError) as error:
-            raise ValueError(
-                f"{type(self).__name__}.device must be a torch device that this machine has, such "
-                f"as 'cpu'; got {self.device!r} ({error})."
-            ) from error
+        check_common_parameters(self)
         self._check_own_parameters()
 
     def _check_data(self, X, y, sensitive_features, sample_weight):
@@ -228,6 +219,11 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes; the data have only "
                 f"one class: {classes[0]}."
+            )
+        if len(classes) > 2 and not self.__sklearn_tags__().classifier_tags.multi_class:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y)}: {type(self).__name__} ranks one class above one other."
             )
         if groups is None or len(groups[1]) < 2:
             groups = self._without_groups(groups, n_samples=len(y))
@@ -269,12 +265,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             solution = self._solve(solver, problem, rng, classes)
             self._store(solution, problem, space)
 
-    def _problem(self, data, space, solver, rng):
-        """What the solver is to solve."""
-        stack = self._stack(space, space.count_cells(data.y, data.group), self.min_group_size)
-        outputs = n_outputs(len(space.classes))
-        model = as_model(self.model, data.X, data.weight, outputs, self.alpha, self.fit_intercept)
-        return FairERM(model, data, log_loss, stack, float(self.alpha))
+    def _exact_stack(self, data, space):
+        return self._stack(space, space.count_cells(data.y, data.group), self.min_group_size)
 
     def _stack(self, space, rows, min_rows):
         """The constraints, without what rests on fewer than `min_rows` of the counted rows."""
@@ -293,7 +285,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         return Stack(space, members)
 
     def _chosen_solver(self):
-        return self.solver or (AugmentedLagrangian() if isinstance(self.model, str) else SGDA())
+        return self.solver or (AugmentedLagrangian() if self._is_linear() else SGDA())
+
+    def _is_linear(self):
+        return isinstance(self.model, str)
 
     def _solve(self, solver, problem, rng, classes):
         x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.device)
@@ -335,7 +330,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         stack, iterate = problem.constraint, solution.iterate
         w = iterate.x[: problem.model.n_params]
         problem.model.settle(w, problem.data.X)
-        vars(self).update(problem.model.attributes(w))
+        vars(self).update(self._attributes(problem, w))
         self.classes_ = np.asarray(space.classes)
         self.groups_ = space.groups
         self.n_iter_ = solution.n_iter

@@ -9,10 +9,14 @@ from contextlib import contextmanager
 from numbers import Integral, Real
 
 import numpy as np
+import torch
 from sklearn.utils import check_array
 from tqdm.auto import tqdm
 
+from fairconstrained.solvers import Solver
+
 __all__ = [
+    "check_common_parameters",
     "check_parameter",
     "checked_callbacks",
     "checked_weight",
@@ -63,6 +67,39 @@ def check_parameter(estimator, name, kind, allowed, wording):
     is_bool = isinstance(value, (bool, np.bool_)) and kind in (Real, Integral)
     if is_bool or not isinstance(value, kind) or not allowed(value):
         raise ValueError(f"{type(estimator).__name__}.{name} must be {wording}; got {value!r}.")
+
+
+def check_common_parameters(estimator):
+    """Parameters that all estimators share, before any work."""
+    check_parameter(estimator, "alpha", Real, lambda v: 0 <= v < np.inf, "a finite number >= 0")
+    check_parameter(estimator, "tol", Real, lambda v: v > 0, "a number > 0")
+    check_parameter(estimator, "min_group_size", Integral, lambda v: v >= 0, "an integer >= 0")
+    check_parameter(
+        estimator, "missing_sensitive", str, {"warn", "raise"}.__contains__, "'warn' or 'raise'"
+    )
+    check_parameter(estimator, "fit_intercept", (bool, np.bool_), lambda v: True, "True or False")
+    check_parameter(estimator, "warm_start", (bool, np.bool_), lambda v: True, "True or False")
+    check_parameter(estimator, "verbose", (Integral, np.bool_), lambda v: v >= 0, "an integer >= 0")
+    checked_callbacks(estimator)
+    if estimator.max_iter is not None:
+        check_parameter(
+            estimator, "max_iter", Integral, lambda v: v >= 1, "None or an integer >= 1"
+        )
+    if estimator.solver is not None:
+        check_parameter(
+            estimator,
+            "solver",
+            Solver,
+            lambda v: True,
+            "None or a solver object, such as fairconstrained.solvers.SGDA()",
+        )
+    try:
+        torch.empty(0, device=estimator.device)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise ValueError(
+            f"{type(estimator).__name__}.device must be a torch device that this machine has, such "
+            f"as 'cpu'; got {estimator.device!r} ({error})."
+        ) from error
 
 
 def checked_callbacks(estimator):

@@ -6,6 +6,15 @@
 
 from collections.abc import Callable
 
+from fairconstrained.metrics.auc import (
+    auc_between,
+    bpsn_bnsp_gap,
+    group_auc_gap,
+    inter_group_auc_gap,
+    intra_group_auc_gap,
+    negative_equality_gap,
+    positive_equality_gap,
+)
 from fairconstrained.metrics.losses import loss_gap
 from fairconstrained.metrics.rates import (
     demographic_parity_difference,
@@ -20,6 +29,7 @@ from fairconstrained.metrics.rates import (
     greater_is_better,
 )
 from fairconstrained.metrics.scorers import (
+    bpsn_bnsp_scorer,
     demographic_parity_ratio_scorer,
     demographic_parity_scorer,
     equal_opportunity_scorer,
@@ -27,7 +37,12 @@ from fairconstrained.metrics.scorers import (
     error_rate_parity_scorer,
     fairness_scorer,
     false_positive_rate_parity_scorer,
+    group_auc_scorer,
+    inter_group_auc_scorer,
+    intra_group_auc_scorer,
     loss_gap_scorer,
+    negative_equality_scorer,
+    positive_equality_scorer,
 )
 
 METRICS: dict[str, Callable[..., float]] = {
@@ -47,6 +62,9 @@ METRICS: dict[str, Callable[..., float]] = {
 
 __all__ = [
     "METRICS",
+    "auc_between",
+    "bpsn_bnsp_gap",
+    "bpsn_bnsp_scorer",
     "demographic_parity_difference",
     "demographic_parity_ratio",
     "demographic_parity_ratio_scorer",
@@ -64,6 +82,16 @@ __all__ = [
     "false_positive_rate_difference",
     "false_positive_rate_parity_scorer",
     "greater_is_better",
+    "group_auc_gap",
+    "group_auc_scorer",
+    "inter_group_auc_gap",
+    "inter_group_auc_scorer",
+    "intra_group_auc_gap",
+    "intra_group_auc_scorer",
     "loss_gap",
     "loss_gap_scorer",
+    "negative_equality_gap",
+    "negative_equality_scorer",
+    "positive_equality_gap",
+    "positive_equality_scorer",
 ]

@@ -17,6 +17,8 @@ PARAMETERS = {
     Predicted labels.""",
     "y_proba": """array-like of shape (n_samples,) or (n_samples, n_classes)
     Predicted probabilities: of the positive class, or of every class.""",
+    "y_score": """array-like of shape (n_samples,)
+    Scores that grow with the chance of the positive class; only their order counts.""",
     "sensitive_features": """array-like of shape (n_samples,) or (n_samples, n_columns)
     One group per combination of values that occurs.""",
     "method": """{"between_groups", "to_overall"}, default="between_groups"

@@ -11,7 +11,7 @@ from fairconstrained.models.build import (
     as_private_model,
     multilayer_perceptron,
 )
-from fairconstrained.models.linear import Linear
+from fairconstrained.models.linear import Linear, ScaledLinear, whitener
 from fairconstrained.models.module import Module
 
 __all__ = [
@@ -20,8 +20,10 @@ __all__ = [
     "Module",
     "Penalty",
     "Pullback",
+    "ScaledLinear",
     "Standardize",
     "as_model",
     "as_private_model",
     "multilayer_perceptron",
+    "whitener",
 ]

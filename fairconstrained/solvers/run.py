@@ -78,6 +78,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
     length: int | None = None  # iterations of a full run, where they are known beforehand
     private = False  # whether it sees noisy releases only, and no objective
+    needs_rows = True  # whether it draws rows, or passes over the data are all it asks for
 
     def check(self, problem: Problem) -> None:
         """Raise ValueError for a bad parameter, IncompatibleSolverError for a wrong problem."""
