@@ -6,6 +6,12 @@
 
 from collections.abc import Callable
 
+from fairconstrained.metrics.gaps import (
+    independence_gap,
+    separation_gap,
+    sufficiency_gap,
+    wasserstein_distance_between_groups,
+)
 from fairconstrained.metrics.losses import loss_gap
 from fairconstrained.metrics.rates import (
     demographic_parity_difference,
@@ -42,6 +48,9 @@ METRICS: dict[str, Callable[..., float]] = {
         false_negative_rate,
         false_positive_rate,
         false_positive_rate_difference,
+        independence_gap,
+        separation_gap,
+        sufficiency_gap,
     )
 }
 
@@ -64,6 +73,10 @@ __all__ = [
     "false_positive_rate_difference",
     "false_positive_rate_parity_scorer",
     "greater_is_better",
+    "independence_gap",
     "loss_gap",
     "loss_gap_scorer",
+    "separation_gap",
+    "sufficiency_gap",
+    "wasserstein_distance_between_groups",
 ]
