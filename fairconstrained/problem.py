@@ -49,7 +49,11 @@ class Evaluation(NamedTuple):
 
 
 class Problem(Protocol):
-    """Minimise f(x) subject to c(x) <= 0; with `rows`, unbiased estimates from these rows."""
+    """Minimise f(x) subject to c(x) <= 0; with `rows`, unbiased estimates from these rows.
+
+    Rows are drawn uniformly unless `scale` says otherwise: how many rows each of them stands for,
+    the inverse of how often it is expected in a draw.
+    """
 
     @property
     def n_rows(self) -> int: ...
@@ -57,13 +61,21 @@ class Problem(Protocol):
     @property
     def n_constraints(self) -> int: ...
 
-    def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+    @property
+    def strata(self) -> Tensor:
+        """The part of each row, (n_rows,), between which constraints compare; -1: in none."""
+
+    def linearize(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
         """(f, c_1, ..., c_m) in one pass: their weighted gradient is the Lagrangian's."""
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """F alone, as one value."""
 
-    def constraints(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+    def constraints(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
         """C alone: for methods that draw independent rows for it."""
 
     def evaluate(self, x: Tensor) -> Evaluation:
@@ -94,7 +106,7 @@ class FairERM:
 
     On a batch of rows the table is scaled up to the full data and divided by the full counts N, so
     that linear constraints are estimated without bias and a group that the batch lacks does no
-    harm.
+    harm. Rows drawn otherwise than uniformly (equally many from each part) each get their scale.
     """
 
     model: Model
@@ -103,8 +115,10 @@ class FairERM:
     constraint: MomentConstraint
     alpha: float
     counts: Tensor = field(init=False, repr=False)
+    total: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "total", self.data.weight.sum())
         counts = self.constraint.counts(self.data.y, self.data.group, self.data.weight)
         object.__setattr__(self, "counts", counts)
 
@@ -118,46 +132,36 @@ class FairERM:
         """Number m of constraint values."""
         return len(self.constraint.of_moments(*self._empty_table()))
 
+    @property
+    def strata(self) -> Tensor:
+        """Parts of the constraint's table."""
+        return self.constraint.part(self.data.y, self.data.group)
+
     def start(self) -> Tensor:
         """Where a fit begins: the model's start, and extra variables that suit it."""
         w = self.model.init()
         scores = self.model.scores(w, self.data.X)
         return torch.cat((w, self.constraint.init_aux(scores, self.data.y, self.data.group)))
 
-    def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+    def linearize(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
         """Objective and constraints from one forward pass."""
-        w, aux = self._split(x)
-        batch = self.data if rows is None else self.data.rows(rows)
-        scores, model_pullback = self.model.linearize(w, batch.X)
-        scores = scores.requires_grad_()
-        aux = aux.detach().requires_grad_()
-        total = batch.weight.sum()
-        with torch.enable_grad():
-            risk = batch.weight @ self.loss(scores, batch.y) / total
-            sums = self.constraint.sums(scores, batch.y, batch.group, batch.weight)
-            scaled = sums * (self.data.weight.sum() / total)
-            values = self.constraint.of_moments(scaled, self.counts, aux)
-            terms = torch.cat((risk[None], values))
-        penalty = self.model.penalty(w)
 
-        def pullback(weights: Tensor) -> Tensor:
-            on_scores, on_aux = torch.autograd.grad(
-                terms, (scores, aux), weights, retain_graph=True, materialize_grads=True
-            )
-            gradient = model_pullback(on_scores) + self.alpha * weights[0] * penalty.gradient
-            return torch.cat((gradient, on_aux))
+        def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+            return torch.cat((self._risk(scores, aux, batch), self._values(scores, aux, batch)))
 
-        value = terms.detach().clone()
-        value[0] += self.alpha * penalty.value
-        return Linearization(value, pullback)
+        return self._penalised(x, self._differentiable(terms, x, rows, scale))
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Penalised risk."""
-        return _part(self.linearize(x, rows), slice(0, 1))
+        return self._penalised(x, self._differentiable(self._risk, x, rows))
 
-    def constraints(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+    def constraints(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
         """Constraint values."""
-        return _part(self.linearize(x, rows), slice(1, None))
+        return self._differentiable(self._values, x, rows, scale)
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values from one pass of the model in evaluation mode."""
@@ -188,6 +192,57 @@ class FairERM:
         """No set constraint here."""
         return x
 
+    def _risk(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+        return (batch.weight @ self.loss(scores, batch.y) / self.total)[None]
+
+    def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+        sums = self.constraint.sums(scores, batch.y, batch.group, batch.weight)
+        return self.constraint.of_moments(sums, self.counts, aux)
+
+    def _differentiable(
+        self,
+        terms: Callable[[Tensor, Tensor, Batch], Tensor],
+        x: Tensor,
+        rows: Tensor | None,
+        scale: Tensor | None = None,
+    ) -> Linearization:
+        """Terms of scores and extra variables as functions of x."""
+        w, aux = self._split(x)
+        batch = self.data if rows is None else self._scaled(self.data.rows(rows), scale)
+        scores, model_pullback = self.model.linearize(w, batch.X)
+        scores = scores.requires_grad_()
+        aux = aux.detach().requires_grad_()
+        with torch.enable_grad():
+            value = terms(scores, aux, batch)
+
+        def pullback(weights: Tensor) -> Tensor:
+            if not value.requires_grad:  # no terms at all
+                return torch.zeros_like(x)
+            on_scores, on_aux = torch.autograd.grad(
+                value, (scores, aux), weights, retain_graph=True, materialize_grads=True
+            )
+            return torch.cat((model_pullback(on_scores), on_aux))
+
+        return Linearization(value.detach(), pullback)
+
+    def _scaled(self, batch: Batch, scale: Tensor | None) -> Batch:
+        """Weights that add up to those of the data, exactly or in the mean over draws."""
+        uniform = self.total / batch.weight.sum()
+        return batch._replace(weight=batch.weight * (uniform if scale is None else scale))
+
+    def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
+        """With the penalty added to the first of the terms."""
+        penalty = self.model.penalty(x[: self.model.n_params])
+
+        def pullback(weights: Tensor) -> Tensor:
+            gradient = terms.pullback(weights)
+            gradient[: self.model.n_params] += self.alpha * weights[0] * penalty.gradient
+            return gradient
+
+        value = terms.value.clone()
+        value[0] += self.alpha * penalty.value
+        return Linearization(value, pullback)
+
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[: self.model.n_params], x[self.model.n_params :]
 
@@ -195,12 +250,3 @@ class FairERM:
         columns = self.constraint.statistic.n_columns
         sums = self.counts.new_zeros((self.constraint.n_parts, columns))
         return sums, self.counts, self.counts.new_zeros(self.constraint.n_aux)
-
-
-def _part(terms: Linearization, which: slice) -> Linearization:
-    def pullback(weights: Tensor) -> Tensor:
-        full = torch.zeros_like(terms.value)
-        full[which] = weights
-        return terms.pullback(full)
-
-    return Linearization(terms.value[which], pullback)

@@ -1,7 +1,28 @@
 """Algorithms: each sees a problem and yields iterates; ``run`` does the rest."""
 
+from fairconstrained.solvers.alm import ALM, SSLALM
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
+from fairconstrained.solvers.baselines import SGD, PenaltySGD
 from fairconstrained.solvers.run import Iterate, Solution, Solver, Status, run
 from fairconstrained.solvers.sgda import SGDA
+from fairconstrained.solvers.stochastic import constant, cosine
+from fairconstrained.solvers.stochastic_ghost import StochasticGhost
+from fairconstrained.solvers.switching_subgradient import SwitchingSubgradient
 
-__all__ = ["SGDA", "AugmentedLagrangian", "Iterate", "Solution", "Solver", "Status", "run"]
+__all__ = [
+    "ALM",
+    "SGD",
+    "SGDA",
+    "SSLALM",
+    "AugmentedLagrangian",
+    "Iterate",
+    "PenaltySGD",
+    "Solution",
+    "Solver",
+    "Status",
+    "StochasticGhost",
+    "SwitchingSubgradient",
+    "constant",
+    "cosine",
+    "run",
+]
