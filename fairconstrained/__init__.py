@@ -1,6 +1,6 @@
 """Accurate classifiers that keep fairness constraints, as scikit-learn estimators."""
 
 from fairconstrained._version import __version__
-from fairconstrained.estimators import RateConstrainedClassifier
+from fairconstrained.estimators import LossParityClassifier, RateConstrainedClassifier
 
-__all__ = ["RateConstrainedClassifier", "__version__"]
+__all__ = ["LossParityClassifier", "RateConstrainedClassifier", "__version__"]

@@ -90,6 +90,14 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     def _check_own_parameters(self):
         """Check the subclass's own parameters, before any work."""
 
+    def _row_loss(self):
+        """Give the loss whose mean is minimised."""
+        return log_loss
+
+    def _default_solver(self):
+        """Give the solver for ``solver=None``."""
+        return AugmentedLagrangian() if isinstance(self.model, str) else SGDA()
+
     # ------------------------------------------------------------------ public methods
 
     def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
@@ -273,7 +281,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 self.alpha,
                 self.fit_intercept,
             )
-            problem = FairERM(model, data, log_loss, stack, float(self.alpha))
+            problem = FairERM(model, data, self._row_loss(), stack, float(self.alpha))
             solution = self._solve(problem, rng, classes)
             self._store(solution, problem, space)
 
@@ -296,7 +304,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         return Stack(space, members)
 
     def _solve(self, problem, rng, classes):
-        solver = self.solver or (AugmentedLagrangian() if isinstance(self.model, str) else SGDA())
+        solver = self.solver or self._default_solver()
         x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.device)
         dual = dual.to(x.dtype)
         if self.warm_start and hasattr(self, "classes_"):

@@ -62,7 +62,8 @@ class Module:
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
         """Scores in training mode, and reverse-mode differentiation through the network."""
-        self.network.train()
+        if not self.network.training:  # walking through all modules takes as long as a layer
+            self.network.train()
         w = w.detach().requires_grad_()
         scores = self._forward(self._unflatten(w), X.to_dense())
 
