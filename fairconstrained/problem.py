@@ -63,7 +63,10 @@ class Problem(Protocol):
 
     @property
     def strata(self) -> Tensor:
-        """The part of each row, (n_rows,), between which constraints compare; -1: in none."""
+        """The part of each row, (n_rows,): 0, 1, ... without gaps, or -1 for rows in none.
+
+        Constraints compare parts: a draw for them should have rows of each.
+        """
 
     def linearize(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
@@ -134,8 +137,11 @@ class FairERM:
 
     @property
     def strata(self) -> Tensor:
-        """Parts of the constraint's table."""
-        return self.constraint.part(self.data.y, self.data.group)
+        """Parts of the constraint's table that have rows."""
+        part = self.constraint.part(self.data.y, self.data.group)
+        present, index = torch.unique(part, return_inverse=True)
+        strata: Tensor = index - (present < 0).sum()
+        return strata
 
     def start(self) -> Tensor:
         """Where a fit begins: the model's start, and extra variables that suit it."""
@@ -228,7 +234,8 @@ class FairERM:
     def _scaled(self, batch: Batch, scale: Tensor | None) -> Batch:
         """Weights that add up to those of the data, exactly or in the mean over draws."""
         uniform = self.total / batch.weight.sum()
-        return batch._replace(weight=batch.weight * (uniform if scale is None else scale))
+        factor = uniform if scale is None else scale.to(uniform)
+        return batch._replace(weight=batch.weight * factor)
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
         """With the penalty added to the first of the terms."""

@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "datasets": {"_version"},
     "problem": {"constraints", "features", "losses", "models"},
     "solvers": {"exceptions", "problem"},
+    "training": {"constraints", "features", "groups", "models", "problem", "solvers"},
     "estimators": {
         *("constraints", "exceptions", "features", "groups"),
         *("losses", "models", "problem", "solvers"),
@@ -38,7 +39,7 @@ MAY_IMPORT = {
         *("groups", "metrics", "model_selection"),
     },
 }
-CORE = {"features", "losses", "models", "constraints", "problem", "solvers"}
+CORE = {"features", "losses", "models", "constraints", "problem", "solvers", "training"}
 WITHOUT_TORCH = {"exceptions", "groups", "metrics", "datasets", "model_selection", "display"}
 # Installed by extras only: imported inside the functions that need them.
 OPTIONAL = {"cvxpy", "dp_accounting", "fairlearn", "matplotlib", "polars"}

@@ -25,7 +25,8 @@ def generator(seed=0):
 @settings(max_examples=50, deadline=None)
 @given(strata_lists, st.integers(1, 6))
 def test_every_tuple_has_one_row_of_each_stratum(strata, size):
-    strata = torch.tensor(strata)
+    present, strata = torch.tensor(strata).unique(return_inverse=True)
+    strata = strata - (present < 0).sum()  # 0, 1, ... without gaps, and -1
     balanced = Balanced(strata)
     index, scale = balanced.draw(size, generator())
     expected = strata[strata >= 0].unique() if (strata >= 0).any() else torch.tensor([-1])
@@ -59,6 +60,11 @@ def test_the_generator_decides():
 def test_no_rows():
     with pytest.raises(ValueError, match="no rows to draw from"):
         Balanced(torch.zeros(0, dtype=torch.long))
+
+
+def test_an_empty_group_is_named():
+    with pytest.raises(ValueError, match=r"Groups \[1, 2\] are empty"):
+        Balanced(torch.tensor([0, 3, 0, -1]))
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     """Base of the estimators: a subclass says which constraints, this class does the rest."""
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
+    _row_loss = staticmethod(log_loss)  # its mean is minimised
     _doc_link_module = "fairconstrained"
     _doc_link_template = "https://fairconstrained.readthedocs.io/en/latest/api/{estimator_module}.{estimator_name}.html"
 
@@ -89,14 +90,6 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_own_parameters(self):
         """Check the subclass's own parameters, before any work."""
-
-    def _row_loss(self):
-        """Give the loss whose mean is minimised."""
-        return log_loss
-
-    def _default_solver(self):
-        """Give the solver for ``solver=None``."""
-        return AugmentedLagrangian() if isinstance(self.model, str) else SGDA()
 
     # ------------------------------------------------------------------ public methods
 
@@ -281,7 +274,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 self.alpha,
                 self.fit_intercept,
             )
-            problem = FairERM(model, data, self._row_loss(), stack, float(self.alpha))
+            problem = FairERM(model, data, self._row_loss, stack, float(self.alpha))
             solution = self._solve(problem, rng, classes)
             self._store(solution, problem, space)
 
@@ -304,7 +297,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         return Stack(space, members)
 
     def _solve(self, problem, rng, classes):
-        solver = self.solver or self._default_solver()
+        solver = self.solver or (AugmentedLagrangian() if isinstance(self.model, str) else SGDA())
         x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.device)
         dual = dual.to(x.dtype)
         if self.warm_start and hasattr(self, "classes_"):

@@ -165,6 +165,7 @@ class LossParityClassifier(FairClassifier):
     def _needs_groups(self):
         return True
 
+    @property
     def _row_loss(self):
         return LOSSES[self.loss]
 

@@ -28,7 +28,13 @@ class Balanced:
     Parameters
     ----------
     strata : LongTensor of shape (n_rows,)
-        Rows of a negative stratum are never drawn, unless all are: then they are one stratum.
+        0, 1, ... without gaps. Rows of a negative stratum are never drawn, unless all are: then
+        they are one stratum.
+
+    Raises
+    ------
+    ValueError
+        If a stratum, or everything, is empty.
 
     Notes
     -----
@@ -40,15 +46,16 @@ class Balanced:
         strata = strata.cpu()
         if len(strata) and int(strata.max()) < 0:
             strata = torch.zeros_like(strata)
-        order = torch.argsort(strata, stable=True)
-        present, counts = torch.unique_consecutive(strata[order], return_counts=True)
-        used = present >= 0
-        self._order = order
-        self._counts = counts[used]
-        self._starts = (counts.cumsum(0) - counts)[used]
-        self.n_strata = len(self._counts)
-        if not self.n_strata:
+        counts = torch.bincount(strata[strata >= 0])
+        if not len(counts):
             raise ValueError("There are no rows to draw from.")
+        if not counts.all():
+            empty = torch.nonzero(counts == 0)[:, 0].tolist()
+            raise ValueError(f"Groups {empty} are empty: equal numbers of rows cannot be drawn.")
+        self.n_strata = len(counts)
+        self._counts = counts
+        self._order = torch.argsort(strata, stable=True)
+        self._starts = len(strata) - counts.flip(0).cumsum(0).flip(0)
 
     def draw(self, size: int, rng: Generator) -> tuple[Tensor, Tensor]:
         """Row indices, (size * n_strata,), and how many rows of the data each stands for."""
