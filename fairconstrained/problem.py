@@ -18,7 +18,14 @@ from fairconstrained.features import Features
 from fairconstrained.losses import Loss, zero_one_loss
 from fairconstrained.models import Model
 
-__all__ = ["Batch", "Evaluation", "FairERM", "Linearization", "Problem"]
+__all__ = [
+    "Batch",
+    "Evaluation",
+    "FairERM",
+    "Linearization",
+    "Problem",
+    "separate_estimates",
+]
 
 
 class Batch(NamedTuple):
@@ -81,6 +88,9 @@ class Problem(Protocol):
     ) -> Linearization:
         """C alone: for methods that draw independent rows for it."""
 
+    def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
+        """F from `rows`, then C from each draw of rows and scales, in one pass if possible."""
+
     def evaluate(self, x: Tensor) -> Evaluation:
         """All values at x as in prediction, on all rows; nothing to differentiate."""
 
@@ -93,6 +103,23 @@ class Problem(Protocol):
 
     def project(self, x: Tensor) -> Tensor:
         """Nearest point of the set that x must stay in."""
+
+
+def separate_estimates(
+    problem: Problem, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]
+) -> Linearization:
+    """:meth:`Problem.estimates` by one pass for each draw."""
+    terms = [problem.objective(x, rows), *(problem.constraints(x, *draw) for draw in draws)]
+    sizes = [len(term.value) for term in terms]
+
+    def pullback(weights: Tensor) -> Tensor:
+        gradient = torch.zeros_like(x)
+        for term, piece in zip(terms, torch.split(weights, sizes), strict=True):
+            if piece.any():
+                gradient += term.pullback(piece)
+        return gradient
+
+    return Linearization(torch.cat([term.value for term in terms]), pullback)
 
 
 @dataclass(frozen=True)
@@ -119,11 +146,16 @@ class FairERM:
     alpha: float
     counts: Tensor = field(init=False, repr=False)
     total: Tensor = field(init=False, repr=False)
+    affine: tuple[Tensor, Tensor] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "total", self.data.weight.sum())
         counts = self.constraint.counts(self.data.y, self.data.group, self.data.weight)
         object.__setattr__(self, "counts", counts)
+        # The counts never change: a linear constraint is one matrix, and mini-batch steps, which
+        # are mostly the overhead of small operations, take a third less time.
+        affine = self._affine_map() if self.constraint.is_linear else None
+        object.__setattr__(self, "affine", affine)
 
     @property
     def n_rows(self) -> int:
@@ -157,17 +189,36 @@ class FairERM:
         def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
             return torch.cat((self._risk(scores, aux, batch), self._values(scores, aux, batch)))
 
-        return self._penalised(x, self._differentiable(terms, x, rows, scale))
+        return self._penalised(x, self._differentiable(terms, x, self._batch(rows, scale)))
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Penalised risk."""
-        return self._penalised(x, self._differentiable(self._risk, x, rows))
+        return self._penalised(x, self._differentiable(self._risk, x, self._batch(rows, None)))
 
     def constraints(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
         """Constraint values."""
-        return self._differentiable(self._values, x, rows, scale)
+        return self._differentiable(self._values, x, self._batch(rows, scale))
+
+    def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
+        """Risk from `rows`, constraints from each draw, all from one forward pass."""
+        indices, scales = [rows, *(r for r, _ in draws)], [None, *(s for _, s in draws)]
+        sizes = [len(index) for index in indices]
+        joint = self.data.rows(torch.cat(indices))
+
+        def pieces(batch: Batch) -> list[Batch]:
+            columns = (torch.split(column, sizes) for column in batch[1:])
+            return [Batch(batch.X, *piece) for piece in zip(*columns, strict=True)]
+
+        scaled = [self._scaled(*pair) for pair in zip(pieces(joint), scales, strict=True)]
+
+        def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+            first, *others = zip(torch.split(scores, sizes), scaled, strict=True)
+            values = [self._values(own, aux, piece) for own, piece in others]
+            return torch.cat((self._risk(first[0], aux, first[1]), *values))
+
+        return self._penalised(x, self._differentiable(terms, x, joint))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values from one pass of the model in evaluation mode."""
@@ -203,18 +254,26 @@ class FairERM:
 
     def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
         sums = self.constraint.sums(scores, batch.y, batch.group, batch.weight)
-        return self.constraint.of_moments(sums, self.counts, aux)
+        if self.affine is None:
+            return self.constraint.of_moments(sums, self.counts, aux)
+        matrix, offset = self.affine
+        return torch.addmv(offset, matrix, sums.reshape(-1))
+
+    def _affine_map(self) -> tuple[Tensor, Tensor]:
+        """Matrix and offset of the constraint as a function of the flattened table."""
+        sums, counts, aux = self._empty_table()
+
+        def values(table: Tensor) -> Tensor:
+            return self.constraint.of_moments(table.reshape(sums.shape), counts, aux)
+
+        table = sums.reshape(-1)
+        return torch.func.jacrev(values)(table), values(table)
 
     def _differentiable(
-        self,
-        terms: Callable[[Tensor, Tensor, Batch], Tensor],
-        x: Tensor,
-        rows: Tensor | None,
-        scale: Tensor | None = None,
+        self, terms: Callable[[Tensor, Tensor, Batch], Tensor], x: Tensor, batch: Batch
     ) -> Linearization:
         """Terms of scores and extra variables as functions of x."""
         w, aux = self._split(x)
-        batch = self.data if rows is None else self._scaled(self.data.rows(rows), scale)
         scores, model_pullback = self.model.linearize(w, batch.X)
         scores = scores.requires_grad_()
         aux = aux.detach().requires_grad_()
@@ -230,6 +289,9 @@ class FairERM:
             return torch.cat((model_pullback(on_scores), on_aux))
 
         return Linearization(value.detach(), pullback)
+
+    def _batch(self, rows: Tensor | None, scale: Tensor | None) -> Batch:
+        return self.data if rows is None else self._scaled(self.data.rows(rows), scale)
 
     def _scaled(self, batch: Batch, scale: Tensor | None) -> Batch:
         """Weights that add up to those of the data, exactly or in the mean over draws."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fairconstrained.constraints import Space
-from fairconstrained.problem import Evaluation, Linearization
+from fairconstrained.problem import Evaluation, Linearization, separate_estimates
 
 
 def numerical_jacobian(function, x, step=1e-5):
@@ -120,6 +120,10 @@ class QuadraticProblem:
     def constraints(self, x, rows=None, scale=None):
         """The others."""
         return Linearization(self.linearize(x).value[1:], lambda w: w @ self.A)
+
+    def estimates(self, x, rows, *draws):
+        """The same for all draws."""
+        return separate_estimates(self, x, rows, *draws)
 
     def evaluate(self, x):
         """Hard values equal to the soft ones."""

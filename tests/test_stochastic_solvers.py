@@ -10,7 +10,7 @@ import torch
 from helpers import QuadraticProblem, solve_quadratic
 from sklearn.base import clone
 
-from fairconstrained.problem import Evaluation, Linearization
+from fairconstrained.problem import Evaluation, Linearization, separate_estimates
 from fairconstrained.solvers import (
     ALM,
     SGD,
@@ -92,6 +92,10 @@ class Rows:
             torch.cat((f.value, c.value)), lambda v: f.pullback(v[:1]) + c.pullback(v[1:])
         )
 
+    def estimates(self, x, rows, *draws):
+        """One call for each draw."""
+        return separate_estimates(self, x, rows, *draws)
+
     def all(self):
         return torch.arange(self.n_rows)
 
@@ -152,8 +156,8 @@ def test_steps_of_the_augmented_lagrangians(name, max_dual, schedule):
     z_x, z_s = x, s
     resets = 0
     for k, (point, dual, calls) in enumerate(steps_of(solver, problem, x, y, 6)):
-        (_, *zeta_1), (_, *zeta_2), (_, xi, _) = calls
-        assert [kind for kind, *_ in calls] == ["c", "c", "f"]
+        (_, xi, _), (_, *zeta_1), (_, *zeta_2) = calls
+        assert [kind for kind, *_ in calls] == ["f", "c", "c"]
         decay = schedule(k / 6)
         c_1, A_1 = problem.c(x, *zeta_1)
         c_2, _ = problem.c(x, *zeta_2)
@@ -174,25 +178,29 @@ def test_steps_of_the_switching_subgradient():
     """Algorithm 3: which step, on which constraint, from which rows, of which size."""
     problem, kinds = Rows(n_constraints=3), set()
     solver = SwitchingSubgradient(
-        step_size=0.5, constraint_step_size=0.2, tolerance=0.05, batch_size=3, schedule=cosine
+        step_size=0.5,
+        constraint_step_size=0.2,
+        tolerance=0.05,
+        batch_size=3,
+        schedule=cosine,
+        constraint_batch_size=10,
     )
     x = problem.x
     found = steps_of(solver, problem, x, torch.zeros(3).double(), 20)
     for k, (point, dual, calls) in enumerate(found[:-1]):  # the last one is drawn
-        value, _ = problem.c(x, *calls[0][1:])
-        kind, rows, scale = calls[1]
+        (_, xi, _), (_, *zeta), (_, *zeta_j) = calls
+        assert not torch.equal(zeta[0], zeta_j[0])
+        assert len(zeta_j[0]) == 10
+        value, _ = problem.c(x, *zeta_j)
         if value.max() <= 0.05:
-            assert kind == "f"
-            gradient, size = problem.f(x, rows)[1], 0.5
+            gradient, size = problem.f(x, xi)[1], 0.5
         else:
-            assert kind == "c"
-            assert not torch.equal(rows, calls[0][1])
-            gradient, size = problem.c(x, rows, scale)[1][value.argmax()], 0.2
-        kinds.add(kind)
+            gradient, size = problem.c(x, *zeta)[1][value.argmax()], 0.2
+        kinds.add(size)
         x = x - cosine(k / 20) * size * gradient
         torch.testing.assert_close(point, x)
         assert not dual.any()
-    assert kinds == {"f", "c"}
+    assert kinds == {0.5, 0.2}
 
 
 def test_the_output_is_drawn_in_proportion_to_the_step_sizes():

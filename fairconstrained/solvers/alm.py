@@ -119,12 +119,12 @@ class ALM(StochasticSolver):
         for k in range(n_steps):
             factor = self.schedule(k / n_steps)
             step_size = factor * self.step_size
-            first, second = estimates.constraints(x), estimates.constraints(x).value
-            y = y + factor * self.dual_step_size * (first.value + slack)
+            draws = estimates.independent(x)
+            y = y + factor * self.dual_step_size * (draws.first + slack)
             if y.norm() >= self.max_dual:
                 y = torch.zeros_like(y)
-            force = y + self.penalty * (second + slack)
-            gradient = estimates.objective(x) + first.pullback(force) + smoothing * (x - center)
+            force = y + self.penalty * (draws.second + slack)
+            gradient = draws.gradient(1.0, force) + smoothing * (x - center)
             slack_gradient = force + smoothing * (slack - slack_center)
             center = center + averaging * (x - center)
             slack_center = slack_center + averaging * (slack - slack_center)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -71,10 +71,16 @@ class Estimates:
         terms = self.problem.objective(x, next(self._batches))
         return terms.pullback(torch.ones_like(terms.value))
 
-    def constraints(self, x: Tensor, size: int | None = None) -> Linearization:
-        """Constraints from a new draw of `size` rows (default: the batch size)."""
-        rows, scale = self.balanced.batch(size or self._batch_size, self._rng)
-        return self.moved(self.problem.constraints(x, rows, scale))
+    def independent(self, x: Tensor, size: int | None = None) -> Draws:
+        """The objective and, twice, the constraints, all from rows of their own.
+
+        `size` is that of the second draw for constraints, if not the batch size.
+        """
+        first = self.balanced.batch(self._batch_size, self._rng)
+        second = self.balanced.batch(size or self._batch_size, self._rng)
+        value, pullback = self.problem.estimates(x, next(self._batches), first, second)
+        c_1, c_2 = value[1:].tensor_split(2)
+        return Draws(c_1 + self.shift, c_2 + self.shift, pullback)
 
     def all(self, x: Tensor) -> Linearization:
         """Objective and constraints from the same uniform rows."""
@@ -86,6 +92,20 @@ class Estimates:
     def moved(self, constraints: Linearization) -> Linearization:
         """Constraint values, moved."""
         return constraints._replace(value=constraints.value + self.shift)
+
+
+class Draws(NamedTuple):
+    """Constraint values from two draws, and the gradient of the objective plus weights times C."""
+
+    first: Tensor  # (m,)
+    second: Tensor  # (m,)
+    pullback: Callable[[Tensor], Tensor]
+
+    def gradient(self, objective: float, constraints: Tensor) -> Tensor:
+        """Gradient of the objective times a number plus weights times the first constraints."""
+        unused = torch.zeros_like(constraints)
+        weight = constraints.new_full((1,), objective)
+        return self.pullback(torch.cat((weight, constraints, unused)))
 
 
 class StochasticSolver(Solver):

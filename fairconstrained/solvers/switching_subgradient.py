@@ -116,15 +116,15 @@ class SwitchingSubgradient(StochasticSolver):
         on_constraint = Descent(problem, x, self.optimizer, self.constraint_step_size)
         drawn, total = x, 0.0
         for k in range(n_steps):
-            value = estimates.constraints(x, self.constraint_batch_size).value
+            draws = estimates.independent(x, self.constraint_batch_size)
+            weights = torch.zeros_like(none)
             # Paper: the tolerance falls by 3 % an epoch after 500 steps; here it is constant,
             # because 1e-4 is below anything that a batch can tell.
-            if max(value.tolist(), default=0.0) <= self.tolerance:
-                descent, size, gradient = on_objective, self.step_size, estimates.objective(x)
+            if max(draws.second.tolist(), default=0.0) <= self.tolerance:
+                descent, size, gradient = on_objective, self.step_size, draws.gradient(1.0, weights)
             else:
-                worst = torch.zeros_like(value)
-                worst[value.argmax()] = 1.0
-                gradient = estimates.constraints(x).pullback(worst)
+                weights[draws.second.argmax()] = 1.0
+                gradient = draws.gradient(0.0, weights)
                 descent, size = on_constraint, self.constraint_step_size
             size *= self.schedule(k / n_steps)
             if k >= self.record_from * n_steps and size > 0:

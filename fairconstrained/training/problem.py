@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fairconstrained.features import DenseFeatures
 from fairconstrained.models import Module
-from fairconstrained.problem import Evaluation, Linearization
+from fairconstrained.problem import Evaluation, Linearization, separate_estimates
 from fairconstrained.training.data import Rows, Source
 from fairconstrained.training.terms import Constraint, Function, Group, mean_loss
 
@@ -79,6 +79,10 @@ class ModuleProblem:
     ) -> Linearization:
         """Constraint values."""
         return self._differentiable(self._soft, x, rows, scale)
+
+    def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
+        """One pass for each draw: a stream gives one batch at a time."""
+        return separate_estimates(self, x, rows, *draws)
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values in evaluation mode.
