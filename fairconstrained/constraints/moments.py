@@ -40,6 +40,12 @@ class Space(NamedTuple):
         """Number of (label, group) pairs."""
         return len(self.classes) * len(self.groups)
 
+    def count_cells(self, y: Tensor, group: Tensor) -> Tensor:
+        """Rows of each label and group, (n_classes, n_groups)."""
+        shape = (len(self.classes), len(self.groups))
+        cells = torch.bincount(y * shape[1] + group, minlength=self.n_cells)
+        return cells.reshape(shape)
+
     def describe(self, cells: NDArray[np.bool_]) -> str:
         """Words for a set of cells, given as a boolean (n_classes, n_groups) array."""
         groups: list[int] = np.flatnonzero(cells.any(axis=0)).tolist()
@@ -79,6 +85,10 @@ class MomentConstraint:
         """Part of each row, (n,); -1 where it takes no part."""
         return self.part_of_cell.to(y.device)[y, group]
 
+    def part_cells(self) -> list[NDArray[np.bool_]]:
+        """Which labels and groups make up each part, as boolean (n_classes, n_groups) arrays."""
+        return [(self.part_of_cell == part).cpu().numpy() for part in range(self.n_parts)]
+
     def init_aux(self, scores: Tensor, y: Tensor, group: Tensor) -> Tensor:
         """Start of the extra variables."""
         return scores.new_zeros(self.n_aux)
@@ -86,6 +96,11 @@ class MomentConstraint:
     def counts(self, y: Tensor, group: Tensor, weight: Tensor) -> Tensor:
         """Weight in each part, (n_parts,)."""
         return self._sum(weight[:, None], y, group)[:, 0]
+
+    def counts_of_cells(self, cells: Tensor) -> Tensor:
+        """Weight in each part, (n_parts,), from that of each label and group."""
+        bins = self._bin_of_cell.to(cells.device).reshape(-1)
+        return sum_by(cells.reshape(-1, 1), bins, self.n_parts + 1)[: self.n_parts, 0]
 
     def sums(self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor) -> Tensor:
         """The table of soft statistics, (n_parts, n_columns)."""
@@ -278,6 +293,7 @@ class Stack(MomentConstraint):
     """
 
     def __init__(self, space: Space, members: Sequence[LinearMoments]):
+        self.space = space
         self.members = tuple(members)
         self.is_linear = all(member.is_linear for member in members)
         statistics = tuple(dict.fromkeys(member.statistic for member in members))

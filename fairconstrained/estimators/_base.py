@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
@@ -22,6 +21,7 @@ from fairconstrained.estimators._checks import (
     present_groups,
     progress,
     unchanged_on_error,
+    warn_caller,
 )
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -245,7 +245,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         )
         if self.missing_sensitive == "raise":
             raise ValueError(message)
-        warnings.warn(message, MissingSensitiveFeaturesWarning, stacklevel=4)
+        warn_caller(message, MissingSensitiveFeaturesWarning)
         return groups or (np.zeros(n_samples, dtype=np.int64), None)
 
     # ------------------------------------------------------------------ training
@@ -262,42 +262,41 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             torch.as_tensor(weight, device=self.device),
         )
         space = Space(classes, group_labels if group_labels is not None else ["all"])
-        stack = self._stack(space, y_index.reshape(-1), group_index)
         # Networks initialise and drop out from torch's global generator: lend them one.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = as_model(
-                self.model,
-                data.X,
-                data.weight,
-                n_outputs(len(classes)),
-                self.alpha,
-                self.fit_intercept,
-            )
-            problem = FairERM(model, data, self._row_loss, stack, float(self.alpha))
-            solution = self._solve(problem, rng, classes)
+            solver = self._chosen_solver()
+            problem = self._problem(data, space, solver, rng)
+            solution = self._solve(solver, problem, rng, classes)
             self._store(solution, problem, space)
 
-    def _stack(self, space, y_index, group_index):
-        shape = (len(space.classes), len(space.groups))
-        rows = np.bincount(y_index * shape[1] + group_index, minlength=shape[0] * shape[1])
+    def _problem(self, data, space, solver, rng):
+        """What the solver is to solve."""
+        stack = self._stack(space, space.count_cells(data.y, data.group), self.min_group_size)
+        outputs = n_outputs(len(space.classes))
+        model = as_model(self.model, data.X, data.weight, outputs, self.alpha, self.fit_intercept)
+        return FairERM(model, data, self._row_loss, stack, float(self.alpha))
+
+    def _stack(self, space, rows, min_rows):
+        """The constraints, without what rests on fewer than `min_rows` of the counted rows."""
         members = []
         for member in self._members(space):
-            kept, dropped = member.without_small(rows.reshape(shape), self.min_group_size)
+            kept, dropped = member.without_small(rows.cpu().numpy(), min_rows)
             if dropped:
-                warnings.warn(
+                warn_caller(
                     f"{member.name} leaves out {'; '.join(dropped)}: fewer than "
-                    f"{max(self.min_group_size, 1)} rows (min_group_size). The constraint says "
-                    "nothing about them.",
+                    f"{max(min_rows, 1)} rows (min_group_size). The constraint says nothing about "
+                    "them.",
                     SmallGroupWarning,
-                    stacklevel=4,
                 )
             if len(kept.slack):
                 members.append(kept)
         return Stack(space, members)
 
-    def _solve(self, problem, rng, classes):
-        solver = self.solver or (AugmentedLagrangian() if isinstance(self.model, str) else SGDA())
+    def _chosen_solver(self):
+        return self.solver or (AugmentedLagrangian() if isinstance(self.model, str) else SGDA())
+
+    def _solve(self, solver, problem, rng, classes):
         x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.device)
         dual = dual.to(x.dtype)
         if self.warm_start and hasattr(self, "classes_"):
@@ -365,19 +364,17 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     def _report(self, solution, iterate, excess):
         if not self.feasible_:
             worst = int(iterate.hard[1:].argmax())
-            warnings.warn(
+            warn_caller(
                 f"{self.constraints_[worst]}: exceeds its slack by {excess:.4f} on the training "
                 "data. Try a larger slack, more iterations (max_iter), a richer model, or "
                 "min_group_size to leave small groups out.",
                 ConstraintNotSatisfiedWarning,
-                stacklevel=5,
             )
         if solution.status is Status.MAX_ITER:
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__} stopped after {solution.n_iter} iterations with residual "
                 f"{iterate.residual:.1e} > tol={self.tol:g}. Increase max_iter, or tol.",
                 ConvergenceWarning,
-                stacklevel=5,
             )
 
     # ------------------------------------------------------------------ prediction

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from contextlib import contextmanager
 from numbers import Integral, Real
 
@@ -16,7 +19,18 @@ __all__ = [
     "present_groups",
     "progress",
     "unchanged_on_error",
+    "warn_caller",
 ]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def warn_caller(message, category):
+    """Warn at the line outside of this package that led here."""
+    level, frame = 1, sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def present_groups(index, labels):

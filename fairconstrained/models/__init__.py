@@ -5,7 +5,12 @@ the two and knows nothing else.
 """
 
 from fairconstrained.models.base import Model, Penalty, Pullback
-from fairconstrained.models.build import Standardize, as_model, multilayer_perceptron
+from fairconstrained.models.build import (
+    Standardize,
+    as_model,
+    as_private_model,
+    multilayer_perceptron,
+)
 from fairconstrained.models.linear import Linear
 from fairconstrained.models.module import Module
 
@@ -17,5 +22,6 @@ __all__ = [
     "Pullback",
     "Standardize",
     "as_model",
+    "as_private_model",
     "multilayer_perceptron",
 ]

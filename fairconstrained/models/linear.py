@@ -18,7 +18,7 @@ from fairconstrained.models.base import (
     column_variances,
 )
 
-__all__ = ["Linear"]
+__all__ = ["Linear", "ScaledLinear"]
 
 # Whitening costs d^2 per row once and d^3; beyond this many columns only the diagonal is used.
 _WHITEN_UP_TO = 1024
@@ -154,3 +154,17 @@ class Linear:
         if self.transform.ndim == 2:
             return self.transform.T @ gradient
         return self.transform[:, None] * gradient
+
+
+class ScaledLinear(Linear):
+    """Linear in coordinates that are given, with the penalty on its own coefficients ``v``.
+
+    For private training: columns of very different units, brought to one scale by public ranges,
+    are penalised alike there, where a penalty on the columns as given would make steps diverge.
+    """
+
+    def penalty(self, w: Tensor) -> Penalty:
+        """Half the squared norm of the coefficients of the scaled columns."""
+        gradient = w.clone()
+        gradient[self.n_coef :] = 0.0
+        return Penalty(0.5 * gradient @ gradient, gradient)

@@ -3,6 +3,7 @@
 from fairconstrained.solvers.alm import ALM, SSLALM
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.baselines import SGD, PenaltySGD
+from fairconstrained.solvers.dpsgda import DPSGDA, Budget
 from fairconstrained.solvers.run import Iterate, Solution, Solver, Status, run
 from fairconstrained.solvers.sgda import SGDA
 from fairconstrained.solvers.stochastic import constant, cosine
@@ -11,10 +12,12 @@ from fairconstrained.solvers.switching_subgradient import SwitchingSubgradient
 
 __all__ = [
     "ALM",
+    "DPSGDA",
     "SGD",
     "SGDA",
     "SSLALM",
     "AugmentedLagrangian",
+    "Budget",
     "Iterate",
     "PenaltySGD",
     "Solution",

@@ -77,6 +77,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     """
 
     length: int | None = None  # iterations of a full run, where they are known beforehand
+    private = False  # whether it sees noisy releases only, and no objective
 
     def check(self, problem: Problem) -> None:
         """Raise ValueError for a bad parameter, IncompatibleSolverError for a wrong problem."""
@@ -179,7 +180,8 @@ def run(
     start = time.perf_counter()
     with one_thread():
         for iterate in solver.iterate(problem, x, dual, tol, rng):
-            if not (iterate.x.isfinite().all() and iterate.soft.isfinite().all()):
+            values = iterate.soft[1:] if solver.private else iterate.soft
+            if not (iterate.x.isfinite().all() and values.isfinite().all()):
                 raise DivergenceError(
                     f"{solver!r} diverged at iteration {len(history) + 1}: its variables or its "
                     "objective are not finite. Scale the features or take smaller steps."
