@@ -14,15 +14,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from fairconstrained import LossParityClassifier
+from fairconstrained import LossParityClassifier, RateConstrainedClassifier
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
+    IncompatibleSolverError,
     MissingSensitiveFeaturesWarning,
     SmallGroupWarning,
 )
 from fairconstrained.metrics import loss_gap, loss_gap_scorer
 from fairconstrained.solvers import (
     ALM,
+    DPSGDA,
     SGD,
     SGDA,
     SSLALM,
@@ -192,6 +194,15 @@ def test_parameters_of_solvers_are_checked_before_any_work(solver):
     with pytest.raises(ValueError, match=type(solver).__name__):
         clf.fit(X, y, sensitive_features=group)
     assert not hasattr(clf, "classes_")
+
+
+def test_private_and_other_solvers_do_not_mix():
+    X, y, group = table()
+    with pytest.raises(IncompatibleSolverError, match="DPSGDA trains privately"):
+        LossParityClassifier(solver=DPSGDA()).fit(X, y, sensitive_features=group)
+    private = RateConstrainedClassifier(epsilon=1.0, solver=ALM())
+    with pytest.raises(IncompatibleSolverError, match="ALM is not private"):
+        private.fit(X, y, sensitive_features=group)
 
 
 def test_groups_that_are_missing_or_too_small():
