@@ -89,10 +89,6 @@ class Estimates:
         value[1:] += self.shift
         return terms._replace(value=value)
 
-    def moved(self, constraints: Linearization) -> Linearization:
-        """Constraint values, moved."""
-        return constraints._replace(value=constraints.value + self.shift)
-
 
 class Draws(NamedTuple):
     """Constraint values from two draws, and the gradient of the objective plus weights times C."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from numbers import Integral
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -166,17 +165,12 @@ class StochasticGhost(StochasticSolver):
         size = size * self.batch_size
         problem = estimates.problem
         rows = torch.randint(problem.n_rows, (size,), generator=rng)
-        objective = problem.objective(x, rows)
-        value, pullback = estimates.moved(
-            problem.constraints(x, *estimates.balanced.draw(size, rng))
-        )
+        draw = estimates.balanced.draw(size, rng)
+        value, pullback = problem.estimates(x, rows, draw)
         unit = torch.eye(len(value), dtype=x.dtype, device=x.device)
-        jacobian = [pullback(row).cpu().double().numpy() for row in unit]
-        return Sample(
-            objective.pullback(torch.ones_like(objective.value)).cpu().double().numpy(),
-            value.cpu().double().numpy(),
-            np.stack(jacobian) if jacobian else np.zeros((0, len(x))),
-        )
+        gradients = torch.stack([pullback(row) for row in unit]).cpu().double().numpy()
+        constraints = (value[1:] + estimates.shift).cpu().double().numpy()
+        return Sample(gradients[0], constraints, gradients[1:])
 
     def solve(self, sample: Sample) -> Step:
         """The direction d(S) and its multipliers."""
