@@ -1,6 +1,15 @@
 """Accurate classifiers that keep fairness constraints, as scikit-learn estimators."""
 
 from fairconstrained._version import __version__
-from fairconstrained.estimators import AUCFairClassifier, RateConstrainedClassifier
+from fairconstrained.estimators import (
+    AUCFairClassifier,
+    LossParityClassifier,
+    RateConstrainedClassifier,
+)
 
-__all__ = ["AUCFairClassifier", "RateConstrainedClassifier", "__version__"]
+__all__ = [
+    "AUCFairClassifier",
+    "LossParityClassifier",
+    "RateConstrainedClassifier",
+    "__version__",
+]

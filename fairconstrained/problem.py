@@ -18,7 +18,14 @@ from fairconstrained.features import Features
 from fairconstrained.models import Model
 from fairconstrained.objectives import Objective
 
-__all__ = ["Batch", "Evaluation", "FairERM", "Linearization", "Problem"]
+__all__ = [
+    "Batch",
+    "Evaluation",
+    "FairERM",
+    "Linearization",
+    "Problem",
+    "separate_estimates",
+]
 
 
 class Batch(NamedTuple):
@@ -59,7 +66,11 @@ class Evaluation(NamedTuple):
 
 
 class Problem(Protocol):
-    """Minimise f(x) subject to c(x) <= 0; with `rows`, unbiased estimates from these rows."""
+    """Minimise f(x) subject to c(x) <= 0; with `rows`, unbiased estimates from these rows.
+
+    Rows are drawn uniformly unless `scale` says otherwise: how many rows each of them stands for,
+    the inverse of how often it is expected in a draw.
+    """
 
     @property
     def n_rows(self) -> int: ...
@@ -67,14 +78,28 @@ class Problem(Protocol):
     @property
     def n_constraints(self) -> int: ...
 
-    def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+    @property
+    def strata(self) -> Tensor:
+        """The part of each row, (n_rows,): 0, 1, ... without gaps, or -1 for rows in none.
+
+        Constraints compare parts: a draw for them should have rows of each.
+        """
+
+    def linearize(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
         """(f, c_1, ..., c_m) in one pass: their weighted gradient is the Lagrangian's."""
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """F alone, as one value."""
 
-    def constraints(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+    def constraints(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
         """C alone: for methods that draw independent rows for it."""
+
+    def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
+        """F from `rows`, then C from each draw of rows and scales, in one pass if possible."""
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """All values at x as in prediction, on all rows; nothing to differentiate."""
@@ -88,6 +113,23 @@ class Problem(Protocol):
 
     def project(self, x: Tensor) -> Tensor:
         """Nearest point of the set that x must stay in."""
+
+
+def separate_estimates(
+    problem: Problem, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]
+) -> Linearization:
+    """:meth:`Problem.estimates` by one pass for each draw."""
+    terms = [problem.objective(x, rows), *(problem.constraints(x, *draw) for draw in draws)]
+    sizes = [len(term.value) for term in terms]
+
+    def pullback(weights: Tensor) -> Tensor:
+        gradient = torch.zeros_like(x)
+        for term, piece in zip(terms, torch.split(weights, sizes), strict=True):
+            if piece.any():
+                gradient += term.pullback(piece)
+        return gradient
+
+    return Linearization(torch.cat([term.value for term in terms]), pullback)
 
 
 @dataclass(frozen=True)
@@ -105,7 +147,7 @@ class FairERM:
 
     On a batch of rows the table is scaled up to the full data and divided by the full counts N, so
     that linear constraints are estimated without bias and a group that the batch lacks does no
-    harm.
+    harm. Rows drawn otherwise than uniformly (equally many from each part) each get their scale.
     """
 
     model: Model
@@ -114,10 +156,17 @@ class FairERM:
     constraint: MomentConstraint
     alpha: float
     counts: Tensor = field(init=False, repr=False)
+    total: Tensor = field(init=False, repr=False)
+    affine: tuple[Tensor, Tensor] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "total", self.data.weight.sum())
         counts = self.constraint.counts(self.data.y, self.data.group, self.data.weight)
         object.__setattr__(self, "counts", counts)
+        # The counts never change: a linear constraint is one matrix, and mini-batch steps, which
+        # are mostly the overhead of small operations, take a third less time.
+        affine = self._affine_map() if self.constraint.is_linear else None
+        object.__setattr__(self, "affine", affine)
 
     @property
     def n_rows(self) -> int:
@@ -129,46 +178,58 @@ class FairERM:
         """Number m of constraint values."""
         return len(self.constraint.of_moments(*self._empty_table()))
 
+    @property
+    def strata(self) -> Tensor:
+        """Parts of the constraint's table that have rows."""
+        part = self.constraint.part(self.data.y, self.data.group)
+        present, index = torch.unique(part, return_inverse=True)
+        strata: Tensor = index - (present < 0).sum()
+        return strata
+
     def start(self) -> Tensor:
         """Where a fit begins: the model's start, and extra variables that suit it."""
         w = self.model.init()
         scores = self.model.scores(w, self.data.X)
         return torch.cat((w, self.constraint.init_aux(scores, self.data.y, self.data.group)))
 
-    def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+    def linearize(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
         """Objective and constraints from one forward pass."""
-        w, aux = self._split(x)
-        batch = self.data if rows is None else self.data.rows(rows)
-        scores, model_pullback = self.model.linearize(w, batch.X)
-        scores = scores.requires_grad_()
-        aux = aux.detach().requires_grad_()
-        total = batch.weight.sum()
-        with torch.enable_grad():
-            risk = self.risk.soft(scores, batch.y, batch.weight)
-            sums = self.constraint.sums(scores, batch.y, batch.group, batch.weight)
-            scaled = sums * (self.data.weight.sum() / total)
-            values = self.constraint.of_moments(scaled, self.counts, aux)
-            terms = torch.cat((risk[None], values))
-        penalty = self.model.penalty(w)
 
-        def pullback(weights: Tensor) -> Tensor:
-            on_scores, on_aux = torch.autograd.grad(
-                terms, (scores, aux), weights, retain_graph=True, materialize_grads=True
-            )
-            gradient = model_pullback(on_scores) + self.alpha * weights[0] * penalty.gradient
-            return torch.cat((gradient, on_aux))
+        def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+            return torch.cat((self._risk(scores, aux, batch), self._values(scores, aux, batch)))
 
-        value = terms.detach().clone()
-        value[0] += self.alpha * penalty.value
-        return Linearization(value, pullback)
+        return self._penalised(x, self._differentiable(terms, x, self._batch(rows, scale)))
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Penalised risk."""
-        return self.linearize(x, rows).part(slice(0, 1))
+        return self._penalised(x, self._differentiable(self._risk, x, self._batch(rows, None)))
 
-    def constraints(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+    def constraints(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
         """Constraint values."""
-        return self.linearize(x, rows).part(slice(1, None))
+        return self._differentiable(self._values, x, self._batch(rows, scale))
+
+    def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
+        """Risk from `rows`, constraints from each draw, all from one forward pass."""
+        indices, scales = [rows, *(r for r, _ in draws)], [None, *(s for _, s in draws)]
+        sizes = [len(index) for index in indices]
+        joint = self.data.rows(torch.cat(indices))
+
+        def pieces(batch: Batch) -> list[Batch]:
+            columns = (torch.split(column, sizes) for column in batch[1:])
+            return [Batch(batch.X, *piece) for piece in zip(*columns, strict=True)]
+
+        scaled = [self._scaled(*pair) for pair in zip(pieces(joint), scales, strict=True)]
+
+        def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+            first, *others = zip(torch.split(scores, sizes), scaled, strict=True)
+            values = [self._values(own, aux, piece) for own, piece in others]
+            return torch.cat((self._risk(first[0], aux, first[1]), *values))
+
+        return self._penalised(x, self._differentiable(terms, x, joint))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values from one pass of the model in evaluation mode."""
@@ -203,6 +264,69 @@ class FairERM:
     def project(self, x: Tensor) -> Tensor:
         """No set constraint here."""
         return x
+
+    def _risk(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+        return self.risk.soft(scores, batch.y, batch.weight)[None]
+
+    def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+        sums = self.constraint.sums(scores, batch.y, batch.group, batch.weight)
+        if self.affine is None:
+            return self.constraint.of_moments(sums, self.counts, aux)
+        matrix, offset = self.affine
+        return torch.addmv(offset, matrix, sums.reshape(-1))
+
+    def _affine_map(self) -> tuple[Tensor, Tensor]:
+        """Matrix and offset of the constraint as a function of the flattened table."""
+        sums, counts, aux = self._empty_table()
+
+        def values(table: Tensor) -> Tensor:
+            return self.constraint.of_moments(table.reshape(sums.shape), counts, aux)
+
+        table = sums.reshape(-1)
+        return torch.func.jacrev(values)(table), values(table)
+
+    def _differentiable(
+        self, terms: Callable[[Tensor, Tensor, Batch], Tensor], x: Tensor, batch: Batch
+    ) -> Linearization:
+        """Terms of scores and extra variables as functions of x."""
+        w, aux = self._split(x)
+        scores, model_pullback = self.model.linearize(w, batch.X)
+        scores = scores.requires_grad_()
+        aux = aux.detach().requires_grad_()
+        with torch.enable_grad():
+            value = terms(scores, aux, batch)
+
+        def pullback(weights: Tensor) -> Tensor:
+            if not value.requires_grad:  # no terms at all
+                return torch.zeros_like(x)
+            on_scores, on_aux = torch.autograd.grad(
+                value, (scores, aux), weights, retain_graph=True, materialize_grads=True
+            )
+            return torch.cat((model_pullback(on_scores), on_aux))
+
+        return Linearization(value.detach(), pullback)
+
+    def _batch(self, rows: Tensor | None, scale: Tensor | None) -> Batch:
+        return self.data if rows is None else self._scaled(self.data.rows(rows), scale)
+
+    def _scaled(self, batch: Batch, scale: Tensor | None) -> Batch:
+        """Weights that add up to those of the data, exactly or in the mean over draws."""
+        uniform = self.total / batch.weight.sum()
+        factor = uniform if scale is None else scale.to(uniform)
+        return batch._replace(weight=batch.weight * factor)
+
+    def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
+        """With the penalty added to the first of the terms."""
+        penalty = self.model.penalty(x[: self.model.n_params])
+
+        def pullback(weights: Tensor) -> Tensor:
+            gradient = terms.pullback(weights)
+            gradient[: self.model.n_params] += self.alpha * weights[0] * penalty.gradient
+            return gradient
+
+        value = terms.value.clone()
+        value[0] += self.alpha * penalty.value
+        return Linearization(value, pullback)
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[: self.model.n_params], x[self.model.n_params :]

@@ -33,6 +33,9 @@ MAY_IMPORT = {
     "saddle": {"constraints", "objectives", "problem"},
     "private_problem": {"constraints", "losses", "models", "privacy", "problem"},
     "solvers": {"exceptions", "privacy", "private_problem", "problem", "saddle"},
+    "training": {
+        *("constraints", "features", "groups", "models", "objectives", "problem", "solvers"),
+    },
     "estimators": {
         *("calibration", "constraints", "exceptions", "features", "groups", "losses", "ranking"),
         *("models", "ranking_problems", "objectives", "problem", "solvers"),
@@ -46,7 +49,10 @@ MAY_IMPORT = {
         *("groups", "metrics", "model_selection"),
     },
 }
-CORE = {"features", "losses", "models", "constraints", "objectives", "problem", "solvers"}
+CORE = {
+    *("features", "losses", "models", "constraints", "objectives"),
+    *("problem", "solvers", "training"),
+}
 WITHOUT_TORCH = {
     *("exceptions", "groups", "ranking", "metrics", "datasets"),
     *("privacy", "model_selection", "display"),

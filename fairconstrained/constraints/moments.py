@@ -71,6 +71,7 @@ class MomentConstraint:
     """
 
     offsets_matter = True  # whether shifting all scores alike changes the hard values
+    is_linear = False  # whether values are affine in the table, for given counts
 
     def __init__(self, part_of_cell: Tensor, statistic: Statistic, n_aux: int = 0):
         self.part_of_cell = part_of_cell
@@ -210,6 +211,8 @@ class LinearMoments(BoundConstraint):
         The notion, for messages.
     """
 
+    is_linear = True
+
     def __init__(
         self,
         space: Space,
@@ -319,6 +322,7 @@ class Stack(MomentConstraint):
     def __init__(self, space: Space, members: Sequence[BoundConstraint]):
         self.space = space
         self.members = tuple(members)
+        self.is_linear = all(member.is_linear for member in members)
         statistics = tuple(dict.fromkeys(member.statistic for member in members))
         nowhere = torch.full((1, space.n_cells), -1)
         cells = torch.cat((nowhere, *(member.part_of_cell.reshape(1, -1) for member in members)))

@@ -1,6 +1,7 @@
 """The estimators, one file each."""
 
 from fairconstrained.estimators.auc_fair import AUCFairClassifier
+from fairconstrained.estimators.loss_parity import LossParityClassifier
 from fairconstrained.estimators.rate_constrained import RateConstrainedClassifier
 
-__all__ = ["AUCFairClassifier", "RateConstrainedClassifier"]
+__all__ = ["AUCFairClassifier", "LossParityClassifier", "RateConstrainedClassifier"]

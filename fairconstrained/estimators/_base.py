@@ -42,6 +42,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     """Base of the estimators: a subclass says which constraints, this class does the rest."""
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
+    _row_loss = staticmethod(log_loss)  # its mean is minimised
     _doc_link_module = "fairconstrained"
     _doc_link_template = "https://fairconstrained.readthedocs.io/en/latest/api/{estimator_module}.{estimator_name}.html"
 
@@ -93,7 +94,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         """Give the problem to solve; here the mean log loss under the constraints."""
         stack = self._exact_stack(data, space)
         model = self._model(data, len(space.classes))
-        return FairERM(model, data, MeanLoss(log_loss), stack, float(self.alpha))
+        return FairERM(model, data, MeanLoss(self._row_loss), stack, float(self.alpha))
 
     def _model(self, data, n_classes):
         outputs = n_outputs(n_classes)

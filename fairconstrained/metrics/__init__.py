@@ -15,6 +15,12 @@ from fairconstrained.metrics.auc import (
     negative_equality_gap,
     positive_equality_gap,
 )
+from fairconstrained.metrics.gaps import (
+    independence_gap,
+    separation_gap,
+    sufficiency_gap,
+    wasserstein_distance_between_groups,
+)
 from fairconstrained.metrics.losses import loss_gap
 from fairconstrained.metrics.rates import (
     demographic_parity_difference,
@@ -57,6 +63,9 @@ METRICS: dict[str, Callable[..., float]] = {
         false_negative_rate,
         false_positive_rate,
         false_positive_rate_difference,
+        independence_gap,
+        separation_gap,
+        sufficiency_gap,
     )
 }
 
@@ -84,6 +93,7 @@ __all__ = [
     "greater_is_better",
     "group_auc_gap",
     "group_auc_scorer",
+    "independence_gap",
     "inter_group_auc_gap",
     "inter_group_auc_scorer",
     "intra_group_auc_gap",
@@ -94,4 +104,7 @@ __all__ = [
     "negative_equality_scorer",
     "positive_equality_gap",
     "positive_equality_scorer",
+    "separation_gap",
+    "sufficiency_gap",
+    "wasserstein_distance_between_groups",
 ]

@@ -17,8 +17,10 @@ PARAMETERS = {
     Predicted labels.""",
     "y_proba": """array-like of shape (n_samples,) or (n_samples, n_classes)
     Predicted probabilities: of the positive class, or of every class.""",
-    "y_score": """array-like of shape (n_samples,)
-    Scores that grow with the chance of the positive class; only their order counts.""",
+    "y_score": """array-like of shape (n_samples,) or (n_samples, n_classes)
+    Scores that grow with the chance of the positive class (one column), or of every class.""",
+    "order": """float, default=1.0
+    At least 1: the power to which differences count.""",
     "sensitive_features": """array-like of shape (n_samples,) or (n_samples, n_columns)
     One group per combination of values that occurs.""",
     "method": """{"between_groups", "to_overall"}, default="between_groups"

@@ -95,7 +95,11 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
 
 def check_numbers(
-    solver: Solver, *, positive: Sequence[str], nonnegative: Sequence[str] = (), kind: type = Real
+    solver: Solver,
+    *,
+    positive: Sequence[str] = (),
+    nonnegative: Sequence[str] = (),
+    kind: type = Real,
 ) -> None:
     """Raise ValueError unless these parameters are finite numbers of this kind and sign."""
     for name in (*positive, *nonnegative):
