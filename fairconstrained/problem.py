@@ -266,7 +266,9 @@ class FairERM:
         return x
 
     def _risk(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-        return self.risk.soft(scores, batch.y, batch.weight)[None]
+        # The weights of a draw add up to those of the data in the mean only: no ratio of sums.
+        share = batch.weight.sum() / self.total
+        return (share * self.risk.soft(scores, batch.y, batch.weight))[None]
 
     def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
         sums = self.constraint.sums(scores, batch.y, batch.group, batch.weight)
