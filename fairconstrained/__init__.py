@@ -1,6 +1,17 @@
 """Accurate classifiers that keep fairness constraints, as scikit-learn estimators."""
 
 from fairconstrained._version import __version__
-from fairconstrained.estimators import PartialParityClassifier, RateConstrainedClassifier
+from fairconstrained.estimators import (
+    AUCFairClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
 
-__all__ = ["PartialParityClassifier", "RateConstrainedClassifier", "__version__"]
+__all__ = [
+    "AUCFairClassifier",
+    "LossParityClassifier",
+    "PartialParityClassifier",
+    "RateConstrainedClassifier",
+    "__version__",
+]

@@ -5,6 +5,7 @@ __all__ = [
     "DivergenceError",
     "IncompatibleSolverError",
     "MissingSensitiveFeaturesWarning",
+    "PrivacyWarning",
     "SmallGroupWarning",
 ]
 
@@ -19,6 +20,10 @@ class ConstraintNotSatisfiedWarning(UserWarning):
 
 class SmallGroupWarning(UserWarning):
     """A group, or a group within a label, has too few rows and is left out of a constraint."""
+
+
+class PrivacyWarning(UserWarning):
+    """A promise of privacy rests on something that does not hold, or is worth little."""
 
 
 class IncompatibleSolverError(ValueError):

@@ -17,8 +17,15 @@ from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, SmallGroup
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics import demographic_parity_scorer
 from fairconstrained.metrics._tables import check_labels, encode_labels
+from fairconstrained.privacy.search import search_privacy_cost
 
-__all__ = ["StratifiedSensitiveKFold", "pareto_front", "select_feasible", "tradeoff_curve"]
+__all__ = [
+    "StratifiedSensitiveKFold",
+    "pareto_front",
+    "search_privacy_cost",
+    "select_feasible",
+    "tradeoff_curve",
+]
 
 Choose = Callable[[Mapping[str, Any]], int]
 

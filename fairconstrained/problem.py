@@ -15,10 +15,17 @@ from torch import Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.features import Features
-from fairconstrained.losses import Loss, zero_one_loss
 from fairconstrained.models import Linear, Model
+from fairconstrained.objectives import Objective
 
-__all__ = ["Batch", "Evaluation", "FairERM", "Linearization", "Problem"]
+__all__ = [
+    "Batch",
+    "Evaluation",
+    "FairERM",
+    "Linearization",
+    "Problem",
+    "separate_estimates",
+]
 
 
 class Batch(NamedTuple):
@@ -40,16 +47,30 @@ class Linearization(NamedTuple):
     value: Tensor  # (m,)
     pullback: Callable[[Tensor], Tensor]  # (m,) -> (n_variables,)
 
+    def part(self, which: slice) -> Linearization:
+        """Some of the values."""
+
+        def pullback(weights: Tensor) -> Tensor:
+            full = torch.zeros_like(self.value)
+            full[which] = weights
+            return self.pullback(full)
+
+        return Linearization(self.value[which], pullback)
+
 
 class Evaluation(NamedTuple):
     """(f, c_1, ..., c_m) twice: as optimised, and as users measure them on predicted labels."""
 
     soft: Tensor  # (1 + m,)
-    hard: Tensor  # (1 + m,): error rate, constraint values
+    hard: Tensor  # (1 + m,): error, constraint values
 
 
 class Problem(Protocol):
-    """Minimise f(x) subject to c(x) <= 0; with `rows`, unbiased estimates from these rows."""
+    """Minimise f(x) subject to c(x) <= 0; with `rows`, unbiased estimates from these rows.
+
+    Rows are drawn uniformly unless `scale` says otherwise: how many rows each of them stands for,
+    the inverse of how often it is expected in a draw.
+    """
 
     @property
     def n_rows(self) -> int: ...
@@ -57,14 +78,28 @@ class Problem(Protocol):
     @property
     def n_constraints(self) -> int: ...
 
-    def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+    @property
+    def strata(self) -> Tensor:
+        """The part of each row, (n_rows,): 0, 1, ... without gaps, or -1 for rows in none.
+
+        Constraints compare parts: a draw for them should have rows of each.
+        """
+
+    def linearize(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
         """(f, c_1, ..., c_m) in one pass: their weighted gradient is the Lagrangian's."""
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """F alone, as one value."""
 
-    def constraints(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+    def constraints(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
         """C alone: for methods that draw independent rows for it."""
+
+    def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
+        """F from `rows`, then C from each draw of rows and scales, in one pass if possible."""
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """All values at x as in prediction, on all rows; nothing to differentiate."""
@@ -80,35 +115,59 @@ class Problem(Protocol):
         """Nearest point of the set that x must stay in."""
 
 
+def separate_estimates(
+    problem: Problem, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]
+) -> Linearization:
+    """:meth:`Problem.estimates` by one pass for each draw."""
+    terms = [problem.objective(x, rows), *(problem.constraints(x, *draw) for draw in draws)]
+    sizes = [len(term.value) for term in terms]
+
+    def pullback(weights: Tensor) -> Tensor:
+        gradient = torch.zeros_like(x)
+        for term, piece in zip(terms, torch.split(weights, sizes), strict=True):
+            if piece.any():
+                gradient += term.pullback(piece)
+        return gradient
+
+    return Linearization(torch.cat([term.value for term in terms]), pullback)
+
+
 @dataclass(frozen=True)
 class FairERM:
     r"""Empirical risk minimisation under a moment constraint.
 
     .. math::
 
-        \min_{w, a}\; \frac{\sum_i \omega_i\, \ell(z_i, y_i)}{\sum_i \omega_i}
-        + \frac{\alpha}{2} \lVert \beta(w) \rVert^2
+        \min_{w, a}\; f(z) + \frac{\alpha}{2} \lVert \beta(w) \rVert^2
         \quad \text{s.t.} \quad g(M(z), N, a) \le 0, \qquad z_i = f_w(x_i),
 
-    with the variables x = (w, a): parameters of the model and extra variables of the constraint.
+    with an objective such as the mean loss,
+    :math:`f(z) = \sum_i \omega_i\, \ell(z_i, y_i) / \sum_i \omega_i`, and the variables
+    x = (w, a): parameters of the model and extra variables of the constraint.
 
     On a batch of rows the table is scaled up to the full data and divided by the full counts N, so
     that linear constraints are estimated without bias and a group that the batch lacks does no
-    harm.
+    harm. Rows drawn otherwise than uniformly (equally many from each part) each get their scale.
     """
 
     model: Model
     data: Batch
-    loss: Loss
+    risk: Objective
     constraint: MomentConstraint
     alpha: float
-    error: Loss = zero_one_loss
     initial: Tensor | None = None  # parameters to start from, if not the model's own
     counts: Tensor = field(init=False, repr=False)
+    total: Tensor = field(init=False, repr=False)
+    affine: tuple[Tensor, Tensor] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "total", self.data.weight.sum())
         counts = self.constraint.counts(self.data.y, self.data.group, self.data.weight)
         object.__setattr__(self, "counts", counts)
+        # The counts never change: a linear constraint is one matrix, and mini-batch steps, which
+        # are mostly the overhead of small operations, take a third less time.
+        affine = self._affine_map() if self.constraint.is_linear else None
+        object.__setattr__(self, "affine", affine)
 
     @property
     def n_rows(self) -> int:
@@ -120,6 +179,14 @@ class FairERM:
         """Number m of constraint values."""
         return len(self.constraint.of_moments(*self._empty_table()))
 
+    @property
+    def strata(self) -> Tensor:
+        """Parts of the constraint's table that have rows."""
+        part = self.constraint.part(self.data.y, self.data.group)
+        present, index = torch.unique(part, return_inverse=True)
+        strata: Tensor = index - (present < 0).sum()
+        return strata
+
     def start(self) -> Tensor:
         """Where a fit begins."""
         return self.variables(self.model.init() if self.initial is None else self.initial)
@@ -129,16 +196,44 @@ class FairERM:
         scores = self.model.scores(w, self.data.X)
         return torch.cat((w, self.constraint.init_aux(scores, self.data.y, self.data.group)))
 
-    def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+    def linearize(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
         """Objective and constraints from one forward pass."""
-        batch = self.data if rows is None else self.data.rows(rows)
 
-        def values(scores: Tensor, aux: Tensor) -> Tensor:
-            sums = self.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
-            scaled = sums * (self.data.weight.sum() / batch.weight.sum())
-            return self.constraint.of_moments(scaled, self.counts, aux)
+        def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+            return torch.cat((self._risk(scores, aux, batch), self._values(scores, aux, batch)))
 
-        return self._with_risk(x, batch, values)
+        return self._penalised(x, self._differentiable(terms, x, self._batch(rows, scale)))
+
+    def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+        """Penalised risk."""
+        return self._penalised(x, self._differentiable(self._risk, x, self._batch(rows, None)))
+
+    def constraints(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
+        """Constraint values."""
+        return self._differentiable(self._values, x, self._batch(rows, scale))
+
+    def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
+        """Risk from `rows`, constraints from each draw, all from one forward pass."""
+        indices, scales = [rows, *(r for r, _ in draws)], [None, *(s for _, s in draws)]
+        sizes = [len(index) for index in indices]
+        joint = self.data.rows(torch.cat(indices))
+
+        def pieces(batch: Batch) -> list[Batch]:
+            columns = (torch.split(column, sizes) for column in batch[1:])
+            return [Batch(batch.X, *piece) for piece in zip(*columns, strict=True)]
+
+        scaled = [self._scaled(*pair) for pair in zip(pieces(joint), scales, strict=True)]
+
+        def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+            first, *others = zip(torch.split(scores, sizes), scaled, strict=True)
+            values = [self._values(own, aux, piece) for own, piece in others]
+            return torch.cat((self._risk(first[0], aux, first[1]), *values))
+
+        return self._penalised(x, self._differentiable(terms, x, joint))
 
     @property
     def difference_of_convex(self) -> bool:
@@ -148,42 +243,11 @@ class FairERM:
     def convex_parts(self, x: Tensor) -> Linearization:
         """Objective and the constraints' two parts, (1 + 2 m,): all convex; c = first - second."""
 
-        def values(scores: Tensor, aux: Tensor) -> Tensor:
-            return self.constraint.convex_parts(scores, *self.data[1:], aux).reshape(-1)
+        def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+            parts = self.constraint.convex_parts(scores, *batch[1:], aux)
+            return torch.cat((self._risk(scores, aux, batch), parts.reshape(-1)))
 
-        return self._with_risk(x, self.data, values)
-
-    def _with_risk(
-        self, x: Tensor, batch: Batch, values: Callable[[Tensor, Tensor], Tensor]
-    ) -> Linearization:
-        """Penalised risk, and values that depend on scores and extra variables."""
-        w, aux = self._split(x)
-        scores, model_pullback = self.model.linearize(w, batch.X)
-        scores = scores.requires_grad_()
-        aux = aux.detach().requires_grad_()
-        with torch.enable_grad():
-            risk = batch.weight @ self.loss(scores, batch.y) / batch.weight.sum()
-            terms = torch.cat((risk[None], values(scores, aux)))
-        penalty = self.model.penalty(w)
-
-        def pullback(weights: Tensor) -> Tensor:
-            on_scores, on_aux = torch.autograd.grad(
-                terms, (scores, aux), weights, retain_graph=True, materialize_grads=True
-            )
-            gradient = model_pullback(on_scores) + self.alpha * weights[0] * penalty.gradient
-            return torch.cat((gradient, on_aux))
-
-        value = terms.detach().clone()
-        value[0] += self.alpha * penalty.value
-        return Linearization(value, pullback)
-
-    def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Penalised risk."""
-        return _part(self.linearize(x, rows), slice(0, 1))
-
-    def constraints(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Constraint values."""
-        return _part(self.linearize(x, rows), slice(1, None))
+        return self._penalised(x, self._differentiable(terms, x, self.data))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values from one pass of the model in evaluation mode."""
@@ -192,20 +256,23 @@ class FairERM:
         self.model.settle(w, self.data.X)
         scores = self.model.scores(w, self.data.X)
 
-        def with_risk(loss: Loss, values: Tensor) -> Tensor:
-            risk = weight @ loss(scores, y) / weight.sum()
-            return torch.cat((risk[None], values))
-
-        sums = self.constraint.at(aux).sums(scores, y, group, weight)
-        soft = with_risk(self.loss, self.constraint.of_moments(sums, self.counts, aux))
+        rows = (scores, y, group, weight)
+        soft = torch.cat(
+            (
+                self.risk.soft(scores, y, weight)[None],
+                self.constraint.of_moments(self.constraint.at(aux).sums(*rows), self.counts, aux),
+            )
+        )
         soft[0] += self.alpha * self.model.penalty(w).value
-        hard = self.constraint.hard_values(scores, y, group, weight, aux)
-        hard = with_risk(self.error, hard)
+        hard = torch.cat(
+            (self.risk.hard(scores, y, weight)[None], self.constraint.hard_values(*rows, aux))
+        )
         return Evaluation(soft, hard)
 
     def sharpened(self) -> FairERM:
-        """The problem at twice the temperature of the soft rates."""
-        return replace(self, constraint=self.constraint.sharpened())
+        """The problem at twice the temperature of the soft rates; itself without any."""
+        constraint = self.constraint.sharpened()
+        return self if constraint is self.constraint else replace(self, constraint=constraint)
 
     @property
     def offsets(self) -> Tensor:
@@ -216,6 +283,71 @@ class FairERM:
         """No set constraint here."""
         return x
 
+    def _risk(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+        # The weights of a draw add up to those of the data in the mean only: no ratio of sums.
+        share = batch.weight.sum() / self.total
+        return (share * self.risk.soft(scores, batch.y, batch.weight))[None]
+
+    def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+        sums = self.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
+        if self.affine is None:
+            return self.constraint.of_moments(sums, self.counts, aux)
+        matrix, offset = self.affine
+        return torch.addmv(offset, matrix, sums.reshape(-1))
+
+    def _affine_map(self) -> tuple[Tensor, Tensor]:
+        """Matrix and offset of the constraint as a function of the flattened table."""
+        sums, counts, aux = self._empty_table()
+
+        def values(table: Tensor) -> Tensor:
+            return self.constraint.of_moments(table.reshape(sums.shape), counts, aux)
+
+        table = sums.reshape(-1)
+        return torch.func.jacrev(values)(table), values(table)
+
+    def _differentiable(
+        self, terms: Callable[[Tensor, Tensor, Batch], Tensor], x: Tensor, batch: Batch
+    ) -> Linearization:
+        """Terms of scores and extra variables as functions of x."""
+        w, aux = self._split(x)
+        scores, model_pullback = self.model.linearize(w, batch.X)
+        scores = scores.requires_grad_()
+        aux = aux.detach().requires_grad_()
+        with torch.enable_grad():
+            value = terms(scores, aux, batch)
+
+        def pullback(weights: Tensor) -> Tensor:
+            if not value.requires_grad:  # no terms at all
+                return torch.zeros_like(x)
+            on_scores, on_aux = torch.autograd.grad(
+                value, (scores, aux), weights, retain_graph=True, materialize_grads=True
+            )
+            return torch.cat((model_pullback(on_scores), on_aux))
+
+        return Linearization(value.detach(), pullback)
+
+    def _batch(self, rows: Tensor | None, scale: Tensor | None) -> Batch:
+        return self.data if rows is None else self._scaled(self.data.rows(rows), scale)
+
+    def _scaled(self, batch: Batch, scale: Tensor | None) -> Batch:
+        """Weights that add up to those of the data, exactly or in the mean over draws."""
+        uniform = self.total / batch.weight.sum()
+        factor = uniform if scale is None else scale.to(uniform)
+        return batch._replace(weight=batch.weight * factor)
+
+    def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
+        """With the penalty added to the first of the terms."""
+        penalty = self.model.penalty(x[: self.model.n_params])
+
+        def pullback(weights: Tensor) -> Tensor:
+            gradient = terms.pullback(weights)
+            gradient[: self.model.n_params] += self.alpha * weights[0] * penalty.gradient
+            return gradient
+
+        value = terms.value.clone()
+        value[0] += self.alpha * penalty.value
+        return Linearization(value, pullback)
+
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[: self.model.n_params], x[self.model.n_params :]
 
@@ -223,12 +355,3 @@ class FairERM:
         columns = self.constraint.statistic.n_columns
         sums = self.counts.new_zeros((self.constraint.n_parts, columns))
         return sums, self.counts, self.counts.new_zeros(self.constraint.n_aux)
-
-
-def _part(terms: Linearization, which: slice) -> Linearization:
-    def pullback(weights: Tensor) -> Tensor:
-        full = torch.zeros_like(terms.value)
-        full[which] = weights
-        return terms.pullback(full)
-
-    return Linearization(terms.value[which], pullback)

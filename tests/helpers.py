@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fairconstrained.constraints import Space
-from fairconstrained.problem import Evaluation, Linearization
+from fairconstrained.problem import Evaluation, Linearization, separate_estimates
 
 
 def numerical_jacobian(function, x, step=1e-5):
@@ -100,7 +100,12 @@ class QuadraticProblem:
         """Zeros for variables and multipliers."""
         return torch.zeros_like(self.q), torch.zeros_like(self.b)
 
-    def linearize(self, x, rows=None):
+    @property
+    def strata(self):
+        """One part."""
+        return torch.zeros(self.n_rows, dtype=torch.long)
+
+    def linearize(self, x, rows=None, scale=None):
         """Objective and constraints."""
         objective = 0.5 * x @ self.P @ x + self.q @ x
         gradients = torch.cat(((self.P @ x + self.q)[None], self.A))
@@ -112,9 +117,13 @@ class QuadraticProblem:
         terms = self.linearize(x)
         return Linearization(terms.value[:1], lambda w: w * (self.P @ x + self.q))
 
-    def constraints(self, x, rows=None):
+    def constraints(self, x, rows=None, scale=None):
         """The others."""
         return Linearization(self.linearize(x).value[1:], lambda w: w @ self.A)
+
+    def estimates(self, x, rows, *draws):
+        """The same for all draws."""
+        return separate_estimates(self, x, rows, *draws)
 
     def evaluate(self, x):
         """Hard values equal to the soft ones."""

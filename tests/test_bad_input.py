@@ -79,7 +79,8 @@ def refused(message, data=None, **params):
         ("constraint", []),
         ("constraint", ["demographic_parity", 3]),
         ("constraint", DemographicParity),
-        ("epsilon", 1.0),
+        ("epsilon", 0.0),
+        ("epsilon", "strong"),
     ],
 )
 def test_parameters_are_named_with_their_value_and_what_is_allowed(parameter, value):

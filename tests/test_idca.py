@@ -19,6 +19,7 @@ from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, Incompatib
 from fairconstrained.features import as_features
 from fairconstrained.losses import log_loss
 from fairconstrained.models import as_model
+from fairconstrained.objectives import MeanLoss
 from fairconstrained.problem import Batch, FairERM
 from fairconstrained.solvers import IDCA, DirectSwitching, run
 from fairconstrained.solvers.idca import best_of, convex_subproblem, subgradient_path
@@ -40,7 +41,7 @@ def problem_of(notion, n=150, slack=0.05):
     model = as_model("linear", X, weight, 1, 1e-2, True)
     space = Space([0, 1], ["a", "b"])
     stack = Stack(space, [notion.bind(space, slack, 1.0)])
-    return FairERM(model, batch, log_loss, stack, 1e-2)
+    return FairERM(model, batch, MeanLoss(log_loss), stack, 1e-2)
 
 
 def solved(solver, problem):

@@ -21,7 +21,9 @@ from fairconstrained.constraints.statistics import ClassProbabilities
 from fairconstrained.features import DenseFeatures, SparseFeatures
 from fairconstrained.losses import LOSSES, hard_classes, log_loss
 from fairconstrained.models import Linear, Module
-from fairconstrained.problem import Batch, FairERM
+from fairconstrained.objectives import MeanLoss
+from fairconstrained.problem import Batch, FairERM, separate_estimates
+from fairconstrained.solvers.sampling import Balanced
 
 N_ROWS, N_FEATURES, N_GROUPS = 60, 4, 3
 NOTIONS = [DemographicParity(0.1), EqualizedOdds(0.1, reference="rest"), LossParity(0.2)]
@@ -59,7 +61,9 @@ def erm(model=linear, data=None, notions=NOTIONS, n_classes=2, temperature=2.0, 
     data = data or batch(n_classes)
     space = Space(list(range(n_classes)), list(range(N_GROUPS)))
     stack = Stack(space, [notion.bind(space, 0.05, temperature) for notion in notions])
-    return FairERM(model(1 if n_classes == 2 else n_classes), data, loss, stack, alpha=0.1)
+    return FairERM(
+        model(1 if n_classes == 2 else n_classes), data, MeanLoss(loss), stack, alpha=0.1
+    )
 
 
 def some_point(problem):
@@ -90,7 +94,7 @@ PROBLEMS = {
     "network": lambda: erm(perceptron),
     "network on CSR, 3 classes": lambda: erm(perceptron, batch(3, csr), n_classes=3),
     "no constraint": lambda: erm(notions=[]),
-    "extra variable": lambda: FairERM(linear(1), batch(), log_loss, CommonRate(), 0.1),
+    "extra variable": lambda: FairERM(linear(1), batch(), MeanLoss(log_loss), CommonRate(), 0.1),
 }
 every_problem = pytest.mark.parametrize("build", PROBLEMS.values(), ids=PROBLEMS)
 
@@ -126,6 +130,46 @@ def test_objective_and_constraints_are_the_parts_of_linearize(build):
     )
 
 
+@every_problem
+def test_estimates_from_several_draws_are_those_of_each(build):
+    """Values and gradients of one joint pass, for uniform and for balanced draws."""
+    problem, rng = build(), torch.Generator().manual_seed(0)
+    x, rows = some_point(problem), torch.tensor([3, 1, 4, 15, 9, 26])
+    balanced = Balanced(problem.strata)
+    draws = [balanced.draw(size, rng) for size in (1, 3)]
+    joint, apart = problem.estimates(x, rows, *draws), separate_estimates(problem, x, rows, *draws)
+    assert len(joint.value) == 1 + 2 * problem.n_constraints
+    torch.testing.assert_close(joint.value, apart.value)
+    weights = torch.as_tensor(np.random.default_rng(5).normal(size=len(joint.value)))
+    torch.testing.assert_close(joint.pullback(weights), apart.pullback(weights))
+
+
+@every_problem
+def test_strata_are_the_parts_that_have_rows_without_gaps(build):
+    problem = build()
+    part = problem.constraint.part(problem.data.y, problem.data.group)
+    strata = problem.strata
+    assert torch.equal(strata < 0, part < 0)
+    assert strata.unique().tolist() == sorted({-1} & set(part.tolist())) + list(
+        range(len(part[part >= 0].unique()))
+    )
+    assert torch.equal(strata[:, None] == strata, part[:, None] == part)
+
+
+def test_linear_constraints_are_the_matrix_that_stands_for_them():
+    """Those with extra variables are not taken for linear."""
+    problem = erm()
+    x, rows = some_point(problem), torch.arange(0, N_ROWS, 3)
+    assert problem.affine is not None
+    assert PROBLEMS["extra variable"]().affine is None
+    data = problem.data.rows(rows)
+    scores = problem.model.scores(x, data.X)
+    weight = data.weight * (problem.data.weight.sum() / data.weight.sum())
+    sums = problem.constraint.sums(scores, data.y, data.group, weight)
+    expected = problem.constraint.of_moments(sums, problem.counts, torch.zeros(0))
+    torch.testing.assert_close(problem.constraints(x, rows).value, expected)
+
+
 # --- values --------------------------------------------------------------------------------------
 
 
@@ -145,7 +189,7 @@ def test_values_written_out_from_the_scores(build):
             (p**2).sum().item() for p in coefficients["module_"].parameters() if p.ndim > 1
         )
     soft, hard = problem.evaluate(x)
-    objective = (share @ problem.loss(scores, data.y)).item() + 0.05 * squares
+    objective = (share @ problem.risk.loss(scores, data.y)).item() + 0.05 * squares
     assert soft[0].item() == pytest.approx(objective)
     values = constraint.values(scores, data.y, data.group, aux, data.weight)
     torch.testing.assert_close(soft[1:], values)

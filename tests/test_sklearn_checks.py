@@ -5,26 +5,47 @@ from collections import Counter
 import pytest
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
-from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
-from fairconstrained.solvers import SGDA
+from fairconstrained import (
+    AUCFairClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.solvers import ALM, SGDA
 
 LINEAR = RateConstrainedClassifier()
 NETWORK = RateConstrainedClassifier(
     model=(4,), solver=SGDA(n_steps=30, step_size=0.1, batch_size=8)
 )
 PARTIAL = PartialParityClassifier()
+RANKING = AUCFairClassifier()
+STREAMING = AUCFairClassifier(objective="auc")
+RANKING_NETWORK = AUCFairClassifier(
+    model=(4,), solver=SGDA(n_steps=30, step_size=0.1, batch_size=8)
+)
+
+LOSS_PARITY = LossParityClassifier()
+LOSS_PARITY_NETWORK = LossParityClassifier(
+    model=(4,), solver=ALM(n_steps=30, step_size=0.2, batch_size=8)
+)
 
 # 62 run with scikit-learn 1.6.1 and with 1.9.1 (where one more wants SCIPY_ARRAY_API to be set).
 AT_LEAST = 60
 
 _BATCHES = "a copy of a row and a row of weight two meet different rows in their mini-batches"
+_OF_BATCHES = {
+    "check_sample_weight_equivalence_on_dense_data": _BATCHES,
+    "check_sample_weight_equivalence_on_sparse_data": _BATCHES,
+}
 EXPECTED_TO_FAIL = {
     LINEAR: {},
     PARTIAL: {},
-    NETWORK: {
-        "check_sample_weight_equivalence_on_dense_data": _BATCHES,
-        "check_sample_weight_equivalence_on_sparse_data": _BATCHES,
-    },
+    NETWORK: _OF_BATCHES,
+    RANKING: {},
+    STREAMING: {},
+    RANKING_NETWORK: _OF_BATCHES,
+    LOSS_PARITY: {},
+    LOSS_PARITY_NETWORK: _OF_BATCHES,
 }
 
 
@@ -43,7 +64,9 @@ def test_check(estimator, check):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("estimator", [LINEAR, PARTIAL], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "estimator", [LINEAR, RANKING, LOSS_PARITY, PARTIAL], ids=lambda e: type(e).__name__
+)
 def test_the_checks_do_run(estimator, capsys):
     """A suite that is skipped looks green: count what ran."""
     records = check_estimator(estimator, on_fail=None, on_skip=None)

@@ -16,6 +16,7 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.features import as_features
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import Linear
+from fairconstrained.objectives import MeanLoss
 from fairconstrained.problem import Batch, Evaluation, FairERM
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, Status, run
 from fairconstrained.solvers.run import FEASIBILITY_TOL, violation
@@ -180,7 +181,7 @@ def biased(notions=(), n_classes=2, n_groups=2, n=600, alpha=1e-3, take=None, re
     space = Space(list(range(n_classes)), list(range(n_groups)))
     stack = Stack(space, [notion.bind(space, 0.05, 1.0) for notion in notions])
     model = Linear.preconditioned(X, data.weight, n_outputs(n_classes), alpha, True)
-    return FairERM(model, data, log_loss, stack, alpha)
+    return FairERM(model, data, MeanLoss(log_loss), stack, alpha)
 
 
 def coefficients(problem, solution):

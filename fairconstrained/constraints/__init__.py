@@ -1,12 +1,12 @@
 """What a classifier can be asked to keep: one notion is one small object in score space."""
 
+from fairconstrained.constraints.auc import AUCConstraint, AUCParity
 from fairconstrained.constraints.loss_parity import LossParity
 from fairconstrained.constraints.moments import (
     BoundConstraint,
     LinearMoments,
     MomentConstraint,
     Space,
-    Stack,
 )
 from fairconstrained.constraints.notions import Cap, Event, Notion, Parity
 from fairconstrained.constraints.partial_notions import (
@@ -27,6 +27,8 @@ from fairconstrained.constraints.rates import (
     FalsePositiveRateParity,
     RateConstraint,
 )
+from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 
 # The names that estimators accept. Tests run over this table, so a row buys them all.
 CONSTRAINTS: dict[str, type[Notion]] = {
@@ -46,6 +48,9 @@ CONSTRAINTS: dict[str, type[Notion]] = {
 __all__ = [
     "CONSTRAINTS",
     "PARTIAL",
+    "AUCConstraint",
+    "AUCParity",
+    "Binormal",
     "BoundConstraint",
     "Cap",
     "DemographicParity",
@@ -66,7 +71,9 @@ __all__ = [
     "PartialEqualizedOdds",
     "PartialGroupAUC",
     "PartialStatisticalParity",
+    "Quadratic",
     "RateConstraint",
+    "SoftBins",
     "Space",
     "Stack",
 ]

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fairconstrained.groups import group_name
 
@@ -23,6 +25,12 @@ class Space(NamedTuple):
     def n_cells(self) -> int:
         """Number of (label, group) pairs."""
         return len(self.classes) * len(self.groups)
+
+    def count_cells(self, y: Tensor, group: Tensor) -> Tensor:
+        """Rows of each label and group, (n_classes, n_groups)."""
+        shape = (len(self.classes), len(self.groups))
+        cells = torch.bincount(y * shape[1] + group, minlength=self.n_cells)
+        return cells.reshape(shape)
 
     def describe(self, cells: NDArray[np.bool_]) -> str:
         """Words for a set of cells, given as a boolean (n_classes, n_groups) array."""

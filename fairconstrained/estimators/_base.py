@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from numbers import Integral, Real
-
 import numpy as np
 import torch
 from scipy import sparse
@@ -15,22 +12,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairconstrained.constraints import Space, Stack
 from fairconstrained.estimators._checks import (
-    check_device,
-    check_parameter,
+    check_common_parameters,
     checked_callbacks,
     checked_weight,
     present_groups,
     progress,
     report,
     unchanged_on_error,
+    warn_caller,
 )
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.features import as_features
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss, n_outputs
 from fairconstrained.models import as_model
+from fairconstrained.objectives import MeanLoss
 from fairconstrained.problem import Batch, FairERM
-from fairconstrained.solvers import SGDA, AugmentedLagrangian, Solver, Status, run
+from fairconstrained.solvers import SGDA, AugmentedLagrangian, Status, run
 from fairconstrained.solvers.run import FEASIBILITY_TOL
 
 _CHUNK_ROWS = 65_536
@@ -40,6 +38,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     """Base of the estimators: a subclass says which constraints, this class does the rest."""
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
+    _row_loss = staticmethod(log_loss)  # its mean is minimised
     _doc_link_module = "fairconstrained"
     _doc_link_template = "https://fairconstrained.readthedocs.io/en/latest/api/{estimator_module}.{estimator_name}.html"
 
@@ -87,10 +86,15 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     def _check_own_parameters(self):
         """Check the subclass's own parameters, before any work."""
 
-    def _problem(self, data, constraint, n_classes):
-        """Give the problem to solve; here the mean log loss under the constraint."""
-        model = self._model(data, n_classes)
-        return FairERM(model, data, log_loss, constraint, float(self.alpha))
+    def _problem(self, data, space, solver, rng):
+        """Give the problem to solve; here the mean log loss under the constraints."""
+        stack = self._exact_stack(data, space)
+        model = self._model(data, len(space.classes))
+        return FairERM(model, data, MeanLoss(self._row_loss), stack, float(self.alpha))
+
+    def _model(self, data, n_classes):
+        outputs = n_outputs(n_classes)
+        return as_model(self.model, data.X, data.weight, outputs, self.alpha, self.fit_intercept)
 
     def _attributes(self, problem, w):
         """Give what a fit keeps of the model."""
@@ -100,15 +104,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         """Give the columns that the model sees."""
         return X
 
-    def _model(self, data, n_classes):
-        return as_model(
-            self.model,
-            data.X,
-            data.weight,
-            n_outputs(n_classes),
-            self.alpha,
-            self.fit_intercept,
-        )
+    def _forget(self):
+        """Discard what earlier calls kept for later ones, before a new fit."""
 
     # ------------------------------------------------------------------ public methods
 
@@ -139,6 +136,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             callback, the estimator is as it was before the call.
         """
         with unchanged_on_error(self):
+            self._forget()
             self._check_parameters()
             X, y, groups, weight = self._check_data(X, y, sensitive_features, sample_weight)
             self._train(X, y, groups, weight)
@@ -197,27 +195,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     # ------------------------------------------------------------------ data in
 
     def _check_parameters(self):
-        check_parameter(self, "alpha", Real, lambda v: 0 <= v < np.inf, "a finite number >= 0")
-        check_parameter(self, "tol", Real, lambda v: v > 0, "a number > 0")
-        check_parameter(self, "min_group_size", Integral, lambda v: v >= 0, "an integer >= 0")
-        check_parameter(
-            self, "missing_sensitive", str, {"warn", "raise"}.__contains__, "'warn' or 'raise'"
-        )
-        check_parameter(self, "fit_intercept", (bool, np.bool_), lambda v: True, "True or False")
-        check_parameter(self, "warm_start", (bool, np.bool_), lambda v: True, "True or False")
-        check_parameter(self, "verbose", (Integral, np.bool_), lambda v: v >= 0, "an integer >= 0")
-        checked_callbacks(self)
-        if self.max_iter is not None:
-            check_parameter(self, "max_iter", Integral, lambda v: v >= 1, "None or an integer >= 1")
-        if self.solver is not None:
-            check_parameter(
-                self,
-                "solver",
-                Solver,
-                lambda v: True,
-                "None or a solver object, such as fairconstrained.solvers.SGDA()",
-            )
-        check_device(self)
+        check_common_parameters(self)
         self._check_own_parameters()
 
     def _check_data(self, X, y, sensitive_features, sample_weight):
@@ -263,7 +241,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         )
         if self.missing_sensitive == "raise":
             raise ValueError(message)
-        warnings.warn(message, MissingSensitiveFeaturesWarning, stacklevel=4)
+        warn_caller(message, MissingSensitiveFeaturesWarning)
         return groups or (np.zeros(n_samples, dtype=np.int64), None)
 
     # ------------------------------------------------------------------ training
@@ -280,34 +258,40 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             torch.as_tensor(weight, device=self.device),
         )
         space = Space(classes, group_labels if group_labels is not None else ["all"])
-        stack = self._stack(space, y_index.reshape(-1), group_index)
         # Networks initialise and drop out from torch's global generator: lend them one.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            problem = self._problem(data, stack, len(classes))
-            solution = self._solve(problem, rng, classes)
+            solver = self._chosen_solver()
+            problem = self._problem(data, space, solver, rng)
+            solution = self._solve(solver, problem, rng, classes)
             self._store(solution, problem, space)
 
-    def _stack(self, space, y_index, group_index):
-        shape = (len(space.classes), len(space.groups))
-        rows = np.bincount(y_index * shape[1] + group_index, minlength=shape[0] * shape[1])
+    def _exact_stack(self, data, space):
+        return self._stack(space, space.count_cells(data.y, data.group), self.min_group_size)
+
+    def _stack(self, space, rows, min_rows):
+        """The constraints, without what rests on fewer than `min_rows` of the counted rows."""
         members = []
         for member in self._members(space):
-            kept, dropped = member.without_small(rows.reshape(shape), self.min_group_size)
+            kept, dropped = member.without_small(rows.cpu().numpy(), min_rows)
             if dropped:
-                warnings.warn(
+                warn_caller(
                     f"{member.name} leaves out {'; '.join(dropped)}: fewer than "
-                    f"{max(self.min_group_size, 1)} rows (min_group_size). The constraint says "
-                    "nothing about them.",
+                    f"{max(min_rows, 1)} rows (min_group_size). The constraint says nothing about "
+                    "them.",
                     SmallGroupWarning,
-                    stacklevel=4,
                 )
             if len(kept.slack):
                 members.append(kept)
         return Stack(space, members)
 
-    def _solve(self, problem, rng, classes):
-        solver = self._solver()
+    def _chosen_solver(self):
+        return self.solver or (AugmentedLagrangian() if self._is_linear() else SGDA())
+
+    def _is_linear(self):
+        return isinstance(self.model, str)
+
+    def _solve(self, solver, problem, rng, classes):
         x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.device)
         dual = dual.to(x.dtype)
         if self.warm_start and hasattr(self, "classes_"):
@@ -323,9 +307,6 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 tol=self.tol,
                 callbacks=[*checked_callbacks(self), tick],
             )
-
-    def _solver(self):
-        return self.solver or (AugmentedLagrangian() if isinstance(self.model, str) else SGDA())
 
     def _warm(self, problem, x, dual, classes):
         """Parameters and multipliers of the last fit, where they fit this one."""

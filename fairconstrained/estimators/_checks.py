@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -13,10 +15,10 @@ from sklearn.utils import check_array
 from tqdm.auto import tqdm
 
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
-from fairconstrained.solvers import Status
+from fairconstrained.solvers import Solver, Status
 
 __all__ = [
-    "check_device",
+    "check_common_parameters",
     "check_parameter",
     "checked_callbacks",
     "checked_weight",
@@ -24,7 +26,18 @@ __all__ = [
     "progress",
     "report",
     "unchanged_on_error",
+    "warn_caller",
 ]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def warn_caller(message, category):
+    """Warn at the line outside of this package that led here."""
+    level, frame = 1, sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def present_groups(index, labels):
@@ -59,7 +72,30 @@ def check_parameter(estimator, name, kind, allowed, wording):
         raise ValueError(f"{type(estimator).__name__}.{name} must be {wording}; got {value!r}.")
 
 
-def check_device(estimator):
+def check_common_parameters(estimator):
+    """Parameters that all estimators share, before any work."""
+    check_parameter(estimator, "alpha", Real, lambda v: 0 <= v < np.inf, "a finite number >= 0")
+    check_parameter(estimator, "tol", Real, lambda v: v > 0, "a number > 0")
+    check_parameter(estimator, "min_group_size", Integral, lambda v: v >= 0, "an integer >= 0")
+    check_parameter(
+        estimator, "missing_sensitive", str, {"warn", "raise"}.__contains__, "'warn' or 'raise'"
+    )
+    check_parameter(estimator, "fit_intercept", (bool, np.bool_), lambda v: True, "True or False")
+    check_parameter(estimator, "warm_start", (bool, np.bool_), lambda v: True, "True or False")
+    check_parameter(estimator, "verbose", (Integral, np.bool_), lambda v: v >= 0, "an integer >= 0")
+    checked_callbacks(estimator)
+    if estimator.max_iter is not None:
+        check_parameter(
+            estimator, "max_iter", Integral, lambda v: v >= 1, "None or an integer >= 1"
+        )
+    if estimator.solver is not None:
+        check_parameter(
+            estimator,
+            "solver",
+            Solver,
+            lambda v: True,
+            "None or a solver object, such as fairconstrained.solvers.SGDA()",
+        )
     try:
         torch.empty(0, device=estimator.device)
     except (RuntimeError, TypeError, AssertionError) as error:

@@ -17,6 +17,7 @@ from fairconstrained.estimators._checks import check_parameter
 from fairconstrained.estimators._group_columns import known_codes, with_group_columns
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
+from fairconstrained.objectives import MeanLoss
 from fairconstrained.percentiles import read_intervals
 from fairconstrained.problem import FairERM
 from fairconstrained.solvers import run
@@ -321,23 +322,23 @@ class PartialParityClassifier(FairClassifier):
             )
         return with_group_columns(X, group_index, len(group_labels))
 
-    def _problem(self, data, constraint, n_classes):
-        model = self._model(data, n_classes)
+    def _problem(self, data, space, solver, rng):
+        constraint = self._exact_stack(data, space)
+        model = self._model(data, len(space.classes))
         threshold = float(self.threshold)
         problem = FairERM(
             model,
             data,
-            log_loss,
+            MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y)),
             constraint,
             float(self.alpha),
-            error=lambda scores, y: zero_one_loss(scores - threshold, y),
         )
-        self._solver().check(problem)  # before the work below
+        solver.check(problem)  # before the work below
         if not constraint.members:
             return problem
         free = replace(problem, constraint=Stack(constraint.members[0].space, []))
-        w = self._solve_free(free)
-        if not self._solver().starts_feasible:
+        w = self._solve_free(free, solver)
+        if not solver.starts_feasible:
             problem = replace(problem, initial=w)
         if self._is_auto():
             chosen = self._least_fair(constraint.members[0], model.scores(w, data.X), data)
@@ -345,12 +346,12 @@ class PartialParityClassifier(FairClassifier):
         _warn_of_fine_grids(problem.constraint.members, data)
         return problem
 
-    def _solve_free(self, problem):
+    def _solve_free(self, problem, solver):
         """Parameters of the model without constraints."""
         rng = torch.Generator().manual_seed(torch.initial_seed())
         none = problem.data.weight.new_zeros(0)
         start = problem.start()
-        return run(self._solver(), problem, start, none, rng, max_iter=None, tol=self.tol).iterate.x
+        return run(solver, problem, start, none, rng, max_iter=None, tol=self.tol).iterate.x
 
     def _least_fair(self, member, scores, data):
         """The constraint in the candidate interval with the largest gap of these scores."""

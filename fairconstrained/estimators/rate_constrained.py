@@ -5,13 +5,13 @@ from __future__ import annotations
 from numbers import Real
 
 from fairconstrained.constraints import CONSTRAINTS, Notion
-from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._checks import check_parameter
+from fairconstrained.estimators._private import PrivateFairClassifier
 
 __all__ = ["RateConstrainedClassifier"]
 
 
-class RateConstrainedClassifier(FairClassifier):
+class RateConstrainedClassifier(PrivateFairClassifier):
     r"""Logistic model or network whose prediction rates keep constraints.
 
     .. math::
@@ -36,8 +36,20 @@ class RateConstrainedClassifier(FairClassifier):
         :mod:`fairconstrained.constraints`. All of a list must hold.
     slack : float, default=0.05
         Largest allowed gap, or the cap; the slack of names, and of objects without their own.
-    epsilon : None, default=None
-        Only training without differential privacy is available in this version.
+    epsilon : float, optional
+        Train with (epsilon, delta)-differential privacy, which protects the record: adding or
+        removing one row changes the probability of any outcome of ``fit`` by at most a factor
+        :math:`e^\epsilon`, up to ``delta``. The number of rows, the classes and the names of the
+        groups count as public. Needs the extra ``privacy``.
+    delta : float, default=1e-5
+        Should be well below 1 / n.
+    histogram_noise : {"gaussian", "laplace"}, default="gaussian"
+        Noise on the tables of predicted labels of private training.
+    feature_range : (low, high), optional
+        Publicly known range of the columns (numbers, or arrays of shape (n_features,)): private
+        training sees ``(x - low) / (high - low)``, because it may not learn scales from the data.
+        Rows should then have norms of a few units, since longer gradients are clipped; ``alpha``
+        penalises the coefficients of these columns. Without ``epsilon`` it is not needed.
     temperature : float, default=1.0
         Sharpness :math:`\tau` of the soft rates that stand in for predicted labels; the solver
         sharpens them where the labels do not follow.
@@ -46,7 +58,7 @@ class RateConstrainedClassifier(FairClassifier):
         ``(n_features, n_outputs) -> torch.nn.Module`` (one output for two classes).
     solver : Solver, optional
         An object of :mod:`fairconstrained.solvers`; default: ``AugmentedLagrangian()`` for linear
-        models, ``SGDA()`` for networks.
+        models, ``SGDA()`` for networks, ``DPSGDA()`` with ``epsilon``.
     alpha : float, default=1e-4
         Weight of the l2 penalty on coefficients of the columns as given (not on intercepts).
         Without constraints the linear model is ``LogisticRegression(C=1 / (n * alpha))``.
@@ -98,7 +110,9 @@ class RateConstrainedClassifier(FairClassifier):
         Why training ended.
     history_ : dict of ndarray
         Per iteration: objective, error, violation, soft_violation, residual, multipliers, time (s).
-    privacy_ : None
+    privacy_ : PrivacyGuarantee or None
+        What a private fit promises and released. With ``epsilon`` the attributes above hold
+        private estimates, and nan where nothing was released (objective, error).
     n_features_in_, feature_names_in_
         As usual.
 
@@ -127,6 +141,9 @@ class RateConstrainedClassifier(FairClassifier):
         *,
         slack=0.05,
         epsilon=None,
+        delta=1e-5,
+        histogram_noise="gaussian",
+        feature_range=None,
         temperature=1.0,
         model="linear",
         solver=None,
@@ -160,6 +177,9 @@ class RateConstrainedClassifier(FairClassifier):
         self.constraint = constraint
         self.slack = slack
         self.epsilon = epsilon
+        self.delta = delta
+        self.histogram_noise = histogram_noise
+        self.feature_range = feature_range
         self.temperature = temperature
 
     def _check_own_parameters(self):
@@ -167,12 +187,8 @@ class RateConstrainedClassifier(FairClassifier):
         check_parameter(
             self, "temperature", Real, lambda v: 0 < v < float("inf"), "a finite number > 0"
         )
-        if self.epsilon is not None:
-            raise ValueError(
-                f"RateConstrainedClassifier.epsilon must be None; got {self.epsilon!r}. Private "
-                "training is not part of this version."
-            )
         self._notions()
+        super()._check_own_parameters()
 
     def _notions(self):
         given = self.constraint if isinstance(self.constraint, (list, tuple)) else [self.constraint]

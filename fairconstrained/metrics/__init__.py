@@ -6,6 +6,21 @@
 
 from collections.abc import Callable
 
+from fairconstrained.metrics.auc import (
+    auc_between,
+    bpsn_bnsp_gap,
+    group_auc_gap,
+    inter_group_auc_gap,
+    intra_group_auc_gap,
+    negative_equality_gap,
+    positive_equality_gap,
+)
+from fairconstrained.metrics.gaps import (
+    independence_gap,
+    separation_gap,
+    sufficiency_gap,
+    wasserstein_distance_between_groups,
+)
 from fairconstrained.metrics.losses import loss_gap
 from fairconstrained.metrics.partial import (
     ccdf_gap,
@@ -28,6 +43,7 @@ from fairconstrained.metrics.rates import (
     greater_is_better,
 )
 from fairconstrained.metrics.scorers import (
+    bpsn_bnsp_scorer,
     demographic_parity_ratio_scorer,
     demographic_parity_scorer,
     equal_opportunity_scorer,
@@ -35,7 +51,12 @@ from fairconstrained.metrics.scorers import (
     error_rate_parity_scorer,
     fairness_scorer,
     false_positive_rate_parity_scorer,
+    group_auc_scorer,
+    inter_group_auc_scorer,
+    intra_group_auc_scorer,
     loss_gap_scorer,
+    negative_equality_scorer,
+    positive_equality_scorer,
 )
 
 METRICS: dict[str, Callable[..., float]] = {
@@ -50,11 +71,17 @@ METRICS: dict[str, Callable[..., float]] = {
         false_negative_rate,
         false_positive_rate,
         false_positive_rate_difference,
+        independence_gap,
+        separation_gap,
+        sufficiency_gap,
     )
 }
 
 __all__ = [
     "METRICS",
+    "auc_between",
+    "bpsn_bnsp_gap",
+    "bpsn_bnsp_scorer",
     "ccdf_gap",
     "demographic_parity_difference",
     "demographic_parity_ratio",
@@ -73,11 +100,25 @@ __all__ = [
     "false_positive_rate_difference",
     "false_positive_rate_parity_scorer",
     "greater_is_better",
+    "group_auc_gap",
+    "group_auc_scorer",
+    "independence_gap",
+    "inter_group_auc_gap",
+    "inter_group_auc_scorer",
+    "intra_group_auc_gap",
+    "intra_group_auc_scorer",
     "loss_gap",
     "loss_gap_scorer",
+    "negative_equality_gap",
+    "negative_equality_scorer",
     "partial_demographic_parity",
     "partial_equal_opportunity",
     "partial_equalized_odds",
     "partial_group_auc",
     "partial_statistical_parity",
+    "positive_equality_gap",
+    "positive_equality_scorer",
+    "separation_gap",
+    "sufficiency_gap",
+    "wasserstein_distance_between_groups",
 ]

@@ -17,9 +17,10 @@ PARAMETERS = {
     Predicted labels.""",
     "y_proba": """array-like of shape (n_samples,) or (n_samples, n_classes)
     Predicted probabilities: of the positive class, or of every class.""",
-    "y_score": """array-like of shape (n_samples,)
-    Scores, such as those of ``decision_function``, or probabilities of the positive class; of two
-    columns, the second.""",
+    "y_score": """array-like of shape (n_samples,) or (n_samples, n_classes)
+    Scores that grow with the chance of the positive class (one column), or of every class.""",
+    "order": """float, default=1.0
+    At least 1: the power to which differences count.""",
     "interval": """pair of float, list of pairs, or dict
     Ranks ``(alpha, beta)`` out of [0, 1], counted from the top; several that do not overlap; or
     one of these for every group.""",

@@ -17,6 +17,7 @@ __all__ = [
     "false_negatives",
     "false_positives",
     "odds",
+    "predictive_values",
     "selections",
     "true_positives",
 ]
@@ -55,6 +56,14 @@ def odds(counts: Counts) -> Rates:
     hits = counts.table[:, :, counts.targets].reshape(len(counts.groups), -1)
     rows = counts.table.sum(axis=2).repeat(len(counts.targets), axis=1)
     given = [f" with label {label!r}" for label in counts.classes for _ in counts.targets]
+    return Rates(hits, rows, given, counts.groups)
+
+
+def predictive_values(counts: Counts) -> Rates:
+    """P(label = c | prediction = k, group), for every k and every target c."""
+    hits = counts.table[:, counts.targets].swapaxes(1, 2).reshape(len(counts.groups), -1)
+    rows = counts.table.sum(axis=1).repeat(len(counts.targets), axis=1)
+    given = [f" with prediction {k!r}" for k in counts.classes for _ in counts.targets]
     return Rates(hits, rows, given, counts.groups)
 
 

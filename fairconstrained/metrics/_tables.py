@@ -7,7 +7,7 @@ weighted counts, one small function of it (in ``_notions.py``), one summary.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -31,6 +31,9 @@ __all__ = [
     "gap",
     "named_groups",
     "ratio",
+    "summed_gap",
+    "warn_absent",
+    "warn_single_group",
     "worst",
 ]
 
@@ -184,6 +187,16 @@ def gap(rates: Rates, method: str = "between_groups", agg: str = "worst_case") -
     return float(summary((high - low).max(axis=0)))
 
 
+def summed_gap(rates: Rates, n_conditions: int) -> float:
+    """Largest difference between the groups' rates given each condition, summed over these.
+
+    The events of one condition stand side by side.
+    """
+    low, high = _bounds(rates, "between_groups")
+    gaps = (high - low).max(axis=0).reshape(n_conditions, -1)
+    return float(gaps.max(axis=1).sum())
+
+
 def ratio(rates: Rates, method: str = "between_groups", agg: str = "worst_case") -> float:
     """Smallest ratio between the groups' rates; the worst event, or the mean over events."""
     low, high = _bounds(rates, method)
@@ -212,15 +225,29 @@ def choose(table: Mapping[str, T], parameter: str, value: str) -> T:
     return table[value]
 
 
+def warn_single_group(group: str, stacklevel: int) -> None:
+    """Say that there is nothing to compare."""
+    warnings.warn(
+        f"sensitive_features has the single group {group}: there is nothing to "
+        "compare it with, so that any gap is 0 and any ratio 1.",
+        SmallGroupWarning,
+        stacklevel=stacklevel,
+    )
+
+
+def warn_absent(cells: Iterable[str], stacklevel: int) -> None:
+    """Say which rates do not exist."""
+    warnings.warn(
+        f"{'; '.join(cells)} (or rows of zero weight only): the metric is nan.",
+        SmallGroupWarning,
+        stacklevel=stacklevel,
+    )
+
+
 def _bounds(rates: Rates, method: str) -> tuple[Array, Array]:
     compare = choose(METHODS, "method", method)
     if len(rates.groups) == 1:
-        warnings.warn(
-            f"sensitive_features has the single group {rates.groups[0]}: there is nothing to "
-            "compare it with, so that any gap is 0 and any ratio 1.",
-            SmallGroupWarning,
-            stacklevel=4,
-        )
+        warn_single_group(rates.groups[0], stacklevel=5)
     by_group = _by_group(rates, stacklevel=5)
     with np.errstate(invalid="ignore"):  # no rows at all: nan, as announced for each group
         overall = rates.hits.sum(axis=0) / rates.rows.sum(axis=0)
@@ -233,9 +260,5 @@ def _by_group(rates: Rates, stacklevel: int = 4) -> Array:
         cells = dict.fromkeys(
             f"group {rates.groups[g]} has no rows{rates.given[e]}" for g, e in np.argwhere(empty)
         )
-        warnings.warn(
-            f"{'; '.join(cells)} (or rows of zero weight only): the metric is nan.",
-            SmallGroupWarning,
-            stacklevel=stacklevel,
-        )
+        warn_absent(cells, stacklevel=stacklevel + 1)
     return np.asarray(rates.hits / np.where(empty, np.nan, rates.rows))

@@ -15,6 +15,14 @@ from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.metrics import make_scorer
 
+from fairconstrained.metrics.auc import (
+    bpsn_bnsp_gap,
+    group_auc_gap,
+    inter_group_auc_gap,
+    intra_group_auc_gap,
+    negative_equality_gap,
+    positive_equality_gap,
+)
 from fairconstrained.metrics.losses import loss_gap
 from fairconstrained.metrics.rates import (
     demographic_parity_difference,
@@ -26,6 +34,7 @@ from fairconstrained.metrics.rates import (
 )
 
 __all__ = [
+    "bpsn_bnsp_scorer",
     "demographic_parity_ratio_scorer",
     "demographic_parity_scorer",
     "equal_opportunity_scorer",
@@ -33,7 +42,12 @@ __all__ = [
     "error_rate_parity_scorer",
     "fairness_scorer",
     "false_positive_rate_parity_scorer",
+    "group_auc_scorer",
+    "inter_group_auc_scorer",
+    "intra_group_auc_scorer",
     "loss_gap_scorer",
+    "negative_equality_scorer",
+    "positive_equality_scorer",
 ]
 
 Metric = Callable[..., float]
@@ -48,7 +62,11 @@ cross_validate(..., params={{"sensitive_features": s}});
 
 
 def fairness_scorer(
-    metric: Metric, *, column: Any = None, response_method: str = "predict", **kwargs: Any
+    metric: Metric,
+    *,
+    column: Any = None,
+    response_method: str | list[str] = "predict",
+    **kwargs: Any,
 ) -> Scorer:
     """Scorer of a metric that compares groups; greater is better.
 
@@ -176,3 +194,13 @@ equalized_odds_scorer = fairness_scorer(equalized_odds_difference)
 error_rate_parity_scorer = fairness_scorer(error_rate_difference)
 false_positive_rate_parity_scorer = fairness_scorer(false_positive_rate_difference)
 loss_gap_scorer = fairness_scorer(loss_gap, response_method="predict_proba")
+
+
+# AUC gaps judge scores; probabilities rank alike.
+_SCORES = ["decision_function", "predict_proba"]
+group_auc_scorer = fairness_scorer(group_auc_gap, response_method=_SCORES)
+inter_group_auc_scorer = fairness_scorer(inter_group_auc_gap, response_method=_SCORES)
+intra_group_auc_scorer = fairness_scorer(intra_group_auc_gap, response_method=_SCORES)
+positive_equality_scorer = fairness_scorer(positive_equality_gap, response_method=_SCORES)
+negative_equality_scorer = fairness_scorer(negative_equality_gap, response_method=_SCORES)
+bpsn_bnsp_scorer = fairness_scorer(bpsn_bnsp_gap, response_method=_SCORES)

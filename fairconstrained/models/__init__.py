@@ -5,8 +5,13 @@ the two and knows nothing else.
 """
 
 from fairconstrained.models.base import Model, Penalty, Pullback
-from fairconstrained.models.build import Standardize, as_model, multilayer_perceptron
-from fairconstrained.models.linear import Linear
+from fairconstrained.models.build import (
+    Standardize,
+    as_model,
+    as_private_model,
+    multilayer_perceptron,
+)
+from fairconstrained.models.linear import Linear, ScaledLinear, whitener
 from fairconstrained.models.module import Module
 
 __all__ = [
@@ -15,7 +20,10 @@ __all__ = [
     "Module",
     "Penalty",
     "Pullback",
+    "ScaledLinear",
     "Standardize",
     "as_model",
+    "as_private_model",
     "multilayer_perceptron",
+    "whitener",
 ]

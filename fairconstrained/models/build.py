@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from fairconstrained.features import Features
 from fairconstrained.models.base import column_variances
-from fairconstrained.models.linear import Linear
+from fairconstrained.models.linear import Linear, ScaledLinear
 from fairconstrained.models.module import Module
+from fairconstrained.models.per_row import check_rows_independent
 
-__all__ = ["Standardize", "as_model", "multilayer_perceptron"]
+__all__ = ["Standardize", "as_model", "as_private_model", "multilayer_perceptron"]
 
 
 class Standardize(nn.Module):
@@ -35,15 +36,11 @@ class Standardize(nn.Module):
 
 
 def multilayer_perceptron(
-    X: Features, weight: Tensor, hidden: Sequence[int], n_outputs: int
+    center: Tensor, scale: Tensor, hidden: Sequence[int], n_outputs: int
 ) -> nn.Module:
-    """Rectified layers of the given sizes, on columns standardised as in `X`."""
-    center = X.mean(weight)
-    deviation = column_variances(X, weight, center).sqrt()
-    layers: list[nn.Module] = [
-        Standardize(center, torch.where(deviation > 0, deviation, torch.ones_like(deviation)))
-    ]
-    sizes = [X.shape[1], *hidden]
+    """Rectified layers of the given sizes, on ``(x - center) / scale``."""
+    layers: list[nn.Module] = [Standardize(center, scale)]
+    sizes = [len(center), *hidden]
     for n_in, n_out in pairwise(sizes):
         layers += [nn.Linear(n_in, n_out), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], n_outputs))
@@ -72,12 +69,47 @@ def as_model(
     ValueError
         If `spec` is none of these, or the network does not give scores of shape (n, n_outputs).
     """
-    if isinstance(spec, str) and spec == "linear":
+    if _is_linear(spec):
         return Linear.preconditioned(X, weight, n_outputs, alpha, fit_intercept)
+    center = X.mean(weight)
+    deviation = column_variances(X, weight, center).sqrt()
+    scale = torch.where(deviation > 0, deviation, torch.ones_like(deviation))
+    return _module(spec, center, scale, n_outputs)
+
+
+def as_private_model(
+    spec: Any, center: Tensor, scale: Tensor, n_outputs: int, fit_intercept: bool
+) -> Linear | Module:
+    """Build a model without a look at the data, for private training.
+
+    Parameters
+    ----------
+    spec, n_outputs, fit_intercept
+        As in :func:`as_model`.
+    center, scale : Tensor of shape (n_features,)
+        Public: linear models and perceptrons see ``(x - center) / scale``.
+
+    Raises
+    ------
+    ValueError
+        As :func:`as_model`, and if the network mixes the rows of a batch.
+    """
+    if _is_linear(spec):
+        return ScaledLinear(n_outputs, center, 1.0 / scale, fit_intercept)
+    model = _module(spec, center, scale, n_outputs)
+    check_rows_independent(model.network, len(center))
+    return model
+
+
+def _is_linear(spec: Any) -> bool:
+    return isinstance(spec, str) and spec == "linear"
+
+
+def _module(spec: Any, center: Tensor, scale: Tensor, n_outputs: int) -> Module:
     if callable(spec):
-        network = spec(X.shape[1], n_outputs)
+        network = spec(len(center), n_outputs)
     elif isinstance(spec, Sequence) and spec and all(map(_is_size, spec)):
-        network = multilayer_perceptron(X, weight, [int(n) for n in spec], n_outputs)
+        network = multilayer_perceptron(center, scale, [int(n) for n in spec], n_outputs)
     else:
         raise ValueError(
             "model must be 'linear', a tuple of hidden sizes such as (64, 32), or a callable "
@@ -89,13 +121,12 @@ def as_model(
         raise ValueError(
             f"model must return an nn.Module with parameters to train; got {network!r}."
         )
-    network = network.to(device=weight.device, dtype=weight.dtype).eval()
-    n = min(2, X.shape[0])
+    network = network.to(device=center.device, dtype=center.dtype).eval()
     with torch.no_grad():
-        shape = tuple(network(X.rows(torch.arange(n)).to_dense()).shape)
-    if shape != (n, n_outputs) and (shape, n_outputs) != ((n,), 1):
+        shape = tuple(network(center.new_zeros((2, len(center)))).shape)
+    if shape != (2, n_outputs) and (shape, n_outputs) != ((2,), 1):
         raise ValueError(
-            f"model must give scores of shape (n, {n_outputs}); for {n} rows it gave {shape}. Two "
+            f"model must give scores of shape (n, {n_outputs}); for 2 rows it gave {shape}. Two "
             "classes take one column, more take one each."
         )
     return Module(network)

@@ -18,7 +18,7 @@ from fairconstrained.models.base import (
     column_variances,
 )
 
-__all__ = ["Linear"]
+__all__ = ["Linear", "ScaledLinear", "whitener"]
 
 # Whitening costs d^2 per row once and d^3; beyond this many columns only the diagonal is used.
 _WHITEN_UP_TO = 1024
@@ -65,18 +65,8 @@ class Linear:
         # With few rows a column the fit can be near perfect, and its curvature far from 1/4.
         if n_features > _WHITEN_UP_TO or X.shape[0] < _WHITEN_ROWS * n_features:
             return cls(n_outputs, center, scale, fit_intercept)
-        hessian = 0.25 * X.covariance(weight, center) + alpha * torch.eye(
-            n_features, dtype=scale.dtype, device=scale.device
-        )
-        # On the scaled matrix (unit diagonal) a small ridge makes duplicate columns harmless.
-        hessian = scale[:, None] * hessian * scale
-        hessian.diagonal().add_(1e-6)
-        factor, info = torch.linalg.cholesky_ex(hessian)
-        if info.item():
-            return cls(n_outputs, center, scale, fit_intercept)
-        identity = torch.eye(n_features, dtype=scale.dtype, device=scale.device)
-        inverse = torch.linalg.solve_triangular(factor.T, identity, upper=True)
-        return cls(n_outputs, center, scale[:, None] * inverse, fit_intercept)
+        hessian = 0.25 * X.covariance(weight, center) + alpha * torch.eye(n_features).to(scale)
+        return cls(n_outputs, center, whitener(hessian, scale), fit_intercept)
 
     def init(self) -> Tensor:
         """Zeros."""
@@ -92,7 +82,7 @@ class Linear:
 
         def pullback(cotangent: Tensor) -> Tensor:
             total = cotangent.sum(dim=0)
-            gradient = self._to_coordinates(
+            gradient = self.coordinates(
                 X.t_matmul(cotangent) - self.center[:, None] * total
             ).reshape(-1)
             return torch.cat((gradient, total)) if self.fit_intercept else gradient
@@ -114,7 +104,7 @@ class Linear:
         """Half the squared norm of the coefficients of the columns as given."""
         coef, _ = self.unpack(w)
         gradient = torch.zeros_like(w)
-        gradient[: self.n_coef] = self._to_coordinates(coef).reshape(-1)
+        gradient[: self.n_coef] = self.coordinates(coef).reshape(-1)
         return Penalty(0.5 * (coef**2).sum(), gradient)
 
     def settle(self, w: Tensor, X: Features) -> None:
@@ -150,7 +140,33 @@ class Linear:
             parts.append(intercept + self.center @ coef)
         return torch.cat(parts)
 
-    def _to_coordinates(self, gradient: Tensor) -> Tensor:
+    def coordinates(self, gradient: Tensor) -> Tensor:
+        """Gradients (d, K) in coefficients as gradients in this model's coordinates, T' g."""
         if self.transform.ndim == 2:
             return self.transform.T @ gradient
         return self.transform[:, None] * gradient
+
+
+class ScaledLinear(Linear):
+    """Linear in coordinates that are given, with the penalty on its own coefficients ``v``.
+
+    For private training: columns of very different units, brought to one scale by public ranges,
+    are penalised alike there, where a penalty on the columns as given would make steps diverge.
+    """
+
+    def penalty(self, w: Tensor) -> Penalty:
+        """Half the squared norm of the coefficients of the scaled columns."""
+        gradient = w.clone()
+        gradient[self.n_coef :] = 0.0
+        return Penalty(0.5 * gradient @ gradient, gradient)
+
+
+def whitener(hessian: Tensor, scale: Tensor) -> Tensor:
+    """Upper triangular T with T' hessian T near the identity; `scale` where there is none."""
+    # On the scaled matrix (unit diagonal) a small ridge makes duplicate columns harmless.
+    hessian = scale[:, None] * hessian * scale
+    hessian.diagonal().add_(1e-6)
+    factor, info = torch.linalg.cholesky_ex(hessian)
+    eye = torch.eye(len(scale)).to(scale)
+    inverse: Tensor = torch.linalg.solve_triangular(factor.T, eye, upper=True)
+    return scale if info.item() else scale[:, None] * inverse

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -62,7 +62,8 @@ class Module:
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
         """Scores in training mode, and reverse-mode differentiation through the network."""
-        self.network.train()
+        if not self.network.training:  # walking through all modules takes as long as a layer
+            self.network.train()
         w = w.detach().requires_grad_()
         scores = self._forward(self._unflatten(w), X.to_dense())
 
@@ -99,6 +100,10 @@ class Module:
 
     def settle(self, w: Tensor, X: Features) -> None:
         """Compute batch statistics afresh, as the average over chunks of `X` at `w`."""
+        self.settle_on(w, (rows.to_dense() for rows in _chunks(X)))
+
+    def settle_on(self, w: Tensor, chunks: Iterable[Tensor]) -> None:
+        """Compute batch statistics afresh, as the average over these chunks at `w`."""
         if not self._batch_norms:
             return
         momenta = [norm.momentum for norm in self._batch_norms]
@@ -111,8 +116,8 @@ class Module:
             norm.train()
         parameters = self._unflatten(w)
         with torch.no_grad():
-            for rows in _chunks(X):
-                self._forward(parameters, rows.to_dense())
+            for rows in chunks:
+                self._forward(parameters, rows)
         for norm, momentum in zip(self._batch_norms, momenta, strict=True):
             norm.momentum = momentum
 

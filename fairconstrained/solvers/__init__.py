@@ -1,18 +1,39 @@
 """Algorithms: each sees a problem and yields iterates; ``run`` does the rest."""
 
+from fairconstrained.solvers.alm import ALM, SSLALM
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
+from fairconstrained.solvers.baselines import SGD, PenaltySGD
+from fairconstrained.solvers.dpsgda import DPSGDA, Budget
 from fairconstrained.solvers.idca import IDCA, DirectSwitching
+from fairconstrained.solvers.level_set import LevelSet, ProximalLevelSet
+from fairconstrained.solvers.qcqp import QCQP
 from fairconstrained.solvers.run import Iterate, Solution, Solver, Status, run
 from fairconstrained.solvers.sgda import SGDA
+from fairconstrained.solvers.stochastic import constant, cosine
+from fairconstrained.solvers.stochastic_ghost import StochasticGhost
+from fairconstrained.solvers.switching_subgradient import SwitchingSubgradient
 
 __all__ = [
+    "ALM",
+    "DPSGDA",
     "IDCA",
+    "QCQP",
+    "SGD",
     "SGDA",
+    "SSLALM",
     "AugmentedLagrangian",
+    "Budget",
     "DirectSwitching",
     "Iterate",
+    "LevelSet",
+    "PenaltySGD",
+    "ProximalLevelSet",
     "Solution",
     "Solver",
     "Status",
+    "StochasticGhost",
+    "SwitchingSubgradient",
+    "constant",
+    "cosine",
     "run",
 ]

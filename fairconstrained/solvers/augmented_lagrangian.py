@@ -98,6 +98,8 @@ class AugmentedLagrangian(Solver):
     the measured values is the proxy-Lagrangian idea of Cotter et al. (2019), applied to shifts.
     """
 
+    needs_rows = False
+
     def __init__(
         self,
         *,
@@ -139,10 +141,11 @@ class AugmentedLagrangian(Solver):
             if best.residual > tol:
                 best = _repair(problem, best)
                 yield best
-            problem = problem.sharpened()
+            sharper = problem.sharpened()
+            last, problem = sharper is problem, sharper
             if violation(best.hard) <= FEASIBILITY_TOL:
                 feasible.append(best)
-                if len(feasible) == opinions or not best.dual.any():
+                if last or len(feasible) == opinions or not best.dual.any():
                     yield best_feasible(feasible)
                     return
                 (x, dual), shift = start, torch.zeros_like(dual)
@@ -273,6 +276,7 @@ class _Targets:
         self._step = 0.7
         self._last = torch.zeros_like(self.shift)
         self._least = torch.inf  # hard violation so far
+        self._miss = torch.inf  # hard violation or room so far, of what binds
         self.rounds = 0
         self._best: tuple[Iterate, Tensor] | None = None  # least error among feasible, its shifts
 
@@ -285,11 +289,12 @@ class _Targets:
         excess = violation(iterate.hard)
         feasible = excess <= _AIM
         better = self._best is None or float(iterate.hard[0]) < float(self._best[0].hard[0])
-        progress = excess < 0.8 * self._least or (feasible and better)
-        self.stalled = 0 if progress else self.stalled + 1
-        self._least = min(self._least, excess)
         soft, hard, binds = iterate.soft[1:], iterate.hard[1:], iterate.dual > 0
         gap = torch.where(binds | (hard > 0), hard, torch.zeros_like(hard))
+        miss = max(gap.abs().tolist(), default=0.0)
+        nearer = excess < 0.8 * self._least or miss < 0.8 * self._miss
+        self.stalled = 0 if nearer or (feasible and better) else self.stalled + 1
+        self._least, self._miss = min(self._least, excess), min(self._miss, miss)
         if feasible:
             shift = _shift_solved_at(soft, hard, iterate.dual)
             if self._best is None or iterate.hard[0] < self._best[0].hard[0]:

@@ -78,6 +78,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
     length: int | None = None  # iterations of a full run, where they are known beforehand
     starts_feasible = False  # whether x must meet the constraints from the start
+    private = False  # whether it sees noisy releases only, and no objective
+    needs_rows = True  # whether it draws rows, or passes over the data are all it asks for
 
     def check(self, problem: Problem) -> None:
         """Raise ValueError for a bad parameter, IncompatibleSolverError for a wrong problem."""
@@ -94,7 +96,11 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
 
 def check_numbers(
-    solver: Solver, *, positive: Sequence[str], nonnegative: Sequence[str] = (), kind: type = Real
+    solver: Solver,
+    *,
+    positive: Sequence[str] = (),
+    nonnegative: Sequence[str] = (),
+    kind: type = Real,
 ) -> None:
     """Raise ValueError unless these parameters are finite numbers of this kind and sign."""
     for name in (*positive, *nonnegative):
@@ -176,7 +182,8 @@ def run(
     start = time.perf_counter()
     with one_thread():
         for iterate in solver.iterate(problem, x, dual, tol, rng):
-            if not (iterate.x.isfinite().all() and iterate.soft.isfinite().all()):
+            values = iterate.soft[1:] if solver.private else iterate.soft
+            if not (iterate.x.isfinite().all() and values.isfinite().all()):
                 raise DivergenceError(
                     f"{solver!r} diverged at iteration {len(history) + 1}: its variables or its "
                     "objective are not finite. Scale the features or take smaller steps."

@@ -1,0 +1,74 @@
+"""From scores that only rank to log odds: increasing maps, which change no AUC."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+__all__ = ["Rescale", "log_odds_scale"]
+
+_RIDGE = 1.0  # one standardised row's worth: perfect separation stays finite
+_FLATTEST = 1e-6  # in standardised scores; a model must not rank backwards
+_STEPS = 50
+_EXACT = 1e-13
+
+
+class Rescale(nn.Module):
+    """Multiply scores and add to them, by fixed amounts: the last layer of a ranking network."""
+
+    slope: Tensor
+    offset: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("slope", torch.ones(1))
+        self.register_buffer("offset", torch.zeros(1))
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Rescaled scores."""
+        return self.slope * scores + self.offset
+
+    def then(self, slope: Tensor, offset: Tensor) -> None:
+        """Apply another scale and offset after these."""
+        self.slope.mul_(slope)
+        self.offset.mul_(slope).add_(offset)
+
+
+def log_odds_scale(scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Slope and offset that make scores (n,) log odds of the label: Platt's calibration.
+
+    A logistic regression on one variable, by Newton's method. The slope stays positive, so that
+    the order of the scores is kept.
+    """
+    total = weight.sum()
+    mean = weight @ scores / total
+    deviation = (weight @ (scores - mean) ** 2 / total).sqrt()
+    unit = deviation if deviation > 0 else torch.ones_like(deviation)
+    z = (scores - mean) / unit
+    sign = 2.0 * y.to(scores.dtype) - 1.0
+    share = weight[y == 1].sum() / total
+    x = torch.stack((torch.zeros_like(share), torch.logit(share)))
+
+    def loss(x: Tensor) -> Tensor:
+        return weight @ F.softplus(-sign * (x[0] * z + x[1])) + 0.5 * _RIDGE * x[0] ** 2
+
+    for _ in range(_STEPS):
+        p = torch.sigmoid(x[0] * z + x[1])
+        error, curvature = weight * (p - y), weight * p * (1.0 - p)
+        gradient = torch.stack((error @ z + _RIDGE * x[0], error.sum()))
+        cross = curvature @ z
+        hessian = torch.stack(
+            (
+                torch.stack((curvature @ z**2 + _RIDGE, cross)),
+                torch.stack((cross, curvature.sum())),
+            )
+        )
+        step = torch.linalg.solve(hessian, gradient)
+        while loss(x - step) > loss(x) and step.abs().max() > _EXACT:
+            step = 0.5 * step
+        x = x - step
+        if step.abs().max() <= _EXACT * (1.0 + x.abs().max()):
+            break
+    slope = x[0].clamp_min(_FLATTEST) / unit
+    return slope, x[1] - slope * mean

@@ -1,0 +1,137 @@
+"""Several constraints as one, on one table."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairconstrained.constraints.moments import BoundConstraint, MomentConstraint, sum_by
+from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.statistics import Columns
+
+__all__ = ["Stack"]
+
+
+class Stack(MomentConstraint):
+    """Several moment constraints as one: one table serves them all.
+
+    The parts are the coarsest partition that refines every member's; equal statistics are
+    measured once.
+
+    Parameters
+    ----------
+    space : Space
+    members : sequence of BoundConstraint
+        None at all leaves the problem unconstrained.
+    """
+
+    def __init__(self, space: Space, members: Sequence[BoundConstraint]):
+        self.space = space
+        self.members = tuple(members)
+        self.is_linear = all(member.is_linear for member in members)
+        statistics = tuple(dict.fromkeys(member.statistic for member in members))
+        nowhere = torch.full((1, space.n_cells), -1)
+        cells = torch.cat((nowhere, *(member.part_of_cell.reshape(1, -1) for member in members)))
+        parts, part_of_cell = torch.unique(cells, dim=1, return_inverse=True)
+        super().__init__(
+            part_of_cell.reshape(len(space.classes), len(space.groups)),
+            Columns(statistics),
+            sum(member.n_aux for member in members),
+        )
+        # The last bin takes the parts that a member does not use.
+        self.member_bins = [
+            own.remainder(member.n_parts + 1)
+            for own, member in zip(parts[1:], members, strict=True)
+        ]
+        own = [member.statistic for member in members]
+        self._owners = [own.index(statistic) for statistic in statistics]
+        starts = np.cumsum([0, *(statistic.n_columns for statistic in statistics)])
+        self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, own)]
+
+    def init_aux(self, scores: Tensor, y: Tensor, group: Tensor) -> Tensor:
+        """All members' extra variables."""
+        pieces = [member.init_aux(scores, y, group) for member in self.members]
+        return torch.cat([scores.new_zeros(0), *pieces])
+
+    def at(self, aux: Tensor) -> Self:
+        """The stack with the members' extra variables in their statistics."""
+        if self.n_aux == 0:
+            return self
+        members = [member.at(own_aux) for member, own_aux in self._with_aux(aux)]
+        bound = copy.copy(self)
+        bound.statistic = Columns(tuple(members[i].statistic for i in self._owners))
+        return bound
+
+    def sharpened(self) -> Self:
+        """The stack with all statistics sharpened, the members' own included."""
+        sharp = super().sharpened()
+        sharp.members = tuple(member.sharpened() for member in self.members)
+        return sharp
+
+    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """All members' values, one after the other."""
+        tables = zip(self._with_aux(aux), self.member_bins, self.member_columns, strict=True)
+        values = [sums.new_zeros(0)]
+        for (member, own_aux), bins, columns in tables:
+            table = torch.cat((sums[:, columns], counts[:, None]), dim=1)
+            own = sum_by(table, bins.to(sums.device), member.n_parts + 1)[: member.n_parts]
+            values.append(member.of_moments(own[:, :-1], own[:, -1], own_aux))
+        return torch.cat(values)
+
+    def hard_values(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        """All members' values, each as it measures them."""
+        values = [
+            member.hard_values(scores, y, group, weight, own_aux)
+            for member, own_aux in self._with_aux(aux)
+        ]
+        return torch.cat([scores.new_zeros(0), *values])
+
+    def convex_parts(
+        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
+    ) -> Tensor:
+        """All members' convex parts, (2, m)."""
+        parts = [
+            member.convex_parts(scores, y, group, weight, own_aux)
+            for member, own_aux in self._with_aux(aux)
+        ]
+        return torch.cat([scores.new_zeros((2, 0)), *parts], dim=1)
+
+    @property
+    def difference_of_convex(self) -> bool:  # type: ignore[override]
+        """Whether all members are."""
+        return all(member.difference_of_convex for member in self.members)
+
+    @property
+    def offsets_matter(self) -> bool:  # type: ignore[override]
+        """Whether they do to any member, or to the objective alone."""
+        return not self.members or any(member.offsets_matter for member in self.members)
+
+    def _with_aux(self, aux: Tensor) -> Iterable[tuple[BoundConstraint, Tensor]]:
+        pieces = torch.split(aux, [member.n_aux for member in self.members])
+        return zip(self.members, pieces, strict=True)
+
+    def split(self, values: Tensor) -> list[Tensor]:
+        """Each member's share of the values."""
+        return list(torch.split(values, [len(member.slack) for member in self.members]))
+
+    def measures(self, values: Tensor) -> dict[str, float]:
+        """Each notion in its own units, by name; numbered where a name occurs twice."""
+        names = [member.name for member in self.members]
+        keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
+        shares = zip(keys, self.members, self.split(values), strict=True)
+        return {key: member.measure(share) for key, member, share in shares}
+
+    def worst_measure(self, values: Tensor) -> float:
+        """The notion that exceeds its slack the most, in its own units; nan if there is none."""
+        if not self.members:
+            return float("nan")
+        shares = zip(self.members, self.split(values), strict=True)
+        member, share = max(shares, key=lambda pair: float(pair[1].max()))
+        return member.measure(share)

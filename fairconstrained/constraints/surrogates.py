@@ -1,0 +1,170 @@
+r"""Smooth stand-ins for the probability that a row of one set does not rank above one of another.
+
+Each is a function of the two sets' means of a statistic of the scores, so that it needs no pairs:
+tables of groups add up, and what is linear in rows stays linear in rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fairconstrained.constraints.statistics import Statistic
+
+__all__ = ["SURROGATES", "Binormal", "Quadratic", "ScoreBins", "ScoreMoments", "SoftBins"]
+
+_SPREAD = 1e-9  # a variance that keeps constant scores away from 0 / 0
+
+
+@dataclass(frozen=True)
+class ScoreMoments:
+    """The score and its square; what is measured of AUCs comes from sorting, not from sums."""
+
+    n_columns: int = field(default=2, init=False)
+    bound: float = field(default=float("inf"), init=False)
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        """(z, z^2)."""
+        return torch.cat((scores, scores**2), dim=1)
+
+    hard = soft
+
+    def sharpened(self) -> ScoreMoments:
+        """Itself."""
+        return self
+
+
+@dataclass(frozen=True)
+class ScoreBins:
+    """Shares of a row in the bins between `n_columns` - 1 edges on [-reach, reach].
+
+    The scores of a logistic model are log odds: few lie beyond 8.
+    """
+
+    n_columns: int
+    temperature: float
+    reach: float = 8.0
+    bound: float = field(default=1.0, init=False)
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Logistic steps at the edges."""
+        return self._shares(torch.sigmoid(self.temperature * (scores - self._edges(scores))))
+
+    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
+        """One-hot bins."""
+        return self._shares((scores > self._edges(scores)).to(scores.dtype))
+
+    def sharpened(self) -> ScoreBins:
+        """Twice the temperature."""
+        return replace(self, temperature=2.0 * self.temperature)
+
+    def _edges(self, scores: Tensor) -> Tensor:
+        return torch.linspace(
+            -self.reach, self.reach, self.n_columns - 1, dtype=scores.dtype, device=scores.device
+        )
+
+    def _shares(self, above: Tensor) -> Tensor:
+        ends = above.new_ones(len(above), 1), above.new_zeros(len(above), 1)
+        return torch.cat((ends[0], above), dim=1) - torch.cat((above, ends[1]), dim=1)
+
+
+class Surrogate(Protocol):
+    """Estimates P(z <= z') for a row of one set and one of another, from the sets' means."""
+
+    @property
+    def statistic(self) -> Statistic: ...
+
+    @property
+    def of_score_moments(self) -> bool:
+        """Whether group means and covariances of the features are enough for a linear model."""
+
+    def loss(self, first: Tensor, second: Tensor) -> Tensor:
+        """From means (..., n_columns) of each set, (...)."""
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    r"""The mean of :math:`c_1 (z - z' - c_2)^2` over all pairs (AUC-fairness paper, Section 3).
+
+    .. math:: c_1 \big( \sigma^2 + \sigma'^2 + (\mu - \mu' - c_2)^2 \big)
+
+    Constant scores have the loss :math:`c_1 c_2^2`: beyond 1/2 they are not feasible for slack 0
+    (Lemma 2).
+    """
+
+    c1: float = 0.5
+    c2: float = 1.0
+    of_score_moments: bool = field(default=True, init=False)
+    statistic: Statistic = field(default=ScoreMoments(), init=False)
+
+    def loss(self, first: Tensor, second: Tensor) -> Tensor:
+        """O(1) from the means of (z, z^2)."""
+        margin = first[..., 0] - second[..., 0] - self.c2
+        return self.c1 * (_variance(first) + _variance(second) + margin**2)
+
+    def form(self, first: Tensor, second: Tensor) -> Tensor:
+        r"""The loss of scores x'w as a quadratic form: half of (w, 1)' form (w, 1).
+
+        From means of :math:`(x, 1)(x, 1)'` over each set, (..., p + 1, p + 1).
+        """
+        mean, other = first[..., :-1, -1], second[..., :-1, -1]
+        cross = mean[..., :, None] * other[..., None, :]
+        form = first + second
+        form[..., :-1, :-1] -= cross + cross.mT
+        form[..., :-1, -1] = form[..., -1, :-1] = self.c2 * (other - mean)
+        form[..., -1, -1] = self.c2**2
+        return 2.0 * self.c1 * form
+
+
+@dataclass(frozen=True)
+class Binormal:
+    r"""The probability itself, were the scores of both sets normal.
+
+    .. math:: \Phi\Big( \frac{\mu' - \mu}{\sqrt{\sigma^2 + \sigma'^2}} \Big)
+    """
+
+    of_score_moments: bool = field(default=True, init=False)
+    statistic: Statistic = field(default=ScoreMoments(), init=False)
+
+    def loss(self, first: Tensor, second: Tensor) -> Tensor:
+        """O(1) from the means of (z, z^2)."""
+        spread = (_variance(first) + _variance(second) + _SPREAD).sqrt()
+        below: Tensor = torch.special.ndtr((second[..., 0] - first[..., 0]) / spread)
+        return below
+
+
+@dataclass(frozen=True)
+class SoftBins:
+    """Pairs counted in soft bins of the score, ties of a bin by half.
+
+    Tends to the probability itself as bins and temperature grow.
+    """
+
+    n_bins: int = 32
+    temperature: float = 4.0
+    of_score_moments: bool = field(default=False, init=False)
+
+    @property
+    def statistic(self) -> Statistic:
+        """Shares in the bins."""
+        return ScoreBins(self.n_bins, self.temperature)
+
+    def loss(self, first: Tensor, second: Tensor) -> Tensor:
+        """O(bins) from the two histograms."""
+        not_below = second.flip(-1).cumsum(-1).flip(-1) - 0.5 * second
+        return (first * not_below).sum(-1)
+
+
+SURROGATES: Mapping[str, Surrogate] = {
+    "binormal": Binormal(),
+    "quadratic": Quadratic(),
+    "soft_bins": SoftBins(),
+}
+
+
+def _variance(means: Tensor) -> Tensor:
+    return (means[..., 1] - means[..., 0] ** 2).clamp_min(0.0)

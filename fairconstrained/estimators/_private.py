@@ -1,0 +1,140 @@
+"""Private training for estimators: the only file that turns data into private problems."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import numpy as np
+import torch
+
+from fairconstrained.estimators._base import FairClassifier
+from fairconstrained.estimators._checks import check_parameter, warn_caller
+from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning, SmallGroupWarning
+from fairconstrained.losses import log_loss, n_outputs
+from fairconstrained.models import as_private_model
+from fairconstrained.privacy.mechanisms import NOISES, with_gaussian_noise
+from fairconstrained.private_problem import PrivateERM
+from fairconstrained.solvers import DPSGDA, Budget
+
+__all__ = ["PrivateFairClassifier"]
+
+_FEW_ROWS = 5  # of a group in an expected batch
+_MUCH_NOISE = 0.3  # on the mean gradient of a training, in units of the clip
+
+
+class PrivateFairClassifier(FairClassifier):
+    """A FairClassifier whose ``epsilon`` may be a number: then the record is protected.
+
+    Nothing that depends on the data leaves :meth:`fit` but what the accountant has priced. The
+    number of rows, the classes and the names of the groups are taken for public.
+    """
+
+    def _check_own_parameters(self):
+        if self.epsilon is None:
+            return
+        check_parameter(self, "epsilon", Real, lambda v: 0 < v < np.inf, "None or a number > 0")
+        check_parameter(self, "delta", Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)")
+        check_parameter(
+            self, "histogram_noise", str, NOISES.__contains__, f"one of {sorted(NOISES)}"
+        )
+        if self.warm_start:
+            raise ValueError(
+                f"{type(self).__name__}.warm_start must be False with epsilon: every fit spends "
+                "the whole budget, and the promise of this one would not cover the last one."
+            )
+        if self.solver is not None and not self.solver.private:
+            raise IncompatibleSolverError(
+                f"{type(self.solver).__name__} is not private and cannot train with epsilon="
+                f"{self.epsilon!r}. Use DPSGDA, or epsilon=None."
+            )
+
+    def _check_data(self, X, y, sensitive_features, sample_weight):
+        if self.epsilon is not None and sample_weight is not None:
+            raise ValueError(
+                "sample_weight must be None with epsilon: a row of weight w would need w times the "
+                "noise."
+            )
+        return super()._check_data(X, y, sensitive_features, sample_weight)
+
+    def _chosen_solver(self):
+        if self.epsilon is not None:
+            return self.solver or DPSGDA()
+        return super()._chosen_solver()
+
+    def _problem(self, data, space, solver, rng):
+        if self.epsilon is None:
+            return super()._problem(data, space, solver, rng)
+        n_rows, n_features = data.X.shape
+        center, scale = self._public_range(n_features, data.weight)
+        outputs = n_outputs(len(space.classes))
+        model = as_private_model(self.model, center, scale, outputs, self.fit_intercept)
+        budget = Budget(self.epsilon, self.delta, "record", self.histogram_noise)
+        plan = solver.plan(n_rows, budget)
+        self._warn_of_noise(plan, n_rows, model.n_params)
+        exact = space.count_cells(data.y, data.group).to(data.weight)
+        counts = with_gaussian_noise(exact, plan.counts_noise, rng)
+        # A group that noise of two deviations could have made up cannot be told from an empty one.
+        least = int(max(self.min_group_size, np.ceil(2 * plan.counts_noise)))
+        stack = self._stack(space, counts.round(), least)
+        _warn_of_small_groups(stack, counts, plan.privacy.sampling_rate)
+        parts = stack.counts_of_cells(counts).clamp_min(1.0)
+        return PrivateERM(
+            model, data, log_loss, stack, float(self.alpha), parts, plan, self.histogram_noise
+        )
+
+    def _store(self, solution, problem, space):
+        super()._store(solution, problem, space)
+        if self.epsilon is not None:
+            self.privacy_ = problem.plan.privacy
+
+    def _public_range(self, n_features, like):
+        """Centre and scale of the columns, from ``feature_range`` and not from the data."""
+        try:
+            low, high = (0.0, 1.0) if self.feature_range is None else self.feature_range
+            ends = np.stack(
+                [np.broadcast_to(np.asarray(b, float), n_features) for b in (low, high)]
+            )
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{type(self).__name__}.feature_range must be None or a pair (low, high) of "
+                f"numbers or of arrays of shape ({n_features},); got {self.feature_range!r}."
+            ) from error
+        if not (np.isfinite(ends).all() and (ends[0] < ends[1]).all()):
+            raise ValueError(
+                f"{type(self).__name__}.feature_range must be finite with low < high in every "
+                f"column; got {self.feature_range!r}."
+            )
+        low, high = torch.tensor(ends, device=like.device)
+        return low, high - low
+
+    def _warn_of_noise(self, plan, n_rows, n_params):
+        rate, n_steps = plan.privacy.sampling_rate, plan.privacy.n_steps
+        noise = plan.gradient_noise * np.sqrt(n_params / n_steps) / (rate * n_rows)
+        if noise > _MUCH_NOISE:
+            warn_caller(
+                f"With {n_rows} rows, {n_params} parameters and epsilon={self.epsilon:g} the noise "
+                f"on the gradients, averaged over the training, is {noise:.2g} times what a row "
+                "can contribute: little can be learnt. Use more rows, fewer features or a larger "
+                "epsilon.",
+                PrivacyWarning,
+            )
+        if self.delta >= 1 / n_rows:
+            warn_caller(
+                f"delta={self.delta:g} is not below 1/n = {1 / n_rows:.1g}: a mechanism that "
+                "publishes a random row in full would keep such a promise. Choose a smaller delta.",
+                PrivacyWarning,
+            )
+
+
+def _warn_of_small_groups(stack, counts, rate):
+    small = [
+        f"{stack.space.describe(cells)} (about {int(counts[cells].sum())} rows)"
+        for cells in stack.part_cells()
+        if 0 < rate * counts[cells].sum() < _FEW_ROWS
+    ]
+    if small:
+        warn_caller(
+            f"{'; '.join(small)}, by the released counts: fewer than {_FEW_ROWS} in an expected "
+            "batch. Their rates are mostly noise; set min_group_size to leave them out.",
+            SmallGroupWarning,
+        )

@@ -1,0 +1,134 @@
+"""What partial_fit keeps of a stream: exact group moments, and rows up to a limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from fairconstrained.features import as_features
+from fairconstrained.ranking_problems import GroupMoments
+
+__all__ = ["Stream"]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Everything seen so far; a chunk gives a new one, so that an error leaves the old as it was.
+
+    Rows beyond the limit are a uniform sample: each row gets a random key, the smallest are kept.
+    """
+
+    classes: np.ndarray  # of shape (2,), sorted
+    groups: np.ndarray | None  # labels of the groups seen, sorted; None without groups
+    X: Any  # rows kept, dense or CSR
+    y: np.ndarray  # class indices
+    group: np.ndarray  # group indices
+    weight: np.ndarray
+    keys: np.ndarray
+    n_seen: int
+    seed: int
+    moments: GroupMoments | None  # of all rows, cells in the order label x group
+
+    @classmethod
+    def begin(cls, y, classes, groups, n_features, seed, *, with_moments):
+        """Nothing seen; classes and the kind of groups are those of the first chunk."""
+        labels = np.unique(y if classes is None else classes)
+        if len(labels) != 2:
+            raise ValueError(
+                f"AUCFairClassifier ranks one class above one other; partial_fit got {len(labels)}"
+                f": {labels.tolist()}. Give both in the first call, classes=[negative, positive]."
+            )
+        none = np.zeros(0, dtype=np.int64)
+        n_cells = 2 if groups is None else 0
+        return cls(
+            labels,
+            None if groups is None else groups.labels[:0],
+            np.zeros((0, n_features)),
+            none,
+            none,
+            np.zeros(0),
+            np.zeros(0),
+            0,
+            seed,
+            GroupMoments.none(n_cells, n_features) if with_moments else None,
+        )
+
+    def extended(self, X, y, classes, groups, weight, limit):
+        """With a chunk of rows, of which those of weight zero do not count."""
+        self._check(y, classes, groups)
+        used = weight > 0
+        X, weight = X[used], weight[used]
+        y = np.searchsorted(self.classes, y[used])
+        group = y * 0 if groups is None else groups.codes[used]
+        labels = self.groups if groups is None else merged_labels(self.groups, groups.labels)
+        n_groups = 1 if labels is None else len(labels)
+        old = positions(self.groups, labels)
+        own = (old if groups is None else positions(groups.labels, labels))[group]
+        moments = self.moments
+        if moments is not None:
+            cells = torch.as_tensor(np.concatenate((old, old + n_groups)))
+            cell, w = torch.as_tensor(y * n_groups + own), torch.as_tensor(weight)
+            chunk = GroupMoments.of(as_features(X), cell, w, 2 * n_groups)
+            moments = moments.spread(cells, 2 * n_groups).merged(chunk)
+        kept = (
+            stacked(self.X, X),
+            np.concatenate((self.y, y)),
+            np.concatenate((old[self.group], own)),
+            np.concatenate((self.weight, weight)),
+            np.concatenate(
+                (self.keys, np.random.default_rng([self.seed, self.n_seen]).random(len(y)))
+            ),
+        )
+        if len(kept[-1]) > limit:
+            index = np.sort(np.argpartition(kept[-1], limit)[:limit])
+            kept = tuple(column[index] for column in kept)
+        n_seen = self.n_seen + len(y)
+        return Stream(self.classes, labels, *kept, n_seen, self.seed, moments)
+
+    def _check(self, y, classes, groups):
+        new = np.setdiff1d(y, self.classes)
+        if len(new) or (classes is not None and set(classes) != set(self.classes)):
+            raise ValueError(
+                f"partial_fit began with the classes {self.classes.tolist()}; this chunk has "
+                f"{new.tolist() if len(new) else f'classes={list(classes)}'}."
+            )
+        if (groups is None) != (self.groups is None):
+            raise ValueError(
+                "sensitive_features must be given in all calls of partial_fit or in none; this "
+                f"chunk has {'none' if groups is None else 'some'}, unlike those before."
+            )
+
+
+def merged_labels(first, second):
+    """Sorted union of group labels; tuples (crossed columns) stay tuples."""
+    try:
+        labels = sorted({*first.tolist(), *second.tolist()})
+    except TypeError as error:
+        raise ValueError(
+            "sensitive_features holds values of another kind than the chunks before: "
+            f"{second[0]!r} after {first[0]!r}."
+        ) from error
+    if not isinstance(labels[0], tuple):
+        return np.array(labels)
+    array = np.empty(len(labels), dtype=object)
+    array[:] = labels
+    return array
+
+
+def positions(some, all_labels):
+    """Where some of the labels stand among all; one position without groups."""
+    if all_labels is None:
+        return np.zeros(1, dtype=np.int64)
+    place = {label: i for i, label in enumerate(all_labels.tolist())}
+    return np.array([place[label] for label in some.tolist()], dtype=np.int64)
+
+
+def stacked(first, second):
+    """Rows of both; CSR as soon as either is."""
+    if sparse.issparse(first) or sparse.issparse(second):
+        return sparse.csr_array(sparse.vstack([sparse.csr_array(first), sparse.csr_array(second)]))
+    return np.concatenate((first, second))

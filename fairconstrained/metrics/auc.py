@@ -1,0 +1,347 @@
+"""AUC-based gaps between groups: of scores, free of any threshold.
+
+Each metric compares AUCs between sets of rows, given by label and group (AUC-fairness paper,
+Definition 2 and Appendix A), and reports the worst pair of groups. One sort, ties exact.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.metrics._docs import documented
+from fairconstrained.metrics._tables import (
+    check_labels,
+    check_weights,
+    classes_of,
+    encode_labels,
+    named_groups,
+)
+from fairconstrained.ranking import COMPARISONS, auc_differences, ranks, win_table, wins
+
+__all__ = [
+    "auc_between",
+    "bpsn_bnsp_gap",
+    "group_auc_gap",
+    "inter_group_auc_gap",
+    "intra_group_auc_gap",
+    "negative_equality_gap",
+    "positive_equality_gap",
+]
+
+Array = NDArray[Any]
+
+
+def auc_between(
+    y_score: ArrayLike,
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    r"""Probability that a row of one set scores higher than a row of another, ties by half.
+
+    .. math:: P(z > z' \mid z \in G, z' \in G') + \tfrac12 P(z = z' \mid z \in G, z' \in G')
+
+    Parameters
+    ----------
+    y_score : array-like of shape (n_samples,)
+        Scores of any kind; only their order counts.
+    first, second : array-like of bool of shape (n_samples,)
+        The rows of G and of G'; they may overlap.
+    sample_weight : array-like of shape (n_samples,), optional
+        Non-negative weights of the rows.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a set has no rows or no weight.
+
+    Raises
+    ------
+    ValueError
+        Lengths that differ, masks that are not boolean, missing values, negative weights.
+
+    Warns
+    -----
+    SmallGroupWarning
+        If a set has no rows.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import auc_between
+    >>> auc_between([1.0, 2.0, 3.0, 2.0], [False, True, True, False], [True, False, False, True])
+    0.875
+    """
+    scores = _scores(y_score)
+    weight = check_weights(sample_weight, len(scores))
+    sides = [np.where(_mask(m, n, len(scores)), weight, 0.0) for m, n in ((first, 1), (second, 2))]
+    for side, name in zip(sides, ("first", "second"), strict=True):
+        if not side.any():
+            warnings.warn(
+                f"The {name} set has no rows (or rows of zero weight only): the AUC is nan.",
+                SmallGroupWarning,
+                stacklevel=2,
+            )
+            return float("nan")
+    return float(sides[0] @ wins(ranks(scores), sides[1]) / (sides[0].sum() * sides[1].sum()))
+
+
+@documented
+def group_auc_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> float:
+    r"""How well scores tell two groups apart, whatever the label.
+
+    .. math:: \max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |
+
+    (Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import group_auc_gap
+    >>> group_auc_gap([0, 1, 0, 1], [1, 3, 2, 4], sensitive_features=list("aabb"))
+    0.25
+    """
+    return _gap("group_auc", y_true, y_score, sensitive_features, sample_weight, pos_label)
+
+
+@documented
+def inter_group_auc_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> float:
+    r"""Difference of cross-AUCs: positives of one group against negatives of another.
+
+    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |
+
+    (Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import inter_group_auc_gap
+    >>> inter_group_auc_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
+    1.0
+    """
+    return _gap("inter_group", y_true, y_score, sensitive_features, sample_weight, pos_label)
+
+
+@documented
+def intra_group_auc_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> float:
+    r"""Difference of the AUCs within each group.
+
+    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |
+
+    (Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons", 2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import intra_group_auc_gap
+    >>> intra_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
+    1.0
+    """
+    return _gap("intra_group", y_true, y_score, sensitive_features, sample_weight, pos_label)
+
+
+@documented
+def positive_equality_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> float:
+    r"""Average equality gap of the positives: a group's against everybody's.
+
+    .. math:: \max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |
+
+    (Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one protected
+    group; here the worst group.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no positives.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import positive_equality_gap
+    >>> positive_equality_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
+    0.25
+    """
+    return _gap(
+        "positive_equality_gap", y_true, y_score, sensitive_features, sample_weight, pos_label
+    )
+
+
+@documented
+def negative_equality_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> float:
+    r"""Average equality gap of the negatives: a group's against everybody's.
+
+    .. math:: \max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |
+
+    (Borkan et al., 2019, as :func:`positive_equality_gap`.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no negatives.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import negative_equality_gap
+    >>> negative_equality_gap([0, 1, 0, 1], [1, 2, 1, 4], sensitive_features=list("aabb"))
+    0.0
+    """
+    return _gap(
+        "negative_equality_gap", y_true, y_score, sensitive_features, sample_weight, pos_label
+    )
+
+
+@documented
+def bpsn_bnsp_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> float:
+    r"""Background-positive subgroup-negative AUC against its counterpart.
+
+    .. math:: \max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |
+
+    (Borkan et al., 2019, for one protected group; here the worst group.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import bpsn_bnsp_gap
+    >>> bpsn_bnsp_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
+    0.5
+    """
+    return _gap("bpsn_bnsp", y_true, y_score, sensitive_features, sample_weight, pos_label)
+
+
+def _gap(
+    notion: str,
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None,
+    pos_label: Any,
+) -> float:
+    true = check_labels(y_true, "y_true")
+    scores = _scores(y_score, len(true))
+    weight = check_weights(sample_weight, len(true))
+    group, groups = named_groups(sensitive_features, len(true))
+    (codes,), seen = encode_labels(true)
+    if len(seen) > 2:
+        raise ValueError(f"y_true must hold two labels for an AUC; got {len(seen)}: {seen}.")
+    _, (positive,) = classes_of(seen, pos_label)
+    cell = np.where(codes == positive, len(groups), 0) + group
+    comparisons = COMPARISONS[notion](len(groups))
+    n_cells = 2 * len(groups)
+    cell_weight: Array = np.bincount(cell, weights=weight, minlength=n_cells)
+    _warn_of_empty(comparisons, cell_weight.reshape(2, -1), groups)
+    table = win_table(scores, cell, weight, n_cells)
+    flat = comparisons.reshape(-1, 4, n_cells)
+    return float(np.abs(auc_differences(table, cell_weight, flat)).max(initial=0.0))
+
+
+def _warn_of_empty(comparisons: Array, cell_weight: Array, groups: list[str]) -> None:
+    if len(groups) == 1:
+        warnings.warn(
+            f"sensitive_features has the single group {groups[0]}: there is nothing to compare it "
+            "with, so that any gap is 0.",
+            SmallGroupWarning,
+            stacklevel=4,
+        )
+    sets = np.unique(comparisons.reshape(-1, 2, len(groups)), axis=0)
+    empty = [cells for cells in sets if not (cells * cell_weight).any()]
+    if empty:
+        names = "; ".join(_describe(cells, groups) for cells in empty)
+        warnings.warn(
+            f"{names} (or rows of zero weight only): the metric is nan.",
+            SmallGroupWarning,
+            stacklevel=4,
+        )
+
+
+def _describe(cells: Array, groups: list[str]) -> str:
+    labels, members = np.any(cells, axis=1), np.any(cells, axis=0)
+    whose = "no group" if members.all() else f"group {groups[int(members.argmax())]}"
+    has = "has" if members.all() else "has no"
+    kind = "rows" if labels.all() else f"{'positive' if cells[1].any() else 'negative'} rows"
+    return f"{whose} {has} {kind}"
+
+
+def _scores(y_score: ArrayLike, n_samples: int | None = None) -> Array:
+    scores: Array = check_array(y_score, ensure_2d=False, dtype="numeric", input_name="y_score")
+    if scores.ndim == 2 and scores.shape[1] == 1:
+        scores = scores[:, 0]
+    if scores.ndim != 1 or (n_samples is not None and len(scores) != n_samples):
+        expected = "(n_samples,)" if n_samples is None else f"({n_samples},)"
+        raise ValueError(
+            f"y_score must have shape {expected}, one score per row; got {scores.shape}. Of two "
+            "columns of probabilities, give the positive class's."
+        )
+    return np.asarray(scores)
+
+
+def _mask(mask: ArrayLike, position: int, n_samples: int) -> NDArray[np.bool_]:
+    array: Array = np.asarray(mask)
+    if array.dtype != bool or array.shape != (n_samples,):
+        raise ValueError(
+            f"{('first', 'second')[position - 1]} must be a boolean mask of shape ({n_samples},); "
+            f"got dtype {array.dtype}, shape {array.shape}."
+        )
+    return array

@@ -1,0 +1,216 @@
+"""The measures of the benchmark tables of paper 5: gaps that are summed, and a distance of scores.
+
+Kliachkin, Lepsova, Bareilles and Marecek, "Benchmarking Stochastic Approximation Algorithms for
+Fairness-Constrained Training of Deep Neural Networks", Section 2 and Table 3. More than two groups
+give the largest gap between any two of them, more than two classes that of the worst class.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from fairconstrained.metrics import _notions as notions
+from fairconstrained.metrics._docs import documented
+from fairconstrained.metrics._tables import (
+    check_labels,
+    check_weights,
+    count_table,
+    gap,
+    named_groups,
+    summed_gap,
+    warn_absent,
+    warn_single_group,
+)
+
+__all__ = [
+    "independence_gap",
+    "separation_gap",
+    "sufficiency_gap",
+    "wasserstein_distance_between_groups",
+]
+
+Array = NDArray[np.float64]
+
+
+@documented
+def independence_gap(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> float:
+    r"""Gap between groups in the rate of positive predictions: "Ind" in the tables.
+
+    .. math:: | P(\hat y = + \mid g) - P(\hat y = + \mid h) |
+
+    Another name for :func:`~fairconstrained.metrics.demographic_parity_difference`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import independence_gap
+    >>> independence_gap([0, 1, 0, 1], [0, 1, 1, 1], sensitive_features=list("aabb"))
+    0.5
+    """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return gap(notions.selections(counts))
+
+
+@documented
+def separation_gap(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> float:
+    r"""Gaps between groups in the predictions given the true label, summed: "Sp" in the tables.
+
+    .. math:: \sum_v | P(\hat y = + \mid y = v, g) - P(\hat y = + \mid y = v, h) |
+
+    Returns
+    -------
+    float
+        Between 0 and the number of labels; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import separation_gap
+    >>> y_true, y_pred = [0, 0, 1, 0, 0, 1], [0, 1, 1, 0, 0, 0]
+    >>> separation_gap(y_true, y_pred, sensitive_features=list("aaabbb"))  # 1/2 and 1
+    1.5
+    """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return summed_gap(notions.odds(counts), len(counts.classes))
+
+
+@documented
+def sufficiency_gap(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> float:
+    r"""Gaps between groups in the labels given the prediction, summed: "Sf" in the tables.
+
+    .. math:: \sum_v | P(y = + \mid \hat y = v, g) - P(y = + \mid \hat y = v, h) |
+
+    Returns
+    -------
+    float
+        Between 0 and the number of labels; nan where some label is never predicted for a group.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import sufficiency_gap
+    >>> y_true, y_pred = [0, 1, 1, 0, 0, 1], [0, 0, 1, 0, 0, 1]
+    >>> sufficiency_gap(y_true, y_pred, sensitive_features=list("aaabbb"))  # 1/2 and 0
+    0.5
+    """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return summed_gap(notions.predictive_values(counts), len(counts.classes))
+
+
+@documented
+def wasserstein_distance_between_groups(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    order: float = 1.0,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    r"""Wasserstein distance of order p between the groups' distributions of scores.
+
+    .. math:: \Big( \int_0^1 | F_g^{-1}(u) - F_h^{-1}(u) |^p \, du \Big)^{1/p}
+
+    Of order 1 it is the area between the distribution functions, as
+    :func:`scipy.stats.wasserstein_distance`. It needs no bins. "Wd" in the tables of paper 5 is the
+    square of the distance of order 2 between histograms of 50 bins (its code says so, the paper
+    does not); ``order=2`` squared is that number but for the bins.
+
+    Returns
+    -------
+    float
+        In units of the scores, at least 0; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import wasserstein_distance_between_groups
+    >>> y_score, groups = [0.25, 0.5, 0.5, 1.0], list("aabb")
+    >>> wasserstein_distance_between_groups([0, 1, 0, 1], y_score, sensitive_features=groups)
+    0.375
+    """
+    true = check_labels(y_true, "y_true")
+    weight = check_weights(sample_weight, len(true))
+    group, groups = named_groups(sensitive_features, len(true))
+    scores = _scores(y_score, len(true))
+    order = _checked_order(order)
+    if len(groups) == 1:
+        warn_single_group(groups[0], stacklevel=3)
+        return 0.0
+    rows = np.bincount(group, weights=weight, minlength=len(groups))
+    absent = [f"group {groups[g]} has no rows" for g in np.flatnonzero(rows <= 0)]
+    if absent:
+        warn_absent(absent, stacklevel=3)
+        return float("nan")
+    return max(
+        _distance(
+            scores[group == g, k],
+            weight[group == g],
+            scores[group == h, k],
+            weight[group == h],
+            order,
+        )
+        for g, h in combinations(range(len(groups)), 2)
+        for k in range(scores.shape[1])
+    )
+
+
+def _checked_order(order: Any) -> float:
+    if isinstance(order, bool) or not isinstance(order, Real) or not 1 <= float(order) < np.inf:
+        raise ValueError(f"order must be a finite number >= 1; got {order!r}.")
+    return float(order)
+
+
+def _scores(y_score: ArrayLike, n_samples: int) -> Array:
+    """One column per class; of two columns the second, which says it all for probabilities."""
+    scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
+    if scores.ndim > 2 or len(scores) != n_samples:
+        raise ValueError(
+            f"y_score must have shape ({n_samples},) or ({n_samples}, n_classes); "
+            f"got {scores.shape}."
+        )
+    scores = scores.reshape(n_samples, -1)
+    return np.asarray(scores[:, 1:] if scores.shape[1] == 2 else scores)
+
+
+def _distance(a: Array, weight_a: Array, b: Array, weight_b: Array, order: float) -> float:
+    """Between two weighted samples: quantiles are constant between the levels of either."""
+    (a, level_a), (b, level_b) = _quantiles(a, weight_a), _quantiles(b, weight_b)
+    level = np.sort(np.concatenate(([0.0], level_a, level_b)))
+    middle, width = 0.5 * (level[1:] + level[:-1]), np.diff(level)
+    difference = a[np.searchsorted(level_a, middle)] - b[np.searchsorted(level_b, middle)]
+    return float((width @ np.abs(difference) ** order) ** (1.0 / order))
+
+
+def _quantiles(values: Array, weight: Array) -> tuple[Array, Array]:
+    """Sorted values, and the level up to which each is the quantile; the last one is 1."""
+    order = np.argsort(values, kind="stable")
+    level = np.cumsum(weight[order])
+    return values[order], level / level[-1]

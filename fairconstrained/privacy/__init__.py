@@ -1,0 +1,36 @@
+"""Differential privacy: what releases cost, and how much noise a budget asks for.
+
+Needs dp-accounting: ``python -m pip install 'fairconstrained[privacy]'``.
+"""
+
+from fairconstrained.privacy.accounting import (
+    Gaussian,
+    Laplace,
+    Phase,
+    PrivacyGuarantee,
+    Unit,
+    privacy_guarantee,
+    privacy_spent,
+)
+from fairconstrained.privacy.calibration import (
+    TrainingPlan,
+    calibrate,
+    fermi_closed_form_sigmas,
+    one_off_gaussian,
+    plan_training,
+)
+
+__all__ = [
+    "Gaussian",
+    "Laplace",
+    "Phase",
+    "PrivacyGuarantee",
+    "TrainingPlan",
+    "Unit",
+    "calibrate",
+    "fermi_closed_form_sigmas",
+    "one_off_gaussian",
+    "plan_training",
+    "privacy_guarantee",
+    "privacy_spent",
+]

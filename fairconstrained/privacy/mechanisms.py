@@ -1,0 +1,52 @@
+"""Poisson batches and noise: plain functions, all drawing from the generator they are given.
+
+Noise is drawn in double precision and added to sums of doubles; its lowest bits are not protected
+against attacks on floating-point arithmetic (Mironov, 2012). A generator with a public seed
+protects nothing: seeds are for experiments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Generator, Tensor
+
+__all__ = ["NOISES", "poisson_batch", "with_gaussian_noise", "with_laplace_noise"]
+
+AddNoise = Callable[[Tensor, float, Generator], Tensor]
+
+
+def poisson_batch(n_rows: int, rate: float, rng: Generator) -> Tensor:
+    """Indices of a batch that holds every row with probability `rate`, independently.
+
+    Time grows with the batch, not with `n_rows`: the gaps between chosen rows are geometric.
+    """
+    if rate >= 1:
+        return torch.arange(n_rows)
+    rows = torch.zeros(0, dtype=torch.int64)
+    last = -1
+    while last < n_rows:
+        n_gaps = int(rate * (n_rows - last) + 4 * (rate * n_rows) ** 0.5) + 16
+        uniform = torch.rand(n_gaps, generator=rng, dtype=torch.float64)
+        # log1p(-u) with u in [0, 1) is finite; the gap is at least 1.
+        gaps = (torch.log1p(-uniform) / torch.log1p(torch.tensor(-rate).double())).floor() + 1
+        chosen = last + gaps.clamp_max(2.0 * n_rows + 2).cumsum(0).long()
+        rows, last = torch.cat((rows, chosen)), int(chosen[-1])
+    return rows[rows < n_rows]
+
+
+def with_gaussian_noise(value: Tensor, deviation: float, rng: Generator) -> Tensor:
+    """Add independent normal noise of this standard deviation to every entry."""
+    noise = torch.randn(value.shape, generator=rng, dtype=torch.float64)
+    return value + deviation * noise.to(value)
+
+
+def with_laplace_noise(value: Tensor, scale: float, rng: Generator) -> Tensor:
+    """Add independent Laplace noise of this scale (deviation over sqrt(2)) to every entry."""
+    uniform = torch.rand((2, *value.shape), generator=rng, dtype=torch.float64)
+    exponential = -torch.log1p(-uniform)  # the difference of two is Laplace
+    return value + scale * (exponential[0] - exponential[1]).to(value)
+
+
+NOISES: dict[str, AddNoise] = {"gaussian": with_gaussian_noise, "laplace": with_laplace_noise}

@@ -1,0 +1,200 @@
+r"""The problem as a private solver sees it: noisy releases, and nothing else.
+
+:class:`PrivateERM` holds the rows but gives no exact value of them away. Each call of
+:meth:`PrivateERM.release` draws one Poisson batch and makes one joint release of it (a noisy table
+of moments and a noisy sum of clipped gradients), and takes one step off the plan that the
+accountant has priced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.constraints import MomentConstraint
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.losses import Loss
+from fairconstrained.models import Model
+from fairconstrained.privacy import TrainingPlan
+from fairconstrained.privacy.mechanisms import NOISES, poisson_batch, with_gaussian_noise
+from fairconstrained.problem import Batch
+
+__all__ = ["PrivateERM", "Release"]
+
+
+class Release(NamedTuple):
+    """What one step may know of the data."""
+
+    table: Tensor  # (n_parts, n_columns): estimate of the moments of all rows' labels
+    gradient: Tensor  # (n_variables,): of `scale` times the Lagrangian, without the penalty
+    scale: float
+
+
+class PrivateERM:
+    r"""Empirical risk minimisation under a moment constraint, by noisy releases.
+
+    With the released counts :math:`\tilde N` and a Poisson batch B of rate q, the released table is
+    :math:`\tilde M = \frac1q (\sum_{i \in B} s(z_i) + \text{noise})` on predicted labels, and the
+    gradient
+
+    .. math::
+
+        \frac{1}{qn} \Big( \sum_{i \in B} \mathrm{clip}_C \frac{1}{1 + \kappa} \big(
+        \nabla \ell_i
+        + n \, \partial_M (\lambda \cdot g)(\tilde M, \tilde N) \cdot \nabla s(z_i) \big)
+        + \text{noise} \Big).
+
+    The division by :math:`1 + \kappa`, where :math:`\kappa` is the mean spread of the weights on
+    the statistics, keeps the clip from taking more off the constraint than off the loss when
+    multipliers are large: with the clip alone a cap on false negative rates of 0.3 ended at 0.99 on
+    the heart data.
+
+    Parameters
+    ----------
+    model : Model
+    data : Batch
+        Its weights are not used: private rows count once.
+    loss : callable
+    constraint : MomentConstraint
+    alpha : float
+    counts : Tensor of shape (n_parts,)
+        Released, not exact.
+    plan : TrainingPlan
+    histogram_noise : {"gaussian", "laplace"}
+
+    Raises
+    ------
+    IncompatibleSolverError
+        If the constraint has extra variables.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        data: Batch,
+        loss: Loss,
+        constraint: MomentConstraint,
+        alpha: float,
+        counts: Tensor,
+        plan: TrainingPlan,
+        histogram_noise: str,
+    ):
+        if constraint.n_aux:
+            raise IncompatibleSolverError(
+                "Private training moves the parameters of the model only, and this constraint has "
+                "variables of its own (partial statistical parity). Use a constraint of rates, or "
+                "epsilon=None."
+            )
+        self.model = model
+        self.data = data
+        self.loss = loss
+        self.constraint = constraint
+        self.alpha = alpha
+        self.counts = counts
+        self.plan = plan
+        self._add_noise = NOISES[histogram_noise]
+        self._steps_left = plan.privacy.n_steps
+        self._tables_left = 1
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, which is public."""
+        return len(self.data.y)
+
+    @property
+    def n_constraints(self) -> int:
+        """Number m of constraint values."""
+        return len(self.values(self._uniform_table()))
+
+    def start(self) -> Tensor:
+        """Where a fit begins; it does not depend on the data."""
+        return self.model.init()
+
+    def penalty_gradient(self, x: Tensor) -> Tensor:
+        """Gradient of the l2 penalty, which has nothing to do with the data."""
+        return self.alpha * self.model.penalty(x).gradient
+
+    def values(self, table: Tensor) -> Tensor:
+        """Constraint values from a released table, (m,)."""
+        return self.constraint.of_moments(table, self.counts, self.counts[:0])
+
+    def weights(self, table: Tensor, dual: Tensor) -> Tensor:
+        """Derivative of dual . g by the table, (n_parts, n_columns)."""
+        if not len(dual):
+            return torch.zeros_like(table)
+        table = table.detach().requires_grad_()
+        with torch.enable_grad():
+            total = dual @ self.values(table)
+        (weights,) = torch.autograd.grad(total, table)
+        return weights
+
+    def noise_of_values(self) -> Tensor:
+        """Standard deviation of the constraint values of one released table, about, (m,)."""
+        table = self._uniform_table()
+        unit = torch.eye(self.n_constraints, dtype=table.dtype, device=table.device)
+        slopes = [float(self.weights(table, row).norm()) for row in unit]
+        return (
+            table.new_tensor(slopes)
+            * self.plan.histogram_noise
+            * self.constraint.bound
+            / self._rate
+        )
+
+    def release(
+        self, x: Tensor, weigh: Callable[[Tensor], Tensor], max_norm: float, rng: Generator
+    ) -> Release:
+        """One step: a table and, with the weights that `weigh` gives for it, a gradient.
+
+        Raises
+        ------
+        RuntimeError
+            If the plan has no step left.
+        """
+        if self._steps_left == 0:
+            raise RuntimeError("The privacy budget is spent: the plan has no step left.")
+        self._steps_left -= 1
+        batch = self.data.rows(poisson_batch(self.n_rows, self._rate, rng))
+        scores, clipped = self.model.linearize_rows(x, batch.X)
+        deviation = self.plan.histogram_noise * self.constraint.bound
+        table = self._add_noise(self._table(scores, batch), deviation, rng) / self._rate
+        weights = self.n_rows * weigh(table)
+        scale = 1.0 / (1.0 + self._mean_spread(weights))
+        scores = scores.requires_grad_()
+        with torch.enable_grad():
+            moments = self.constraint.sums(scores, batch.y, batch.group, batch.weight)
+            total = self.loss(scores, batch.y).sum() + (weights * moments).sum()
+        (cotangent,) = torch.autograd.grad(scale * total, scores)
+        gradient = with_gaussian_noise(
+            clipped(cotangent, max_norm), self.plan.gradient_noise * max_norm, rng
+        )
+        return Release(table, gradient / (self._rate * self.n_rows), scale)
+
+    def release_table(self, x: Tensor, rng: Generator) -> Tensor:
+        """The table of all rows at `x`, once: what the trained model does."""
+        if self._tables_left == 0:
+            raise RuntimeError("The privacy budget is spent: the final table has been released.")
+        self._tables_left -= 1
+        scores = self.model.scores(x, self.data.X)
+        deviation = self.plan.final_noise * self.constraint.bound
+        return with_gaussian_noise(self._table(scores, self.data), deviation, rng)
+
+    def _mean_spread(self, weights: Tensor) -> float:
+        """How much the constraint weighs in a row's gradient, on average over released counts."""
+        if not weights.numel():
+            return 0.0
+        spread = weights.max(dim=1).values - weights.min(dim=1).values
+        return float(spread @ self.counts) / self.n_rows
+
+    def _table(self, scores: Tensor, batch: Batch) -> Tensor:
+        return self.constraint.hard_sums(scores, batch.y, batch.group, batch.weight)
+
+    def _uniform_table(self) -> Tensor:
+        columns = self.constraint.statistic.n_columns
+        return self.counts[:, None].expand(-1, columns) / max(columns, 1)
+
+    @property
+    def _rate(self) -> float:
+        return self.plan.privacy.sampling_rate

@@ -1,0 +1,147 @@
+r"""Who ranks above whom: exact AUCs between sets of rows, and the AUCs that each notion compares.
+
+For sets G and G' of rows with weights :math:`w` and scores :math:`z`,
+
+.. math::
+
+    \mathrm{AUC}(G, G') = \frac{1}{w(G)\, w(G')} \sum_{i \in G,\, j \in G'} w_i w_j
+        \big( 1[z_i > z_j] + \tfrac12 1[z_i = z_j] \big) .
+
+The sets of a notion are unions of (label, group) cells, so that one sort of all scores and one
+small table of wins between cells give all of its AUCs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["COMPARISONS", "auc_differences", "ranks", "win_table", "wins"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+def ranks(scores: NDArray[Any]) -> Indices:
+    """Position of each score among the distinct scores, in ascending order."""
+    _, rank = np.unique(scores, return_inverse=True)
+    return rank.reshape(-1).astype(np.int64)
+
+
+def wins(rank: Indices, second_weight: Floats) -> Floats:
+    """For each row the weight of the second set that it ranks above, ties by half, (n,)."""
+    at = np.bincount(rank, weights=second_weight)
+    return np.asarray((np.cumsum(at) - 0.5 * at)[rank])
+
+
+def win_table(scores: NDArray[Any], cell: Indices, weight: Floats, n_cells: int) -> Floats:
+    """Weight of the pairs in which a row of cell a ranks above one of cell b, (a, b).
+
+    One sort of n scores, then n additions for each cell.
+    """
+    rank = ranks(scores)
+    columns = [
+        np.bincount(
+            cell, weights=weight * wins(rank, np.where(cell == b, weight, 0.0)), minlength=n_cells
+        )
+        for b in range(n_cells)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> Floats:
+    """AUC(G1, G1') - AUC(G2, G2') for each comparison, (m,); nan where a set has no weight.
+
+    Parameters
+    ----------
+    table : ndarray of shape (n_cells, n_cells)
+        Of :func:`win_table`.
+    cell_weight : ndarray of shape (n_cells,)
+    comparisons : ndarray of shape (m, 4, n_cells)
+        Zeros and ones: the cells of G1, G1', G2, G2'.
+    """
+    pairs = comparisons.reshape(len(comparisons), 2, 2, len(table))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        won = np.einsum("mpa,ab,mpb->mp", pairs[:, :, 0], table, pairs[:, :, 1])
+        aucs = won / (pairs @ cell_weight).prod(axis=2)
+    return np.asarray(aucs[:, 0] - aucs[:, 1])
+
+
+# --- notions: arrays of shape (m, 4, 2, n_groups), zeros and ones ---------------------------------
+
+
+def _cells(n_groups: int) -> tuple[Callable[..., Floats], Callable[..., Floats]]:
+    """Functions that give the cells of a group, or of all groups, with some labels."""
+
+    def of(group: int, *labels: int) -> Floats:
+        cells = np.zeros((2, n_groups))
+        cells[list(labels), group] = 1.0
+        return cells
+
+    def everybody(*labels: int) -> Floats:
+        cells = np.zeros((2, n_groups))
+        cells[list(labels)] = 1.0
+        return cells
+
+    return of, everybody
+
+
+def _stacked(quadruples: list[tuple[Floats, ...]], n_groups: int) -> Floats:
+    return np.array(quadruples).reshape(-1, 4, 2, n_groups)
+
+
+def _group_auc(n_groups: int) -> Floats:
+    of, everybody = _cells(n_groups)
+    return _stacked(
+        [
+            (of(g, 0, 1), of(h, 0, 1), everybody(0, 1), everybody(0, 1))
+            for g, h in combinations(range(n_groups), 2)
+        ],
+        n_groups,
+    )
+
+
+def _inter_group(n_groups: int) -> Floats:
+    of, _ = _cells(n_groups)
+    pairs = combinations(range(n_groups), 2)
+    return _stacked([(of(g, 1), of(h, 0), of(h, 1), of(g, 0)) for g, h in pairs], n_groups)
+
+
+def _intra_group(n_groups: int) -> Floats:
+    of, _ = _cells(n_groups)
+    pairs = combinations(range(n_groups), 2)
+    return _stacked([(of(g, 1), of(g, 0), of(h, 1), of(h, 0)) for g, h in pairs], n_groups)
+
+
+def _equality_gap(label: int) -> Callable[[int], Floats]:
+    def comparisons(n_groups: int) -> Floats:
+        of, everybody = _cells(n_groups)
+        half = (everybody(0, 1), everybody(0, 1))
+        return _stacked(
+            [(of(g, label), everybody(label), *half) for g in range(n_groups)], n_groups
+        )
+
+    return comparisons
+
+
+def _bpsn_bnsp(n_groups: int) -> Floats:
+    of, everybody = _cells(n_groups)
+    return _stacked(
+        [(everybody(1), of(g, 0), of(g, 1), everybody(0)) for g in range(n_groups)], n_groups
+    )
+
+
+# By name: which AUCs a notion compares (AUC-fairness paper, Appendix A), for every pair of groups,
+# or for every group against everybody. "Everybody against everybody" has the AUC 1/2.
+COMPARISONS: Mapping[str, Callable[[int], Floats]] = {
+    "group_auc": _group_auc,
+    "inter_group": _inter_group,
+    "intra_group": _intra_group,
+    "positive_equality_gap": _equality_gap(1),
+    "negative_equality_gap": _equality_gap(0),
+    "bpsn_bnsp": _bpsn_bnsp,
+}

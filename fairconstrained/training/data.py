@@ -1,0 +1,137 @@
+"""Where batches come from: tensors, data sets that can be indexed, or a loader's stream.
+
+Each gives batches as tuples of tensors and holds no more in memory than it was given and one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, TensorDataset, default_collate
+
+__all__ = ["Indexed", "Rows", "Stream", "Tensors", "as_rows"]
+
+Rows = tuple[Tensor, ...]
+_CHUNK_ROWS = 1024
+
+
+class Source(Protocol):
+    """Batches of rows."""
+
+    n_rows: int
+
+    def batch(self, rows: Tensor) -> Rows:
+        """These rows, or as many as come where rows cannot be chosen."""
+
+    def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
+        """All rows, each once: their indices, and the rows."""
+
+
+class Tensors:
+    """Tensors in memory, of equal length; one chunk is all of them."""
+
+    def __init__(self, tensors: Sequence[Tensor]):
+        lengths = [len(tensor) for tensor in tensors]
+        if len(set(lengths)) != 1 or not lengths[0]:
+            raise ValueError(f"data must hold tensors of one length, not zero; got {lengths}.")
+        self._tensors = tuple(tensors)
+        self.n_rows = lengths[0]
+
+    def batch(self, rows: Tensor) -> Rows:
+        """These rows."""
+        return tuple(tensor[rows] for tensor in self._tensors)
+
+    def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
+        """Everything at once: what is in memory fits."""
+        yield torch.arange(self.n_rows), self._tensors
+
+
+class Indexed:
+    """A data set with ``len`` and ``[i]``, whose items are collated as a loader does."""
+
+    def __init__(self, dataset: Any):
+        self._dataset = dataset
+        self.n_rows = len(dataset)
+        if not self.n_rows:
+            raise ValueError("data has no rows.")
+
+    def batch(self, rows: Tensor) -> Rows:
+        """These rows."""
+        return _as_tuple(default_collate([self._dataset[i] for i in rows.tolist()]))
+
+    def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
+        """A thousand rows at a time."""
+        for rows in torch.split(torch.arange(self.n_rows), _CHUNK_ROWS):
+            yield rows, self.batch(rows)
+
+
+class Stream:
+    """An iterable of batches, such as a ``DataLoader``: the next batch, whatever was asked for.
+
+    It is iterated again whenever it ends.
+    """
+
+    def __init__(self, loader: Iterable[Any]):
+        self._loader = loader
+        self._pass: Iterator[Any] = iter(())
+        self.n_rows = sum(len(rows) for rows, _ in self.chunks())
+
+    def batch(self, rows: Tensor) -> Rows:
+        """The next batch."""
+        batch = next(self._pass, None)
+        if batch is None:
+            self._pass = iter(self._loader)
+            batch = next(self._pass, None)
+        if batch is None:
+            raise self._dry()
+        return _as_tuple(batch)
+
+    def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
+        """One pass."""
+        seen = 0
+        for batch in self._loader:
+            rows = _as_tuple(batch)
+            yield torch.arange(seen, seen + len(rows[0])), rows
+            seen += len(rows[0])
+        if not seen:
+            raise self._dry()
+
+    def _dry(self) -> ValueError:
+        return ValueError(
+            "data ran dry: it gave no batch when it was iterated again. Give a loader that starts "
+            "anew with each iteration, such as torch.utils.data.DataLoader, not a generator."
+        )
+
+
+def as_rows(data: Any) -> Source:
+    """The source for what a user gives as data.
+
+    Raises
+    ------
+    ValueError
+        If it is no tensors, data set or loader, or has no rows.
+    """
+    if isinstance(data, TensorDataset):
+        return Tensors(data.tensors)
+    if isinstance(data, (tuple, list)) and data and all(isinstance(t, Tensor) for t in data):
+        return Tensors(data)
+    if isinstance(data, Dataset) and hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+        return Indexed(data)
+    if isinstance(data, Iterable) and not isinstance(data, (Tensor, tuple, list, str, dict)):
+        return Stream(data)
+    raise ValueError(
+        "data must be a tuple of tensors, a data set that can be indexed, or an iterable of "
+        f"batches such as torch.utils.data.DataLoader; got {type(data).__name__}."
+    )
+
+
+def _as_tuple(batch: Any) -> Rows:
+    rows = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+    if not rows or not all(isinstance(tensor, Tensor) for tensor in rows):
+        raise ValueError(
+            f"data must give batches that are tuples of tensors; got {type(batch).__name__}."
+        )
+    return rows

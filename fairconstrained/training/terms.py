@@ -1,0 +1,115 @@
+"""A user's loss and constraints as functions of outputs and batches, with their mistakes named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairconstrained.constraints import Notion, Space, Stack
+
+__all__ = ["Constraint", "FunctionConstraint", "Group", "NotionConstraint", "mean_loss"]
+
+Function = Callable[[Tensor, tuple[Tensor, ...]], Tensor]
+
+
+class Group(NamedTuple):
+    """Groups of a batch's rows, and how many rows of the data each row stands for."""
+
+    part: Tensor
+    scale: Tensor
+
+
+class Constraint:
+    """Values that must be at most zero, from a module's outputs and the batch they belong to."""
+
+    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
+        """Differentiable values."""
+        raise NotImplementedError
+
+    def hard(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
+        """What is measured."""
+        return self.soft(outputs, batch, group)
+
+
+class FunctionConstraint(Constraint):
+    """Any function of outputs and batch."""
+
+    def __init__(self, function: Function):
+        self._function = function
+        self._n_values: int | None = None
+
+    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
+        """What the function returns, if it is what it should be."""
+        value: Any = self._function(outputs, batch)
+        if not isinstance(value, Tensor):
+            raise self._wrong(f"a tensor; it returned {type(value).__name__}")
+        if value.ndim > 1 or not value.numel():
+            raise self._wrong(f"one value or a vector of them; its shape is {tuple(value.shape)}")
+        values: Tensor = value.reshape(-1)
+        if self._n_values not in (None, len(values)):
+            raise self._wrong(f"{self._n_values} values as before; it returned {len(values)}")
+        if bool(outputs.isfinite().all()) and not bool(values.isfinite().all()):
+            raise self._wrong(
+                f"finite values; it returned {values.tolist()} for a batch of {len(outputs)} rows. "
+                "A mean over no rows is nan: give `groups`, for batches with rows of each"
+            )
+        if torch.is_grad_enabled() and not values.requires_grad:
+            raise self._wrong(
+                "values that depend on the outputs it was given; these have no gradient "
+                "(was it detached, rounded, or computed from labels alone?)"
+            )
+        self._n_values = len(values)
+        return values
+
+    def _wrong(self, expected: str) -> ValueError:
+        name = getattr(self._function, "__name__", repr(self._function))
+        return ValueError(f"constraint {name} must return {expected}.")
+
+
+class NotionConstraint(Constraint):
+    """Constraints of the package, on the second tensor of a batch as labels."""
+
+    def __init__(self, notions: Sequence[Notion], y: Tensor, group: Tensor, slack: float):
+        n_classes, n_groups = max(2, int(y.max()) + 1), int(group.max()) + 1
+        space = Space(list(range(n_classes)), list(range(n_groups)))
+        rows = torch.bincount(y * n_groups + group, minlength=space.n_cells)
+        cells = rows.reshape(n_classes, n_groups).numpy()
+        bound = [notion.bind(space, slack, 1.0) for notion in notions]
+        for constraint in bound:
+            _, missing = constraint.without_small(cells, 1)
+            if missing:
+                raise ValueError(f"{constraint.name} needs rows of {'; '.join(missing)}.")
+        self._stack = Stack(space, bound)
+        self._counts = self._stack.counts(y, group, torch.ones(len(y), dtype=torch.float64))
+
+    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
+        """From the table of soft statistics."""
+        sums = self._stack.sums(_columns(outputs), batch[1].long(), *group)
+        return self._of(sums)
+
+    def hard(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
+        """From the table of predicted labels."""
+        sums = self._stack.hard_sums(_columns(outputs), batch[1].long(), *group)
+        return self._of(sums)
+
+    def _of(self, sums: Tensor) -> Tensor:
+        return self._stack.of_moments(sums, self._counts.to(sums), sums.new_zeros(0))
+
+
+def mean_loss(loss: Function, outputs: Tensor, batch: tuple[Tensor, ...]) -> Tensor:
+    """The mean of a loss that gives one value, or one for each row."""
+    value: Any = loss(outputs, batch)
+    if not isinstance(value, Tensor) or value.shape not in ((), (len(outputs),), (1,)):
+        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(
+            f"loss must return one value, or one for each of the {len(outputs)} rows; got {shape}. "
+            "(Outputs of shape (n, 1) and labels of shape (n,) make a matrix.)"
+        )
+    return value.mean()
+
+
+def _columns(outputs: Tensor) -> Tensor:
+    return outputs[:, None] if outputs.ndim == 1 else outputs

@@ -1,0 +1,240 @@
+"""``train``: a module, a loss, constraints and data in; the trained module and multipliers out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fairconstrained.constraints import Notion
+from fairconstrained.groups import encode_groups
+from fairconstrained.models import Module
+from fairconstrained.solvers import ALM, Solution, Solver, cosine, run
+from fairconstrained.solvers.run import FEASIBILITY_TOL, Callback
+from fairconstrained.training.data import Source, Stream, as_rows
+from fairconstrained.training.problem import ModuleProblem
+from fairconstrained.training.terms import (
+    Constraint,
+    Function,
+    FunctionConstraint,
+    NotionConstraint,
+)
+
+__all__ = ["Trained", "train"]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training gives back.
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+        A copy of the module given, trained, in evaluation mode.
+    multipliers : ndarray of shape (m,)
+    values : ndarray of shape (m,)
+        Constraint values of the trained module; at most zero where they hold.
+    feasible : bool
+        Whether all hold up to 0.001.
+    history : dict of ndarray
+        Per iteration: objective, values, multipliers, time (s).
+    status : str
+        Why training ended.
+    """
+
+    module: nn.Module
+    multipliers: NDArray[Any]
+    values: NDArray[Any]
+    feasible: bool
+    history: dict[str, NDArray[Any]]
+    status: str
+
+
+def train(
+    module: nn.Module,
+    loss: Function,
+    constraints: Any,
+    data: Any,
+    *,
+    groups: Any = None,
+    solver: Solver | None = None,
+    alpha: float = 0.0,
+    slack: float = 0.05,
+    callbacks: Sequence[Callback] = (),
+    random_state: int | None = None,
+    device: Any = None,
+) -> Trained:
+    """Train a module under constraints.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Called with the first tensor of a batch. Buffers, dropout and batch normalisation work: in
+        training mode for steps, in evaluation mode, with batch statistics of all the data, for
+        measuring. It is left as it is; a copy is trained.
+    loss : callable
+        ``loss(outputs, batch)``: one value, or one for each row.
+    constraints : callable, constraint object, or list of them
+        ``constraint(outputs, batch)`` returns values that must be at most zero, a vector or one
+        number; or objects of :mod:`fairconstrained.constraints`, for which the second tensor of a
+        batch must hold class indices, and outputs be scores (one column for two classes).
+    data : tuple of tensors, Dataset or iterable of batches
+        Tensors of equal length, a ``TensorDataset``, any data set with ``len`` and ``[i]``, or a
+        loader. Memory is bounded by what is given plus a batch. Of a loader each estimate takes the
+        next batch, whatever the solver's batch size.
+    groups : array-like of shape (n_rows,) or (n_rows, n_columns), optional
+        Batches for constraints have equally many rows of each group, so that a constraint can
+        take means within groups. A tensor of integers holds group indices 0, 1, ..., each of which
+        must occur. Not for loaders, which choose their rows themselves.
+    solver : Solver, optional
+        Default: ``ALM`` with Adam, batches of 512 and steps that fall along a cosine.
+    alpha : float, default=0.0
+        Weight of half the squared norm of the weight matrices.
+    slack : float, default=0.05
+        Of constraint objects without their own.
+    callbacks : sequence of callables
+        Called with each :class:`fairconstrained.solvers.Iterate`; a true answer ends training.
+    random_state : int, optional
+        Seeds mini-batches and dropout; default: torch's global generator draws the seed.
+    device : torch device, optional
+        Where to train; batches are moved there. Default: where the module is.
+
+    Returns
+    -------
+    Trained
+
+    Raises
+    ------
+    ValueError
+        If a loss or constraint returns the wrong shape, nan, or values without gradient; if data
+        run dry or a group is empty; if a parameter of the solver is not valid.
+    DivergenceError
+        If training diverges.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.training import train
+    >>> rng = torch.Generator().manual_seed(0)
+    >>> X = torch.randn(500, 3, generator=rng)
+    >>> y = (X[:, 0] + torch.randn(500, generator=rng) > 0).float()
+    >>> def loss(outputs, batch):
+    ...     return torch.nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], batch[1])
+    >>> def few_positives(outputs, batch):
+    ...     return torch.sigmoid(outputs).mean() - 0.2
+    >>> trained = train(torch.nn.Linear(3, 1), loss, few_positives, (X, y), random_state=0)
+    >>> trained.feasible, bool(trained.multipliers[0] > 0.1)
+    (True, True)
+    """
+    network = _copied(module, device)
+    first = next(p for p in network.parameters() if p.requires_grad)
+    source = as_rows(data)
+    seed = int(torch.randint(2**31, ())) if random_state is None else int(random_state)
+    solver = _default_solver() if solver is None else solver
+    if not isinstance(solver, Solver):
+        raise ValueError(f"solver must be an object of fairconstrained.solvers; got {solver!r}.")
+    # Dropout draws from torch's global generator: lend it one.
+    devices = [first.device] if first.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        group = _group_index(groups, source)
+        problem = ModuleProblem(
+            Module(network),
+            source,
+            loss,
+            _as_constraints(constraints, source, group if groups is not None else None, slack),
+            group,
+            first.device,
+            alpha,
+        )
+        x = problem.model.init()
+        dual = torch.zeros(problem.n_constraints, dtype=x.dtype, device=x.device)
+        rng = torch.Generator().manual_seed(seed)
+        solution = run(solver, problem, x, dual, rng, max_iter=None, tol=1e-4, callbacks=callbacks)
+        return _trained(problem, solution, first.device)
+
+
+def _default_solver() -> Solver:
+    return ALM(
+        step_size=0.01,
+        dual_step_size=0.2,
+        batch_size=512,
+        optimizer=torch.optim.Adam,
+        schedule=cosine,
+    )
+
+
+def _copied(module: Any, device: Any) -> nn.Module:
+    if not isinstance(module, nn.Module) or not any(p.requires_grad for p in module.parameters()):
+        raise ValueError(f"module must be an nn.Module with parameters to train; got {module!r}.")
+    copied: nn.Module = copy.deepcopy(module)
+    return copied if device is None else copied.to(device)
+
+
+def _group_index(groups: Any, source: Source) -> Tensor:
+    """Group of each row; all one where none are given."""
+    if groups is None:
+        return torch.zeros(source.n_rows, dtype=torch.long)
+    if isinstance(source, Stream):
+        raise ValueError("groups cannot be used with a loader: it chooses its rows itself.")
+    if isinstance(groups, Tensor) and not groups.is_floating_point() and groups.ndim == 1:
+        index = groups.cpu().long()
+        if len(index) != source.n_rows:
+            raise ValueError(f"groups has {len(index)} rows, but data has {source.n_rows}.")
+        empty = np.setdiff1d(np.arange(int(index.max()) + 1), index.numpy()).tolist()
+        if empty or int(index.min()) < 0:
+            raise ValueError(
+                f"groups must hold indices 0, 1, ..., each of which occurs; empty: {empty}, "
+                f"smallest: {int(index.min())}."
+            )
+        return index
+    return torch.as_tensor(encode_groups(groups, source.n_rows).codes)
+
+
+def _as_constraints(
+    given: Any, source: Source, group: Tensor | None, slack: float
+) -> list[Constraint]:
+    items = list(given) if isinstance(given, (list, tuple)) else [given]
+    notions = [item for item in items if isinstance(item, Notion)]
+    functions: list[Callable[..., Tensor]] = [i for i in items if not isinstance(i, Notion)]
+    for item in functions:
+        if not callable(item) or isinstance(item, type):
+            raise ValueError(
+                "constraints must be functions of outputs and batch, or objects of "
+                f"fairconstrained.constraints; got {item!r}."
+            )
+    found: list[Constraint] = [FunctionConstraint(function) for function in functions]
+    if notions:
+        if isinstance(source, Stream) or group is None:
+            raise ValueError(
+                f"{notions[0]!r} needs groups, and data that can be indexed; got "
+                f"{'a loader' if isinstance(source, Stream) else 'groups=None'}."
+            )
+        labels = torch.cat([batch[1].cpu().long() for _, batch in source.chunks()])
+        found.append(NotionConstraint(notions, labels, group, slack))
+    return found
+
+
+def _trained(problem: ModuleProblem, solution: Solution, device: torch.device) -> Trained:
+    chosen, history = solution.iterate, solution.history
+    values = problem.evaluate(chosen.x).hard[1:].cpu().numpy()  # settles batch statistics, too
+    module = problem.model.attributes(chosen.x)["module_"].to(device)
+    return Trained(
+        module=module,
+        multipliers=chosen.dual.cpu().numpy(),
+        values=values,
+        feasible=bool((values <= FEASIBILITY_TOL).all()),
+        history={
+            "objective": np.array([float(i.soft[0]) for i in history]),
+            "values": np.stack([i.hard[1:].cpu().numpy() for i in history]),
+            "multipliers": np.stack([i.dual.cpu().numpy() for i in history]),
+            "time": np.array(solution.times),
+        },
+        status=solution.status.value,
+    )

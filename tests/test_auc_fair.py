@@ -1,0 +1,586 @@
+"""AUCFairClassifier: true gaps within slack, streams equal to fits, log odds, messages."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import sklearn
+import torch
+from fits import FORGIVEN
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from test_auc_constraints import METRIC_OF
+from torch import nn
+
+from fairconstrained import AUCFairClassifier
+from fairconstrained.calibration import Rescale, log_odds_scale
+from fairconstrained.constraints import Quadratic, SoftBins
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    IncompatibleSolverError,
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+)
+from fairconstrained.metrics import inter_group_auc_gap, inter_group_auc_scorer
+from fairconstrained.solvers import QCQP, SGDA, AugmentedLagrangian, LevelSet, ProximalLevelSet
+
+OBJECTIVES = ("log", "auc")
+every_objective = pytest.mark.parametrize("objective", OBJECTIVES)
+SHORT = SGDA(n_steps=150, batch_size=128)
+
+
+def table(n_groups=2, n=400, seed=0):
+    """Groups whose scores differ in level, and in how well they tell the labels apart."""
+    rng = np.random.default_rng(seed)
+    y, group = np.indices((2, n_groups)).reshape(2, -1)
+    y = np.append(np.tile(y, 3), rng.integers(2, size=n - 6 * n_groups))
+    group = np.append(np.tile(group, 3), rng.integers(n_groups, size=n - 6 * n_groups))
+    X = rng.normal(size=(n, 5))
+    X[:, 0] += 1.5 * y
+    X[:, 1] += 1.2 * (group == 0) - 0.6 * (group == 1) + 0.8 * y
+    X[:, 2] += 2.0 * y * (group == 0)
+    for array in (X, y, group):
+        array.flags.writeable = False
+    return X, y, group
+
+
+def fitted(fairness="inter_group", data=None, sample_weight=None, **params):
+    X, y, group = table() if data is None else data
+    clf = AUCFairClassifier(fairness, **params)
+    return clf.fit(X, y, sensitive_features=group, sample_weight=sample_weight)
+
+
+def measured(clf, data):
+    X, y, group = data
+    return METRIC_OF[clf.fairness](y, clf.decision_function(X), sensitive_features=group)
+
+
+def auc(clf, data):
+    return roc_auc_score(data[1], clf.decision_function(data[0]))
+
+
+# --- what slack bounds ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fairness", METRIC_OF)
+@pytest.mark.parametrize(("objective", "n_groups"), [("log", 2), ("auc", 3)])
+def test_true_gaps_end_within_slack(fairness, objective, n_groups):
+    data = table(n_groups)
+    free = fitted(fairness, data, objective=objective, slack=1.0)
+    gap = measured(free, data)
+    assert free.violation_ == pytest.approx(gap, abs=1e-12)
+    assert gap > 0.02  # there is something to do
+    slack = 0.5 * gap
+    clf = fitted(fairness, data, objective=objective, slack=slack)
+    assert clf.violation_ == pytest.approx(measured(clf, data), abs=1e-12)
+    assert clf.violation_ <= slack + FORGIVEN
+    assert clf.feasible_
+    assert clf.violations_ == {fairness: clf.violation_}
+    assert 0.7 < auc(clf, data) <= auc(free, data) + 0.01
+    assert clf.history_["error"][-1] == pytest.approx(1 - auc(clf, data), abs=1e-12)
+
+
+@pytest.mark.parametrize("surrogate", ["soft_bins", SoftBins(16, 2.0), "binormal", "quadratic"])
+@every_objective
+def test_every_surrogate_is_corrected_to_the_true_gap(surrogate, objective):
+    data = table()
+    clf = fitted("group_auc", data, surrogate=surrogate, objective=objective, slack=0.03)
+    assert clf.violation_ == pytest.approx(measured(clf, data), abs=1e-12)
+    assert clf.violation_ <= 0.03 + FORGIVEN
+    assert auc(clf, data) > 0.75
+
+
+def test_less_slack_costs_auc():
+    data = table()
+    aucs = [auc(fitted("inter_group", data, slack=slack), data) for slack in (0.3, 0.1, 0.02)]
+    assert aucs[0] > aucs[1] > aucs[2]
+
+
+def test_without_a_binding_constraint_it_is_logistic_regression():
+    X, y, _ = data = table()
+    clf = fitted(data=data, slack=np.inf, alpha=0.01, tol=1e-7)
+    lr = LogisticRegression(C=1 / (400 * 0.01), tol=1e-10, max_iter=1000).fit(X, y)
+    np.testing.assert_allclose(clf.coef_, lr.coef_, atol=1e-5)
+    np.testing.assert_allclose(clf.intercept_, lr.intercept_, atol=1e-5)
+
+
+def test_without_a_binding_constraint_the_pairwise_loss_is_one_linear_system():
+    """The minimiser of the mean of (1 - (z - z'))^2 / 2 over pairs is linear discriminants'."""
+    X, y, _ = data = table()
+    clf = fitted(data=data, objective="auc", slack=np.inf, alpha=0.0)
+    negative, positive = X[y == 0], X[y == 1]
+    step = positive.mean(axis=0) - negative.mean(axis=0)
+    spread = np.cov(positive.T, ddof=0) + np.cov(negative.T, ddof=0)
+    direction = np.linalg.solve(spread, step)
+    ratio = clf.coef_[0] / direction
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
+
+
+def test_integer_weights_are_repetitions():
+    X, y, group = table(n=200)
+    weight = np.random.default_rng(0).integers(0, 3, size=200)
+    weight[:12] = 1
+    index = np.repeat(np.arange(200), weight)
+    for objective in OBJECTIVES:
+        params = {"objective": objective, "slack": 0.1}
+        one = fitted(data=(X, y, group), sample_weight=weight, **params)
+        two = fitted(data=(X[index], y[index], group[index]), **params)
+        np.testing.assert_allclose(one.coef_, two.coef_, atol=1e-5)
+        # pairs of nearly equal scores may fall either way
+        assert one.violation_ == pytest.approx(two.violation_, abs=1e-3)
+
+
+@every_objective
+def test_sparse_is_dense(objective):
+    X, y, group = table()
+    X = np.where(np.abs(X) > 1.0, X, 0.0)
+    fits = [
+        fitted(data=(convert(X), y, group), objective=objective)
+        for convert in (np.asarray, sp.csr_matrix, sp.csr_array)
+    ]
+    for other in fits[1:]:
+        np.testing.assert_allclose(other.coef_, fits[0].coef_, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        fits[0].decision_function(sp.csr_array(X)), fits[0].decision_function(X)
+    )
+
+
+def test_many_columns_are_trained_on_rows_to_the_same_model(monkeypatch):
+    """Beyond some number of columns the covariances are not kept; the problem is the same."""
+    data = table()
+    params = {"objective": "auc", "slack": 0.1, "tol": 1e-6}
+    moments = fitted(data=data, **params)
+    monkeypatch.setattr("fairconstrained.estimators.auc_fair._MOST_COLUMNS", 3)
+    on_rows = fitted(data=data, **params)
+    np.testing.assert_allclose(on_rows.coef_, moments.coef_, atol=5e-3)
+    assert on_rows.violation_ <= 0.1 + FORGIVEN
+
+
+def test_groups_of_any_kind():
+    X, y, group = table(4)
+    names = pd.DataFrame({"sex": np.array(["f", "m"])[group % 2], "old": group // 2 == 1})
+    one = fitted(data=(X, y, group))
+    two = AUCFairClassifier("inter_group").fit(X, y, sensitive_features=names)
+    assert two.groups_.tolist() == [("f", False), ("f", True), ("m", False), ("m", True)]
+    assert two.feasible_
+    assert one.violation_ == pytest.approx(two.violation_, abs=2e-3)
+
+
+# --- scores, probabilities, thresholds -----------------------------------------------------------
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1e-3, 1.0, 1e3]))
+@settings(max_examples=20, deadline=None)
+def test_calibration_is_logistic_regression_on_the_score(seed, scale):
+    rng = np.random.default_rng(seed)
+    y = np.append([0, 1], rng.integers(2, size=200))
+    scores = scale * (rng.normal(size=202) + y - 7.0)
+    weight = rng.exponential(size=202) + 0.1
+    slope, offset = log_odds_scale(*map(torch.as_tensor, (scores, y, weight)))
+    mean = np.average(scores, weights=weight)
+    unit = np.sqrt(np.average((scores - mean) ** 2, weights=weight))
+    z = ((scores - mean) / unit)[:, None]
+    lr = LogisticRegression(C=1.0, tol=1e-12, solver="newton-cholesky").fit(z, y, weight)
+    assert slope.item() * unit == pytest.approx(max(lr.coef_[0, 0], 1e-6), rel=1e-5, abs=2e-6)
+    if lr.coef_[0, 0] > 0:
+        assert offset.item() + slope.item() * mean == pytest.approx(lr.intercept_[0], abs=1e-5)
+
+
+def test_calibration_of_scores_that_say_nothing_or_everything():
+    y, weight = torch.tensor([0, 0, 0, 1]), torch.ones(4, dtype=torch.float64)
+    slope, offset = log_odds_scale(torch.full((4,), 2.0, dtype=torch.float64), y, weight)
+    assert torch.sigmoid(2 * slope + offset).item() == pytest.approx(0.25)
+    backwards = -y.double()
+    slope, _ = log_odds_scale(backwards, y, weight)
+    assert slope > 0
+    slope, offset = log_odds_scale(y.double(), y, weight)
+    assert torch.isfinite(slope)
+    assert torch.isfinite(offset)
+
+
+def test_rescaling_composes():
+    layer, z = Rescale().double(), torch.linspace(-2, 2, 5, dtype=torch.float64)
+    layer.then(torch.tensor(2.0), torch.tensor(1.0))
+    layer.then(torch.tensor(3.0), torch.tensor(-1.0))
+    np.testing.assert_allclose(layer(z), 3 * (2 * z + 1) - 1)
+
+
+@every_objective
+@pytest.mark.parametrize("model", ["linear", (4,)])
+def test_probabilities_are_calibrated_over_everybody(objective, model):
+    """In the mean they are the share of positives; labels are where they exceed one half."""
+    X, y, _ = data = table(n=1000)
+    solver = None if model == "linear" else SGDA(n_steps=300, batch_size=256)
+    clf = fitted(data=data, objective=objective, model=model, solver=solver, random_state=0)
+    proba = clf.predict_proba(X)[:, 1]
+    assert proba.mean() == pytest.approx(y.mean(), abs=0.04)
+    assert ((proba > 0.5) == clf.predict(X)).all()
+    assert ((clf.decision_function(X) > 0) == clf.predict(X)).all()
+    high = proba > 0.7
+    assert y[high].mean() == pytest.approx(proba[high].mean(), abs=0.08)
+
+
+# --- networks ------------------------------------------------------------------------------------
+
+
+class Network(nn.Module):
+    """A user's module with scores of shape (n,)."""
+
+    def __init__(self, n_features, n_outputs):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(n_features, 8), nn.Tanh(), nn.Linear(8, n_outputs))
+
+    def forward(self, X):
+        return self.layers(X)[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("objective", "model", "surrogate"),
+    [("log", (8,), "binormal"), ("auc", (8,), "soft_bins"), ("auc", Network, "binormal")],
+)
+def test_networks_keep_true_gaps(objective, model, surrogate):
+    data = table()
+    params = {"objective": objective, "surrogate": surrogate, "solver": SHORT, "random_state": 0}
+    clf = fitted(data=data, model=model, slack=0.1, **params)
+    assert clf.violation_ == pytest.approx(measured(clf, data), abs=1e-9)
+    assert clf.violation_ <= 0.1 + FORGIVEN
+    assert auc(clf, data) > 0.75
+    again = fitted(data=data, model=model, slack=0.1, **params)
+    np.testing.assert_array_equal(again.decision_function(data[0]), clf.decision_function(data[0]))
+
+
+@every_objective
+def test_networks_warm_start(objective):
+    X, y, group = table()
+    clf = AUCFairClassifier(
+        model=(4,), objective=objective, solver=SHORT, warm_start=True, random_state=0
+    )
+    clf.fit(X, y, sensitive_features=group)
+    first = auc(clf, (X, y))
+    clf.set_params(solver=SGDA(n_steps=30, step_size=1e-4)).fit(X, y, sensitive_features=group)
+    assert abs(auc(clf, (X, y)) - first) < 0.02
+
+
+def test_the_papers_solvers_run_inside_the_estimator():
+    data = table()
+    params = {"objective": "auc", "surrogate": "quadratic", "slack": 0.9}
+    exact = fitted(data=data, solver=QCQP(), **params)
+    level_set = LevelSet(n_steps=300, step_size=0.1, max_levels=6)
+    stochastic = fitted(data=data, solver=level_set, random_state=0, **params)
+    assert exact.converged_
+    assert auc(stochastic, data) == pytest.approx(auc(exact, data), abs=0.05)
+    log = fitted(data=data, solver=level_set, random_state=0, surrogate="quadratic", slack=0.9)
+    assert auc(log, data) == pytest.approx(auc(exact, data), abs=0.05)
+    proximal = ProximalLevelSet(level_set=LevelSet(n_steps=100, max_levels=2), n_rounds=2)
+    network = fitted(data=data, solver=proximal, model=(10,), random_state=0, **params)
+    assert network.n_iter_ >= 2
+
+
+def test_the_papers_surrogate_does_not_keep_the_true_gap_and_says_so():
+    data = table()
+    params = {"objective": "auc", "surrogate": "quadratic", "solver": QCQP(), "slack": 0.01}
+    X, y, group = data
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="inter_group: AUC") as caught:
+        clf = AUCFairClassifier("inter_group", **params).fit(X, y, sensitive_features=group)
+    assert caught[0].filename == __file__
+    with pytest.warns(ConstraintNotSatisfiedWarning) as caught:
+        AUCFairClassifier("inter_group", **params).partial_fit(X, y, sensitive_features=group)
+    assert caught[0].filename == __file__
+    assert not clf.feasible_
+    assert clf.history_["soft_violation"][-1] <= 0.01 + 1e-4
+
+
+# --- streams -------------------------------------------------------------------------------------
+
+
+def streamed(data, sizes, sparse=(), **params):
+    X, y, group = data
+    clf = AUCFairClassifier("inter_group", **params)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallGroupWarning)
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+        ends = np.cumsum(sizes)
+        for i, index in enumerate(np.split(np.arange(len(y)), ends)):
+            chunk = sp.csr_array(X[index]) if i in sparse else X[index]
+            clf.partial_fit(chunk, y[index], classes=[0, 1], sensitive_features=group[index])
+    return clf
+
+
+@every_objective
+@pytest.mark.parametrize("sizes", [[200], [1, 1, 1, 1, 1, 95, 200], [399]])
+def test_a_stream_gives_the_model_of_one_fit(objective, sizes):
+    data = table(3)
+    stream = streamed(data, sizes, objective=objective, slack=0.1)
+    once = fitted(data=data, objective=objective, slack=0.1)
+    np.testing.assert_allclose(stream.coef_, once.coef_, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(stream.intercept_, once.intercept_, rtol=1e-5, atol=1e-8)
+    assert stream.violation_ == pytest.approx(once.violation_, abs=1e-9)
+    assert stream.groups_.tolist() == once.groups_.tolist()
+
+
+def test_sparse_chunks_may_follow_dense_ones():
+    data = table()
+    stream = streamed(data, [100, 100], sparse=(1,), objective="auc")
+    np.testing.assert_allclose(stream.coef_, fitted(data=data, objective="auc").coef_, rtol=1e-5)
+
+
+def test_beyond_its_memory_a_stream_still_counts_every_row():
+    """Moments of all rows decide the direction; the rows kept only set scale and offset."""
+    X, y, group = data = table(n=3000)
+    params = {"objective": "auc", "slack": np.inf}
+    stream = streamed(data, [1000, 1000], stream_memory=500, random_state=0, **params)
+    assert stream._stream.y.shape == (500,)
+    assert stream._stream.n_seen == 3000
+    once = fitted(data=data, **params)
+    ratio = stream.coef_ / once.coef_
+    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-6)
+    same = streamed(data, [1000, 1000], stream_memory=500, random_state=0, **params)
+    np.testing.assert_array_equal(same.coef_, stream.coef_)
+    on_sample = streamed(data, [1000, 1000], stream_memory=500, random_state=0, slack=0.1)
+    assert on_sample.violation_ <= 0.1 + FORGIVEN
+    assert inter_group_auc_gap(y, on_sample.decision_function(X), sensitive_features=group) < 0.2
+
+
+def test_the_sample_of_a_long_stream_is_uniform():
+    X, y, group = table(n=2000)
+    X = X.copy()
+    X[:, 4] = np.arange(2000)
+    clf = AUCFairClassifier(objective="auc", slack=np.inf, stream_memory=400, random_state=1)
+    for index in np.arange(2000).reshape(4, 500):
+        clf.partial_fit(X[index], y[index], sensitive_features=group[index])
+    counts = np.histogram(clf._stream.X[:, 4], bins=4, range=(0, 2000))[0]
+    assert counts.sum() == 400
+    assert (np.abs(counts - 100) < 40).all()
+
+
+def test_warm_streams_agree_within_the_tolerance_of_slack():
+    data = table()
+    stream = streamed(data, [100, 100, 100], objective="auc", warm_start=True, slack=0.1)
+    once = fitted(data=data, objective="auc", slack=0.1)
+    assert stream.violation_ <= 0.1 + FORGIVEN
+    assert auc(stream, data) == pytest.approx(auc(once, data), abs=5e-3)
+
+
+def test_groups_may_come_later_and_names_are_kept_in_order():
+    X, y, group = table(3)
+    names = np.array(["c", "a", "b"])[group]
+    order = np.argsort(group, kind="stable")
+    clf = AUCFairClassifier("intra_group", objective="auc", slack=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+        for index in np.array_split(order, 5):
+            clf.partial_fit(X[index], y[index], classes=[0, 1], sensitive_features=names[index])
+    assert clf.groups_.tolist() == ["a", "b", "c"]
+    once = AUCFairClassifier("intra_group", objective="auc", slack=0.1)
+    once.fit(X[order], y[order], sensitive_features=names[order])
+    np.testing.assert_allclose(clf.coef_, once.coef_, rtol=1e-5)
+
+
+def test_before_both_classes_are_seen_there_is_nothing_to_predict():
+    X, y, group = table()
+    clf = AUCFairClassifier()
+    index = np.flatnonzero(y == 1)[:5]
+    clf.partial_fit(X[index], y[index], classes=[0, 1], sensitive_features=group[index])
+    with pytest.raises(NotFittedError):
+        clf.predict(X)
+    clf.partial_fit(X, y, sensitive_features=group)
+    assert clf.predict(X).shape == (400,)
+
+
+def test_a_fit_ends_the_stream():
+    X, y, group = table()
+    clf = AUCFairClassifier(slack=0.1).partial_fit(X[:50], y[:50], sensitive_features=group[:50])
+    clf.fit(X, y, sensitive_features=group)
+    assert clf._stream is None
+    np.testing.assert_array_equal(
+        clf.coef_, AUCFairClassifier(slack=0.1).fit(X, y, sensitive_features=group).coef_
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X, y, g: (X[:, :3], y, {"sensitive_features": g}), "X has 3 features"),
+        (lambda X, y, g: (X, y + 1, {"sensitive_features": g}), r"classes \[0, 1\].*\[2\]"),
+        (
+            lambda X, y, g: (X, y, {"sensitive_features": g, "classes": [0, 2]}),
+            r"classes=\[0, 2\]",
+        ),
+        (lambda X, y, g: (X, y, {}), "in all calls of partial_fit or in none"),
+        (
+            lambda X, y, g: (X, y, {"sensitive_features": np.array(["a", "b"])[g]}),
+            "another kind than the chunks before",
+        ),
+        (lambda X, y, g: (X, y, {"sensitive_features": g[1:]}), "sensitive_features has 49 rows"),
+    ],
+)
+def test_bad_chunks_are_named_and_change_nothing(change, message):
+    X, y, group = (array[:50] for array in table())
+    clf = AUCFairClassifier().partial_fit(X, y, sensitive_features=group)
+    before = clf.coef_.copy(), clf._stream
+    X, y, keywords = change(X, y, group)
+    with pytest.raises(ValueError, match=message):
+        clf.partial_fit(X, y, **keywords)
+    assert (clf.coef_ == before[0]).all()
+    assert clf._stream is before[1]
+
+
+def test_the_first_chunk_needs_both_classes_or_their_names():
+    X, y, group = table()
+    one = y == 1
+    with pytest.raises(ValueError, match=r"classes=\[negative, positive\]"):
+        AUCFairClassifier().partial_fit(X[one], y[one], sensitive_features=group[one])
+    with pytest.raises(ValueError, match="got 3"):
+        AUCFairClassifier().partial_fit(X, y, classes=[0, 1, 2], sensitive_features=group)
+
+
+# --- sets without rows ---------------------------------------------------------------------------
+
+
+def test_a_group_without_positives_is_named():
+    X, y, group = table(3)
+    keep = ~((group == 1) & (y == 1))
+    data = X[keep], y[keep], group[keep]
+    with pytest.warns(SmallGroupWarning, match=r"group 1, label 1 \(0 rows\)"):
+        clf = fitted(data=data, slack=0.1)
+    assert clf.feasible_
+    assert len(clf.multipliers_) == 2
+    two = data[2] < 2
+    with (
+        pytest.warns(SmallGroupWarning),
+        pytest.raises(ValueError, match="inter_group has nothing left to compare"),
+    ):
+        fitted(data=tuple(array[two] for array in data))
+    assert fitted("group_auc", tuple(array[two] for array in data)).feasible_
+
+
+@every_objective
+def test_features_that_say_nothing(objective):
+    X, y, group = table()
+    clf = fitted(data=(np.ones_like(X), y, group), objective=objective)
+    assert clf.violation_ == pytest.approx(0.0, abs=1e-12)
+    assert np.ptp(clf.decision_function(X * 0 + 1)) == 0
+    np.testing.assert_allclose(clf.predict_proba(np.ones_like(X))[:, 1], y.mean(), atol=1e-3)
+
+
+def test_a_slack_that_no_model_reaches_is_said():
+    """The group is the only feature: any score but a constant has a gap of 1/2 or so."""
+    X, y, group = table()
+    with pytest.warns(ConstraintNotSatisfiedWarning, match=r"exceeds its slack by 0\.\d+"):
+        clf = fitted("group_auc", (np.eye(2)[group] + 1e-9 * X[:, :2], y, group), slack=0.001)
+    assert not clf.feasible_
+
+
+def test_without_sensitive_features_it_warns_or_refuses():
+    X, y, _ = table()
+    with pytest.warns(MissingSensitiveFeaturesWarning) as caught:
+        clf = AUCFairClassifier().fit(X, y)
+    assert caught[0].filename == __file__
+    assert np.isnan(clf.violation_)
+    with pytest.raises(ValueError, match="sensitive_features is not given"):
+        AUCFairClassifier(missing_sensitive="raise").fit(X, y)
+    with pytest.warns(MissingSensitiveFeaturesWarning) as caught:
+        stream = AUCFairClassifier().partial_fit(X, y)
+    assert caught[0].filename == __file__
+    np.testing.assert_allclose(stream.coef_, clf.coef_)
+
+
+# --- as an object --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"fairness": "auc"}, "fairness must be one of"),
+        ({"slack": -1}, "slack must be a number >= 0"),
+        ({"objective": "mse"}, "objective must be one of"),
+        ({"surrogate": "cubic"}, "surrogate must be one of"),
+        ({"surrogate": 3}, "surrogate must be one of"),
+        ({"stream_memory": 0}, "stream_memory must be an integer >= 1"),
+        ({"alpha": -1.0}, "alpha must be a finite number >= 0"),
+        ({"surrogate": Quadratic(c1=1.0), "solver": LevelSet(), "objective": "auc"}, "c1=1.0"),
+    ],
+)
+def test_bad_parameters_are_named(params, message):
+    X, y, group = table()
+    for method in ("fit", "partial_fit"):
+        with pytest.raises(ValueError, match=message):
+            getattr(AUCFairClassifier(**params), method)(X, y, sensitive_features=group)
+
+
+@pytest.mark.parametrize("solver", [QCQP(), LevelSet(), ProximalLevelSet()])
+def test_solvers_that_cannot_say_so_by_name(solver):
+    with pytest.raises(IncompatibleSolverError, match=r"(QCQP|LevelSet) solves"):
+        fitted(solver=solver)
+
+
+def test_three_classes_are_refused():
+    X, y, group = table()
+    y = y.copy()
+    y[0] = 2
+    with pytest.raises(ValueError, match="Only binary classification is supported"):
+        AUCFairClassifier().fit(X, y, sensitive_features=group)
+
+
+@every_objective
+@pytest.mark.parametrize("model", ["linear", (4,)])
+def test_copies_predict_the_same(objective, model):
+    X, y, group = table()
+    params = {"model": model, "objective": objective, "random_state": 0}
+    clf = AUCFairClassifier(solver=None if model == "linear" else SHORT, **params)
+    clf.partial_fit(X[:200], y[:200], sensitive_features=group[:200])
+    copy = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(copy.decision_function(X), clf.decision_function(X))
+    for other in (clf, copy):
+        other.partial_fit(X[200:], y[200:], sensitive_features=group[200:])
+    np.testing.assert_allclose(copy.decision_function(X), clf.decision_function(X))
+    fresh = clone(clf)
+    assert fresh._stream is None
+    assert fresh.get_params()["objective"] == objective
+
+
+def test_routed_in_a_search_and_a_pipeline():
+    X, y, group = table()
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            make_pipeline(StandardScaler(), AUCFairClassifier("inter_group")),
+            {"aucfairclassifier__slack": [0.02, 0.5]},
+            scoring={"auc": "roc_auc", "gap": inter_group_auc_scorer},
+            refit="gap",
+            cv=3,
+            error_score="raise",
+        ).fit(X, y, sensitive_features=group)
+    assert search.best_params_ == {"aucfairclassifier__slack": 0.02}
+
+
+def test_the_default_surrogate_suits_the_model():
+    for model, name in (("linear", "binormal"), ((4,), "soft_bins")):
+        chosen, named = (
+            fitted(
+                model=model,
+                surrogate=s,
+                solver=None if model == "linear" else SHORT,
+                random_state=0,
+                slack=0.5,
+            )
+            for s in (None, name)
+        )
+        X = table()[0]
+        np.testing.assert_array_equal(chosen.decision_function(X), named.decision_function(X))
+
+
+def test_solver_parameters_are_searched():
+    clf = AUCFairClassifier(solver=AugmentedLagrangian())
+    clf.set_params(solver__penalty=3.0)
+    assert clf.solver.penalty == 3.0
+    assert "stream_memory" in clf.get_params()

@@ -1,0 +1,225 @@
+"""AUC gaps against brute-force counts of pairs: weights, ties, many groups, missing cells."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from fairconstrained import metrics
+from fairconstrained.exceptions import SmallGroupWarning
+
+
+def brute(z, w, first, second):
+    """Every pair, one by one."""
+    won = total = 0.0
+    for i, j in itertools.product(np.flatnonzero(first), np.flatnonzero(second)):
+        won += w[i] * w[j] * (1.0 if z[i] > z[j] else 0.5 if z[i] == z[j] else 0.0)
+        total += w[i] * w[j]
+    return won / total
+
+
+def group_auc(auc, pos, of, groups):
+    return max(abs(auc(of(g), of(h)) - 0.5) for g, h in itertools.permutations(groups, 2))
+
+
+def inter_group(auc, pos, of, groups):
+    return max(
+        abs(auc(of(g) & pos, of(h) & ~pos) - auc(of(h) & pos, of(g) & ~pos))
+        for g, h in itertools.permutations(groups, 2)
+    )
+
+
+def intra_group(auc, pos, of, groups):
+    aucs = [auc(of(g) & pos, of(g) & ~pos) for g in groups]
+    return max(aucs) - min(aucs)
+
+
+def positive_equality(auc, pos, of, groups):
+    return max(abs(auc(of(g) & pos, pos) - 0.5) for g in groups)
+
+
+def negative_equality(auc, pos, of, groups):
+    return max(abs(auc(of(g) & ~pos, ~pos) - 0.5) for g in groups)
+
+
+def bpsn_bnsp(auc, pos, of, groups):
+    return max(abs(auc(pos, of(g) & ~pos) - auc(of(g) & pos, ~pos)) for g in groups)
+
+
+DEFINITIONS = {
+    metrics.group_auc_gap: group_auc,
+    metrics.inter_group_auc_gap: inter_group,
+    metrics.intra_group_auc_gap: intra_group,
+    metrics.positive_equality_gap: positive_equality,
+    metrics.negative_equality_gap: negative_equality,
+    metrics.bpsn_bnsp_gap: bpsn_bnsp,
+}
+every_metric = pytest.mark.parametrize("metric", DEFINITIONS, ids=lambda m: m.__name__)
+
+
+def rows(seed, n_groups, n_levels, n=30):
+    """Rows of every cell; few levels make many ties."""
+    rng = np.random.default_rng(seed)
+    y, group = np.indices((2, n_groups)).reshape(2, -1)
+    y = np.append(y, rng.integers(2, size=n))
+    group = np.append(group, rng.integers(n_groups, size=n))
+    z = rng.integers(n_levels, size=len(y)) / 3.0
+    return y, z, group, rng.integers(1, 4, size=len(y)).astype(float)
+
+
+@every_metric
+@given(seed=st.integers(0, 10**6), n_groups=st.integers(2, 4), n_levels=st.sampled_from([1, 3, 99]))
+@settings(max_examples=25, deadline=None)
+def test_gaps_are_those_of_the_pairs(metric, seed, n_groups, n_levels):
+    y, z, group, w = rows(seed, n_groups, n_levels)
+    expected = DEFINITIONS[metric](
+        lambda first, second: brute(z, w, first, second),
+        y == 1,
+        lambda g: group == g,
+        range(n_groups),
+    )
+    gap = metric(y, z, sensitive_features=group, sample_weight=w)
+    assert gap == pytest.approx(expected, abs=1e-12)
+    # weights are repetitions, names and increasing transformations are nothing
+    index = np.repeat(np.arange(len(y)), w.astype(int))
+    same = metric(
+        np.array(["no", "yes"])[y[index]], np.exp(z[index]), sensitive_features=-group[index]
+    )
+    assert same == pytest.approx(gap, abs=1e-12)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([2, 5, 1000]))
+@settings(max_examples=25, deadline=None)
+def test_auc_between_counts_pairs(seed, n_levels):
+    _, z, _, w = rows(seed, 2, n_levels)
+    first, second = np.random.default_rng(seed + 1).random((2, len(z))) < 0.5
+    first[0] = second[1] = True
+    auc = metrics.auc_between(z, first, second, sample_weight=w)
+    assert auc == pytest.approx(brute(z, w, first, second), abs=1e-12)
+    turned = metrics.auc_between(z, second, first, sample_weight=w)
+    assert auc + turned == pytest.approx(1.0, abs=1e-12)
+    assert metrics.auc_between(z, first, first) == 0.5
+
+
+def test_labels_against_each_other_give_the_usual_auc():
+    y, z, _, w = rows(0, 2, 7, n=500)
+    auc = metrics.auc_between(z, y == 1, y == 0, sample_weight=w)
+    assert auc == pytest.approx(roc_auc_score(y, z, sample_weight=w), abs=1e-12)
+
+
+@every_metric
+def test_constant_scores_are_fair(metric):
+    y, z, group, w = rows(0, 3, 7)
+    assert metric(y, np.zeros_like(z), sensitive_features=group, sample_weight=w) == 0.0
+
+
+@every_metric
+def test_reversed_scores_have_the_same_gap(metric):
+    y, z, group, w = rows(1, 3, 7)
+    gaps = [metric(y, s * z, sensitive_features=group, sample_weight=w) for s in (1, -1)]
+    assert gaps[0] == pytest.approx(gaps[1], abs=1e-12)
+    assert gaps[0] > 0
+
+
+@every_metric
+def test_the_positive_label_can_be_named(metric):
+    y, z, group, _ = rows(2, 2, 9)
+    gap = metric(y, z, sensitive_features=group, pos_label=0)
+    assert gap == pytest.approx(metric(1 - y, z, sensitive_features=group), abs=1e-12)
+
+
+@every_metric
+def test_a_missing_cell_gives_a_warning_and_nan(metric):
+    y, z, group, w = rows(0, 3, 7)
+    w = np.where((group == 1), 0.0, w)
+    with pytest.warns(SmallGroupWarning, match="group 1 has no"):
+        assert np.isnan(metric(y, z, sensitive_features=group, sample_weight=w))
+
+
+@pytest.mark.parametrize(
+    ("metric", "label", "needs"),
+    [
+        (metrics.group_auc_gap, 1, False),
+        (metrics.inter_group_auc_gap, 1, True),
+        (metrics.inter_group_auc_gap, 0, True),
+        (metrics.positive_equality_gap, 1, True),
+        (metrics.positive_equality_gap, 0, False),
+        (metrics.negative_equality_gap, 0, True),
+        (metrics.bpsn_bnsp_gap, 0, True),
+    ],
+)
+def test_only_cells_that_are_needed_make_it_nan(metric, label, needs):
+    y, z, group, _ = rows(0, 2, 7)
+    keep = ~((group == 1) & (y == label))
+    data = (y[keep], z[keep])
+    if not needs:
+        assert metric(*data, sensitive_features=group[keep]) >= 0
+        return
+    kind = ["negative", "positive"][label]
+    with pytest.warns(SmallGroupWarning, match=f"group 1 has no {kind} rows"):
+        assert np.isnan(metric(*data, sensitive_features=group[keep]))
+
+
+def test_one_label_only_leaves_nothing_to_rank():
+    with pytest.warns(SmallGroupWarning, match="has no negative rows"):
+        gap = metrics.intra_group_auc_gap([1, 1], [0.1, 0.2], sensitive_features=[0, 1])
+    assert np.isnan(gap)
+
+
+@every_metric
+def test_one_group_has_nothing_to_compare(metric):
+    with pytest.warns(SmallGroupWarning, match="single group a"):
+        assert metric([0, 1, 1], [0.1, 0.2, 0.2], sensitive_features=list("aaa")) == 0.0
+
+
+def test_an_empty_set_is_named():
+    with pytest.warns(SmallGroupWarning, match="second set has no rows"):
+        assert np.isnan(metrics.auc_between([1.0, 2.0], [True, True], [False, False]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0, 1, 2], [1, 2, 3]), "y_true must hold two labels"),
+        (([0, 1, 1], [[1, 2], [2, 3], [3, 4]]), "y_score must have shape"),
+        (([0, 1, 1], [1, 2]), "y_score must have shape"),
+        (([0, 1, 1], [1, 2, np.nan]), "y_score contains NaN"),
+    ],
+)
+def test_bad_input_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        metrics.group_auc_gap(*arguments, sensitive_features=[0, 1, 1])
+
+
+def test_masks_are_boolean():
+    with pytest.raises(ValueError, match="second must be a boolean mask of shape"):
+        metrics.auc_between([1, 2], [True, False], [0, 1])
+
+
+def test_time_grows_like_a_sort():
+    """A million rows in seconds: the pairs would be 10^12."""
+    rng = np.random.default_rng(0)
+    y, group = rng.integers(2, size=(2, 10**6))
+    start = time.perf_counter()
+    metrics.inter_group_auc_gap(y, rng.random(10**6), sensitive_features=group)
+    assert time.perf_counter() - start < 10
+
+
+def test_scorers_judge_scores():
+    y, _, group, _ = rows(0, 2, 7, n=200)
+    X = np.random.default_rng(0).normal(size=(len(y), 3)) + y[:, None]
+    X[:, 2] = group
+    model = LogisticRegression().fit(X, y)
+    for name in ("group_auc", "inter_group_auc", "intra_group_auc"):
+        metric = getattr(metrics, f"{name}_gap")
+        expected = -metric(y, model.decision_function(X), sensitive_features=group)
+        scorer = metrics.fairness_scorer(
+            metric, column=2, response_method=["decision_function", "predict_proba"]
+        )
+        assert scorer(model, X, y) == expected < 0
+        assert f"{name}_scorer" in metrics.__all__

@@ -1,0 +1,368 @@
+"""The level-set method: its min-max form, every closed form against cvxpy, one step by hand."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+from helpers import QuadraticProblem
+from test_ranking_problems import problem as moment_problem
+from test_ranking_problems import rows, solve
+from torch import nn
+
+from fairconstrained.constraints import DemographicParity, Quadratic, Stack
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.features import as_features
+from fairconstrained.losses import log_loss
+from fairconstrained.models import Module
+from fairconstrained.objectives import LogLossForRanking, MeanLoss
+from fairconstrained.problem import FairERM
+from fairconstrained.ranking import COMPARISONS
+from fairconstrained.saddle import Saddle
+from fairconstrained.solvers import QCQP, LevelSet, ProximalLevelSet, Status, run
+from fairconstrained.solvers.level_set import (
+    Descent,
+    Dual,
+    distance_scale,
+    dual_step,
+    primal_step,
+    upper_bound,
+)
+
+OWNER = torch.tensor([0, 1, 1, 2, 2])
+every_notion = pytest.mark.parametrize("notion", COMPARISONS)
+
+
+def on_rows(seed=0, notion="inter_group", slack=0.05, surrogate="quadratic", n=200):
+    """A linear problem on rows, and the same on moments."""
+    data = rows(seed, n=n)
+    X = data.X.to_dense()
+    data = data._replace(X=as_features((X - X.mean(dim=0)).numpy()))
+    moments = moment_problem(data, notion, surrogate, slack)
+    objective = moments.risk
+    if not isinstance(surrogate, str):
+        objective = type(objective)(surrogate, objective.shares)
+    return FairERM(moments.model, data, objective, moments.constraint, moments.alpha), moments
+
+
+def random_dual(seed, tau=0.7, bound=1.3):
+    rng = np.random.default_rng(seed)
+    y = Dual(
+        torch.as_tensor(rng.dirichlet(np.ones(3))),
+        torch.as_tensor(rng.uniform(-bound, bound, size=5)),
+    )
+    u, v = torch.as_tensor(rng.normal(size=3)), torch.as_tensor(4.0 * rng.normal(size=5))
+    return y, u, v, tau, bound
+
+
+# --- the min-max form ----------------------------------------------------------------------------
+
+
+@every_notion
+@pytest.mark.parametrize("surrogate", [Quadratic(), Quadratic(c1=0.3, c2=0.7)], ids=repr)
+def test_the_saddle_value_is_the_surrogate(notion, surrogate):
+    """At a, b = means and alpha = G / 2, sum of F + alpha G - alpha^2 gives (f_0, ..., f_M)."""
+    p, _ = on_rows(1, notion, surrogate=surrogate)
+    saddle = Saddle(p)
+    everything = torch.arange(p.n_rows)
+    w = p.start() + 0.4
+    scores = p.model.scores(w, p.data.X)
+    cell = p.data.y * 2 + p.data.group
+    weight = p.data.weight / p.data.weight.mean()
+    means = ((weight * scores[:, 0])[:, None] * saddle.sides[:, cell]).mean(dim=1)
+    x = torch.cat((w, means.reshape(-1)))
+    value = saddle.linearize(x, everything).value
+    F, G = value[: saddle.n_values], value[saddle.n_values :]
+    f = F.index_add(0, saddle.owner, G**2 / 4)
+    np.testing.assert_allclose(f, p.linearize(w).value, atol=1e-12)
+    moved = x.clone()
+    moved[len(w) :] += 0.1  # a and b minimise
+    assert (saddle.linearize(moved, everything).value[: saddle.n_values] > F).all()
+
+
+def test_gradients_of_the_saddle():
+    p, _ = on_rows(2, n=30)
+    saddle = Saddle(p)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(4 + 2 * saddle.n_pairs, dtype=torch.float64, generator=generator)
+    batch = torch.arange(0, 30, 3)
+    weights = torch.randn(
+        saddle.n_values + saddle.n_pairs, dtype=torch.float64, generator=generator
+    )
+    gradient = saddle.linearize(x, batch).pullback(weights)
+    numeric = []
+    for step in 1e-6 * torch.eye(len(x), dtype=torch.float64):
+        difference = (
+            saddle.linearize(x + step, batch).value - saddle.linearize(x - step, batch).value
+        )
+        numeric.append(difference @ weights / 2e-6)
+    np.testing.assert_allclose(gradient, torch.stack(numeric), atol=1e-6)
+
+
+def test_single_rows_estimate_the_saddle_without_bias():
+    p, _ = on_rows(3, n=40)
+    saddle = Saddle(p)
+    x = saddle.extended(p.start()) + 0.2
+    single = [saddle.linearize(x, torch.tensor([i])).value for i in range(p.n_rows)]
+    full = saddle.linearize(x, torch.arange(p.n_rows)).value
+    np.testing.assert_allclose(torch.stack(single).mean(dim=0), full, atol=1e-10)
+
+
+def test_the_log_loss_has_no_pair_of_its_own():
+    p, _ = on_rows(4)
+    q = FairERM(p.model, p.data, LogLossForRanking(), p.constraint, p.alpha)
+    pairwise, log = Saddle(p), Saddle(q)
+    assert (pairwise.n_pairs, log.n_pairs) == (5, 4)
+    assert log.owner.tolist() == [1, 1, 2, 2]
+    x = log.extended(q.start())
+    everything = torch.arange(q.n_rows)
+    value = log.linearize(x, everything).value
+    assert value[0].item() == pytest.approx(q.linearize(q.start()).value[0].item())
+
+
+# --- closed forms --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lemma_3_is_the_mirror_step(seed):
+    """Equation 31, with its domain, by cvxpy: weights and alpha times weights."""
+    y, u, v, tau, bound = random_dual(seed)
+    ours = dual_step(y, u, v, tau, bound, OWNER)
+    weights, scaled = cp.Variable(3), cp.Variable(5)
+    owner, old = OWNER.numpy(), y.alpha.numpy()
+    quadratic = sum(cp.quad_over_lin(scaled[k], weights[owner[k]]) for k in range(5))
+    divergence = (
+        distance_scale(bound) * cp.sum(cp.kl_div(weights, y.weights.numpy()))
+        + quadratic
+        - 2 * (old @ scaled)
+        + sum(weights[owner[k]] * old[k] ** 2 for k in range(5))
+    )
+    objective = -u.numpy() @ weights - v.numpy() @ scaled + divergence / tau + quadratic
+    domain = [cp.sum(weights) == 1, cp.abs(scaled) <= bound * weights[owner]]
+    cp.Problem(cp.Minimize(objective), domain).solve(
+        solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10
+    )
+    np.testing.assert_allclose(ours.weights, weights.value, atol=1e-5)
+    np.testing.assert_allclose(ours.weights[OWNER] * ours.alpha, scaled.value, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lemma_4_is_the_maximum(seed):
+    _, u, v, _, bound = random_dual(seed)
+    weights, scaled = cp.Variable(3), cp.Variable(5)
+    owner = OWNER.numpy()
+    quadratic = sum(cp.quad_over_lin(scaled[k], weights[owner[k]]) for k in range(5))
+    domain = [cp.sum(weights) == 1, weights >= 0, cp.abs(scaled) <= bound * weights[owner]]
+    program = cp.Problem(cp.Maximize(u.numpy() @ weights + v.numpy() @ scaled - quadratic), domain)
+    program.solve(solver=cp.CLARABEL)
+    assert upper_bound(u, v, bound, OWNER) == pytest.approx(program.value, abs=1e-6)
+
+
+def test_the_bound_binds_somewhere_in_these_tests():
+    clipped = [(dual_step(*random_dual(seed), OWNER).alpha.abs() == 1.3).any() for seed in range(6)]
+    assert any(clipped)
+    assert not all(clipped)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.8])
+def test_the_primal_step_is_the_proximal_minimiser(rho):
+    rng = np.random.default_rng(0)
+    x, gradient, centre = (torch.as_tensor(rng.normal(size=6)) for _ in range(3))
+    new = primal_step(x, gradient, 0.3, rho, centre)
+    z = cp.Variable(6)
+    objective = gradient.numpy() @ z + cp.sum_squares(z - x.numpy()) / 0.6
+    cp.Problem(cp.Minimize(objective + rho / 2 * cp.sum_squares(z - centre.numpy()))).solve()
+    np.testing.assert_allclose(new, z.value, atol=1e-6)
+
+
+def test_projection_is_the_nearest_point_of_ball_times_box():
+    p, _ = on_rows(5)
+    saddle, solver = Saddle(p), LevelSet(radius=0.5)
+    x = torch.linspace(-3, 3, 4 + 2 * saddle.n_pairs, dtype=torch.float64)
+    centre = saddle.extended(p.start())
+    projected = solver.project(saddle, x, centre, 2.0)
+    z = cp.Variable(len(x))
+    domain = [cp.norm(z[:4] - p.start().numpy()) <= 0.5, cp.abs(z[4:]) <= 2.0]
+    cp.Problem(cp.Minimize(cp.sum_squares(z - x.numpy())), domain).solve()
+    np.testing.assert_allclose(projected, z.value, atol=1e-5)
+
+
+# --- the algorithms ------------------------------------------------------------------------------
+
+
+def test_two_steps_by_hand_on_single_rows():
+    """Algorithm 2, transcribed with plain numbers from the paper's F and G, alpha unscaled.
+
+    With d = c1 alpha^2 in place of alpha^2 (the correction of Lemma 1): what is scaled in the code
+    is the same step in alpha.
+    """
+    p, _ = on_rows(6, surrogate=Quadratic(c1=0.4, c2=1.1))
+    saddle = Saddle(p)
+    solver = LevelSet(step_size=0.05, dual_step_size=2.0, interval=1.5)
+    c1, c2, r, interval = 0.4, 1.1, 0.3, 1.5 * 1.1
+    state = Descent.begin(saddle.extended(p.start() * 0), saddle)
+    share = saddle.sides.numpy()  # 1 / P(set) where the cell is in the set
+    mean_weight = p.data.weight.mean().item()
+    pairs = [[0], [1, 2], [3, 4]]
+    order = [pair for value in range(3) for pair in np.flatnonzero(saddle.owner == value)]
+    groups = [order[:1], order[1:3], order[3:]]
+    assert [len(group) for group in groups] == [len(pair) for pair in pairs]
+    w, a, b = np.zeros(4), np.zeros(5), np.zeros(5)
+    y, alpha = np.full(3, 1 / 3), np.zeros(5)
+    T, X = p.model.transform.numpy(), p.data.X.to_dense().numpy()
+    scale = 2 * (1 + np.sqrt(2) * np.sqrt(c1) * interval) ** 2
+    for t, row in enumerate((7, 11)):
+        eta, tau = 0.05 / np.sqrt(t + 1), 2.0 / np.sqrt(t + 1)
+        cell = int(p.data.y[row] * 2 + p.data.group[row])
+        omega = p.data.weight[row].item() / mean_weight
+        x = X[row] @ T
+        h = x @ w
+        u, u_ = share[0, cell] * omega, share[1, cell] * omega
+        F = c1 * c2**2 - 2 * c1 * c2 * h * (u - u_) + c1 * (h - a) ** 2 * u + c1 * (h - b) ** 2 * u_
+        G = 2 * c1 * h * (u - u_)
+        values = np.array([F[group].sum() for group in groups]) - [r, 1.05, 1.05]
+        coefficients = T @ w
+        values[0] += 0.5 * p.alpha * coefficients @ coefficients
+        of_pair = np.zeros(5)
+        for i, group in enumerate(groups):
+            of_pair[group] = y[i]
+        dF = -2 * c1 * c2 * (u - u_) + 2 * c1 * (h - a) * u + 2 * c1 * (h - b) * u_
+        grad_w = (of_pair @ dF + (of_pair * alpha) @ (2 * c1 * (u - u_))) * x
+        grad_w = grad_w + y[0] * p.alpha * T.T @ coefficients
+        grad_a, grad_b = -2 * c1 * of_pair * (h - a) * u, -2 * c1 * of_pair * (h - b) * u_
+        new = [z - eta * g for z, g in ((w, grad_w), (a, grad_a), (b, grad_b))]
+        new[1:] = [np.clip(z, -interval, interval) for z in new[1:]]
+        mu, moved = np.zeros(5), np.zeros(5)
+        for k in range(5):  # min over alpha of -alpha G + c1 alpha^2 + c1 (alpha - alpha')^2 / tau
+            moved[k] = np.clip(
+                (G[k] + 2 * c1 * alpha[k] / tau) / (2 * c1 + 2 * c1 / tau), -interval, interval
+            )
+            mu[k] = -moved[k] * G[k] + c1 * moved[k] ** 2 + c1 * (moved[k] - alpha[k]) ** 2 / tau
+        pi = [
+            y[i] * np.exp(-tau * (mu[group].sum() - values[i]) / scale)
+            for i, group in enumerate(groups)
+        ]
+        (w, a, b), y, alpha = new, np.array(pi) / sum(pi), moved
+        state = solver.step(saddle, state, torch.tensor([row]), r, 0.0, state.x * 0)
+    np.testing.assert_allclose(state.x, np.concatenate((w, a, b)), atol=1e-12)
+    np.testing.assert_allclose(state.y.weights, y, rtol=1e-12)
+    np.testing.assert_allclose(state.y.alpha, np.sqrt(c1) * alpha, atol=1e-12)
+    assert np.abs(w).max() > 1e-3
+    assert np.abs(alpha).max() > 0
+
+
+def fit(p, solver, seed=0, tol=1e-9):
+    dual = torch.zeros(p.n_constraints, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(seed)
+    return run(solver, p, p.start() * 0, dual, rng, max_iter=None, tol=tol)
+
+
+SHORT = LevelSet(n_steps=400, batch_size=50, step_size=0.1, dual_step_size=60.0, max_levels=10)
+
+
+def test_levels_are_feasible_and_fall_to_the_optimum():
+    """Proposition 1: every level's point is feasible; the objective nears QCQP's optimum."""
+    p, moments = on_rows(7, slack=0.1)
+    optimum = float(solve(moments, QCQP()).iterate.soft[0])
+    solution = fit(p, SHORT)
+    objectives = [float(iterate.soft[0]) for iterate in solution.history]
+    assert all(float(iterate.soft[1:].max()) <= 1e-3 for iterate in solution.history)
+    start = float(p.evaluate(p.start() * 0).soft[0])
+    assert optimum - 1e-6 <= objectives[-1] <= optimum + 0.15 * (start - optimum)
+    assert objectives[-1] < objectives[0] < start
+
+
+def test_the_upper_bound_is_above_the_level_set_function_up_to_noise():
+    """U(r) >= H(r), which is at least the optimum less r if r is above it."""
+    p, moments = on_rows(8, slack=0.1)
+    optimum = float(solve(moments, QCQP()).iterate.soft[0])
+    saddle = Saddle(p)
+    start = saddle.extended(p.start() * 0)
+    rng = torch.Generator().manual_seed(0)
+    r = optimum + 0.05
+    state = Descent.begin(start, saddle)
+    for _ in range(1500):
+        batch = torch.randint(p.n_rows, (50,), generator=rng)
+        state = SHORT.step(saddle, state, batch, r, 0.0, start)
+    bound = SHORT.upper_bound(saddle, state, 0.0)
+    assert optimum - r - 0.01 < bound < 0.03
+
+
+def test_the_proximal_term_holds_the_point_back():
+    p, _ = on_rows(9, slack=0.1)
+    saddle = Saddle(p)
+    start = saddle.extended(p.start() * 0)
+    lengths = []
+    for rho in (0.0, 5.0):
+        rng = torch.Generator().manual_seed(0)
+        levels = SHORT.levels(saddle, start, rho, rng)
+        lengths.append(float(next(levels).x.norm()))
+    assert lengths[1] < 0.7 * lengths[0]
+
+
+def test_the_proximal_loop_trains_a_network():
+    p, _ = on_rows(10, slack=0.1)
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 10), nn.Sigmoid(), nn.Linear(10, 1)).double()
+    q = FairERM(Module(network), p.data, p.risk, p.constraint, 1e-4)
+    solver = ProximalLevelSet(
+        level_set=LevelSet(n_steps=200, batch_size=50, step_size=0.1, max_levels=2), n_rounds=4
+    )
+    dual = torch.zeros(2, dtype=torch.float64)
+    before = q.evaluate(q.start())
+    rng = torch.Generator().manual_seed(0)
+    solution = run(solver, q, q.start(), dual, rng, max_iter=None, tol=1e-6)
+    assert 4 <= len(solution.history) <= 8
+    last = solution.history[-1]
+    assert float(last.soft[0]) < float(before.soft[0]) - 0.02
+    assert float(last.soft[1:].max()) < 0.02
+    assert float(solution.iterate.hard[0]) < 0.4
+
+
+def test_a_level_below_the_optimum_is_not_called_converged():
+    """Steps far too long: the first bound is not negative, and nothing is certified."""
+    p, _ = on_rows(11, slack=0.1)
+    solution = fit(p, LevelSet(n_steps=20, step_size=3.0, max_levels=5))
+    assert solution.status is Status.FINISHED
+    assert len(solution.history) == 1
+    assert solution.iterate.residual == torch.inf
+
+
+def test_the_seed_decides():
+    p, _ = on_rows(12, slack=0.1)
+    short = LevelSet(n_steps=50, max_levels=2)
+    one, same, other = (fit(p, short, seed).iterate.x for seed in (0, 0, 1))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+# --- what it refuses -----------------------------------------------------------------------------
+
+
+def test_constants_must_be_feasible():
+    p, _ = on_rows(13, surrogate=Quadratic(c1=0.6, c2=1.0))
+    with pytest.raises(ValueError, match=r"c1 \* c2\^2 <= 1/2.*got c1=0.6, c2=1.0"):
+        LevelSet().check(p)
+    LevelSet().check(on_rows(13, surrogate=Quadratic(c1=2.0, c2=0.5))[0])
+
+
+@pytest.mark.parametrize("theta", [1.0, 0.5])
+def test_theta_is_above_one(theta):
+    with pytest.raises(ValueError, match=r"LevelSet\.theta must be > 1"):
+        LevelSet(theta=theta).check(on_rows(14)[0])
+
+
+def test_other_problems_are_refused_by_name():
+    p, moments = on_rows(15)
+    space = p.constraint.members[0].space
+    rates = Stack(space, [DemographicParity().bind(space, 0.1, 1.0)])
+    unsuitable = [
+        QuadraticProblem.random(0),
+        moments,
+        on_rows(15, surrogate="binormal")[0],
+        FairERM(p.model, p.data, MeanLoss(log_loss), rates, 0.1),
+        FairERM(p.model, p.data, MeanLoss(log_loss), Stack(space, []), 0.1),
+    ]
+    for other in unsuitable:
+        for solver in (LevelSet(), ProximalLevelSet()):
+            with pytest.raises(IncompatibleSolverError, match="surrogate='quadratic'"):
+                solver.check(other)

@@ -1,0 +1,68 @@
+"""Poisson batches and noise have the laws that the accountant is told."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from fairconstrained.privacy.mechanisms import (
+    poisson_batch,
+    with_gaussian_noise,
+    with_laplace_noise,
+)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize(("n_rows", "rate"), [(7, 0.3), (40, 0.9), (300, 0.01)])
+def test_rows_are_drawn_independently_with_the_same_probability(n_rows, rate):
+    """Inclusions of rows i and j are Bernoulli(rate), uncorrelated, at every position."""
+    rng, n_batches = generator(), 4000
+    drawn = np.zeros((n_batches, n_rows))
+    for batch in drawn:
+        rows = poisson_batch(n_rows, rate, rng)
+        assert rows.unique().numel() == rows.numel()
+        batch[rows.numpy()] = 1
+    deviation = np.sqrt(rate * (1 - rate) / n_batches)
+    assert np.abs(drawn.mean(axis=0) - rate).max() < 5 * deviation
+    covariance = np.cov(drawn.T)
+    expected = rate * (1 - rate) * np.eye(n_rows)
+    assert np.abs(covariance - expected).max() < 6 * deviation
+    sizes = np.bincount(drawn.sum(axis=1).astype(int), minlength=n_rows + 1)
+    binomial = n_batches * stats.binom.pmf(np.arange(n_rows + 1), n_rows, rate)
+    usual = binomial > 5
+    statistic = ((sizes - binomial)[usual] ** 2 / binomial[usual]).sum()
+    assert statistic < stats.chi2.ppf(1 - 1e-6, usual.sum())
+
+
+def test_at_rate_one_every_row_is_drawn():
+    assert poisson_batch(5, 1.0, generator()).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_batches_may_be_empty():
+    rng = generator()
+    assert any(len(poisson_batch(3, 0.1, rng)) == 0 for _ in range(20))
+
+
+@pytest.mark.parametrize(
+    ("add_noise", "law"),
+    [(with_gaussian_noise, stats.norm(scale=2.5)), (with_laplace_noise, stats.laplace(scale=2.5))],
+)
+def test_noise_has_its_law(add_noise, law):
+    value = torch.arange(20_000, dtype=torch.float64).reshape(100, 200)
+    noise = (add_noise(value, 2.5, generator()) - value).numpy().ravel()
+    assert stats.kstest(noise, law.cdf).pvalue > 1e-4
+    neighbours = np.corrcoef(noise[:-1], noise[1:])[0, 1]
+    assert abs(neighbours) < 5 / np.sqrt(len(noise))
+
+
+def test_everything_comes_from_the_generator():
+    for draw in (
+        lambda rng: poisson_batch(100, 0.2, rng),
+        lambda rng: with_gaussian_noise(torch.zeros(5), 1.0, rng),
+        lambda rng: with_laplace_noise(torch.zeros(5), 1.0, rng),
+    ):
+        assert torch.equal(draw(generator(1)), draw(generator(1)))
+        assert not torch.equal(draw(generator(1)), draw(generator(2)))

@@ -1,0 +1,233 @@
+"""Independence, separation, sufficiency, distance of scores: definitions row by row, scipy."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import wasserstein_distance
+
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.metrics import (
+    demographic_parity_difference,
+    independence_gap,
+    separation_gap,
+    sufficiency_gap,
+    wasserstein_distance_between_groups,
+)
+
+seeds = st.integers(0, 10_000)
+
+
+def labels(seed, n_groups=2, n_classes=2, n=150):
+    """Labels, predictions, groups and integer weights; every combination has a row."""
+    rng = np.random.default_rng(seed)
+    every = np.indices((n_classes, n_classes, n_groups)).reshape(3, -1)
+    rest = rng.integers([[n_classes], [n_classes], [n_groups]], size=(3, n))
+    y_true, y_pred, group = np.hstack((every, rest))
+    return y_true, y_pred, group, rng.integers(1, 4, size=len(group))
+
+
+def share(event, condition, weight):
+    return weight[event & condition].sum() / weight[condition].sum()
+
+
+def by_definition(event, conditions, group, weight):
+    """Sum over the conditions of the largest gap of any event between any two groups."""
+    return sum(
+        max(
+            abs(
+                share(e, condition & (group == g), weight)
+                - share(e, condition & (group == h), weight)
+            )
+            for e in event
+            for g, h in combinations(np.unique(group), 2)
+        )
+        for condition in conditions
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds, st.integers(2, 4), st.integers(2, 3))
+def test_definitions_written_out_row_by_row(seed, n_groups, n_classes):
+    y_true, y_pred, group, weight = labels(seed, n_groups, n_classes)
+    looked_at = [1] if n_classes == 2 else range(n_classes)
+    predicted, true = [y_pred == k for k in looked_at], [y_true == k for k in looked_at]
+    everybody = [np.ones_like(group, dtype=bool)]
+    expected = {
+        independence_gap: by_definition(predicted, everybody, group, weight),
+        separation_gap: by_definition(
+            predicted, [y_true == v for v in range(n_classes)], group, weight
+        ),
+        sufficiency_gap: by_definition(
+            true, [y_pred == v for v in range(n_classes)], group, weight
+        ),
+    }
+    for metric, value in expected.items():
+        found = metric(y_true, y_pred, sensitive_features=group, sample_weight=weight)
+        assert found == pytest.approx(value, abs=1e-12)
+
+
+def test_the_formulas_of_the_benchmark_code():
+    """|TPR - TPR| + |FPR - FPR| and |PPV - PPV| + |NPV - NPV|, from two confusion matrices."""
+    y_true, y_pred, group, _ = labels(1)
+    rates = []
+    for g in (0, 1):
+        t, p = y_true[group == g] == 1, y_pred[group == g] == 1
+        rates.append((p.mean(), p[t].mean(), p[~t].mean(), t[p].mean(), (~t)[~p].mean()))
+    ind, tpr, fpr, ppv, npv = np.abs(np.subtract(*rates))
+    args = {"sensitive_features": group}
+    assert independence_gap(y_true, y_pred, **args) == pytest.approx(ind)
+    assert separation_gap(y_true, y_pred, **args) == pytest.approx(tpr + fpr)
+    assert sufficiency_gap(y_true, y_pred, **args) == pytest.approx(ppv + npv)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds, st.integers(2, 4))
+def test_identities(seed, n_groups):
+    """Independence is demographic parity; exchanging labels and predictions exchanges the others.
+
+    The true labels as predictions are sufficient and separate.
+    """
+    y_true, y_pred, group, weight = labels(seed, n_groups)
+    args = {"sensitive_features": group, "sample_weight": weight}
+    assert independence_gap(y_true, y_pred, **args) == demographic_parity_difference(
+        y_true, y_pred, **args
+    )
+    exchanged = sufficiency_gap(y_pred, y_true, **args)
+    assert separation_gap(y_true, y_pred, **args) == pytest.approx(exchanged, abs=1e-12)
+    assert separation_gap(y_true, y_true, **args) == sufficiency_gap(y_true, y_true, **args) == 0
+
+
+# --- distance ------------------------------------------------------------------------------------
+
+
+def scored(seed, n_groups=2, n=60, ties=False):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=n) + np.arange(n) % n_groups
+    group, weight = np.arange(n) % n_groups, rng.integers(1, 4, size=n)
+    return np.round(scores, 0 if ties else 9), group, weight
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds, st.integers(2, 4), st.booleans(), st.booleans())
+def test_order_one_is_scipys_distance_of_the_farthest_two_groups(seed, n_groups, ties, weighted):
+    scores, group, weight = scored(seed, n_groups, ties=ties)
+    weight = weight if weighted else None
+    expected = max(
+        wasserstein_distance(
+            scores[group == g],
+            scores[group == h],
+            *(() if weight is None else (weight[group == g], weight[group == h])),
+        )
+        for g, h in combinations(range(n_groups), 2)
+    )
+    found = wasserstein_distance_between_groups(
+        group, scores, sensitive_features=group, sample_weight=weight
+    )
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds, st.sampled_from([1.0, 2, 3.5]))
+def test_samples_of_equal_size_are_matched_in_their_order(seed, order):
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(2, 40))
+    expected = np.mean(np.abs(np.sort(a) - np.sort(b)) ** order) ** (1 / order)
+    scores, group = np.concatenate((a, b)), np.repeat([0, 1], 40)
+    found = wasserstein_distance_between_groups(
+        group, scores, sensitive_features=group, order=order
+    )
+    assert found == pytest.approx(expected)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds, st.sampled_from([1, 2]))
+def test_integer_weights_are_repeated_rows(seed, order):
+    scores, group, weight = scored(seed)
+    found, repeated = (
+        wasserstein_distance_between_groups(
+            g, s, sensitive_features=g, sample_weight=w, order=order
+        )
+        for s, g, w in [
+            (scores, group, weight),
+            (scores.repeat(weight), group.repeat(weight), None),
+        ]
+    )
+    assert found == pytest.approx(repeated, abs=1e-9)
+
+
+def test_a_shift_is_the_distance_of_every_order_and_order_two_is_at_least_order_one():
+    scores = np.random.default_rng(0).normal(size=50)
+    both, group = np.concatenate((scores, scores + 0.3)), np.repeat(["a", "b"], 50)
+    other = np.concatenate((scores, 2 * scores))
+    for order in (1, 2):
+        args = {"sensitive_features": group, "order": order}
+        assert wasserstein_distance_between_groups(both > 0, both, **args) == pytest.approx(0.3)
+    first, second = (
+        wasserstein_distance_between_groups(other > 0, other, sensitive_features=group, order=order)
+        for order in (1, 2)
+    )
+    assert first < second
+
+
+def test_columns_of_probabilities():
+    """Two columns say what the second says; of more, the class with the largest distance."""
+    rng = np.random.default_rng(0)
+    p, group = rng.uniform(size=60), np.arange(60) % 2
+    args = {"sensitive_features": group}
+    one = wasserstein_distance_between_groups(group, p, **args)
+    assert wasserstein_distance_between_groups(group, np.column_stack((1 - p, p)), **args) == one
+    three = rng.dirichlet(np.ones(3), size=60)
+    expected = max(wasserstein_distance_between_groups(group, c, **args) for c in three.T)
+    assert wasserstein_distance_between_groups(group, three, **args) == expected
+
+
+# --- what is absent, what is not allowed ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "cell"),
+    [
+        (separation_gap, "group b has no rows with label 1"),
+        (sufficiency_gap, "group b has no rows with prediction 0"),
+    ],
+)
+def test_an_absent_cell_is_named_and_gives_nan(metric, cell):
+    y_true, y_pred = [0, 1, 1, 0, 0, 0], [0, 1, 0, 1, 1, 1]
+    with pytest.warns(SmallGroupWarning, match=cell) as record:
+        assert np.isnan(metric(y_true, y_pred, sensitive_features=list("aaabbb")))
+    assert [warning.filename for warning in record] == [__file__]
+
+
+def test_distances_of_absent_and_of_single_groups():
+    args = [0, 1, 0], [0.1, 0.9, 0.5]
+    with pytest.warns(SmallGroupWarning, match="group c has no rows") as record:
+        found = wasserstein_distance_between_groups(
+            *args, sensitive_features=list("abc"), sample_weight=[1, 1, 0]
+        )
+    assert np.isnan(found)
+    assert record[0].filename == __file__
+    with pytest.warns(SmallGroupWarning, match="single group a") as record:
+        assert wasserstein_distance_between_groups(*args, sensitive_features=list("aaa")) == 0
+    assert record[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y_score": [0.1, 0.2]}, r"y_score must have shape \(3,\)"),
+        ({"y_score": [0.1, np.nan, 0.2]}, "y_score"),
+        ({"y_score": np.zeros((3, 2, 1))}, "y_score|dim"),
+        ({"order": 0.5}, "order must be a finite number >= 1; got 0.5"),
+        ({"order": np.inf}, "order must be"),
+        ({"order": "2"}, "order must be"),
+        ({"sample_weight": [1, 1]}, "sample_weight must have shape"),
+        ({"sensitive_features": list("ab")}, "sensitive_features has 2 rows"),
+    ],
+)
+def test_bad_input_is_refused_by_name(change, message):
+    kwargs = {"y_true": [0, 1, 0], "y_score": [0.1, 0.9, 0.5], "sensitive_features": list("aab")}
+    with pytest.raises(ValueError, match=message):
+        wasserstein_distance_between_groups(**{**kwargs, **change})

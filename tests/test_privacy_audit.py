@@ -1,0 +1,137 @@
+"""A black-box audit: what is released gives away no more than the accountant says.
+
+A canary row is added that no other row resembles: alone in its group, and alone in having a feature
+of its own, on which its clipped gradient lies. The statistic is the likelihood ratio of both
+releases of a batch, so the audit is nearly as sharp as the accountant.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fairconstrained import private_problem
+from fairconstrained.constraints import DemographicParity, Space, Stack
+from fairconstrained.features import DenseFeatures
+from fairconstrained.losses import log_loss
+from fairconstrained.models import Linear
+from fairconstrained.privacy import Gaussian, Laplace, Phase, TrainingPlan, privacy_guarantee
+from fairconstrained.privacy.audit import epsilon_lower_bound
+from fairconstrained.private_problem import PrivateERM
+from fairconstrained.problem import Batch
+
+# A large delta: a few thousand outputs say little about rare ones.
+RATE, DELTA, CLIP, N_SAMPLES, N_ROWS = 6 / 7, 0.02, 0.5, 3_000, 6
+TABLE_NOISE, GRADIENT_NOISE = 1.0, 2.0
+SPACE = Space([0, 1], ["others", "canary"])
+
+
+def batch(n_rows, others):
+    """Equal rows, and the canary as the last one of N_ROWS + 1; `others` are 0 in its feature."""
+    X = torch.zeros((N_ROWS + 1, 2), dtype=torch.float64)
+    X[:N_ROWS, 0], X[:, 1] = 0.1, others
+    X[N_ROWS, 1] = 100.0
+    group = torch.tensor([0] * N_ROWS + [1])
+    y = torch.tensor([1] * N_ROWS + [0])
+    weight = torch.ones(N_ROWS + 1, dtype=torch.float64)
+    return Batch(DenseFeatures(X), y, group, weight).rows(torch.arange(n_rows))
+
+
+def plan(kind):
+    noise = {"gaussian": Gaussian, "laplace": Laplace}[kind](TABLE_NOISE)
+    steps = Phase([noise, Gaussian(GRADIENT_NOISE)], RATE, 2 * N_SAMPLES)
+    one = privacy_guarantee([replace(steps, n_steps=1)], delta=DELTA)
+    privacy = replace(one, n_steps=2 * N_SAMPLES)
+    return TrainingPlan(GRADIENT_NOISE, TABLE_NOISE, np.inf, np.inf, privacy)
+
+
+def outputs(with_canary, kind, seed, others=0.0):
+    """Noisy counts of both groups, and noisy gradient along the canary's feature, of many batches.
+
+    The number of rows is public: it is undone in the gradient's scale.
+    """
+    data = batch(N_ROWS + with_canary, others)
+    model = Linear(1, torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64), True)
+    stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.1, 1.0)])
+    counts = torch.ones(stack.n_parts, dtype=torch.float64)
+    problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, plan(kind), kind)
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.tensor([0.0, 0.0, -1.0], dtype=torch.float64)
+    rows = []
+    for _ in range(N_SAMPLES):
+        released = problem.release(x, torch.zeros_like, CLIP, rng)
+        table = released.table[stack.part_of_cell[0], 0] * RATE  # of both groups, predicted 0
+        along = released.gradient[1] * RATE * len(data.y) / CLIP
+        rows.append([*table.tolist(), along.item()])
+    return np.array(rows)
+
+
+def loss_of(released, kind):
+    """Logarithm of the likelihood ratio: with the canary against without."""
+    _, table, gradient = released.T  # the canary is predicted 0, and its gradient is positive
+    if kind == "gaussian":
+        of_table = (table - 0.5) / TABLE_NOISE**2
+    else:
+        of_table = (np.abs(table) - np.abs(table - 1)) / TABLE_NOISE
+    of_gradient = (gradient - 0.5) / GRADIENT_NOISE**2
+    return np.logaddexp(np.log(1 - RATE), np.log(RATE) + of_table + of_gradient)
+
+
+def bound(kind="gaussian", seed=0):
+    """(lower bound of the audit, claim of the accountant)."""
+    without, with_canary = (loss_of(outputs(c, kind, seed + c), kind) for c in (False, True))
+    return epsilon_lower_bound(without, with_canary, delta=DELTA), plan(kind).privacy.epsilon
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_an_audit_stays_below_the_claim(kind):
+    audited, claimed = bound(kind)
+    assert audited <= claimed
+    assert audited > 0.5 * claimed  # it would see much less than a factor of two
+
+
+def test_the_audit_sees_noise_that_is_not_scaled(monkeypatch):
+    honest = private_problem.with_gaussian_noise
+
+    def too_little(value, deviation, rng):
+        return honest(value, 0.4 * deviation, rng)
+
+    monkeypatch.setattr(private_problem, "with_gaussian_noise", too_little)
+    monkeypatch.setitem(private_problem.NOISES, "gaussian", too_little)
+    audited, claimed = bound()
+    assert audited > claimed
+
+
+def test_the_audit_sees_a_clip_that_is_skipped(monkeypatch):
+    honest = Linear.linearize_rows
+
+    def unclipped(self, w, X):
+        scores, clipped = honest(self, w, X)
+        return scores, lambda cotangent, max_norm: clipped(cotangent, 10 * max_norm)
+
+    monkeypatch.setattr(Linear, "linearize_rows", unclipped)
+    audited, claimed = bound()
+    assert audited > claimed
+
+
+def test_the_audit_sees_exact_tables(monkeypatch):
+    monkeypatch.setitem(private_problem.NOISES, "gaussian", lambda value, scale, rng: value)
+    audited, claimed = bound()
+    assert audited > claimed
+
+
+def test_the_audit_sees_batches_of_fixed_size(monkeypatch):
+    """The row that makes room for the canary is missing elsewhere: sums move by two rows."""
+
+    def fixed(n_rows, rate, rng):
+        return torch.randperm(n_rows, generator=rng)[:N_ROWS]
+
+    monkeypatch.setattr(private_problem, "poisson_batch", fixed)
+
+    def statistic(with_canary):
+        others, canary, gradient = outputs(with_canary, "gaussian", int(with_canary), 100.0).T
+        return 2 * gradient / GRADIENT_NOISE**2 + (canary - others) / TABLE_NOISE**2
+
+    audited = epsilon_lower_bound(statistic(False), statistic(True), delta=DELTA)
+    assert audited > plan("gaussian").privacy.epsilon

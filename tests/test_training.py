@@ -1,0 +1,288 @@
+"""train: any module under any constraint, the same values as the estimators', mistakes named."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from fairconstrained.constraints import DemographicParity, LossParity
+from fairconstrained.metrics import demographic_parity_difference, loss_gap
+from fairconstrained.solvers import (
+    ALM,
+    SGD,
+    SGDA,
+    SSLALM,
+    StochasticGhost,
+    SwitchingSubgradient,
+    cosine,
+)
+from fairconstrained.training import Trained, train
+
+ADAM = {"optimizer": torch.optim.Adam, "schedule": cosine, "step_size": 0.02}
+SHORT = ALM(**ADAM, dual_step_size=0.3, batch_size=128, n_steps=300)
+
+
+def made(n=600, dtype=torch.float32):
+    """Features, labels and groups: the second group has fewer positives and noisier labels."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=n)
+    X = rng.normal(size=(n, 4))
+    y = (X[:, 0] + 0.7 - 1.2 * group + (0.3 + group) * rng.normal(size=n) > 0).astype(int)
+    X[:, 1] += group
+    return torch.as_tensor(X, dtype=dtype), torch.as_tensor(y), torch.as_tensor(group)
+
+
+X, Y, GROUP = made()
+DATA = (X, Y, GROUP)
+
+
+def log_loss(outputs, batch):
+    return F.binary_cross_entropy_with_logits(outputs[:, 0], batch[1].to(outputs))
+
+
+def gap_at_most(slack):
+    def loss_gap_of_groups(outputs, batch):
+        _, y, group = batch
+        losses = F.binary_cross_entropy_with_logits(outputs[:, 0], y.to(outputs), reduction="none")
+        gap = losses[group == 1].mean() - losses[group == 0].mean()
+        return torch.stack((gap - slack, -gap - slack))
+
+    return loss_gap_of_groups
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
+
+def trained(constraints, module=None, data=DATA, loss=log_loss, **params):
+    params = {"groups": GROUP, "solver": SHORT, "random_state": 0, **params}
+    return train(network() if module is None else module, loss, constraints, data, **params)
+
+
+def measured(result):
+    with torch.no_grad():
+        proba = torch.sigmoid(result.module(X)[:, 0]).double().numpy()
+    return loss_gap(Y, proba, sensitive_features=GROUP.numpy())
+
+
+# --- what comes back -----------------------------------------------------------------------------
+
+
+def test_a_function_holds_as_the_notion_of_the_package_does():
+    """Both bound the same gap, which the public metric measures; without them it is far."""
+    free, function, notion = (
+        trained([]),
+        trained(gap_at_most(0.05)),
+        trained(LossParity(0.05)),
+    )
+    assert measured(free) > 0.15
+    for result in (function, notion):
+        assert isinstance(result, Trained)
+        assert measured(result) <= 0.06
+        assert result.values.max() == pytest.approx(measured(result) - 0.05, abs=1e-5)
+        assert result.multipliers.max() > 0.1
+        assert result.history["objective"].shape == (30,)
+        assert result.history["values"].shape == result.history["multipliers"].shape == (30, 2)
+        assert (np.diff(result.history["time"]) > 0).all()
+        assert not result.module.training
+    assert free.multipliers.shape == (0,)
+    assert free.feasible
+
+
+def test_without_constraints_it_is_logistic_regression():
+    solver = SGD(**{**ADAM, "step_size": 0.05}, batch_size=600, n_steps=1000)
+    result = trained([], nn.Linear(4, 1), solver=solver, alpha=0.1)
+    expected = LogisticRegression(C=1 / (0.1 * len(Y)), tol=1e-8).fit(X.numpy(), Y.numpy())
+    np.testing.assert_allclose(result.module.weight.detach(), expected.coef_, atol=5e-3)
+
+
+def test_values_of_notions_are_those_of_predicted_labels():
+    result = trained([DemographicParity(), gap_at_most(10.0)], slack=0.1)
+    predicted = (result.module(X)[:, 0] > 0).numpy()
+    gap = demographic_parity_difference(Y, predicted, sensitive_features=GROUP.numpy())
+    assert result.values[2:].max() == pytest.approx(gap - 0.1, abs=1e-6)
+    assert gap <= 0.1 + 0.02
+    assert result.values.shape == (4,)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        SSLALM(step_size=0.2, dual_step_size=0.3, n_steps=800),
+        SwitchingSubgradient(step_size=0.1, constraint_step_size=0.1, schedule=cosine),
+        StochasticGhost(step_size=0.2, batch_size=16, max_level=4, n_steps=150),
+        SGDA(n_steps=300, batch_size=256),
+    ],
+    ids=lambda solver: type(solver).__name__,
+)
+def test_every_stochastic_solver(solver):
+    assert measured(trained(gap_at_most(0.08), solver=solver)) <= 0.1
+
+
+def test_the_given_module_is_left_alone_and_seeds_decide():
+    module = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.3), nn.Linear(6, 1))
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    first, again, other = (
+        trained(gap_at_most(0.1), module, random_state=seed).module(X) for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("flat", [False, True])
+def test_buffers_dropout_and_batch_normalisation(dtype, flat):
+    """Batch statistics are those of the data at the end; outputs keep their shape (n,)."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(4)
+            self.register_buffer("factor", torch.tensor(2.0))
+            self.layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1))
+            self.last = nn.Linear(8, 1)
+
+        def forward(self, X):
+            scores = self.last(self.layers(self.norm(self.factor * X)))
+            return scores[:, 0] if flat else scores
+
+    seen = set()
+
+    def loss(outputs, batch):
+        seen.add(outputs.ndim)
+        return F.binary_cross_entropy_with_logits(
+            outputs.reshape(-1), batch[1].to(outputs), reduction="none"
+        )
+
+    data = made(dtype=dtype)
+    result = trained(LossParity(0.1), Net().to(dtype), data, loss)
+    assert seen == {1 if flat else 2}
+    torch.testing.assert_close(result.module.norm.running_mean, 2 * data[0].mean(dim=0))
+    assert result.module.last.weight.dtype == dtype
+    assert result.values.max() <= 0.02
+
+
+class Lazy(Dataset):
+    """A data set that makes its items when they are asked for."""
+
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, i):
+        return X[i], Y[i], GROUP[i]
+
+
+def test_tensors_data_sets_and_loaders():
+    tensors = trained(gap_at_most(0.1), data=TensorDataset(*DATA))
+    lazy = trained(gap_at_most(0.1), data=Lazy())
+    for a, b in zip(tensors.module.parameters(), lazy.module.parameters(), strict=True):
+        torch.testing.assert_close(a, b)  # the same rows were drawn
+    loader = DataLoader(Lazy(), batch_size=150, shuffle=True)
+    streamed = trained(gap_at_most(0.1), data=loader, groups=None)
+    assert measured(streamed) <= 0.15
+    same = trained(LossParity(0.1)), trained(LossParity(0.1), data=Lazy())
+    torch.testing.assert_close(same[0].values, same[1].values, rtol=0, atol=1e-5)
+
+
+def test_images_and_groups_of_strings():
+    images = X.reshape(-1, 1, 2, 2)
+    module = nn.Sequential(nn.Conv2d(1, 4, 2), nn.Flatten(), nn.ReLU(), nn.Linear(4, 1))
+    names = np.where(GROUP == 1, "b", "a")
+    result = trained(gap_at_most(0.1), module, (images, Y, GROUP), groups=names)
+    assert result.values.max() <= 0.05
+
+
+def test_constraint_batches_have_as_many_rows_of_each_group():
+    sizes = []
+
+    def looks(outputs, batch):
+        if torch.is_grad_enabled() and len(batch[0]) != len(X):
+            sizes.append((batch[2] == 0).sum().item() - (batch[2] == 1).sum().item())
+        return outputs.mean() - 100.0
+
+    trained(looks, solver=ALM(n_steps=30, batch_size=20))
+    assert len(sizes) == 60
+    assert set(sizes) == {0}
+
+
+def test_callbacks_stop():
+    result = trained([], callbacks=[lambda iterate: True])
+    assert len(result.history["time"]) == 1
+    assert "callback" in result.status
+
+
+# --- mistakes ------------------------------------------------------------------------------------
+
+
+def refused(message, constraints=(), **params):
+    with pytest.raises(ValueError, match=message):
+        trained(list(constraints), **params)
+
+
+def returning(value):
+    def mine(outputs, batch):
+        return value(outputs, batch)
+
+    return mine
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (lambda o, b: o, r"constraint mine must return one value or a vector .* shape is \(\d+, 1"),
+        (lambda o, b: 0.3, "constraint mine must return a tensor; it returned float"),
+        (lambda o, b: o.new_zeros(0), "constraint mine must return one value or a vector"),
+        (lambda o, b: o.mean() * np.nan, "mine must return finite values; it returned .nan"),
+        (lambda o, b: o[b[2] == 7].mean(), "A mean over no rows is nan: give `groups`"),
+        (lambda o, b: o.detach().mean(), "mine must return values that depend .* no gradient"),
+        (lambda o, b: (o > 0).float().mean(), "these have no gradient"),
+        (lambda o, b: o[: 1 + len(o) % 7, 0], r"must return \d values as before; it returned \d"),
+    ],
+)
+def test_values_of_constraints_that_cannot_be(value, message):
+    refused(message, [returning(value)])
+
+
+def test_losses_that_cannot_be():
+    refused(r"loss must return one value.*got \(600, 600\)", loss=lambda o, b: o - b[1])
+    refused("loss must return one value.*got float", loss=lambda o, b: 0.3)
+
+
+def test_data_that_cannot_be():
+    refused("data must be a tuple of tensors", data=X)
+    refused("data must be a tuple of tensors", data={"X": X})
+    refused(r"tensors of one length, not zero; got \[600, 599\]", data=(X, Y[1:]))
+    refused(r"not zero; got \[0, 0\]", data=(X[:0], Y[:0]))
+    words = DataLoader(["a", "b"], batch_size=2, collate_fn=list)
+    refused("batches that are tuples of tensors", data=words, groups=None)
+    refused("data ran dry", data=iter([DATA]), groups=None)
+    refused("data ran dry", data=DataLoader(TensorDataset(X[:0])), groups=None)
+
+
+def test_groups_that_cannot_be():
+    refused("groups has 599 rows, but data has 600", groups=GROUP[1:])
+    refused(r"each of which occurs; empty: \[1\]", groups=2 * GROUP)
+    refused("smallest: -1", groups=GROUP - 1)
+    refused("missing values", groups=[None] * 600)
+    refused("cannot be used with a loader", data=DataLoader(Lazy(), 100))
+    refused("needs groups, .* got groups=None", [LossParity()], groups=None)
+    refused("needs groups, .* got a loader", [LossParity()], groups=None, data=DataLoader(Lazy()))
+    only_one = torch.where(GROUP == 1, 1, Y)
+    refused(
+        "needs rows of group 0, label 1",
+        [LossParity(within="labels")],
+        data=(X, torch.where(GROUP == 0, 0, only_one), GROUP),
+    )
+
+
+def test_modules_solvers_and_constraints_that_cannot_be():
+    refused("module must be an nn.Module with parameters", module=nn.ReLU())
+    refused("solver must be an object of fairconstrained.solvers", solver=ALM)
+    refused("StochasticGhost.p0 must be below 1", solver=StochasticGhost(p0=1.0))
+    refused("constraints must be functions", ["loss_parity"])
+    refused("constraints must be functions", [LossParity])
