@@ -7,7 +7,7 @@ from benchmarks.objectives.private_rates import DELTA
 from benchmarks.objectives.rate_constrained import ALPHA, Fitted
 from fairconstrained import RateConstrainedClassifier
 
-METHOD = "fairconstrained"
+METHOD = "fairconstrained, private"
 OBJECTIVES = ["private_rates"]
 
 
