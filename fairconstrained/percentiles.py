@@ -65,7 +65,9 @@ def _inverse(lower: Floats, upper: Floats, share: Floats, side: Any) -> Floats:
     pieces = upper > lower
     ends = np.cumsum(upper[pieces] - lower[pieces])
     target = share * ends[-1]
-    piece = np.searchsorted(ends, target, side).clip(max=len(ends) - 1)
+    # A sum of lengths may miss the end of an interval by rounding: then it is that end.
+    rounding = 1e-12 * ends[-1] * (1 if side == "right" else -1)
+    piece = np.searchsorted(ends, target + rounding, side).clip(max=len(ends) - 1)
     return np.asarray(upper[pieces][piece] - (ends[piece] - target))
 
 

@@ -148,17 +148,15 @@ def report(estimator, solution, iterate, excess):
     """Warn of a fit that ended outside of its slacks or before it was done."""
     if not estimator.feasible_:
         worst = int(iterate.hard[1:].argmax())
-        warnings.warn(
+        warn_caller(
             f"{estimator.constraints_[worst]}: exceeds its slack by {excess:.4f} on the training "
             "data. Try a larger slack, more iterations (max_iter), a richer model, or "
             "min_group_size to leave small groups out.",
             ConstraintNotSatisfiedWarning,
-            stacklevel=5,
         )
     if solution.status is Status.MAX_ITER:
-        warnings.warn(
+        warn_caller(
             f"{type(estimator).__name__} stopped after {solution.n_iter} iterations with residual "
             f"{iterate.residual:.1e} > tol={estimator.tol:g}. Increase max_iter, or tol.",
             ConvergenceWarning,
-            stacklevel=5,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from numbers import Integral, Real
 
@@ -13,7 +12,7 @@ from sklearn.metrics import accuracy_score
 from fairconstrained.constraints import PARTIAL, Stack
 from fairconstrained.constraints.steps import STEPS
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._checks import check_parameter
+from fairconstrained.estimators._checks import check_parameter, warn_caller
 from fairconstrained.estimators._group_columns import known_codes, with_group_columns
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
@@ -385,10 +384,9 @@ def _warn_of_fine_grids(members, data):
     for member in members:
         coarse = member.coarse_sets(rows.reshape(shape).cpu().numpy())
         if coarse:
-            warnings.warn(
+            warn_caller(
                 f"{member.name} compares {member.statistic.n_columns} thresholds (n_grid), but few "
                 f"rows lie in the interval: {'; '.join(coarse)}. Take a longer interval or a "
                 "smaller n_grid.",
                 SmallGroupWarning,
-                stacklevel=5,
             )
