@@ -7,6 +7,7 @@ from scipy import stats
 
 from fairconstrained.privacy.mechanisms import (
     poisson_batch,
+    seed_from_system,
     with_gaussian_noise,
     with_laplace_noise,
 )
@@ -56,6 +57,22 @@ def test_noise_has_its_law(add_noise, law):
     assert stats.kstest(noise, law.cdf).pvalue > 1e-4
     neighbours = np.corrcoef(noise[:-1], noise[1:])[0, 1]
     assert abs(neighbours) < 5 / np.sqrt(len(noise))
+
+
+def test_the_system_fills_the_whole_state():
+    """624 words of 32 bits, none of them those of a seed, and noise of the same law after."""
+    first, second = torch.Generator(), torch.Generator()
+    for rng in (first, second):
+        seed_from_system(rng)
+    words = [
+        rng.get_state()[24 : 24 + 624 * 8].numpy().view(np.uint64)
+        for rng in (first, second, generator(0))
+    ]
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert (words[one] != words[other]).mean() > 0.99
+    assert all(w.max() < 2**32 for w in words)
+    noise = with_gaussian_noise(torch.zeros(20_000, dtype=torch.float64), 1.0, first).numpy()
+    assert stats.kstest(noise, stats.norm.cdf).pvalue > 1e-6
 
 
 def test_everything_comes_from_the_generator():

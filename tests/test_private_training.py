@@ -120,6 +120,16 @@ def test_the_seed_decides_everything():
     assert not np.array_equal(first.coef_, third.coef_)
 
 
+@quiet
+def test_without_a_seed_the_noise_is_the_systems():
+    """Numpy's global seed, which others may know, does not decide the noise."""
+    fits = []
+    for _ in range(2):
+        np.random.seed(0)  # noqa: NPY002 (what others may have set)
+        fits.append(private(n=3000, solver=DPSGDA(n_steps=20), random_state=None).coef_)
+    assert not np.array_equal(*fits)
+
+
 # --- what it says --------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from fairconstrained.estimators._checks import check_parameter, warn_caller
 from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning, SmallGroupWarning
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import as_private_model
-from fairconstrained.privacy.mechanisms import NOISES, with_gaussian_noise
+from fairconstrained.privacy.mechanisms import NOISES, seed_from_system, with_gaussian_noise
 from fairconstrained.private_problem import PrivateERM
 from fairconstrained.solvers import DPSGDA, Budget
 
@@ -64,6 +64,8 @@ class PrivateFairClassifier(FairClassifier):
     def _problem(self, data, space, solver, rng):
         if self.epsilon is None:
             return super()._problem(data, space, solver, rng)
+        if self.random_state is None:
+            seed_from_system(rng)
         n_rows, n_features = data.X.shape
         center, scale = self._public_range(n_features, data.weight)
         outputs = n_outputs(len(space.classes))

@@ -7,14 +7,38 @@ protects nothing: seeds are for experiments.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
-__all__ = ["NOISES", "poisson_batch", "with_gaussian_noise", "with_laplace_noise"]
+__all__ = [
+    "NOISES",
+    "poisson_batch",
+    "seed_from_system",
+    "with_gaussian_noise",
+    "with_laplace_noise",
+]
+
+# Where torch keeps the 624 words of its Mersenne Twister in a CPU generator's state.
+_STATE_BYTES, _WORDS = 5056, slice(24, 24 + 624 * 8)
 
 AddNoise = Callable[[Tensor, float, Generator], Tensor]
+
+
+def seed_from_system(rng: Generator) -> None:
+    """Fill the generator's whole state with the operating system's randomness.
+
+    Torch uses 32 bits of a seed: few enough to try them all out and subtract the noise.
+    """
+    state = rng.manual_seed(0).get_state()
+    if len(state) != _STATE_BYTES:
+        raise RuntimeError("This version of torch keeps the state of its generators otherwise.")
+    words = np.frombuffer(os.urandom(624 * 4), dtype=np.uint32).astype(np.uint64)
+    state[_WORDS] = torch.from_numpy(words.view(np.uint8))
+    rng.set_state(state)
 
 
 def poisson_batch(n_rows: int, rate: float, rng: Generator) -> Tensor:
