@@ -60,8 +60,8 @@ def log_loss(scores: Tensor, y: Tensor) -> Tensor:
     """Negative log-likelihood of each row's label, (n,)."""
     if scores.shape[1] > 1:
         return F.cross_entropy(scores, y, reduction="none")
-    z = scores[:, 0]
-    return F.softplus(torch.where(y == 1, -z, z))
+    sign = (1 - 2 * y).to(scores.dtype)  # half the time of torch.where, forth and back
+    return F.softplus(sign * scores[:, 0])
 
 
 def brier_loss(scores: Tensor, y: Tensor) -> Tensor:

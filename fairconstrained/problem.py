@@ -302,8 +302,15 @@ class FairERM:
         def values(table: Tensor) -> Tensor:
             return self.constraint.of_moments(table.reshape(sums.shape), counts, aux)
 
-        table = sums.reshape(-1)
-        return torch.func.jacrev(values)(table), values(table)
+        table = sums.reshape(-1).requires_grad_()
+        with torch.enable_grad():
+            offset = values(table)
+        # Row by row: torch.func.jacrev would import torch's compiler, seconds in a new process.
+        rows = [
+            torch.autograd.grad(value, table, retain_graph=True, materialize_grads=True)[0]
+            for value in offset
+        ]
+        return torch.stack(rows) if rows else table.new_zeros((0, len(table))), offset.detach()
 
     def _differentiable(
         self, terms: Callable[[Tensor, Tensor, Batch], Tensor], x: Tensor, batch: Batch
@@ -319,8 +326,11 @@ class FairERM:
         def pullback(weights: Tensor) -> Tensor:
             if not value.requires_grad:  # no terms at all
                 return torch.zeros_like(x)
+            # Of a sum: with weights as `grad_outputs` torch would import sympy, a second's work.
+            with torch.enable_grad():
+                total = value @ weights
             on_scores, on_aux = torch.autograd.grad(
-                value, (scores, aux), weights, retain_graph=True, materialize_grads=True
+                total, (scores, aux), retain_graph=True, materialize_grads=True
             )
             return torch.cat((model_pullback(on_scores), on_aux))
 

@@ -52,6 +52,7 @@ class MomentConstraint:
         # Rows of no part are summed into one more bin, which is dropped.
         self._bin_of_cell = part_of_cell.remainder(self.n_parts + 1)
         self.bound = statistic.bound
+        self._last_bins: tuple[Tensor, Tensor, Tensor] | None = None
 
     def part(self, y: Tensor, group: Tensor) -> Tensor:
         """Part of each row, (n,); -1 where it takes no part."""
@@ -122,8 +123,15 @@ class MomentConstraint:
         return sharp
 
     def _sum(self, rows: Tensor, y: Tensor, group: Tensor) -> Tensor:
-        bins = self._bin_of_cell.to(y.device)[y, group]
-        return sum_by(rows, bins, self.n_parts + 1)[: self.n_parts]
+        return sum_by(rows, self._bins(y, group), self.n_parts + 1)[: self.n_parts]
+
+    def _bins(self, y: Tensor, group: Tensor) -> Tensor:
+        """Bin of each row; kept, as full-batch solvers ask for the same rows at every step."""
+        last = self._last_bins
+        if last is None or last[0] is not y or last[1] is not group:
+            last = y, group, self._bin_of_cell.to(y.device)[y, group]
+            self._last_bins = last
+        return last[2]
 
 
 def sum_by(rows: Tensor, index: Tensor, n_bins: int) -> Tensor:
