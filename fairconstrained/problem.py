@@ -38,7 +38,8 @@ class Batch(NamedTuple):
 
     def rows(self, index: Tensor) -> Batch:
         """These rows."""
-        return Batch(self.X.rows(index), self.y[index], self.group[index], self.weight[index])
+        y, group, weight = (column.index_select(0, index) for column in self[1:])
+        return Batch(self.X.rows(index), y, group, weight)
 
 
 class Linearization(NamedTuple):
@@ -166,7 +167,7 @@ class FairERM:
         object.__setattr__(self, "counts", counts)
         # The counts never change: a linear constraint is one matrix, and mini-batch steps, which
         # are mostly the overhead of small operations, take a third less time.
-        affine = self._affine_map() if self.constraint.is_linear else None
+        affine = self.constraint.affine_map(counts) if self.constraint.is_linear else None
         object.__setattr__(self, "affine", affine)
 
     @property
@@ -294,23 +295,6 @@ class FairERM:
             return self.constraint.of_moments(sums, self.counts, aux)
         matrix, offset = self.affine
         return torch.addmv(offset, matrix, sums.reshape(-1))
-
-    def _affine_map(self) -> tuple[Tensor, Tensor]:
-        """Matrix and offset of the constraint as a function of the flattened table."""
-        sums, counts, aux = self._empty_table()
-
-        def values(table: Tensor) -> Tensor:
-            return self.constraint.of_moments(table.reshape(sums.shape), counts, aux)
-
-        table = sums.reshape(-1).requires_grad_()
-        with torch.enable_grad():
-            offset = values(table)
-        # Row by row: torch.func.jacrev would import torch's compiler, seconds in a new process.
-        rows = [
-            torch.autograd.grad(value, table, retain_graph=True, materialize_grads=True)[0]
-            for value in offset
-        ]
-        return torch.stack(rows) if rows else table.new_zeros((0, len(table))), offset.detach()
 
     def _differentiable(
         self, terms: Callable[[Tensor, Tensor, Batch], Tensor], x: Tensor, batch: Batch

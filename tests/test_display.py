@@ -194,6 +194,9 @@ def test_convergence_refuses_what_it_cannot_draw():
         display.plot(x="epoch")
     with pytest.raises(ValueError, match="history has no time"):
         display.plot(x="time")
+    private = ConvergenceDisplay(history={**history(), "time": np.full(5, np.nan)})
+    with pytest.raises(ValueError, match="times of a private fit are not released"):
+        private.plot(x="time")
     with pytest.raises(ValueError, match=r"one Axes per panel .objective, violation.; got 1"):
         display.plot(plt.subplots()[1])
 

@@ -106,6 +106,22 @@ class MomentConstraint:
         """Values from the table, (m,)."""
         raise NotImplementedError
 
+    def affine_map(self, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Matrix (m, n_parts * n_columns) and offset (m,) of `of_moments` at these counts.
+
+        For constraints that are linear in the table, which the matrix takes flattened.
+        """
+        sums = counts.new_zeros((self.n_parts, self.statistic.n_columns)).requires_grad_()
+        with torch.enable_grad():
+            offset = self.of_moments(sums, counts, counts.new_zeros(self.n_aux))
+        # Row by row: torch.func.jacrev would import torch's compiler, seconds in a new process.
+        rows = [
+            torch.autograd.grad(value, sums, retain_graph=True, materialize_grads=True)[0]
+            for value in offset
+        ]
+        matrix = torch.stack([sums.detach(), *rows])[1:].flatten(1)
+        return matrix, offset.detach()
+
     def values(
         self, scores: Tensor, y: Tensor, group: Tensor, aux: Tensor, weight: Tensor
     ) -> Tensor:

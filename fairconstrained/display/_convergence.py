@@ -134,8 +134,13 @@ class ConvergenceDisplay:
     def _positions(self, x: str) -> NDArray[Any]:
         if x not in _X_AXES:
             raise ValueError(f"x must be one of {list(_X_AXES)}; got {x!r}.")
-        if x in self.history:
+        if x in self.history and not np.isnan(self.history[x]).all():
             return np.asarray(self.history[x])
+        if x == "time" and x in self.history:
+            raise ValueError(
+                "The times of a private fit are not released, because they tell the sizes of its "
+                'batches; plot x="iteration".'
+            )
         if x == "time":
             raise ValueError(f"The history has no time; it has {list(self.history)}.")
         return np.arange(1, len(np.asarray(self.history["objective"])) + 1)

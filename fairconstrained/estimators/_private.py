@@ -88,6 +88,8 @@ class PrivateFairClassifier(FairClassifier):
         super()._store(solution, problem, space)
         if self.epsilon is not None:
             self.privacy_ = problem.plan.privacy
+            # The time of a step tells the size of its batch, which is exact.
+            self.history_["time"] = np.full(len(self.history_["time"]), np.nan)
 
     def _public_range(self, n_features, like):
         """Centre and scale of the columns, from ``feature_range`` and not from the data."""

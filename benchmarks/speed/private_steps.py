@@ -1,0 +1,118 @@
+"""Time of a private and fair step beside the same step without both.
+
+    python -m benchmarks.speed.private_steps
+
+A linear model on 36,631 rows of 102 columns, two groups, 512 rows a batch, one thread. Rounds of
+each method take turns, so that a busy machine slows all of them.
+
+* plain: a batch, the logistic loss, its gradient, a step; by torch's autograd.
+* private: `DPSGDA` without constraint: a Poisson batch, clipped gradients, noise.
+* private and fair: demographic parity, with a noisy table in every step and multipliers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from fairconstrained.constraints import DemographicParity, Space, Stack
+from fairconstrained.features import as_features
+from fairconstrained.losses import log_loss
+from fairconstrained.models import as_private_model
+from fairconstrained.private_problem import PrivateERM
+from fairconstrained.problem import Batch
+from fairconstrained.solvers import DPSGDA, Budget
+from fairconstrained.solvers.run import one_thread
+
+STEPS = 200  # in one round
+SPACE = Space([0, 1], ["a", "b"])
+
+
+def table(n_rows: int, n_columns: int) -> Batch:
+    """Random rows."""
+    rng = np.random.default_rng(0)
+    X = as_features(rng.random((n_rows, n_columns)))
+    y, group = (torch.as_tensor(rng.integers(2, size=n_rows)) for _ in range(2))
+    return Batch(X, y, group, torch.ones(n_rows, dtype=torch.float64))
+
+
+def private_round(data: Batch, batch_size: int, fair: bool) -> Callable[[], None]:
+    """Steps as the estimator makes them; the plan is priced once, outside the clock."""
+    n_rows, n_columns = data.X.shape
+    solver = DPSGDA(n_steps=STEPS, sampling_rate=batch_size / n_rows)
+    plan = solver.plan(n_rows, Budget(1.0, 1e-5, "record", "gaussian"))
+    zero, one = (data.weight.new_full((n_columns,), value) for value in (0.0, 1.0))
+    stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.05, 1.0)] if fair else [])
+    counts = stack.counts(data.y, data.group, data.weight)
+
+    def run() -> None:
+        model = as_private_model("linear", zero, one, 1, True)
+        erm = PrivateERM(model, data, log_loss, stack, 1e-4, counts, plan, "gaussian")
+        dual = zero.new_zeros(erm.n_constraints)
+        rng = torch.Generator().manual_seed(0)
+        for _ in solver.iterate(erm, erm.start(), dual, 0.0, rng):
+            pass
+
+    return run
+
+
+def plain_round(data: Batch, batch_size: int) -> Callable[[], None]:
+    """The step that one would write by hand."""
+    n_rows, n_columns = data.X.shape
+    X, y = data.X.to_dense(), data.y.double()
+
+    def run() -> None:
+        rng = torch.Generator().manual_seed(0)
+        w = torch.zeros(n_columns, dtype=torch.float64, requires_grad=True)
+        b = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+        optimizer = torch.optim.SGD([w, b], lr=0.1)
+        for _ in range(STEPS):
+            rows = torch.randint(n_rows, (batch_size,), generator=rng)
+            optimizer.zero_grad()
+            F.binary_cross_entropy_with_logits(X[rows] @ w + b, y[rows]).backward()
+            optimizer.step()
+
+    return run
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print one line for each method."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.speed.private_steps",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--rows", type=int, default=36_631)
+    parser.add_argument("--columns", type=int, default=102)
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args(argv)
+    data = table(options.rows, options.columns)
+    methods = {
+        "plain": plain_round(data, options.batch),
+        "private": private_round(data, options.batch, fair=False),
+        "private and fair": private_round(data, options.batch, fair=True),
+    }
+    times: dict[str, list[float]] = {name: [] for name in methods}
+    with one_thread():
+        for run in methods.values():
+            run()  # what torch loads on the first call
+        for _ in range(options.rounds):
+            for name, run in methods.items():
+                start = time.perf_counter()
+                run()
+                times[name].append(1e3 * (time.perf_counter() - start) / STEPS)
+    ratios = np.array(times["private and fair"]) / np.array(times["plain"])
+    print(f"{'ms a step':20}{'least':>8}{'median':>8}")
+    for name, values in times.items():
+        print(f"{name:20}{min(values):8.3f}{np.median(values):8.3f}")
+    print(f"private and fair / plain, median over rounds: {np.median(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
