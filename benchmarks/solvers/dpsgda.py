@@ -8,7 +8,7 @@ from benchmarks.objectives.rate_constrained import ALPHA, Fitted
 from fairconstrained import RateConstrainedClassifier
 
 METHOD = "fairconstrained, private"
-OBJECTIVES = ["private_rates"]
+OBJECTIVES = ["private_rates", "private_images"]
 
 
 def epsilons(asked: list[float]) -> list[float]:
@@ -25,15 +25,17 @@ def fit(
     slack: float,
     epsilon: float,
     seed: int,
+    model: Any = "linear",
 ) -> Fitted:
     """Train with default settings."""
-    model = RateConstrainedClassifier(
+    classifier = RateConstrainedClassifier(
         constraint=notion,
         slack=slack,
         epsilon=None if math.isnan(epsilon) else epsilon,
         delta=DELTA,
+        model=model,
         alpha=ALPHA,
         random_state=seed,
     )
-    model.fit(X, y, sensitive_features=sensitive_features)
-    return Fitted(lambda X, groups: model.predict(X).astype(float), model.converged_)
+    classifier.fit(X, y, sensitive_features=sensitive_features)
+    return Fitted(lambda X, groups: classifier.predict(X).astype(float), classifier.converged_)
