@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.features import Features
-from fairconstrained.models import Linear, Model
+from fairconstrained.models import Model
 from fairconstrained.objectives import Objective
 
 __all__ = [
@@ -239,7 +239,7 @@ class FairERM:
     @property
     def difference_of_convex(self) -> bool:
         """Whether `convex_parts` is there: for scores that are linear in the parameters."""
-        return isinstance(self.model, Linear) and self.constraint.difference_of_convex
+        return self.model.linear and self.constraint.difference_of_convex
 
     def convex_parts(self, x: Tensor) -> Linearization:
         """Objective and the constraints' two parts, (1 + 2 m,): all convex; c = first - second."""

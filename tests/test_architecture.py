@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "problem": {"constraints", "features", "losses", "models", "objectives"},
     "ranking_problems": {"constraints", "features", "models", "objectives", "problem"},
     "saddle": {"constraints", "objectives", "problem"},
+    "private_scaling": {"features", "models", "privacy"},
     "private_problem": {"constraints", "exceptions", "losses", "models", "privacy", "problem"},
     "solvers": {"exceptions", "privacy", "private_problem", "problem", "saddle"},
     "training": {
@@ -40,7 +41,7 @@ MAY_IMPORT = {
     "estimators": {
         *("calibration", "constraints", "exceptions", "features", "groups", "losses", "ranking"),
         *("models", "percentiles", "ranking_problems", "objectives", "problem", "solvers"),
-        *("privacy", "private_problem"),
+        *("privacy", "private_problem", "private_scaling"),
     },
     "model_selection": {"exceptions", "groups", "metrics", "privacy"},
     "display": {"metrics", "model_selection", "percentiles"},

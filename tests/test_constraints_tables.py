@@ -83,6 +83,18 @@ def stacked(notions, temperature=1.0):
     return Stack(SPACE, members), members
 
 
+def test_cells_that_no_member_uses_are_no_part():
+    """Rows of the other label and of a group too small for the constraint are not summed."""
+    notion = EqualOpportunity(0.1).bind(SPACE, 0.1, 1.0)
+    rows = np.full((len(SPACE.classes), len(SPACE.groups)), 100)
+    rows[:, 0] = 2
+    member, _ = notion.without_small(rows, 10)
+    stack = Stack(SPACE, [member])
+    assert stack.n_parts == member.n_parts
+    assert (stack.part_of_cell == -1).tolist() == (member.part_of_cell == -1).tolist()
+    assert Stack(SPACE, []).n_parts == 0
+
+
 @pytest.mark.parametrize(
     "chosen", [MEMBERS, MEMBERS[:1], MEMBERS[1:2], MEMBERS[2:4], MEMBERS[::-1]]
 )

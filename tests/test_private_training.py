@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 from torch import nn
 
-from fairconstrained import RateConstrainedClassifier, private_problem
+from fairconstrained import RateConstrainedClassifier, private_problem, private_scaling
 from fairconstrained.constraints import FalseNegativeRate, LossParity, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
@@ -72,7 +72,7 @@ def test_three_classes_and_three_groups(constraint):
         METRIC_OF[constraint](
             THREE.target, clf.predict(THREE.data), sensitive_features=THREE.sensitive_features
         )
-        <= 0.13
+        <= 0.15  # the noise on nine cells moves it by 0.02 from seed to seed
     )
     assert clf.score(THREE.data, THREE.target) > 0.5
 
@@ -144,7 +144,7 @@ def test_the_promise_covers_every_release():
     assert privacy.n_steps == 400
     assert privacy.sampling_rate == 0.05
     assert privacy_spent(privacy.phases, delta=1e-5) == pytest.approx(privacy.epsilon)
-    assert len(privacy.mechanisms) == 3
+    assert len(privacy.mechanisms) == 5
     assert {len(phase.releases) for phase in privacy.phases} == {1, 2}
 
 
@@ -154,7 +154,7 @@ def test_no_more_is_released_than_was_priced(monkeypatch):
     noise = []
     from fairconstrained.estimators import _private
 
-    for module in (private_problem, _private):
+    for module in (private_problem, private_scaling, _private):
         honest = module.with_gaussian_noise
 
         def noted(value, deviation, rng, honest=honest):
@@ -166,8 +166,14 @@ def test_no_more_is_released_than_was_priced(monkeypatch):
     plan = DPSGDA(n_steps=20).plan(3000, Budget(1.0, 1e-6, "record", "gaussian"))
     private(n=3000, solver=DPSGDA(n_steps=20))
     steps = [((2, 2), plan.histogram_noise), ((7,), plan.gradient_noise)] * 20
-    assert noise == [((2, 2), plan.counts_noise), *steps, ((2, 2), plan.final_noise)]
+    (of_norms, of_rows), others = noise[:2], noise[2:]
+    assert of_norms == ((), 6 * plan.scaling_noise)  # of 6 columns in [0, 1]
+    assert of_rows[0] == (6,)
+    assert 2 * plan.scaling_noise <= of_rows[1] <= 2 * 6**0.5 * plan.scaling_noise
+    assert others == [((2, 2), plan.counts_noise), *steps, ((2, 2), plan.final_noise)]
     expected = [
+        Phase([Gaussian(plan.scaling_noise)]),
+        Phase([Gaussian(plan.scaling_noise)]),
         Phase([Gaussian(plan.counts_noise)]),
         Phase([Gaussian(plan.final_noise)]),
         Phase(

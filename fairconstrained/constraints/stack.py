@@ -38,6 +38,9 @@ class Stack(MomentConstraint):
         nowhere = torch.full((1, space.n_cells), -1)
         cells = torch.cat((nowhere, *(member.part_of_cell.reshape(1, -1) for member in members)))
         parts, part_of_cell = torch.unique(cells, dim=1, return_inverse=True)
+        # Cells that no member uses sort first; they are no part of the stack's either.
+        unused = int((parts == -1).all(dim=0).sum())
+        parts, part_of_cell = parts[:, unused:], (part_of_cell - unused).clamp_min(-1)
         super().__init__(
             part_of_cell.reshape(len(space.classes), len(space.groups)),
             Columns(statistics),

@@ -14,6 +14,7 @@ from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import as_private_model
 from fairconstrained.privacy.mechanisms import NOISES, seed_from_system, with_gaussian_noise
 from fairconstrained.private_problem import PrivateERM
+from fairconstrained.private_scaling import Coordinates, release_coordinates
 from fairconstrained.solvers import DPSGDA, Budget
 
 __all__ = ["PrivateFairClassifier"]
@@ -67,11 +68,12 @@ class PrivateFairClassifier(FairClassifier):
         if self.random_state is None:
             seed_from_system(rng)
         n_rows, n_features = data.X.shape
-        center, scale = self._public_range(n_features, data.weight)
+        public = self._public_range(n_features, data.weight)
         outputs = n_outputs(len(space.classes))
-        model = as_private_model(self.model, center, scale, outputs, self.fit_intercept)
         budget = Budget(self.epsilon, self.delta, "record", self.histogram_noise)
         plan = solver.plan(n_rows, budget)
+        center, scale = release_coordinates(data.X, public, plan.scaling_noise, rng)
+        model = as_private_model(self.model, center, scale, outputs, self.fit_intercept)
         self._warn_of_noise(plan, n_rows, model.n_params)
         exact = space.count_cells(data.y, data.group).to(data.weight)
         counts = with_gaussian_noise(exact, plan.counts_noise, rng)
@@ -92,7 +94,7 @@ class PrivateFairClassifier(FairClassifier):
             self.history_["time"] = np.full(len(self.history_["time"]), np.nan)
 
     def _public_range(self, n_features, like):
-        """Centre and scale of the columns, from ``feature_range`` and not from the data."""
+        """Coordinates from ``feature_range`` and not from the data: columns in [0, 1]."""
         try:
             low, high = (0.0, 1.0) if self.feature_range is None else self.feature_range
             ends = np.stack(
@@ -109,7 +111,7 @@ class PrivateFairClassifier(FairClassifier):
                 f"column; got {self.feature_range!r}."
             )
         low, high = torch.tensor(ends, device=like.device)
-        return low, high - low
+        return Coordinates(low, high - low)
 
     def _warn_of_noise(self, plan, n_rows, n_params):
         rate, n_steps = plan.privacy.sampling_rate, plan.privacy.n_steps

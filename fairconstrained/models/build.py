@@ -95,7 +95,9 @@ def as_private_model(
         As :func:`as_model`, and if the network mixes the rows of a batch.
     """
     if _is_linear(spec):
-        return ScaledLinear(n_outputs, center, 1.0 / scale, fit_intercept)
+        # Without an intercept the origin matters: scores are zero there.
+        origin = center if fit_intercept else torch.zeros_like(center)
+        return ScaledLinear(n_outputs, origin, 1.0 / scale, fit_intercept)
     model = _module(spec, center, scale, n_outputs)
     check_rows_independent(model.network, len(center))
     return model

@@ -42,6 +42,8 @@ class Linear:
     fit_intercept : bool
     """
 
+    linear = True
+
     def __init__(self, n_outputs: int, center: Tensor, transform: Tensor, fit_intercept: bool):
         self.n_outputs = n_outputs
         self.center = center

@@ -29,6 +29,8 @@ class Module:
         it trains, its own parameters do not until :meth:`attributes`.
     """
 
+    linear = False
+
     def __init__(self, network: nn.Module):
         self.network = network
         named = [(name, p) for name, p in network.named_parameters() if p.requires_grad]

@@ -201,6 +201,8 @@ class TrainingPlan:
         once and of all rows; ``inf`` without.
     privacy : PrivacyGuarantee
         For the attribute ``privacy_``.
+    scaling_noise : float, default=inf
+        Noise multiplier of the rows' mean squared norm, and of their mean, each released once.
     """
 
     gradient_noise: float
@@ -208,6 +210,7 @@ class TrainingPlan:
     counts_noise: float
     final_noise: float
     privacy: PrivacyGuarantee
+    scaling_noise: float = math.inf
 
 
 def plan_training(
@@ -221,6 +224,7 @@ def plan_training(
     histogram_noise: str = "gaussian",
     counts_share: float = 0.0,
     final_share: float = 0.0,
+    scaling_share: float = 0.0,
 ) -> TrainingPlan:
     """Noise for steps that release a table and a gradient of one Poisson batch each.
 
@@ -243,6 +247,8 @@ def plan_training(
     counts_share, final_share : float, default=0.0
         Shares of the budget for the counts of all rows, released once before the training, and for
         a table of all rows, released once after it; in [0, 1).
+    scaling_share : float, default=0.0
+        Share of the budget for the rows' mean squared norm and for their mean together.
 
     Returns
     -------
@@ -257,7 +263,11 @@ def plan_training(
     """
     check_positive("epsilon", epsilon)
     check_budget(delta=delta, unit=unit)
-    shares = {"counts_share": counts_share, "final_share": final_share}
+    shares = {
+        "counts_share": counts_share,
+        "final_share": final_share,
+        "scaling_share": scaling_share,
+    }
     for name, share in {"histogram_share": histogram_share, **shares}.items():
         if not 0 <= share < 1:
             raise ValueError(f"{name} must be in [0, 1); got {share!r}.")
@@ -265,7 +275,12 @@ def plan_training(
         raise ValueError(f"histogram_noise must be one of {list(NOISES)}; got {histogram_noise!r}.")
     once = {
         what: one_off_gaussian(share, epsilon=epsilon, delta=delta, unit=unit, of=what)
-        for what, share in (("group counts", counts_share), ("final table", final_share))
+        for what, share in (
+            ("group counts", counts_share),
+            ("final table", final_share),
+            ("mean squared norm", 0.5 * scaling_share),
+            ("mean row", 0.5 * scaling_share),
+        )
         if share
     }
 
@@ -282,11 +297,11 @@ def plan_training(
     noise = calibrate(phases_at, epsilon=epsilon, delta=delta, unit=unit)
     table, gradient = split(noise)
     privacy = privacy_guarantee(phases_at(noise), delta=delta, unit=unit)
-    counts, final = (
+    counts, final, scaling = (
         once[what].noise_multiplier if what in once else math.inf
-        for what in ("group counts", "final table")
+        for what in ("group counts", "final table", "mean row")
     )
-    return TrainingPlan(gradient, table, counts, final, privacy)
+    return TrainingPlan(gradient, table, counts, final, privacy, scaling)
 
 
 def fermi_closed_form_sigmas(

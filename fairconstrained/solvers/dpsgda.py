@@ -20,7 +20,8 @@ __all__ = ["DPSGDA", "Budget"]
 _ITERATIONS = 30  # recorded points of one run
 _STEPS = 400
 _RATE, _BATCH = 0.05, (256, 8192)  # share of the rows in a batch; fewest and most of them
-_COUNTS_SHARE, _FINAL_SHARE = 0.005, 0.02
+_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.02, 0.01
+_STEP, _STEP_OF_NETWORK = 4.0, 1.0
 _QUIET = 0.1  # noise of a constraint value up to which the multipliers take full steps
 
 
@@ -49,8 +50,8 @@ class DPSGDA(Solver):
 
     Parameters
     ----------
-    step_size : float, default=4.0
-        :math:`\eta`, for rows of norms of a few units and `clip` 1.
+    step_size : float, optional
+        :math:`\eta`, for rows of norms of a few units and `clip` 1; default: 4, and 1 for networks.
     dual_step_size : float, default=0.2
         :math:`\eta_\lambda`; smaller for values whose noise exceeds 0.1, in inverse proportion.
     clip : float, default=1.0
@@ -67,8 +68,9 @@ class DPSGDA(Solver):
     Notes
     -----
     All defaults read nothing but the number of rows. A step costs a pass over its batch; memory
-    beyond the data grows with the batch. Besides the steps two tables are released once: the counts
-    of labels and groups before (0.5 % of the budget), and the predicted labels of the result after
+    beyond the data grows with the batch. Besides the steps these are released once: before them the
+    counts of labels and groups (0.5 % of the budget), and the mean squared norm and the mean of the
+    rows (1 %), by which they are centred and scaled; after them the predicted labels of the result
     (2 %), from which ``violation_`` is estimated.
 
     The residual is infinite: the run ends with its steps.
@@ -87,7 +89,7 @@ class DPSGDA(Solver):
     def __init__(
         self,
         *,
-        step_size: float = 4.0,
+        step_size: float | None = None,
         dual_step_size: float = 0.2,
         clip: float = 1.0,
         n_steps: int = _STEPS,
@@ -105,7 +107,9 @@ class DPSGDA(Solver):
 
     def plan(self, n_rows: int, budget: Budget) -> TrainingPlan:
         """Noise of all releases of a fit on `n_rows` rows, calibrated to the budget."""
-        check_numbers(self, positive=("step_size", "dual_step_size", "clip", "max_dual"))
+        check_numbers(self, positive=("dual_step_size", "clip", "max_dual"))
+        if self.step_size is not None:
+            check_numbers(self, positive=["step_size"])
         check_numbers(self, positive=["n_steps"], kind=Integral)
         rate = self.sampling_rate
         if rate is None:
@@ -121,6 +125,7 @@ class DPSGDA(Solver):
             histogram_noise=budget.histogram_noise,
             counts_share=_COUNTS_SHARE,
             final_share=_FINAL_SHARE,
+            scaling_share=_SCALING_SHARE,
         )
 
     # A private problem is no Problem: exact values stay inside.
@@ -145,12 +150,15 @@ class DPSGDA(Solver):
         ends = torch.linspace(0, n_steps, _ITERATIONS).round().int().tolist()[1:]
         # A multiplier that follows noise disturbs more than it helps.
         steps = self.dual_step_size * (_QUIET / problem.noise_of_values()).clamp_max(1.0)
+        step_size = self.step_size
+        if step_size is None:
+            step_size = _STEP if problem.model.linear else _STEP_OF_NETWORK
         average, recent = torch.zeros_like(x), []
         for step in range(1, n_steps + 1):
             released = problem.release(x, partial(problem.weights, dual=dual), self.clip, rng)
             values = problem.values(released.table)
             penalty = released.scale * problem.penalty_gradient(x)
-            x = x - self.step_size * (released.gradient + penalty)
+            x = x - step_size * (released.gradient + penalty)
             dual = (dual + steps * values).clamp(0.0, self.max_dual)
             past = step - n_steps // 2
             if past > 0:
