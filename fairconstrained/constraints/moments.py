@@ -93,7 +93,7 @@ class MomentConstraint:
     ) -> Tensor:
         """Values as users measure them on these rows, (m,); here from the table."""
         sums = self.hard_sums(scores, y, group, weight)
-        return self.of_moments(sums, self.counts(y, group, weight), aux)
+        return self.hard_of_moments(sums, self.counts(y, group, weight), aux)
 
     def convex_parts(
         self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
@@ -104,6 +104,10 @@ class MomentConstraint:
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
         raise NotImplementedError
+
+    def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """Values as users measure them from the table of hard statistics, (m,)."""
+        return self.of_moments(sums, counts, aux)
 
     def values(
         self, scores: Tensor, y: Tensor, group: Tensor, aux: Tensor, weight: Tensor
