@@ -23,7 +23,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairconstrained.groups import group_name
 
-__all__ = ["Intervals", "Ranks", "auc_inside", "rank_of_scores", "read_intervals", "share"]
+__all__ = [
+    "Intervals",
+    "Ranks",
+    "auc_inside",
+    "inside_intervals",
+    "rank_of_scores",
+    "read_intervals",
+    "share",
+]
 
 Floats = NDArray[np.float64]
 Numbers = Any  # an array or a tensor: nothing that takes it needs to know which
@@ -206,3 +214,14 @@ def rank_of_scores(scores: ArrayLike, index: ArrayLike, weight: ArrayLike, n_set
     above[:, :-1] = np.cumsum(mass.reshape(n_sets, -1)[:, ::-1], axis=1)[:, ::-1]
     total = np.where(above[:, :1] > 0, above[:, :1], np.nan)
     return Ranks(np.concatenate(([-np.inf], distinct)), above / total)
+
+
+def inside_intervals(rank: Floats, intervals: Intervals) -> NDArray[np.bool_]:
+    """Which ranks, descending in each row, lie in the interval; ties may jump over all of it."""
+    low, high = intervals.lower[:, None], intervals.upper[:, None]
+    inside = np.any((rank[..., None] >= low) & (rank[..., None] < high), axis=-1)
+    before, after = rank[:, :-1, None], rank[:, 1:, None]
+    jumped = ((before >= high) & (after < low) & (high > low)).any(axis=-1)
+    inside[:, :-1] |= jumped
+    inside[:, 1:] |= jumped
+    return np.asarray(inside)

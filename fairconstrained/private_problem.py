@@ -24,6 +24,8 @@ from fairconstrained.problem import Batch
 
 __all__ = ["PrivateERM", "Release"]
 
+_SHARES = tuple((i + 0.5) / 20 for i in range(20))
+
 
 class Release(NamedTuple):
     """What one step may know of the data."""
@@ -122,7 +124,7 @@ class PrivateERM:
     def values(self, table: Tensor) -> Tensor:
         """Constraint values from a released table, (m,)."""
         if self._affine is None:
-            return self.constraint.of_moments(table, self.counts, self.counts[:0])
+            return self.constraint.hard_of_moments(table, self.counts, self.counts[:0])
         matrix, offset = self._affine
         return torch.addmv(offset, matrix, table.reshape(-1))
 
@@ -132,15 +134,22 @@ class PrivateERM:
             return (dual @ self._affine[0]).reshape(table.shape)
         table = table.detach().requires_grad_()
         with torch.enable_grad():
-            total = dual @ self.values(table)
+            total = dual @ self.constraint.of_moments(table, self.counts, self.counts[:0])
         (weights,) = torch.autograd.grad(total, table)
         return weights
 
     def noise_of_values(self) -> Tensor:
-        """Standard deviation of the constraint values of one released table, about, (m,)."""
+        """Standard deviation of the constraint values of one released table, about, (m,).
+
+        Of values that are not linear in the table the largest over tables of equal shares: what is
+        flat outside of an interval would seem to have no noise.
+        """
         table = self._uniform_table()
         unit = torch.eye(self.n_constraints, dtype=table.dtype, device=table.device)
-        slopes = [float(self.weights(table, row).norm()) for row in unit]
+        shares = (1.0,) if self.constraint.is_linear else _SHARES
+        slopes = [
+            max(float(self.weights(share * table, row).norm()) for share in shares) for row in unit
+        ]
         return (
             table.new_tensor(slopes)
             * self.plan.histogram_noise

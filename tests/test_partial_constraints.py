@@ -34,7 +34,7 @@ CONVEX = [name for name in PARTIAL if name != "group_auc"]
 METRICS = {
     name: getattr(metrics, f"partial_{name}")
     for name in ("statistical_parity", *RATES, "group_auc")
-}
+} | {"rank_parity": metrics.ccdf_gap}
 
 
 def bound(notion, n_groups=3, temperature=1.5, slack=0.05):

@@ -25,6 +25,7 @@ METRICS = {
     "equal_opportunity": metrics.partial_equal_opportunity,
     "equalized_odds": metrics.partial_equalized_odds,
     "group_auc": metrics.partial_group_auc,
+    "rank_parity": metrics.ccdf_gap,
 }
 FORGIVEN = 1e-3
 

@@ -11,11 +11,14 @@ from fairconstrained.constraints.moments import (
 from fairconstrained.constraints.notions import Cap, Event, Notion, Parity
 from fairconstrained.constraints.partial_notions import (
     PARTIAL,
+    PARTIAL_PRIVATE,
     PartialDemographicParity,
     PartialEqualizedOdds,
     PartialEqualOpportunity,
     PartialGroupAUC,
+    PartialRankParity,
     PartialStatisticalParity,
+    PartialStatisticalParityInBins,
 )
 from fairconstrained.constraints.rates import (
     DemographicParity,
@@ -48,6 +51,7 @@ CONSTRAINTS: dict[str, type[Notion]] = {
 __all__ = [
     "CONSTRAINTS",
     "PARTIAL",
+    "PARTIAL_PRIVATE",
     "AUCConstraint",
     "AUCParity",
     "Binormal",
@@ -70,7 +74,9 @@ __all__ = [
     "PartialEqualOpportunity",
     "PartialEqualizedOdds",
     "PartialGroupAUC",
+    "PartialRankParity",
     "PartialStatisticalParity",
+    "PartialStatisticalParityInBins",
     "Quadratic",
     "RateConstraint",
     "SoftBins",

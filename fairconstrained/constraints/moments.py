@@ -94,7 +94,7 @@ class MomentConstraint:
     ) -> Tensor:
         """Values as users measure them on these rows, (m,); here from the table."""
         sums = self.hard_sums(scores, y, group, weight)
-        return self.of_moments(sums, self.counts(y, group, weight), aux)
+        return self.hard_of_moments(sums, self.counts(y, group, weight), aux)
 
     def convex_parts(
         self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
@@ -105,6 +105,10 @@ class MomentConstraint:
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
         raise NotImplementedError
+
+    def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """Values as users measure them from the table of hard statistics, (m,)."""
+        return self.of_moments(sums, counts, aux)
 
     def affine_map(self, counts: Tensor) -> tuple[Tensor, Tensor]:
         """Matrix (m, n_parts * n_columns) and offset (m,) of `of_moments` at these counts.

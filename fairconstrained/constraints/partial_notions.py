@@ -14,19 +14,27 @@ from numpy.typing import NDArray
 
 from fairconstrained.constraints.moments import BoundConstraint, Space
 from fairconstrained.constraints.notions import Notion, checked_slack
-from fairconstrained.constraints.partial_pairs import PartialGroupAUCs, PartialRates
-from fairconstrained.constraints.partial_parity import PartialDistributions
+from fairconstrained.constraints.partial_pairs import (
+    PartialDistributionsInBins,
+    PartialGroupAUCs,
+    PartialRates,
+)
+from fairconstrained.constraints.partial_parity import PartialDistributions, PartialRanks
 from fairconstrained.constraints.steps import STEPS, Above
+from fairconstrained.constraints.surrogates import ScoreBins
 from fairconstrained.percentiles import Intervals, read_intervals
 
 __all__ = [
     "PARTIAL",
+    "PARTIAL_PRIVATE",
     "PartialDemographicParity",
     "PartialEqualOpportunity",
     "PartialEqualizedOdds",
     "PartialGroupAUC",
     "PartialNotion",
+    "PartialRankParity",
     "PartialStatisticalParity",
+    "PartialStatisticalParityInBins",
 ]
 
 _LEAK = 0.05
@@ -48,12 +56,16 @@ class PartialNotion(Notion):
         if len(space.classes) != 2:
             raise ValueError(f"{type(self).__name__} needs two classes; got {len(space.classes)}.")
         slack = checked_slack(self, "slack", slack if self.slack is None else self.slack)
-        step = self._chosen("surrogate", STEPS)
-        statistic = Above(torch.as_tensor(self._thresholds()), step, float(temperature))
+        statistic = self._statistic(float(temperature))
         part = self._sets(len(space.groups))
         group_of_part = [np.argwhere(part == q)[0, 1] for q in range(part.max() + 1)]
         intervals = read_intervals(self.interval, list(space.groups)).take(group_of_part)
         return self._bound(space, part, intervals, slack, statistic)
+
+    def _statistic(self, temperature: float) -> Any:
+        """What the table sums over rows: steps at the thresholds."""
+        step = self._chosen("surrogate", STEPS)
+        return Above(torch.as_tensor(self._thresholds()), step, temperature)
 
     def _thresholds(self) -> Any:
         """Where the steps are."""
@@ -127,6 +139,27 @@ class PartialStatisticalParity(PartialNotion):
         return PartialDistributions(space, part, intervals, slack, statistic, self.name)
 
 
+class PartialRankParity(PartialStatisticalParity):
+    r"""Equal ranks of all thresholds in the interval: :func:`fairconstrained.metrics.ccdf_gap`.
+
+    What the tables of the paper report. Where Definition 4.2 divides by the length of the interval,
+    this compares shares of whole groups: a slack of 0.1 lets the share of one group's rows above a
+    threshold exceed another's by 0.1. Parameters are those of :class:`PartialStatisticalParity`.
+    """
+
+    name = "partial_rank_parity"
+
+    def _bound(
+        self,
+        space: Space,
+        part: NDArray[np.int64],
+        intervals: Intervals,
+        slack: float,
+        statistic: Above,
+    ) -> BoundConstraint:
+        return PartialRanks(space, part, intervals, slack, statistic, self.name)
+
+
 class PartialDemographicParity(PartialNotion):
     r"""Equal rates of positive decisions inside an interval of percentiles (Definition 4.3).
 
@@ -197,6 +230,58 @@ class PartialEqualizedOdds(PartialDemographicParity):
         return np.arange(2 * n_groups).reshape(2, n_groups)
 
 
+class PartialStatisticalParityInBins(PartialNotion):
+    r"""Partial statistical parity at fixed thresholds: a table of counts is all it reads.
+
+    For private training, where thresholds that follow the data would have to be released. Gaps
+    between the thresholds are not seen.
+
+    Parameters
+    ----------
+    interval, slack
+        As in :class:`PartialStatisticalParity`.
+    n_grid : int, default=10
+        Thresholds, equally spaced.
+    reach : float, default=3.0
+        They lie between -reach and reach, in log odds.
+    leak : float, default=0.05
+        As in :class:`PartialDemographicParity`.
+    """
+
+    name = "partial_statistical_parity"
+
+    def __init__(
+        self,
+        interval: Any,
+        slack: float | None = None,
+        *,
+        n_grid: int = 10,
+        reach: float = 3.0,
+        leak: float = _LEAK,
+    ):
+        super().__init__(interval, slack)
+        self.n_grid = n_grid
+        self.reach = reach
+        self.leak = leak
+
+    def _statistic(self, temperature: float) -> Any:
+        n: Any = self.n_grid
+        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 2:
+            raise ValueError(f"{type(self).__name__}.n_grid must be an integer >= 2; got {n!r}.")
+        return ScoreBins(int(n) + 1, temperature, checked_slack(self, "reach", self.reach))
+
+    def _bound(
+        self,
+        space: Space,
+        part: NDArray[np.int64],
+        intervals: Intervals,
+        slack: float,
+        statistic: Any,
+    ) -> BoundConstraint:
+        leak = checked_slack(self, "leak", self.leak)
+        return PartialDistributionsInBins(space, part, intervals, slack, statistic, self.name, leak)
+
+
 class PartialGroupAUC(PartialNotion):
     """No group's scores above another's inside an interval of percentiles (Definition A.1).
 
@@ -225,9 +310,20 @@ PARTIAL: dict[str, type[PartialNotion]] = {
     notion.name.removeprefix("partial_"): notion
     for notion in (
         PartialStatisticalParity,
+        PartialRankParity,
         PartialDemographicParity,
         PartialEqualOpportunity,
         PartialEqualizedOdds,
         PartialGroupAUC,
+    )
+}
+# What reads the data through a bounded table of counts alone.
+PARTIAL_PRIVATE: dict[str, type[PartialNotion]] = {
+    notion.name.removeprefix("partial_"): notion
+    for notion in (
+        PartialStatisticalParityInBins,
+        PartialDemographicParity,
+        PartialEqualOpportunity,
+        PartialEqualizedOdds,
     )
 }

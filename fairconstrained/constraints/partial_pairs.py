@@ -2,7 +2,7 @@ r"""Partial parity of rates and of AUCs: every two sets of rows are compared."""
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.within_intervals import WithinIntervals, convex_rates
 from fairconstrained.percentiles import Intervals, auc_inside, share
 
-__all__ = ["PartialGroupAUCs", "PartialRates"]
+__all__ = ["PartialDistributionsInBins", "PartialGroupAUCs", "PartialRates"]
 
 
 class _Pairs(WithinIntervals):
@@ -26,7 +25,7 @@ class _Pairs(WithinIntervals):
         part_of_cell: NDArray[np.int64],
         intervals: Intervals,
         slack: float,
-        statistic: Above,
+        statistic: Any,
         name: str,
     ):
         super().__init__(space, part_of_cell, intervals, slack, statistic, name)
@@ -35,6 +34,11 @@ class _Pairs(WithinIntervals):
         same = (label[:, None] == label) & ~np.eye(self.n_parts, dtype=bool)
         self.first, self.second = (torch.as_tensor(index) for index in np.nonzero(same))
         self.slack = torch.full((len(self.first),), self.gap, dtype=torch.float64)
+
+    def _shares(self, rates: Tensor, leak: float) -> Tensor:
+        """G of rates (n_sets, n_columns), with a slope outside of the intervals."""
+        inside: Tensor = share(rates, self.lower.to(rates), self.upper.to(rates))
+        return inside + leak * (rates / self.lengths.to(rates)[:, None] - inside)
 
     def describe(self, j: int) -> str:
         """Words for value j."""
@@ -70,7 +74,7 @@ class PartialRates(_Pairs):
         part_of_cell: NDArray[np.int64],
         intervals: Intervals,
         slack: float,
-        statistic: Above,
+        statistic: Any,
         name: str,
         leak: float,
     ):
@@ -79,19 +83,11 @@ class PartialRates(_Pairs):
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
-        rates = sums / counts[:, None]
-        inside = share(rates, self.lower.to(sums), self.upper.to(sums))
-        leaking = inside + self.leak * (rates / self.lengths.to(sums)[:, None] - inside)
-        return self._differences(leaking[:, 0]) - self.slack.to(sums)
+        return self._differences(self._shares(sums / counts[:, None], self.leak)[:, 0])
 
-    def hard_values(
-        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
-    ) -> Tensor:
+    def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values of G, without the leak."""
-        counts = self.counts(y, group, weight)
-        rates = self.hard_sums(scores, y, group, weight) / counts[:, None]
-        inside = share(rates, self.lower.to(scores), self.upper.to(scores))
-        return self._differences(inside[:, 0]) - self.slack.to(scores)
+        return self._differences(self._shares(sums / counts[:, None], 0.0)[:, 0])
 
     def convex_parts(
         self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
@@ -117,7 +113,62 @@ class PartialRates(_Pairs):
         )
 
     def _differences(self, by_part: Tensor) -> Tensor:
-        return by_part[self.first.to(by_part.device)] - by_part[self.second.to(by_part.device)]
+        first, second = self.first.to(by_part.device), self.second.to(by_part.device)
+        return by_part[first] - by_part[second] - self.slack.to(by_part)
+
+    def _on(self, part_of_cell: NDArray[np.int64], intervals: Intervals) -> Self:
+        return type(self)(
+            *(self.space, part_of_cell, intervals, self.gap, self.statistic, self.name, self.leak)
+        )
+
+
+class PartialDistributionsInBins(_Pairs):
+    r"""Equal distributions inside the intervals at fixed thresholds: the edges of bins of scores.
+
+    For every ordered pair of sets and every edge t,
+
+    .. math:: \tilde G_q(r_q(t)) - \tilde G_{q'}(r_{q'}(t)) - \mathrm{slack},
+
+    with the leak of :class:`PartialRates`. A row falls into one bin, so that it adds 1 to the table
+    however many edges there are, as private training asks for; between edges nothing is compared.
+
+    Parameters are those of the base class, with bins in the statistic, and `leak`.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        part_of_cell: NDArray[np.int64],
+        intervals: Intervals,
+        slack: float,
+        statistic: Any,
+        name: str,
+        leak: float,
+    ):
+        super().__init__(space, part_of_cell, intervals, slack, statistic, name)
+        self.leak = leak
+        self._n_edges = statistic.n_columns - 1
+        self.slack = self.slack.repeat_interleave(self._n_edges)
+
+    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """Values from the table, (m,): of each pair at all edges."""
+        return self._at_edges(sums, counts, self.leak)
+
+    def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """Values of G, without the leak."""
+        return self._at_edges(sums, counts, 0.0)
+
+    def describe(self, j: int) -> str:
+        """Words for value j."""
+        pair, edge = divmod(j, self._n_edges)
+        return f"{super().describe(pair)} at edge {1 + edge} of {self._n_edges}"
+
+    def _at_edges(self, sums: Tensor, counts: Tensor, leak: float) -> Tensor:
+        # Above an edge are the bins to its right.
+        above = (sums.flip(1).cumsum(1).flip(1)[:, 1:]) / counts[:, None]
+        shares = self._shares(above, leak)
+        first, second = self.first.to(shares.device), self.second.to(shares.device)
+        return (shares[first] - shares[second]).reshape(-1) - self.slack.to(shares)
 
     def _on(self, part_of_cell: NDArray[np.int64], intervals: Intervals) -> Self:
         return type(self)(

@@ -17,11 +17,12 @@ from fairconstrained.constraints.within_intervals import (
     WithinIntervals,
     convex_rates,
 )
-from fairconstrained.percentiles import Intervals
+from fairconstrained.percentiles import Intervals, inside_intervals
 
-__all__ = ["PartialDistributions"]
+__all__ = ["PartialDistributions", "PartialRanks"]
 
 _BISECTIONS = 60
+_CANDIDATES = 1001
 
 
 class PartialDistributions(WithinIntervals):
@@ -61,9 +62,9 @@ class PartialDistributions(WithinIntervals):
         n_grid = statistic.n_columns
         super().__init__(space, part_of_cell, intervals, slack, statistic, name, n_aux=n_grid)
         half = 0.5 * min(slack, 1.0)
-        self.grid = np.linspace(half, 1.0 - half, n_grid)
+        self.grid = self._middles(half, n_grid)
         self.least, self.most = (
-            torch.as_tensor(intervals.rank(np.clip(self.grid + side, 0.0, 1.0))[highest])
+            torch.as_tensor(self._rank(np.clip(self.grid + side, 0.0, 1.0))[highest])
             for highest, side in enumerate((-half, half))
         )
         compared = 2 * self.n_parts * n_grid if self.n_parts > 1 else 0
@@ -119,12 +120,8 @@ class PartialDistributions(WithinIntervals):
     ) -> Tensor:
         """Exact gaps from sorted scores, by the grid point next to each threshold."""
         ranks = self._ranks(scores, y, group, weight)
-        shares = self.intervals.share(ranks.rank)
-        from_middle = 2.0 * shares - shares.max(axis=0) - shares.min(axis=0)
         theta = aux.detach().cpu().numpy()
-        sides = [
-            _largest_near(side, ranks.thresholds, theta) for side in (from_middle, -from_middle)
-        ]
+        sides = [_largest_near(side, ranks.thresholds, theta) for side in self._gaps(ranks.rank)]
         values = np.concatenate([side.reshape(-1) for side in sides])[: len(self.slack)]
         return torch.as_tensor(values).to(scores) - self.slack.to(scores)
 
@@ -139,12 +136,67 @@ class PartialDistributions(WithinIntervals):
         return self._scaled(above, below) + min(self.gap, 1.0) - self.slack.to(above)
 
     def _scaled(self, above: Tensor, below: Tensor) -> Tensor:
-        scale = 2.0 / self.lengths.to(above)[:, None]
+        scale = 2.0 * self._units().to(above)[:, None]
         values = torch.cat(((scale * above).reshape(-1), (scale * below).reshape(-1)))
         return values[: len(self.slack)]
 
+    def _middles(self, half: float, n_grid: int) -> NDArray[np.float64]:
+        """Where the sets are compared."""
+        return np.linspace(half, 1.0 - half, n_grid)
+
+    def _rank(self, share: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lowest and highest rank of these shares in each set, (n_sets, n_grid)."""
+        return self.intervals.rank(share)
+
+    def _units(self) -> Tensor:
+        """What a difference of ranks is in the units of the gap."""
+        units: Tensor = 1.0 / self.lengths
+        return units
+
+    def _gaps(self, rank: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+        """How far each set is above and below the others, at each threshold."""
+        shares = self.intervals.share(rank)
+        from_middle = 2.0 * shares - shares.max(axis=0) - shares.min(axis=0)
+        return from_middle, -from_middle
+
     def _on(self, part_of_cell: NDArray[np.int64], intervals: Intervals) -> Self:
         return type(self)(self.space, part_of_cell, intervals, self.gap, self.statistic, self.name)
+
+
+class PartialRanks(PartialDistributions):
+    r"""Equal ranks of every threshold that lies in some set's interval: gaps at most `slack`.
+
+    The same with r in place of G, at middles c out of
+    :math:`[\alpha - \kappa/2, \beta + \kappa/2]`: if for every such c there is a threshold at which
+    all sets have :math:`|r - c| \le \kappa/2`, no two sets differ by more where one of them is
+    inside (:func:`fairconstrained.metrics.ccdf_gap`).
+    """
+
+    def _middles(self, half: float, n_grid: int) -> NDArray[np.float64]:
+        lower = np.maximum(self.intervals.lower - half, half)
+        upper = np.minimum(self.intervals.upper + half, 1.0 - half)
+        ends = np.linspace(lower.min(), upper.max(), _CANDIDATES)
+        covered = (ends >= lower[..., None]) & (ends <= upper[..., None])
+        candidates = ends[covered.any(axis=(0, 1))]
+        if not len(candidates):
+            candidates = np.array([0.5])
+        which = np.linspace(0, len(candidates) - 1, n_grid).round().astype(int)
+        middles: NDArray[np.float64] = candidates[which]
+        return middles
+
+    def _rank(self, share: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        everywhere = np.tile(share, (self.n_parts, 1))
+        return everywhere, everywhere
+
+    def _units(self) -> Tensor:
+        return torch.ones_like(self.lengths)
+
+    def _gaps(self, rank: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+        inside = inside_intervals(rank, self.intervals)
+        # A set inside is compared with all others, one outside with those inside.
+        lowest = np.where(inside, rank.min(axis=0), np.where(inside, rank, 1.0).min(axis=0))
+        highest = np.where(inside, rank.max(axis=0), np.where(inside, rank, 0.0).max(axis=0))
+        return np.maximum(rank - lowest, 0.0), np.maximum(highest - rank, 0.0)
 
 
 def _largest_near(

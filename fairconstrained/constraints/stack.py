@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 import numpy as np
@@ -78,13 +78,23 @@ class Stack(MomentConstraint):
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """All members' values, one after the other."""
+        values = [member.of_moments(*own) for member, own in self._tables(sums, counts, aux)]
+        return torch.cat([sums.new_zeros(0), *values])
+
+    def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """All members' values, each as it measures them from a table."""
+        values = [member.hard_of_moments(*own) for member, own in self._tables(sums, counts, aux)]
+        return torch.cat([sums.new_zeros(0), *values])
+
+    def _tables(
+        self, sums: Tensor, counts: Tensor, aux: Tensor
+    ) -> Iterator[tuple[BoundConstraint, tuple[Tensor, Tensor, Tensor]]]:
+        """Each member with its own table, counts and extra variables."""
         tables = zip(self._with_aux(aux), self.member_bins, self.member_columns, strict=True)
-        values = [sums.new_zeros(0)]
         for (member, own_aux), bins, columns in tables:
             table = torch.cat((sums[:, columns], counts[:, None]), dim=1)
             own = sum_by(table, bins.to(sums.device), member.n_parts + 1)[: member.n_parts]
-            values.append(member.of_moments(own[:, :-1], own[:, -1], own_aux))
-        return torch.cat(values)
+            yield member, (own[:, :-1], own[:, -1], own_aux)
 
     def hard_values(
         self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor

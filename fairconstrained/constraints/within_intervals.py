@@ -17,7 +17,6 @@ from torch import Tensor
 
 from fairconstrained.constraints.moments import BoundConstraint
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.steps import Above
 from fairconstrained.percentiles import Intervals, Ranks, rank_of_scores
 
 __all__ = ["NEVER_BINDS", "WithinIntervals", "convex_rates"]
@@ -37,13 +36,14 @@ class WithinIntervals(BoundConstraint):
     intervals : Intervals
         Of each set.
     slack : float
-    statistic : Above
+    statistic : Statistic
+        :class:`Above`, or :class:`ScoreBins`.
     name : str
         The notion, for messages.
     n_aux : int, default=0
     """
 
-    statistic: Above
+    statistic: Any  # Above, or ScoreBins
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class WithinIntervals(BoundConstraint):
         part_of_cell: NDArray[np.int64],
         intervals: Intervals,
         slack: float,
-        statistic: Above,
+        statistic: Any,
         name: str,
         n_aux: int = 0,
     ):

@@ -17,7 +17,7 @@ from fairconstrained.private_problem import PrivateERM
 from fairconstrained.private_scaling import Coordinates, release_coordinates
 from fairconstrained.solvers import DPSGDA, Budget
 
-__all__ = ["PrivateFairClassifier"]
+__all__ = ["PrivateFairClassifier", "refuse_with_epsilon"]
 
 _FEW_ROWS = 5  # of a group in an expected batch
 _MUCH_NOISE = 0.3  # on the mean gradient of a training, in units of the clip
@@ -130,6 +130,16 @@ class PrivateFairClassifier(FairClassifier):
                 "publishes a random row in full would keep such a promise. Choose a smaller delta.",
                 PrivacyWarning,
             )
+
+
+def refuse_with_epsilon(estimator, refused, offered):
+    """Raise ValueError for a parameter that reads more than a private fit may release."""
+    wrong = [parameter for parameter, is_wrong in refused.items() if is_wrong]
+    if estimator.epsilon is not None and wrong:
+        raise ValueError(
+            f"{type(estimator).__name__}.epsilon must be None with {wrong[0]}; private training "
+            f"needs {offered}."
+        )
 
 
 def _warn_of_small_groups(stack, counts, rate):

@@ -9,25 +9,22 @@ import numpy as np
 import torch
 from sklearn.metrics import accuracy_score
 
-from fairconstrained.constraints import PARTIAL, Stack
+from fairconstrained.constraints import PARTIAL, PARTIAL_PRIVATE, PartialStatisticalParity, Stack
 from fairconstrained.constraints.steps import STEPS
-from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._checks import check_parameter, warn_caller
+from fairconstrained.estimators._checks import check_parameter
 from fairconstrained.estimators._group_columns import known_codes, with_group_columns
-from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.estimators._intervals import in_least_fair_interval, warn_of_fine_grids
+from fairconstrained.estimators._private import PrivateFairClassifier, refuse_with_epsilon
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
 from fairconstrained.objectives import MeanLoss
 from fairconstrained.percentiles import read_intervals
 from fairconstrained.problem import FairERM
-from fairconstrained.solvers import run
+from fairconstrained.solvers import SequentialQuadratic, run
 
 __all__ = ["PartialParityClassifier"]
 
-# Candidates of interval="auto": the paper's chosen intervals have lengths of 0.2 to 0.3.
-_AUTO_LENGTH, _AUTO_STEP = 0.25, 0.05
 
-
-class PartialParityClassifier(FairClassifier):
+class PartialParityClassifier(PrivateFairClassifier):
     r"""Logistic model or network that is fair among the rows of certain ranks, and free elsewhere.
 
     .. math::
@@ -47,6 +44,8 @@ class PartialParityClassifier(FairClassifier):
     ----------
     fairness : str, default="statistical_parity"
         - ``"statistical_parity"``: equal distributions of the scores in the interval;
+        - ``"rank_parity"``: equal ranks of every threshold there, which is what the paper's tables
+          report (:func:`fairconstrained.metrics.ccdf_gap`);
         - ``"demographic_parity"``: equal rates of scores above `threshold` there;
         - ``"equal_opportunity"``: the same among the positives, ranks among them too;
         - ``"equalized_odds"``: the same within each label;
@@ -61,7 +60,16 @@ class PartialParityClassifier(FairClassifier):
     threshold : float, default=0.0
         Rows are predicted positive where their score is above it.
     n_grid : int, default=10
-        Thresholds at which training compares distributions (``"statistical_parity"``).
+        Thresholds at which training compares distributions (``"statistical_parity"`` and
+        ``"rank_parity"``).
+    epsilon : float, optional
+        Train with (epsilon, delta)-differential privacy of the record, as in
+        :class:`fairconstrained.RateConstrainedClassifier`. Intervals are public, ranks are read
+        from released counts; ``"statistical_parity"`` compares `n_grid` fixed thresholds between -3
+        and 3 log odds, and nothing between them. Not with ``"rank_parity"``, ``"group_auc"``,
+        ``interval="auto"`` or group features.
+    delta, histogram_noise, feature_range
+        As in :class:`fairconstrained.RateConstrainedClassifier`.
     group_features : bool, default=False
         Whether groups have coefficients of their own: of the columns
         ``[X, 1[group], 1[group] X]`` for all groups but the first (the paper's model). Predictions
@@ -74,8 +82,9 @@ class PartialParityClassifier(FairClassifier):
         Logistic regression; a network with hidden layers of these sizes; or a function
         ``(n_features, n_outputs) -> torch.nn.Module`` with one output.
     solver : Solver, optional
-        An object of :mod:`fairconstrained.solvers`; default: ``AugmentedLagrangian()`` for linear
-        models, ``SGDA()`` for networks.
+        An object of :mod:`fairconstrained.solvers`; default: for linear models
+        ``SequentialQuadratic()`` (distributions) or ``AugmentedLagrangian()`` (rates, AUC); for
+        networks ``SGDA()``.
     alpha : float, default=1e-4
         Weight of the l2 penalty on coefficients of the columns as given (not on intercepts).
     fit_intercept : bool, default=True
@@ -128,11 +137,9 @@ class PartialParityClassifier(FairClassifier):
     positive where the score is above `threshold`, and so where the probability is above
     ``1 / (1 + exp(-threshold))``: one half for the default.
 
-    Training starts from the model without constraints: where all scores are tied every notion
-    holds, and sharp surrogates would hold the solver there.
+    Training starts from the model without constraints: tied scores would be feasible and stuck.
 
-    With ``group_features=True`` the methods that predict need ``sensitive_features``; they ask for
-    them through metadata routing.
+    With ``group_features=True`` prediction asks for ``sensitive_features`` (metadata routing).
 
     References
     ----------
@@ -169,6 +176,10 @@ class PartialParityClassifier(FairClassifier):
         slack=0.05,
         threshold=0.0,
         n_grid=10,
+        epsilon=None,
+        delta=1e-5,
+        histogram_noise="gaussian",
+        feature_range=None,
         group_features=False,
         surrogate="logistic",
         temperature=2.0,
@@ -206,6 +217,10 @@ class PartialParityClassifier(FairClassifier):
         self.slack = slack
         self.threshold = threshold
         self.n_grid = n_grid
+        self.epsilon = epsilon
+        self.delta = delta
+        self.histogram_noise = histogram_noise
+        self.feature_range = feature_range
         self.group_features = group_features
         self.surrogate = surrogate
         self.temperature = temperature
@@ -294,9 +309,27 @@ class PartialParityClassifier(FairClassifier):
         if not self._is_auto():
             by_group = isinstance(self.interval, dict)
             read_intervals(self.interval, list(self.interval) if by_group else ["all"])
+        super()._check_own_parameters()
+        refuse_with_epsilon(
+            self,
+            {
+                f"fairness={self.fairness!r}": self.fairness not in PARTIAL_PRIVATE,
+                "interval='auto'": self._is_auto(),
+                "group_features=True": self.group_features,
+            },
+            f"a given interval, fairness in {sorted(PARTIAL_PRIVATE)} and no group features",
+        )
 
     def _is_auto(self):
         return isinstance(self.interval, str) and self.interval == "auto"
+
+    def _chosen_solver(self):
+        if self.epsilon is not None:
+            return super()._chosen_solver()
+        of_distributions = issubclass(PARTIAL[self.fairness], PartialStatisticalParity)
+        if self.solver is None and self._is_linear() and of_distributions:
+            return SequentialQuadratic()
+        return super()._chosen_solver()
 
     def _needs_groups(self):
         return True
@@ -304,7 +337,7 @@ class PartialParityClassifier(FairClassifier):
     def _members(self, space):
         if len(space.groups) < 2:
             return []
-        notion = PARTIAL[self.fairness]
+        notion = (PARTIAL if self.epsilon is None else PARTIAL_PRIVATE)[self.fairness]
         own = {"n_grid", "threshold", "surrogate"}.intersection(notion._get_param_names())
         # Of an interval still to be chosen everything else is known: the sets of rows, the slack.
         interval = (0.0, 1.0) if self._is_auto() else self.interval
@@ -322,6 +355,8 @@ class PartialParityClassifier(FairClassifier):
         return with_group_columns(X, group_index, len(group_labels))
 
     def _problem(self, data, space, solver, rng):
+        if self.epsilon is not None:
+            return super()._problem(data, space, solver, rng)
         constraint = self._exact_stack(data, space)
         model = self._model(data, len(space.classes))
         threshold = float(self.threshold)
@@ -340,9 +375,10 @@ class PartialParityClassifier(FairClassifier):
         if not solver.starts_feasible:
             problem = replace(problem, initial=w)
         if self._is_auto():
-            chosen = self._least_fair(constraint.members[0], model.scores(w, data.X), data)
+            scores = model.scores(w, data.X)
+            chosen = in_least_fair_interval(constraint.members[0], scores, self.threshold, data)
             problem = replace(problem, constraint=Stack(chosen.space, [chosen]))
-        _warn_of_fine_grids(problem.constraint.members, data)
+        warn_of_fine_grids(problem.constraint.members, data)
         return problem
 
     def _solve_free(self, problem, solver):
@@ -352,41 +388,9 @@ class PartialParityClassifier(FairClassifier):
         start = problem.start()
         return run(solver, problem, start, none, rng, max_iter=None, tol=self.tol).iterate.x
 
-    def _least_fair(self, member, scores, data):
-        """The constraint in the candidate interval with the largest gap of these scores."""
-        y, group, weight = data.y, data.group, data.weight
-        above = (scores[:, 0] > self.threshold).to(weight)
-        rate = float(weight @ above / weight.sum())
-        starts = np.arange(0.0, 1.0 - _AUTO_LENGTH + 1e-9, _AUTO_STEP).round(10)
-        candidates = [
-            member.within(start, round(start + _AUTO_LENGTH, 10))
-            for start in starts
-            if start - 1e-9 <= rate <= start + _AUTO_LENGTH + 1e-9
-        ]
-        aux = member.init_aux(scores, y, group)
-
-        def gap(candidate):
-            return candidate.measure(candidate.hard_values(scores, y, group, weight, aux))
-
-        return max(candidates, key=gap)
-
     def _attributes(self, problem, w):
         interval, members = self.interval, problem.constraint.members
         if self._is_auto():
             ends = members and members[0].intervals
             interval = (float(ends.lower[0, 0]), float(ends.upper[0, 0])) if members else None
         return {**super()._attributes(problem, w), "interval_": interval}
-
-
-def _warn_of_fine_grids(members, data):
-    shape = (2, 1 + int(data.group.max()))
-    rows = torch.bincount(data.y * shape[1] + data.group, minlength=shape[0] * shape[1])
-    for member in members:
-        coarse = member.coarse_sets(rows.reshape(shape).cpu().numpy())
-        if coarse:
-            warn_caller(
-                f"{member.name} compares {member.statistic.n_columns} thresholds (n_grid), but few "
-                f"rows lie in the interval: {'; '.join(coarse)}. Take a longer interval or a "
-                "smaller n_grid.",
-                SmallGroupWarning,
-            )

@@ -25,7 +25,13 @@ from fairconstrained.metrics._tables import (
     encode_labels,
     gap,
 )
-from fairconstrained.percentiles import Intervals, auc_inside, rank_of_scores, read_intervals
+from fairconstrained.percentiles import (
+    Intervals,
+    auc_inside,
+    inside_intervals,
+    rank_of_scores,
+    read_intervals,
+)
 
 __all__ = [
     "ccdf_gap",
@@ -109,7 +115,7 @@ def ccdf_gap(
     """
     data = Scored(y_score, sensitive_features, interval, sample_weight)
     rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank
-    inside = _inside(rank, data.intervals)
+    inside = inside_intervals(rank, data.intervals)
     # Against the highest and the lowest of all groups, the group itself included: that adds zeros.
     to_others = np.maximum(rank.max(axis=0) - rank, rank - rank.min(axis=0))
     largest = np.where(inside, to_others, 0.0).max(axis=1)
@@ -317,14 +323,3 @@ def _worst(data: Scored, by_group: Array) -> float:
     """The largest of the groups' values; nan with a warning where a group has no weight."""
     weight = np.bincount(data.group, weights=data.weight, minlength=len(data.groups))[:, None]
     return gap(Rates(np.zeros_like(weight), weight, [""], data.groups)) + float(by_group.max())
-
-
-def _inside(rank: Array, intervals: Intervals) -> Array:
-    """Which ranks, descending in each row, lie in the interval; ties may jump over all of it."""
-    low, high = intervals.lower[:, None], intervals.upper[:, None]
-    inside = np.any((rank[..., None] >= low) & (rank[..., None] < high), axis=-1)
-    before, after = rank[:, :-1, None], rank[:, 1:, None]
-    jumped = ((before >= high) & (after < low) & (high > low)).any(axis=-1)
-    inside[:, :-1] |= jumped
-    inside[:, 1:] |= jumped
-    return np.asarray(inside)

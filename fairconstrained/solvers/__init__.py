@@ -8,6 +8,7 @@ from fairconstrained.solvers.idca import IDCA, DirectSwitching
 from fairconstrained.solvers.level_set import LevelSet, ProximalLevelSet
 from fairconstrained.solvers.qcqp import QCQP
 from fairconstrained.solvers.run import Iterate, Solution, Solver, Status, run
+from fairconstrained.solvers.sequential_quadratic import SequentialQuadratic
 from fairconstrained.solvers.sgda import SGDA
 from fairconstrained.solvers.stochastic import constant, cosine
 from fairconstrained.solvers.stochastic_ghost import StochasticGhost
@@ -28,6 +29,7 @@ __all__ = [
     "LevelSet",
     "PenaltySGD",
     "ProximalLevelSet",
+    "SequentialQuadratic",
     "Solution",
     "Solver",
     "Status",

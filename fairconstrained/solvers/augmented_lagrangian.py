@@ -197,6 +197,8 @@ class AugmentedLagrangian(Solver):
             "maxcor": self.memory,
             "gtol": accuracy,
             "ftol": 0.0,
+            # A step across a penalty's cliff may need 30 trials: giving up at 20 left x as it was.
+            "maxls": 50,
         }
         found: Vector = minimize(lagrangian, x, jac=True, method="L-BFGS-B", options=options).x
         return found

@@ -1,0 +1,295 @@
+r"""Sequential quadratic programs that see the hard values: many constraints, few passes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from numbers import Integral
+
+import numpy as np
+import torch
+from scipy.optimize import lsq_linear
+from torch import Generator, Tensor
+
+from fairconstrained.problem import Linearization, Problem
+from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
+from fairconstrained.solvers.run import (
+    FEASIBILITY_TOL,
+    Iterate,
+    Solver,
+    best_feasible,
+    check_numbers,
+    violation,
+)
+
+__all__ = ["SequentialQuadratic"]
+
+_AIM = 0.5 * FEASIBILITY_TOL  # the hard values end at most this far above 0
+_NEAR = 0.02  # constraints with at most this much room enter the quadratic program
+_HALVED = 0.02  # more violation than this is halved in a step rather than removed
+_BACKTRACKS = 10
+_SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
+_MAX_DUAL = 100.0
+_RIDGE = 1e-9
+_LOOSE = 2e-3  # residual and movement of shifts at which sharper soft values are worth more
+_FEW_ROWS, _ROUNDING = 1000, 1e-10
+_EQUAL = 1e-13  # merits that differ by no more are the same up to rounding
+_RESCUE_STEPS = 15
+_POLISHES, _POLISH_STEPS, _STALLS = 3, 60, 8
+
+
+class SequentialQuadratic(Solver):
+    r"""Quasi-Newton steps from quadratic programs with hard values and soft slopes.
+
+    With the objective f, the soft constraints c and the hard ones h, a step from x solves
+
+    .. math::
+
+        \min_d \; \nabla f(x)' d + \tfrac12 d' B d \quad \text{s.t.} \quad
+        h(x) + \nabla c(x) d \le 0
+
+    with an L-BFGS estimate B of the Lagrangian's Hessian, and goes back along the arc to the
+    second-order correction until :math:`f + \mu \lVert [c + s]_+ \rVert_1` decreases, where the
+    shifts are :math:`s = h(x) - c(x)` of the start of the step. Then the soft values are sharpened,
+    the last point is the next start, and slopes are nearer to those of the hard values: that
+    improves the objective at equal hard violation. The feasible point of least error is kept; up to
+    1000 rows the shifts are fixed there and the problem is solved to rounding. Where no step is
+    feasible, :class:`AugmentedLagrangian` goes on for some iterations, and the least violated point
+    is kept if that does not help either.
+
+    For constraints whose hard values change smoothly, up to single rows: gaps of distributions.
+
+    Parameters
+    ----------
+    n_steps : int, default=15
+        Most steps at one sharpness.
+    sharpenings : int, default=3
+        Most doublings of the sharpness.
+    memory : int, default=20
+        Pairs kept by L-BFGS.
+
+    Notes
+    -----
+    A step costs a pass over the data for every constraint that nearly binds, and two to ten
+    others. Without constraints the problem is left to :class:`AugmentedLagrangian`.
+
+    References
+    ----------
+    Nocedal and Wright, Numerical Optimization, 2nd ed., Chapter 18: Algorithm 18.3, (18.22) for the
+    damping, Section 18.3 for the second-order correction.
+    """
+
+    needs_rows = False
+
+    def __init__(self, *, n_steps: int = 15, sharpenings: int = 3, memory: int = 20):
+        self.n_steps = n_steps
+        self.sharpenings = sharpenings
+        self.memory = memory
+
+    def check(self, problem: Problem) -> None:
+        """Raise ValueError for a bad parameter."""
+        check_numbers(
+            self, positive=["n_steps", "memory"], nonnegative=["sharpenings"], kind=Integral
+        )
+
+    def iterate(
+        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Steps at growing sharpness, then a solution for fixed shifts; no randomness."""
+        if not len(dual):
+            yield from AugmentedLagrangian(memory=self.memory).iterate(problem, x, dual, tol, rng)
+            return
+        levels: list[tuple[Iterate, Problem]] = []  # the result of each sharpness
+        # A warm start is at its solution already.
+        for _ in range(1 if dual.any() else self.sharpenings + 1):
+            iterates = []
+            for iterate in self._moving(problem, x, dual):
+                yield iterate
+                iterates.append(iterate)
+            x, dual = iterates[-1].x, iterates[-1].dual
+            levels.append((best_feasible(iterates), problem))
+            sharper = problem.sharpened()
+            if sharper is problem:
+                break
+            problem = sharper
+        best = best_feasible([iterate for iterate, _ in levels])
+        problem = next(level for iterate, level in levels if iterate is best)
+        if violation(best.hard) > FEASIBILITY_TOL:
+            yield from self._rescued(best, problem, tol, rng)
+        elif problem.n_rows <= _FEW_ROWS:
+            yield from self._settled(best, problem, tol)
+        else:
+            yield best
+
+    def _rescued(
+        self, start: Iterate, problem: Problem, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Go on with another solver, for a bounded time; then the least violated point."""
+        solver, none = AugmentedLagrangian(memory=self.memory), torch.zeros_like(start.dual)
+        found = [start]
+        for iterate in islice(solver.iterate(problem, start.x, none, tol, rng), _RESCUE_STEPS):
+            found.append(iterate._replace(residual=torch.inf))
+            yield found[-1]
+            if violation(iterate.hard) <= FEASIBILITY_TOL:
+                break
+        yield best_feasible(found)
+
+    def _moving(self, problem: Problem, x: Tensor, dual: Tensor) -> Iterator[Iterate]:
+        """Steps with shifts that follow the hard values; their residuals do not end the run."""
+        path = _Path(problem, x, dual, self.memory)
+        soft, hard = problem.evaluate(x)
+        shift, share, moved = hard[1:] - soft[1:], 1.0, torch.inf
+        for _ in range(self.n_steps):
+            iterate = path.step(shift + _AIM)
+            yield iterate._replace(residual=torch.inf)
+            change = iterate.hard[1:] - iterate.soft[1:] - shift
+            last, moved = moved, float(change.abs().max())
+            if max(iterate.residual, moved) <= _LOOSE and violation(iterate.hard) <= _AIM:
+                break
+            share = share if moved < last else 0.7 * share
+            shift = shift + share * change
+
+    def _settled(self, start: Iterate, problem: Problem, tol: float) -> Iterator[Iterate]:
+        """Solve with fixed shifts, as far as sums over few rows are exact.
+
+        The result then depends on the data, not on their order or on weights given as repetitions.
+        Gives the start itself if the hard values slip out of the slack.
+        """
+        room = start.hard[1:].clamp(-_NEAR, 0.0) * (start.dual > 0)
+        shift = start.hard[1:] - start.soft[1:] - room
+        for _ in range(_POLISHES):
+            path, least = _Path(problem, start.x, start.dual, self.memory), torch.inf
+            for k in range(_POLISH_STEPS):
+                iterate = path.step(shift)
+                yield iterate._replace(residual=torch.inf)
+                if iterate.residual <= _ROUNDING:
+                    break
+                if k % _STALLS == _STALLS - 1:
+                    if iterate.residual > 0.5 * least:
+                        break
+                    least = iterate.residual
+            if iterate.residual > tol:
+                break
+            if violation(iterate.hard) <= FEASIBILITY_TOL:
+                yield iterate
+                return
+            shift = shift + 2.0 * iterate.hard[1:].clamp_min(0.0)
+        yield start
+
+
+class _Path:
+    """A point, the problem's terms there, and what its steps have learnt of the curvature."""
+
+    def __init__(self, problem: Problem, x: Tensor, dual: Tensor, memory: int):
+        self.problem, self.x, self.dual = problem, x, dual
+        self.terms = problem.linearize(x)
+        self.curvature = _Curvature(memory)
+
+    def step(self, shift: Tensor) -> Iterate:
+        """One step for the soft constraints with this shift."""
+        terms, x = self.terms, self.x
+        values = terms.value[1:] + shift
+        program = _QuadraticProgram(terms, values, self.dual, self.curvature)
+        excess = float(values.max())
+        target = 0.5 * excess if excess > _HALVED else 0.0
+        direction, dual = program.solve(values - target)
+        penalty = 2.0 * float(dual.max())
+        merit = _merit(terms, shift, penalty)
+        ahead = (values + program.linear(direction)).clamp_min(0.0)
+        saved = float((values.clamp_min(0.0) - ahead).sum())
+        slope = float(program.gradient @ direction) - penalty * saved
+        length, bend = 1.0, torch.zeros_like(x)
+        for trial in range(_BACKTRACKS):
+            point = x + length * direction + length**2 * bend
+            there = self.problem.linearize(point)
+            allowed = merit + _SUFFICIENT * length * slope + _EQUAL
+            if _merit(there, shift, penalty) <= allowed:
+                break
+            if trial == 0:
+                # The constraints bend: solve again for what is left of them at the full step.
+                left = there.value[1:] + shift - program.linear(direction)
+                bend = program.solve(left - target)[0] - direction
+            else:
+                length *= 0.5
+        weights = torch.cat((torch.ones_like(dual[:1]), dual))
+        gradient = there.pullback(weights)
+        self.curvature.add(point - x, gradient - terms.pullback(weights))
+        self.x, self.terms, self.dual = point, there, dual
+        soft, hard = self.problem.evaluate(point)
+        gap = float(torch.minimum(dual, -(there.value[1:] + shift)).abs().max())
+        return Iterate(point, soft, hard, dual, max(float(gradient.abs().max()), gap))
+
+
+def _merit(terms: Linearization, shift: Tensor, penalty: float) -> float:
+    return float(terms.value[0] + penalty * (terms.value[1:] + shift).clamp_min(0.0).sum())
+
+
+class _QuadraticProgram:
+    r"""Minimise :math:`g'd + d' B d / 2` s.t. values + slopes d <= 0, by its dual.
+
+    Only constraints that nearly bind take part. Multipliers are capped, so that constraints that
+    contradict each other give a compromise.
+    """
+
+    def __init__(self, terms: Linearization, values: Tensor, dual: Tensor, curvature: _Curvature):
+        unit = torch.eye(len(terms.value), dtype=values.dtype, device=values.device)
+        self.near = torch.nonzero((values > -_NEAR) | (dual > 0)).reshape(-1)
+        self._size = len(values)
+        self.gradient = terms.pullback(unit[0])
+        slopes = [terms.pullback(unit[1 + j]) for j in self.near]
+        self.slopes = torch.stack(slopes) if slopes else unit.new_zeros((0, len(self.gradient)))
+        self.curved = curvature.times(torch.cat((self.gradient[None], self.slopes)).T)
+        gram = (self.slopes @ self.curved).cpu().numpy()  # (k, 1 + k)
+        self._free, inner = gram[:, 0], gram[:, 1:]
+        ridge = _RIDGE * (np.trace(inner) + 1e-300) / max(len(inner), 1)
+        self._root = np.linalg.cholesky(inner + ridge * np.eye(len(inner)))
+
+    def solve(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Direction (n_variables,) and multipliers (m,) for other values of the constraints."""
+        dual = torch.zeros_like(values)
+        if len(self.near):
+            room = self._free - values[self.near].cpu().numpy()
+            target = -np.linalg.solve(self._root, room)
+            found = lsq_linear(self._root.T, target, bounds=(0.0, _MAX_DUAL), method="bvls").x
+            dual[self.near] = torch.as_tensor(found).to(values)
+        weights = torch.cat((torch.ones_like(dual[:1]), dual[self.near]))
+        return -(self.curved @ weights), dual
+
+    def linear(self, direction: Tensor) -> Tensor:
+        """First-order changes of the constraints, (m,); of those far from binding 0."""
+        changes = direction.new_zeros(self._size)
+        changes[self.near] = self.slopes @ direction
+        return changes
+
+
+class _Curvature:
+    """L-BFGS estimate of the inverse Hessian of the Lagrangian; first a multiple of identity."""
+
+    def __init__(self, memory: int):
+        self._pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=memory)
+        self._scale = 1.0
+
+    def add(self, step: Tensor, change: Tensor) -> None:
+        """Learn from a step and the change of the gradient along it."""
+        expected, product = float(step @ step) / self._scale, float(step @ change)
+        if expected == 0.0:
+            return
+        if product < 0.2 * expected:  # damped: negative curvature is not to be learnt
+            share = 0.8 * expected / (expected - product)
+            change = share * change + (1.0 - share) / self._scale * step
+            product = float(step @ change)
+        self._scale = product / float(change @ change)
+        self._pairs.append((step, change, 1.0 / product))
+
+    def times(self, columns: Tensor) -> Tensor:
+        """The estimate times each column, (n_variables, k)."""
+        result, shares = columns.clone(), []
+        for step, change, inverse in reversed(self._pairs):
+            share = inverse * (step @ result)
+            result -= change[:, None] * share
+            shares.append(share)
+        result *= self._scale
+        for (step, change, inverse), share in zip(self._pairs, reversed(shares), strict=True):
+            result += step[:, None] * (share - inverse * (change @ result))
+        return result

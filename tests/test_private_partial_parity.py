@@ -1,0 +1,139 @@
+"""Private partial parity: what is released and refused; the noisy table read without leak."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from fairconstrained import PartialParityClassifier, metrics
+from fairconstrained.constraints import PARTIAL_PRIVATE, Space, Stack
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+from fairconstrained.private_problem import PrivateERM
+
+INTERVAL = (0.1, 0.5)
+
+
+def table(n=4000):
+    data = make_biased_classification(n, 6, 2, 2, bias=0.6, class_sep=1.5, random_state=0)
+    low, high = data.data.min(axis=0) - 0.1, data.data.max(axis=0) + 0.1
+    return data.data, data.target, data.sensitive_features, (low, high)
+
+
+def fitted(fairness, **params):
+    X, y, group, public = table()
+    params = {"interval": INTERVAL, "slack": 0.1, "random_state": 0, **params}
+    clf = PartialParityClassifier(fairness, feature_range=public, **params)
+    with warnings.catch_warnings():  # noise may put the estimate above the slack
+        warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
+        return clf.fit(X, y, sensitive_features=group)
+
+
+def rows(n=500, seed=0):
+    rng = np.random.default_rng(seed)
+    scores = torch.as_tensor(rng.normal(size=(n, 1)))
+    y, group = (torch.as_tensor(rng.integers(2, size=n)) for _ in range(2))
+    return scores + 0.7 * group[:, None], y, group, torch.ones(n, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", PARTIAL_PRIVATE)
+def test_the_declared_bound_holds_for_every_row(name):
+    """One row more moves the released table by at most the bound, in the l1 norm."""
+    constraint = PARTIAL_PRIVATE[name](INTERVAL).bind(Space([0, 1], ["a", "b"]), 0.05, 2.0)
+    assert constraint.bound == 1.0
+    scores, y, group, weight = rows()
+    whole = constraint.hard_sums(scores, y, group, weight)
+    for i in range(0, 100, 7):
+        fewer = weight.clone()
+        fewer[i] = 0.0
+        change = (whole - constraint.hard_sums(scores, y, group, fewer)).abs().sum()
+        assert change <= 1.0
+
+
+def test_distributions_in_bins_are_the_gaps_at_the_edges():
+    """Against G from sorted scores at the same thresholds, without leak."""
+    constraint = PARTIAL_PRIVATE["statistical_parity"](INTERVAL, n_grid=7, reach=2.0).bind(
+        Space([0, 1], ["a", "b"]), 0.05, 2.0
+    )
+    scores, y, group, weight = rows()
+    values = constraint.hard_values(scores, y, group, weight, torch.zeros(0)) + 0.05
+    expected = []
+    for edge in np.linspace(-2.0, 2.0, 7):
+        above = (scores[:, 0] > edge).numpy()
+        rates = [above[group.numpy() == g].mean() for g in (0, 1)]
+        shares = [(min(r, 0.5) - min(r, 0.1)) / 0.4 for r in rates]
+        expected.append(shares[0] - shares[1])
+    assert values.numpy() == pytest.approx(np.concatenate((expected, np.negative(expected))))
+    exact = metrics.partial_statistical_parity(
+        None, scores[:, 0].numpy(), sensitive_features=group.numpy(), interval=INTERVAL
+    )
+    assert 0.5 * exact < values.max() <= exact + 1e-12
+    assert "edge 3 of 7" in constraint.describe(2)
+
+
+def test_a_stack_reads_its_members_hard_values_from_a_table():
+    space = Space([0, 1], ["a", "b"])
+    members = [
+        PARTIAL_PRIVATE[name](INTERVAL).bind(space, 0.05, 2.0)
+        for name in ("demographic_parity", "statistical_parity")
+    ]
+    data, none = rows(), torch.zeros(0, dtype=torch.float64)
+    stack = Stack(space, members)
+    counts = stack.counts(*data[1:])
+    found = stack.hard_of_moments(stack.hard_sums(*data), counts, none)
+    expected = torch.cat([member.hard_values(*data, none) for member in members])
+    assert found == pytest.approx(expected)
+    leaking = stack.of_moments(stack.hard_sums(*data), counts, none)
+    assert (leaking - found).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("fairness", PARTIAL_PRIVATE)
+def test_private_training_moves_the_true_gap_to_its_slack(fairness):
+    """With a generous budget; the released estimate is near the true gap."""
+    X, y, group, _ = table()
+    interval = (0.3, 0.9) if fairness == "equal_opportunity" else INTERVAL
+    free, clf = (
+        fitted(fairness, epsilon=20.0, slack=slack, interval=interval) for slack in (2.0, 0.1)
+    )
+    measure = getattr(metrics, f"partial_{fairness}")
+    options = {"sensitive_features": group, "interval": interval}
+    before, after = (measure(y, c.decision_function(X), **options) for c in (free, clf))
+    assert before > 0.2
+    assert after < max(0.6 * before, 0.2)
+    assert clf.violation_ == pytest.approx(after, abs=0.15)
+    assert clf.privacy_.epsilon <= 20.0
+    assert np.isnan(clf.history_["objective"]).all()
+    assert clf.interval_ == interval
+
+
+def test_every_release_is_in_the_plan(monkeypatch):
+    """As many joint releases as steps were priced, one table at the end, and nothing exact."""
+    calls = {"release": 0, "release_table": 0}
+    for name in calls:
+        original = getattr(PrivateERM, name)
+
+        def counted(self, *args, _name=name, _original=original):
+            calls[_name] += 1
+            return _original(self, *args)
+
+        monkeypatch.setattr(PrivateERM, name, counted)
+    monkeypatch.delattr("fairconstrained.problem.FairERM.evaluate")
+    monkeypatch.delattr("fairconstrained.problem.FairERM.linearize")
+    clf = fitted("statistical_parity", epsilon=1.0)
+    assert calls == {"release": clf.privacy_.n_steps, "release_table": 1}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"fairness": "rank_parity"},
+        {"fairness": "group_auc"},
+        {"interval": "auto"},
+        {"group_features": True},
+    ],
+)
+def test_what_reads_more_than_counts_is_refused(params):
+    params = {"fairness": "demographic_parity", "epsilon": 1.0, **params}
+    with pytest.raises(ValueError, match="epsilon must be None with"):
+        fitted(**params)

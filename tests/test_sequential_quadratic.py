@@ -1,0 +1,112 @@
+"""Sequential quadratic programs: a convex problem's solution, the promise of hard values, units."""
+
+import numpy as np
+import pytest
+import torch
+
+from fairconstrained import PartialParityClassifier, metrics
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.problem import Evaluation, Linearization
+from fairconstrained.solvers import AugmentedLagrangian, SequentialQuadratic, run
+from fairconstrained.solvers.sequential_quadratic import _Curvature
+
+
+class Circle:
+    """Minimise |x - (2, 1)|^2 / 2 in a disc of radius 1, whose hard values are off by `offset`."""
+
+    n_rows, n_constraints = 10, 1
+
+    def __init__(self, offset=0.0):
+        self.offset = offset
+
+    def linearize(self, x):
+        goal = x.new_tensor([2.0, 1.0])
+        value = torch.stack((0.5 * ((x - goal) ** 2).sum(), 0.5 * ((x**2).sum() - 1.0)))
+        return Linearization(value, lambda weights: weights[0] * (x - goal) + weights[1] * x)
+
+    def evaluate(self, x):
+        soft = self.linearize(x).value
+        return Evaluation(soft, soft + soft.new_tensor([0.0, self.offset]))
+
+    def sharpened(self):
+        return self
+
+
+def solve(problem, solver=None, start=(0.0, 0.0)):
+    x = torch.tensor(start, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(0)
+    dual = torch.zeros(1, dtype=torch.float64)
+    solver = solver or SequentialQuadratic()
+    return run(solver, problem, x, dual, rng, max_iter=None, tol=1e-6)
+
+
+@pytest.mark.parametrize("offset", [-0.3, 0.0, 0.2])
+def test_the_hard_constraint_is_met_with_equality(offset):
+    """The optimum is the goal's direction at the radius that the hard value allows."""
+    iterate = solve(Circle(offset)).iterate
+    radius = np.sqrt(1.0 - 2.0 * offset)
+    expected = radius * np.array([2.0, 1.0]) / np.sqrt(5.0)
+    assert iterate.x.numpy() == pytest.approx(expected, abs=2e-3)
+    assert iterate.hard[1] <= 1e-3
+    assert iterate.dual[0] == pytest.approx(np.sqrt(5.0) / radius - 1.0, abs=5e-3)
+    assert iterate.residual <= 1e-6
+
+
+def test_a_start_far_outside_is_brought_back():
+    assert solve(Circle(), start=(-30.0, 40.0)).iterate.hard[1] <= 1e-3
+
+
+def test_the_curvature_obeys_the_last_secant_and_stays_positive():
+    """H y = s for the last pair; negative curvature leaves the estimate positive definite."""
+    rng = torch.Generator().manual_seed(0)
+    curvature = _Curvature(5)
+    for _ in range(8):
+        step, change = (torch.randn(6, generator=rng, dtype=torch.float64) for _ in range(2))
+        curvature.add(step, change)
+        matrix = curvature.times(torch.eye(6, dtype=torch.float64))
+        assert matrix == pytest.approx(matrix.T, abs=1e-9 * float(matrix.abs().max()))
+        assert torch.linalg.eigvalsh(matrix).min() > 0
+    step = torch.randn(6, generator=rng, dtype=torch.float64)
+    curvature.add(step, 2.0 * step)
+    assert curvature.times(2.0 * step[:, None])[:, 0] == pytest.approx(step, abs=1e-12)
+
+
+def test_without_multipliers_it_is_the_other_solver():
+    data = make_biased_classification(300, random_state=0)
+    groups = data.sensitive_features
+    fits = [
+        PartialParityClassifier(slack=5.0, solver=solver).fit(
+            data.data, data.target, sensitive_features=groups
+        )
+        for solver in (SequentialQuadratic(), AugmentedLagrangian())
+    ]
+    assert fits[0].coef_ == pytest.approx(fits[1].coef_, abs=1e-6)
+
+
+@pytest.mark.parametrize("fairness", ["statistical_parity", "rank_parity"])
+def test_many_rows_end_within_slack_in_few_iterations(fairness):
+    """Where the augmented Lagrangian's targets took minutes: the loop has an end."""
+    data = make_biased_classification(5000, bias=0.5, random_state=0)
+    groups = data.sensitive_features
+    slack = 0.05
+    clf = PartialParityClassifier(fairness, interval=(0.1, 0.4), slack=slack)
+    clf.fit(data.data, data.target, sensitive_features=groups)
+    measure = {
+        "statistical_parity": metrics.partial_statistical_parity,
+        "rank_parity": metrics.ccdf_gap,
+    }[fairness]
+    gap = measure(
+        None, clf.decision_function(data.data), sensitive_features=groups, interval=(0.1, 0.4)
+    )
+    assert gap == pytest.approx(clf.violation_, abs=1e-12)
+    assert slack - 0.02 < gap <= slack + 1e-3
+    assert clf.n_iter_ <= 4 * 15 + 1
+    free = PartialParityClassifier(fairness, interval=(0.1, 0.4), slack=5.0)
+    free.fit(data.data, data.target, sensitive_features=groups)
+    assert free.violation_ > 3 * slack
+
+
+@pytest.mark.parametrize("bad", [{"n_steps": 0}, {"sharpenings": -1}, {"memory": 1.5}])
+def test_bad_parameters_are_named(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        SequentialQuadratic(**bad).check(Circle())
