@@ -178,7 +178,7 @@ class LevelSet(Solver):
     def iterate(
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """A level an iteration, from r = f_0 at the start: constant scores, which are feasible."""
+        """A level an iteration."""
         saddle = Saddle(problem)  # type: ignore[arg-type]
         yield from self.levels(saddle, saddle.extended(x), 0.0, rng)
 
@@ -188,8 +188,7 @@ class LevelSet(Solver):
         """Algorithm 1, with the proximal term rho / 2 |x - start|^2 on every value."""
         problem = saddle.problem
         batches = shuffled_batches(problem.n_rows, self.batch_size, rng)
-        w = saddle.parameters(start)
-        r = float(problem.evaluate(w).soft[0])
+        r = self.first_level(saddle, saddle.parameters(start))
         accuracy: float | None = None
         for _ in range(self.max_levels):
             state = Descent.begin(start, saddle)
@@ -206,6 +205,13 @@ class LevelSet(Solver):
             if bound >= 0:
                 return
             r += bound / (2.0 * self.theta)
+
+    def first_level(self, saddle: Saddle, w: Tensor) -> float:
+        """Give an r above the optimum: f_0 at a feasible point, w itself or constant scores."""
+        soft = saddle.problem.evaluate(w).soft
+        if bool((soft[1:] <= 0).all()):
+            return float(soft[0])
+        return max(float(soft[0]), saddle.objective_of_constants())
 
     def step(
         self, saddle: Saddle, state: Descent, rows: Tensor, r: float, rho: float, centre: Tensor
