@@ -33,6 +33,10 @@ MAY_IMPORT = {
     "ranking_problems": {"constraints", "features", "models", "objectives", "problem"},
     "saddle": {"constraints", "objectives", "problem"},
     "private_problem": {"constraints", "exceptions", "losses", "models", "privacy", "problem"},
+    "private_moments": {
+        *("constraints", "features", "models", "objectives", "privacy", "problem"),
+        "ranking_problems",
+    },
     "solvers": {"exceptions", "privacy", "private_problem", "problem", "saddle"},
     "training": {
         *("constraints", "features", "groups", "models", "objectives", "problem", "solvers"),
@@ -40,7 +44,7 @@ MAY_IMPORT = {
     "estimators": {
         *("calibration", "constraints", "exceptions", "features", "groups", "losses", "ranking"),
         *("models", "percentiles", "ranking_problems", "objectives", "problem", "solvers"),
-        *("privacy", "private_problem"),
+        *("privacy", "private_moments", "private_problem"),
     },
     "model_selection": {"exceptions", "groups", "metrics", "privacy"},
     "display": {"metrics", "model_selection", "percentiles"},

@@ -59,7 +59,7 @@ OURS, FREE = "fairconstrained, AUC", "unconstrained, AUC"
 TOLERANCE = 2e-3  # what a training gap may exceed the slack by
 TEST_TOLERANCE = 0.015
 TRAINING_SHARE = 0.9  # of the training rows, where a data set has its own test rows (the paper's)
-BOOTSTRAPS = 50
+BOOTSTRAPS = 25
 
 
 class Fitted(NamedTuple):

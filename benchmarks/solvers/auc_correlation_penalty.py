@@ -14,7 +14,7 @@ from benchmarks.objectives.auc_fair import ALPHA, Fitted
 
 METHOD = "correlation penalty"
 OBJECTIVES = ["auc_fair"]
-WEIGHTS = [0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0]
+WEIGHTS = [0.03, 0.1, 0.2, 0.3, 1.0]
 SMOOTH = 1e-3  # |r| is sqrt(r^2 + SMOOTH^2)
 
 

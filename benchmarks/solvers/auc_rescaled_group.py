@@ -18,7 +18,7 @@ METHOD = "rescaled group"
 OBJECTIVES = ["auc_fair"]
 SCALES = np.arange(0.05, 5.001, 0.05)
 OFFSETS = np.arange(-3.0, 3.001, 0.1)
-QUANTILES = 400  # of each label in each group: AUCs of the grid are exact to about 1 / QUANTILES
+QUANTILES = 200  # of each label in each group: AUCs of the grid are exact to about 1 / QUANTILES
 
 
 def slacks(notion: str, asked: list[float]) -> list[float]:

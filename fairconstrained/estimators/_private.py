@@ -16,7 +16,13 @@ from fairconstrained.privacy.mechanisms import NOISES, seed_from_system, with_ga
 from fairconstrained.private_problem import PrivateERM
 from fairconstrained.solvers import DPSGDA, Budget
 
-__all__ = ["PrivateFairClassifier"]
+__all__ = [
+    "PrivateFairClassifier",
+    "check_promise",
+    "public_range",
+    "refuse_weights",
+    "warn_of_delta",
+]
 
 _FEW_ROWS = 5  # of a group in an expected batch
 _MUCH_NOISE = 0.3  # on the mean gradient of a training, in units of the clip
@@ -32,16 +38,10 @@ class PrivateFairClassifier(FairClassifier):
     def _check_own_parameters(self):
         if self.epsilon is None:
             return
-        check_parameter(self, "epsilon", Real, lambda v: 0 < v < np.inf, "None or a number > 0")
-        check_parameter(self, "delta", Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)")
+        check_promise(self)
         check_parameter(
             self, "histogram_noise", str, NOISES.__contains__, f"one of {sorted(NOISES)}"
         )
-        if self.warm_start:
-            raise ValueError(
-                f"{type(self).__name__}.warm_start must be False with epsilon: every fit spends "
-                "the whole budget, and the promise of this one would not cover the last one."
-            )
         if self.solver is not None and not self.solver.private:
             raise IncompatibleSolverError(
                 f"{type(self.solver).__name__} is not private and cannot train with epsilon="
@@ -49,11 +49,7 @@ class PrivateFairClassifier(FairClassifier):
             )
 
     def _check_data(self, X, y, sensitive_features, sample_weight):
-        if self.epsilon is not None and sample_weight is not None:
-            raise ValueError(
-                "sample_weight must be None with epsilon: a row of weight w would need w times the "
-                "noise."
-            )
+        refuse_weights(self, sample_weight)
         return super()._check_data(X, y, sensitive_features, sample_weight)
 
     def _chosen_solver(self):
@@ -67,7 +63,7 @@ class PrivateFairClassifier(FairClassifier):
         if self.random_state is None:
             seed_from_system(rng)
         n_rows, n_features = data.X.shape
-        center, scale = self._public_range(n_features, data.weight)
+        center, scale = public_range(self, n_features, data.weight)
         outputs = n_outputs(len(space.classes))
         model = as_private_model(self.model, center, scale, outputs, self.fit_intercept)
         budget = Budget(self.epsilon, self.delta, "record", self.histogram_noise)
@@ -89,26 +85,6 @@ class PrivateFairClassifier(FairClassifier):
         if self.epsilon is not None:
             self.privacy_ = problem.plan.privacy
 
-    def _public_range(self, n_features, like):
-        """Centre and scale of the columns, from ``feature_range`` and not from the data."""
-        try:
-            low, high = (0.0, 1.0) if self.feature_range is None else self.feature_range
-            ends = np.stack(
-                [np.broadcast_to(np.asarray(b, float), n_features) for b in (low, high)]
-            )
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"{type(self).__name__}.feature_range must be None or a pair (low, high) of "
-                f"numbers or of arrays of shape ({n_features},); got {self.feature_range!r}."
-            ) from error
-        if not (np.isfinite(ends).all() and (ends[0] < ends[1]).all()):
-            raise ValueError(
-                f"{type(self).__name__}.feature_range must be finite with low < high in every "
-                f"column; got {self.feature_range!r}."
-            )
-        low, high = torch.tensor(ends, device=like.device)
-        return low, high - low
-
     def _warn_of_noise(self, plan, n_rows, n_params):
         rate, n_steps = plan.privacy.sampling_rate, plan.privacy.n_steps
         noise = plan.gradient_noise * np.sqrt(n_params / n_steps) / (rate * n_rows)
@@ -120,12 +96,56 @@ class PrivateFairClassifier(FairClassifier):
                 "epsilon.",
                 PrivacyWarning,
             )
-        if self.delta >= 1 / n_rows:
-            warn_caller(
-                f"delta={self.delta:g} is not below 1/n = {1 / n_rows:.1g}: a mechanism that "
-                "publishes a random row in full would keep such a promise. Choose a smaller delta.",
-                PrivacyWarning,
-            )
+        warn_of_delta(self, n_rows)
+
+
+def check_promise(estimator):
+    """Parameters of a private fit."""
+    check_parameter(estimator, "epsilon", Real, lambda v: 0 < v < np.inf, "None or a number > 0")
+    check_parameter(estimator, "delta", Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)")
+    if estimator.warm_start:
+        raise ValueError(
+            f"{type(estimator).__name__}.warm_start must be False with epsilon: every fit spends "
+            "the whole budget, and the promise of this one would not cover the last one."
+        )
+
+
+def refuse_weights(estimator, sample_weight):
+    """Rows of a private fit count once."""
+    if estimator.epsilon is not None and sample_weight is not None:
+        raise ValueError(
+            "sample_weight must be None with epsilon: a row of weight w would need w times the "
+            "noise."
+        )
+
+
+def public_range(estimator, n_features, like):
+    """Lower end and width of the columns, from ``feature_range`` and not from the data."""
+    given, name = estimator.feature_range, type(estimator).__name__
+    try:
+        low, high = (0.0, 1.0) if given is None else given
+        ends = np.stack([np.broadcast_to(np.asarray(b, float), n_features) for b in (low, high)])
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name}.feature_range must be None or a pair (low, high) of numbers or of arrays of "
+            f"shape ({n_features},); got {given!r}."
+        ) from error
+    if not (np.isfinite(ends).all() and (ends[0] < ends[1]).all()):
+        raise ValueError(
+            f"{name}.feature_range must be finite with low < high in every column; got {given!r}."
+        )
+    low, high = torch.tensor(ends, device=like.device)
+    return low, high - low
+
+
+def warn_of_delta(estimator, n_rows):
+    """Warn where delta is so large that the promise means little."""
+    if estimator.delta >= 1 / n_rows:
+        warn_caller(
+            f"delta={estimator.delta:g} is not below 1/n = {1 / n_rows:.1g}: a mechanism that "
+            "publishes a random row in full would keep such a promise. Choose a smaller delta.",
+            PrivacyWarning,
+        )
 
 
 def _warn_of_small_groups(stack, counts, rate):
