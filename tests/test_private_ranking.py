@@ -29,6 +29,7 @@ from fairconstrained.private_moments import (
     length_histogram,
     plan_moments,
     release,
+    score_table,
     statistics,
 )
 from fairconstrained.ranking_problems import GroupMoments
@@ -76,6 +77,14 @@ def test_a_row_moves_each_release_by_at_most_one(X, cell, length, convert):
         assert float((a - b).norm()) <= 1 + 1e-6
 
 
+@given(arrays(float, 6, elements=st.floats(-50, 50)), cells)
+def test_a_row_is_in_one_bin(z, cell):
+    whole = score_table(torch.as_tensor(z), torch.as_tensor(cell), 4)
+    without = score_table(torch.as_tensor(z[1:]), torch.as_tensor(cell[1:]), 4)
+    assert float((whole - without).norm()) == 1.0
+    assert whole.sum() == 6
+
+
 def test_a_long_row_moves_them_by_one():
     """The bound is met: the noise is not larger than it must be."""
     X = np.zeros((2, D))
@@ -94,7 +103,7 @@ def test_the_parts_share_one_unit_and_the_budget_is_not_exceeded():
         plan = plan_moments(epsilon, 1e-5)
         assert 0.97 * epsilon <= plan.privacy.epsilon <= epsilon
         assert plan.privacy.epsilon == privacy_spent(plan.privacy.phases, delta=1e-5)
-        assert len(plan.privacy.phases) == 3
+        assert len(plan.privacy.phases) == 4
 
 
 def test_every_use_of_noise_is_one_that_the_plan_has_priced(monkeypatch):
@@ -116,6 +125,7 @@ def test_every_use_of_noise_is_one_that_the_plan_has_priced(monkeypatch):
         ((4,), moments),
         ((4, 6), moments),
         ((4, 6, 6), moments),
+        ((4, 12), plan.scores.noise_multiplier),
     ]
 
 
@@ -192,14 +202,24 @@ def test_repaired_moments_are_moments():
 def test_the_fit_is_a_function_of_the_releases(monkeypatch):
     """Two data sets with the same releases give the same model: nothing else was looked at."""
     X, y, groups = data()
-    kept = []
-    monkeypatch.setattr(
-        "fairconstrained.estimators._private_ranking.release",
-        lambda *args: kept[0] if kept else kept.append(release(*args)) or kept[0],
-    )
+    kept, tables = [], []
+
+    def first_release(*args):
+        if not kept:
+            kept.extend((release(*args), args[-1].get_state()))
+        args[-1].set_state(kept[1])  # the generator's, for the noise that follows
+        return kept[0]
+
+    def first_table(*args):
+        tables.append(score_table(*args))
+        return tables[0]
+
+    monkeypatch.setattr("fairconstrained.estimators._private_ranking.release", first_release)
+    monkeypatch.setattr(private_moments, "score_table", first_table)
     one = fitted((X, y, groups))
     rng = np.random.default_rng(1)
     other = fitted((rng.uniform(-4, 4, X.shape), rng.permutation(y), rng.permutation(groups)))
+    assert not torch.equal(*tables)  # the data do differ
     for name in ("coef_", "intercept_", "violation_", "multipliers_", "n_iter_", "feasible_"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     for name in set(one.history_) - {"time"}:
@@ -216,6 +236,16 @@ def test_with_a_large_budget_it_nears_the_moment_solution(fairness):
     correlation = np.corrcoef(exact.decision_function(X), private.decision_function(X))[0, 1]
     assert correlation > 0.99
     assert private.violation_ <= 0.02 + FORGIVEN
+
+
+def test_the_reported_gap_is_that_of_the_rows_up_to_the_noise_of_a_table():
+    X, y, groups = bunch = data(20_000)
+    errors = []
+    for seed in range(4):
+        clf = fitted(bunch, slack=0.02, random_state=seed)
+        gap = inter_group_auc_gap(y, clf.decision_function(X), sensitive_features=groups)
+        errors.append(clf.violation_ - gap)
+    assert np.abs(errors).max() < 0.02
 
 
 def test_constraints_do_something_and_probabilities_are_sensible():

@@ -38,8 +38,8 @@ def check_private_ranking(estimator):
         )
 
 
-def private_ranking_problem(estimator, data, space, rng):
-    """Release moments within the budget and pose the problem on them."""
+def private_ranking_problem(estimator, data, space, solver, rng):
+    """Release moments, solve, and correct the problem by the scores of that solution."""
     if estimator.random_state is None:
         seed_from_system(rng)
     n_rows, n_features = data.X.shape
@@ -55,7 +55,9 @@ def private_ranking_problem(estimator, data, space, rng):
     _warn_of_noise(estimator, released, space)
     constraint = estimator._stack(space, counts, least)
     estimator._refuse_nothing(constraint)
-    return PrivateMomentERM.of(released, constraint, float(estimator.alpha), plan.privacy)
+    problem = PrivateMomentERM.of(released, constraint, float(estimator.alpha), plan)
+    solution = estimator._solve(solver, problem, rng, space.classes)
+    return problem.corrected(solution.iterate.x, data.X, cell, rng)
 
 
 def log_odds_of_columns(problem, w):

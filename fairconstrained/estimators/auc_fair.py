@@ -152,13 +152,13 @@ class AUCFairClassifier(StreamingClassifier):
     AUC. In both cases they are calibrated over everybody, and not within each group.
 
     With `epsilon` the number of rows, the classes and the names of the groups are public.
-    Everything else that leaves ``fit`` follows from three noisy releases
+    Everything else that leaves ``fit`` follows from four noisy releases
     (:mod:`fairconstrained.private_moments`): ``violation_`` and ``history_`` are those of normal
-    scores with the released moments, and there is no correction to true gaps; scores become log
-    odds as if they were normal with one variance. `alpha` is in the units of the clipped rows, and
-    the noise on the moments adds to it. Weights, warm starts and streams are refused. Noise moves a
-    cell's mean score by about ``sqrt(d)`` over its number of rows and `epsilon`: for small groups
-    the gap may miss the slack by far.
+    scores with the released moments, moved to what a noisy table of scores says of the gaps; scores
+    become log odds as if they were normal with one variance. `alpha` is in the units of the clipped
+    rows, and the noise on the moments adds to it. Weights, warm starts and streams are refused. The
+    noise is the same for small groups as for large ones: the gap of a group of some hundred rows
+    may miss the slack by far.
 
     A set without rows is named in a warning and its comparisons are left out; where nothing is
     left to compare, ``fit`` raises ValueError.
@@ -289,7 +289,7 @@ class AUCFairClassifier(StreamingClassifier):
 
     def _problem(self, data, space, solver, rng):
         if self.epsilon is not None:
-            return private_ranking_problem(self, data, space, rng)
+            return private_ranking_problem(self, data, space, solver, rng)
         constraint = self._exact_stack(data, space)
         if self._stream is None:
             self._refuse_nothing(constraint)
@@ -348,7 +348,7 @@ class AUCFairClassifier(StreamingClassifier):
     def _store(self, solution, problem, space):
         super()._store(solution, problem, space)
         if self.epsilon is not None:
-            self.privacy_ = problem.privacy
+            self.privacy_ = problem.plan.privacy
 
     def _attributes(self, problem, w):
         """Log odds: those of the log loss, or the scores calibrated."""

@@ -178,8 +178,10 @@ class LevelSet(Solver):
     def iterate(
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """A level an iteration."""
+        """A level an iteration, from x or, where x breaks a constraint, from the model's zero."""
         saddle = Saddle(problem)  # type: ignore[arg-type]
+        if not _feasible(saddle, x):
+            x = saddle.problem.model.init()  # constant scores, of a linear model
         yield from self.levels(saddle, saddle.extended(x), 0.0, rng)
 
     def levels(
@@ -207,11 +209,11 @@ class LevelSet(Solver):
             r += bound / (2.0 * self.theta)
 
     def first_level(self, saddle: Saddle, w: Tensor) -> float:
-        """Give an r above the optimum: f_0 at a feasible point, w itself or constant scores."""
-        soft = saddle.problem.evaluate(w).soft
-        if bool((soft[1:] <= 0).all()):
-            return float(soft[0])
-        return max(float(soft[0]), saddle.objective_of_constants())
+        """Give an r above the optimum: f_0 at a feasible point, constant scores or w itself."""
+        constants = saddle.objective_of_constants()
+        if not _feasible(saddle, w):
+            return constants
+        return min(float(saddle.problem.linearize(w).value[0]), constants)
 
     def step(
         self, saddle: Saddle, state: Descent, rows: Tensor, r: float, rho: float, centre: Tensor
@@ -253,6 +255,10 @@ class LevelSet(Solver):
         if distance > self.radius:
             w = about + (w - about) * (self.radius / distance)
         return torch.cat((w, x[len(w) :].clamp(-interval, interval)))
+
+
+def _feasible(saddle: Saddle, w: Tensor) -> bool:
+    return bool((saddle.problem.linearize(w).value[1:] <= 0).all())
 
 
 class ProximalLevelSet(Solver):
