@@ -67,7 +67,20 @@ def test_every_method_fills_its_cells(tmp_path, monkeypatch):
     assert main([*base, "--report"]) == 0
     text = (results / "auc_fair.md").read_text()
     assert "| tiny | group_auc | rescaled group |" in text
+    assert "| tiny | group_auc | correlation penalty |" in text
     assert len(list(results.glob("tiny-*.png"))) == 3
+
+
+def test_the_private_benchmark_runs_and_reports(tmp_path):
+    (tmp_path / "tiny.py").write_text(TINY)
+    main = importlib.import_module("benchmarks.run").main
+    base = ["--objective", "private_auc", "--output", str(tmp_path)]
+    arguments = ["--slack", "0.1", "--epsilon", "9", "--notion", "group_auc"]
+    assert main([*base, "--datasets", str(tmp_path / "tiny.py"), *arguments]) == 0
+    table = pd.read_csv(tmp_path / "private_auc.csv")
+    assert sorted(table["epsilon"].fillna(-1)) == [-1, 9]
+    assert main([*base, "--report"]) == 0
+    assert "| tiny | group_auc | epsilon 9 | 0.1 |" in (tmp_path / "private_auc.md").read_text()
 
 
 def short_level_set():
