@@ -107,6 +107,12 @@ class Saddle:
         """The w of x."""
         return x[: len(x) - 2 * self.n_pairs]
 
+    def objective_of_constants(self) -> float:
+        """The risk of scores that are all zero, without a penalty."""
+        data = self.problem.data
+        zeros = data.weight.new_zeros(len(data.y), 1)
+        return float(self.problem.risk.soft(zeros, data.y, data.weight))
+
     def linearize(self, x: Tensor, rows: Tensor) -> Linearization:
         """(F_0, ..., F_M, G_1, ..., G_P) on these rows; each F less its slack."""
         problem, n_pairs = self.problem, self.n_pairs

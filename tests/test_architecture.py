@@ -34,6 +34,10 @@ MAY_IMPORT = {
     "saddle": {"constraints", "objectives", "problem"},
     "private_scaling": {"features", "models", "privacy"},
     "private_problem": {"constraints", "exceptions", "losses", "models", "privacy", "problem"},
+    "private_moments": {
+        *("constraints", "features", "models", "objectives", "privacy", "problem"),
+        "ranking_problems",
+    },
     "solvers": {"exceptions", "privacy", "private_problem", "problem", "saddle"},
     "training": {
         *("constraints", "features", "groups", "models", "objectives", "problem", "solvers"),
@@ -41,7 +45,7 @@ MAY_IMPORT = {
     "estimators": {
         *("calibration", "constraints", "exceptions", "features", "groups", "losses", "ranking"),
         *("models", "percentiles", "ranking_problems", "objectives", "problem", "solvers"),
-        *("privacy", "private_problem", "private_scaling"),
+        *("privacy", "private_moments", "private_problem", "private_scaling"),
     },
     "model_selection": {"exceptions", "groups", "metrics", "privacy"},
     "display": {"metrics", "model_selection", "percentiles"},

@@ -1,19 +1,14 @@
-"""AUCFairClassifier: true gaps within slack, streams equal to fits, log odds, messages."""
+"""AUCFairClassifier: true gaps within slack, networks, the paper's solvers, messages."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 import sklearn
-import torch
 from fits import FORGIVEN
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV
@@ -23,7 +18,6 @@ from test_auc_constraints import METRIC_OF
 from torch import nn
 
 from fairconstrained import AUCFairClassifier
-from fairconstrained.calibration import Rescale, log_odds_scale
 from fairconstrained.constraints import Quadratic, SoftBins
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -31,7 +25,7 @@ from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
     SmallGroupWarning,
 )
-from fairconstrained.metrics import inter_group_auc_gap, inter_group_auc_scorer
+from fairconstrained.metrics import inter_group_auc_scorer
 from fairconstrained.solvers import QCQP, SGDA, AugmentedLagrangian, LevelSet, ProximalLevelSet
 
 OBJECTIVES = ("log", "auc")
@@ -176,60 +170,6 @@ def test_groups_of_any_kind():
     assert one.violation_ == pytest.approx(two.violation_, abs=2e-3)
 
 
-# --- scores, probabilities, thresholds -----------------------------------------------------------
-
-
-@given(st.integers(0, 10**6), st.sampled_from([1e-3, 1.0, 1e3]))
-@settings(max_examples=20, deadline=None)
-def test_calibration_is_logistic_regression_on_the_score(seed, scale):
-    rng = np.random.default_rng(seed)
-    y = np.append([0, 1], rng.integers(2, size=200))
-    scores = scale * (rng.normal(size=202) + y - 7.0)
-    weight = rng.exponential(size=202) + 0.1
-    slope, offset = log_odds_scale(*map(torch.as_tensor, (scores, y, weight)))
-    mean = np.average(scores, weights=weight)
-    unit = np.sqrt(np.average((scores - mean) ** 2, weights=weight))
-    z = ((scores - mean) / unit)[:, None]
-    lr = LogisticRegression(C=1.0, tol=1e-12, solver="newton-cholesky").fit(z, y, weight)
-    assert slope.item() * unit == pytest.approx(max(lr.coef_[0, 0], 1e-6), rel=1e-5, abs=2e-6)
-    if lr.coef_[0, 0] > 0:
-        assert offset.item() + slope.item() * mean == pytest.approx(lr.intercept_[0], abs=1e-5)
-
-
-def test_calibration_of_scores_that_say_nothing_or_everything():
-    y, weight = torch.tensor([0, 0, 0, 1]), torch.ones(4, dtype=torch.float64)
-    slope, offset = log_odds_scale(torch.full((4,), 2.0, dtype=torch.float64), y, weight)
-    assert torch.sigmoid(2 * slope + offset).item() == pytest.approx(0.25)
-    backwards = -y.double()
-    slope, _ = log_odds_scale(backwards, y, weight)
-    assert slope > 0
-    slope, offset = log_odds_scale(y.double(), y, weight)
-    assert torch.isfinite(slope)
-    assert torch.isfinite(offset)
-
-
-def test_rescaling_composes():
-    layer, z = Rescale().double(), torch.linspace(-2, 2, 5, dtype=torch.float64)
-    layer.then(torch.tensor(2.0), torch.tensor(1.0))
-    layer.then(torch.tensor(3.0), torch.tensor(-1.0))
-    np.testing.assert_allclose(layer(z), 3 * (2 * z + 1) - 1)
-
-
-@every_objective
-@pytest.mark.parametrize("model", ["linear", (4,)])
-def test_probabilities_are_calibrated_over_everybody(objective, model):
-    """In the mean they are the share of positives; labels are where they exceed one half."""
-    X, y, _ = data = table(n=1000)
-    solver = None if model == "linear" else SGDA(n_steps=300, batch_size=256)
-    clf = fitted(data=data, objective=objective, model=model, solver=solver, random_state=0)
-    proba = clf.predict_proba(X)[:, 1]
-    assert proba.mean() == pytest.approx(y.mean(), abs=0.04)
-    assert ((proba > 0.5) == clf.predict(X)).all()
-    assert ((clf.decision_function(X) > 0) == clf.predict(X)).all()
-    high = proba > 0.7
-    assert y[high].mean() == pytest.approx(proba[high].mean(), abs=0.08)
-
-
 # --- networks ------------------------------------------------------------------------------------
 
 
@@ -300,150 +240,6 @@ def test_the_papers_surrogate_does_not_keep_the_true_gap_and_says_so():
     assert clf.history_["soft_violation"][-1] <= 0.01 + 1e-4
 
 
-# --- streams -------------------------------------------------------------------------------------
-
-
-def streamed(data, sizes, sparse=(), **params):
-    X, y, group = data
-    clf = AUCFairClassifier("inter_group", **params)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SmallGroupWarning)
-        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
-        ends = np.cumsum(sizes)
-        for i, index in enumerate(np.split(np.arange(len(y)), ends)):
-            chunk = sp.csr_array(X[index]) if i in sparse else X[index]
-            clf.partial_fit(chunk, y[index], classes=[0, 1], sensitive_features=group[index])
-    return clf
-
-
-@every_objective
-@pytest.mark.parametrize("sizes", [[200], [1, 1, 1, 1, 1, 95, 200], [399]])
-def test_a_stream_gives_the_model_of_one_fit(objective, sizes):
-    data = table(3)
-    stream = streamed(data, sizes, objective=objective, slack=0.1)
-    once = fitted(data=data, objective=objective, slack=0.1)
-    np.testing.assert_allclose(stream.coef_, once.coef_, rtol=1e-5, atol=1e-8)
-    np.testing.assert_allclose(stream.intercept_, once.intercept_, rtol=1e-5, atol=1e-8)
-    assert stream.violation_ == pytest.approx(once.violation_, abs=1e-9)
-    assert stream.groups_.tolist() == once.groups_.tolist()
-
-
-def test_sparse_chunks_may_follow_dense_ones():
-    data = table()
-    stream = streamed(data, [100, 100], sparse=(1,), objective="auc")
-    np.testing.assert_allclose(stream.coef_, fitted(data=data, objective="auc").coef_, rtol=1e-5)
-
-
-def test_beyond_its_memory_a_stream_still_counts_every_row():
-    """Moments of all rows decide the direction; the rows kept only set scale and offset."""
-    X, y, group = data = table(n=3000)
-    params = {"objective": "auc", "slack": np.inf}
-    stream = streamed(data, [1000, 1000], stream_memory=500, random_state=0, **params)
-    assert stream._stream.y.shape == (500,)
-    assert stream._stream.n_seen == 3000
-    once = fitted(data=data, **params)
-    ratio = stream.coef_ / once.coef_
-    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-6)
-    same = streamed(data, [1000, 1000], stream_memory=500, random_state=0, **params)
-    np.testing.assert_array_equal(same.coef_, stream.coef_)
-    on_sample = streamed(data, [1000, 1000], stream_memory=500, random_state=0, slack=0.1)
-    assert on_sample.violation_ <= 0.1 + FORGIVEN
-    assert inter_group_auc_gap(y, on_sample.decision_function(X), sensitive_features=group) < 0.2
-
-
-def test_the_sample_of_a_long_stream_is_uniform():
-    X, y, group = table(n=2000)
-    X = X.copy()
-    X[:, 4] = np.arange(2000)
-    clf = AUCFairClassifier(objective="auc", slack=np.inf, stream_memory=400, random_state=1)
-    for index in np.arange(2000).reshape(4, 500):
-        clf.partial_fit(X[index], y[index], sensitive_features=group[index])
-    counts = np.histogram(clf._stream.X[:, 4], bins=4, range=(0, 2000))[0]
-    assert counts.sum() == 400
-    assert (np.abs(counts - 100) < 40).all()
-
-
-def test_warm_streams_agree_within_the_tolerance_of_slack():
-    data = table()
-    stream = streamed(data, [100, 100, 100], objective="auc", warm_start=True, slack=0.1)
-    once = fitted(data=data, objective="auc", slack=0.1)
-    assert stream.violation_ <= 0.1 + FORGIVEN
-    assert auc(stream, data) == pytest.approx(auc(once, data), abs=5e-3)
-
-
-def test_groups_may_come_later_and_names_are_kept_in_order():
-    X, y, group = table(3)
-    names = np.array(["c", "a", "b"])[group]
-    order = np.argsort(group, kind="stable")
-    clf = AUCFairClassifier("intra_group", objective="auc", slack=0.1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
-        for index in np.array_split(order, 5):
-            clf.partial_fit(X[index], y[index], classes=[0, 1], sensitive_features=names[index])
-    assert clf.groups_.tolist() == ["a", "b", "c"]
-    once = AUCFairClassifier("intra_group", objective="auc", slack=0.1)
-    once.fit(X[order], y[order], sensitive_features=names[order])
-    np.testing.assert_allclose(clf.coef_, once.coef_, rtol=1e-5)
-
-
-def test_before_both_classes_are_seen_there_is_nothing_to_predict():
-    X, y, group = table()
-    clf = AUCFairClassifier()
-    index = np.flatnonzero(y == 1)[:5]
-    clf.partial_fit(X[index], y[index], classes=[0, 1], sensitive_features=group[index])
-    with pytest.raises(NotFittedError):
-        clf.predict(X)
-    clf.partial_fit(X, y, sensitive_features=group)
-    assert clf.predict(X).shape == (400,)
-
-
-def test_a_fit_ends_the_stream():
-    X, y, group = table()
-    clf = AUCFairClassifier(slack=0.1).partial_fit(X[:50], y[:50], sensitive_features=group[:50])
-    clf.fit(X, y, sensitive_features=group)
-    assert clf._stream is None
-    np.testing.assert_array_equal(
-        clf.coef_, AUCFairClassifier(slack=0.1).fit(X, y, sensitive_features=group).coef_
-    )
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda X, y, g: (X[:, :3], y, {"sensitive_features": g}), "X has 3 features"),
-        (lambda X, y, g: (X, y + 1, {"sensitive_features": g}), r"classes \[0, 1\].*\[2\]"),
-        (
-            lambda X, y, g: (X, y, {"sensitive_features": g, "classes": [0, 2]}),
-            r"classes=\[0, 2\]",
-        ),
-        (lambda X, y, g: (X, y, {}), "in all calls of partial_fit or in none"),
-        (
-            lambda X, y, g: (X, y, {"sensitive_features": np.array(["a", "b"])[g]}),
-            "another kind than the chunks before",
-        ),
-        (lambda X, y, g: (X, y, {"sensitive_features": g[1:]}), "sensitive_features has 49 rows"),
-    ],
-)
-def test_bad_chunks_are_named_and_change_nothing(change, message):
-    X, y, group = (array[:50] for array in table())
-    clf = AUCFairClassifier().partial_fit(X, y, sensitive_features=group)
-    before = clf.coef_.copy(), clf._stream
-    X, y, keywords = change(X, y, group)
-    with pytest.raises(ValueError, match=message):
-        clf.partial_fit(X, y, **keywords)
-    assert (clf.coef_ == before[0]).all()
-    assert clf._stream is before[1]
-
-
-def test_the_first_chunk_needs_both_classes_or_their_names():
-    X, y, group = table()
-    one = y == 1
-    with pytest.raises(ValueError, match=r"classes=\[negative, positive\]"):
-        AUCFairClassifier().partial_fit(X[one], y[one], sensitive_features=group[one])
-    with pytest.raises(ValueError, match="got 3"):
-        AUCFairClassifier().partial_fit(X, y, classes=[0, 1, 2], sensitive_features=group)
-
-
 # --- sets without rows ---------------------------------------------------------------------------
 
 
@@ -503,7 +299,7 @@ def test_without_sensitive_features_it_warns_or_refuses():
     [
         ({"fairness": "auc"}, "fairness must be one of"),
         ({"slack": -1}, "slack must be a number >= 0"),
-        ({"objective": "mse"}, "objective must be one of"),
+        ({"objective": "mse"}, "objective must be None or one of"),
         ({"surrogate": "cubic"}, "surrogate must be one of"),
         ({"surrogate": 3}, "surrogate must be one of"),
         ({"stream_memory": 0}, "stream_memory must be an integer >= 1"),

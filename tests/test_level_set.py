@@ -18,7 +18,14 @@ from fairconstrained.objectives import LogLossForRanking, MeanLoss
 from fairconstrained.problem import FairERM
 from fairconstrained.ranking import COMPARISONS
 from fairconstrained.saddle import Saddle
-from fairconstrained.solvers import QCQP, LevelSet, ProximalLevelSet, Status, run
+from fairconstrained.solvers import (
+    QCQP,
+    AugmentedLagrangian,
+    LevelSet,
+    ProximalLevelSet,
+    Status,
+    run,
+)
 from fairconstrained.solvers.level_set import (
     Descent,
     Dual,
@@ -269,6 +276,22 @@ def test_levels_are_feasible_and_fall_to_the_optimum():
     start = float(p.evaluate(p.start() * 0).soft[0])
     assert optimum - 1e-6 <= objectives[-1] <= optimum + 0.15 * (start - optimum)
     assert objectives[-1] < objectives[0] < start
+
+
+def test_the_first_level_is_above_the_optimum_from_any_start():
+    """Where the start breaks a constraint, f_0 there says nothing of the optimum."""
+    p, moments = on_rows(7, slack=0.02)
+    optimum = float(solve(moments, QCQP()).iterate.soft[0])
+    free, _ = on_rows(7, slack=1e3)
+    dual = torch.zeros(p.n_constraints, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(0)
+    start = run(AugmentedLagrangian(), free, p.start(), dual, rng, max_iter=None, tol=1e-6)
+    saddle, w = Saddle(p), start.iterate.x
+    assert float(p.evaluate(w).soft[0]) < optimum < SHORT.first_level(saddle, w)
+    assert SHORT.first_level(saddle, w * 0) == pytest.approx(0.5)
+    one = next(SHORT.iterate(p, w, dual, 1e-9, rng))
+    assert one.residual < torch.inf
+    assert float(one.soft[1:].max()) <= 1e-3
 
 
 def test_the_upper_bound_is_above_the_level_set_function_up_to_noise():

@@ -3,7 +3,12 @@
 from collections import Counter
 
 import pytest
-from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import (
+    check_estimator,
+    check_sample_weight_equivalence_on_dense_data,
+    parametrize_with_checks,
+)
 
 from fairconstrained import (
     AUCFairClassifier,
@@ -37,12 +42,35 @@ _OF_BATCHES = {
     "check_sample_weight_equivalence_on_dense_data": _BATCHES,
     "check_sample_weight_equivalence_on_sparse_data": _BATCHES,
 }
+
+
+class OfTwoClasses(LogisticRegression):
+    """Logistic regression that says it takes two classes only: its weights surely count copies."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def _of_labels():
+    """The check fails whatever takes two classes, in scikit-learn 1.6.1: see the reason."""
+    reason = "labels are made binary by the first row's, which differs after shuffling"
+    try:
+        sure = OfTwoClasses(solver="newton-cholesky", tol=1e-12)
+        check_sample_weight_equivalence_on_dense_data("OfTwoClasses", sure)
+    except AssertionError:
+        return dict.fromkeys(_OF_BATCHES, reason)
+    return {}
+
+
+_OF_LABELS = _of_labels()
 EXPECTED_TO_FAIL = {
     LINEAR: {},
-    PARTIAL: {},
+    PARTIAL: _OF_LABELS,
     NETWORK: _OF_BATCHES,
-    RANKING: {},
-    STREAMING: {},
+    RANKING: _OF_LABELS,
+    STREAMING: _OF_LABELS,
     RANKING_NETWORK: _OF_BATCHES,
     LOSS_PARITY: {},
     LOSS_PARITY_NETWORK: _OF_BATCHES,
@@ -69,10 +97,14 @@ def test_check(estimator, check):
 )
 def test_the_checks_do_run(estimator, capsys):
     """A suite that is skipped looks green: count what ran."""
-    records = check_estimator(estimator, on_fail=None, on_skip=None)
+    expected = EXPECTED_TO_FAIL[estimator]
+    records = check_estimator(
+        estimator, expected_failed_checks=expected, on_fail=None, on_skip=None
+    )
     count = Counter(record["status"] for record in records)
     with capsys.disabled():
         print(f"\nscikit-learn's checks of {estimator}: {dict(count)}")
-    assert set(count) <= {"passed", "skipped"}
+    assert set(count) <= {"passed", "skipped", "xfail"}
+    assert count["xfail"] <= len(expected)
     assert count["passed"] >= AT_LEAST
     assert count["skipped"] <= 1

@@ -106,6 +106,11 @@ class AUCConstraint(BoundConstraint):
         difference = torch.as_tensor(auc_differences(kept, counts, self.sets.numpy()))
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
+    def with_surrogate(self, surrogate: Surrogate) -> AUCConstraint:
+        """The same comparisons, with another stand-in for true AUCs."""
+        slack = self.slack[: len(self.comparisons)]
+        return AUCConstraint(self.space, self.comparisons, slack, surrogate, self.name)
+
     def describe(self, j: int) -> str:
         """Words for value j: which AUCs it compares."""
         m = len(self.comparisons)

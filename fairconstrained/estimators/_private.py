@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from numbers import Real
-
 import numpy as np
-import torch
 
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._checks import check_parameter, warn_caller
+from fairconstrained.estimators._promise import (
+    check_promise,
+    public_range,
+    refuse_weights,
+    warn_of_delta,
+)
 from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning, SmallGroupWarning
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import as_private_model
 from fairconstrained.privacy.mechanisms import NOISES, seed_from_system, with_gaussian_noise
 from fairconstrained.private_problem import PrivateERM
-from fairconstrained.private_scaling import Coordinates, release_coordinates
+from fairconstrained.private_scaling import release_coordinates
 from fairconstrained.solvers import DPSGDA, Budget
 
-__all__ = ["PrivateFairClassifier", "refuse_with_epsilon"]
+__all__ = ["PrivateFairClassifier"]
 
 _FEW_ROWS = 5  # of a group in an expected batch
 _MUCH_NOISE = 0.3  # on the mean gradient of a training, in units of the clip
@@ -33,16 +36,10 @@ class PrivateFairClassifier(FairClassifier):
     def _check_own_parameters(self):
         if self.epsilon is None:
             return
-        check_parameter(self, "epsilon", Real, lambda v: 0 < v < np.inf, "None or a number > 0")
-        check_parameter(self, "delta", Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)")
+        check_promise(self)
         check_parameter(
             self, "histogram_noise", str, NOISES.__contains__, f"one of {sorted(NOISES)}"
         )
-        if self.warm_start:
-            raise ValueError(
-                f"{type(self).__name__}.warm_start must be False with epsilon: every fit spends "
-                "the whole budget, and the promise of this one would not cover the last one."
-            )
         if self.solver is not None and not self.solver.private:
             raise IncompatibleSolverError(
                 f"{type(self.solver).__name__} is not private and cannot train with epsilon="
@@ -50,11 +47,7 @@ class PrivateFairClassifier(FairClassifier):
             )
 
     def _check_data(self, X, y, sensitive_features, sample_weight):
-        if self.epsilon is not None and sample_weight is not None:
-            raise ValueError(
-                "sample_weight must be None with epsilon: a row of weight w would need w times the "
-                "noise."
-            )
+        refuse_weights(self, sample_weight)
         return super()._check_data(X, y, sensitive_features, sample_weight)
 
     def _chosen_solver(self):
@@ -68,7 +61,7 @@ class PrivateFairClassifier(FairClassifier):
         if self.random_state is None:
             seed_from_system(rng)
         n_rows, n_features = data.X.shape
-        public = self._public_range(n_features, data.weight)
+        public = public_range(self, n_features, data.weight)
         outputs = n_outputs(len(space.classes))
         budget = Budget(self.epsilon, self.delta, "record", self.histogram_noise)
         plan = solver.plan(n_rows, budget)
@@ -93,26 +86,6 @@ class PrivateFairClassifier(FairClassifier):
             # The time of a step tells the size of its batch, which is exact.
             self.history_["time"] = np.full(len(self.history_["time"]), np.nan)
 
-    def _public_range(self, n_features, like):
-        """Coordinates from ``feature_range`` and not from the data: columns in [0, 1]."""
-        try:
-            low, high = (0.0, 1.0) if self.feature_range is None else self.feature_range
-            ends = np.stack(
-                [np.broadcast_to(np.asarray(b, float), n_features) for b in (low, high)]
-            )
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"{type(self).__name__}.feature_range must be None or a pair (low, high) of "
-                f"numbers or of arrays of shape ({n_features},); got {self.feature_range!r}."
-            ) from error
-        if not (np.isfinite(ends).all() and (ends[0] < ends[1]).all()):
-            raise ValueError(
-                f"{type(self).__name__}.feature_range must be finite with low < high in every "
-                f"column; got {self.feature_range!r}."
-            )
-        low, high = torch.tensor(ends, device=like.device)
-        return Coordinates(low, high - low)
-
     def _warn_of_noise(self, plan, n_rows, n_params):
         rate, n_steps = plan.privacy.sampling_rate, plan.privacy.n_steps
         noise = plan.gradient_noise * np.sqrt(n_params / n_steps) / (rate * n_rows)
@@ -124,22 +97,7 @@ class PrivateFairClassifier(FairClassifier):
                 "epsilon.",
                 PrivacyWarning,
             )
-        if self.delta >= 1 / n_rows:
-            warn_caller(
-                f"delta={self.delta:g} is not below 1/n = {1 / n_rows:.1g}: a mechanism that "
-                "publishes a random row in full would keep such a promise. Choose a smaller delta.",
-                PrivacyWarning,
-            )
-
-
-def refuse_with_epsilon(estimator, refused, offered):
-    """Raise ValueError for a parameter that reads more than a private fit may release."""
-    wrong = [parameter for parameter, is_wrong in refused.items() if is_wrong]
-    if estimator.epsilon is not None and wrong:
-        raise ValueError(
-            f"{type(estimator).__name__}.epsilon must be None with {wrong[0]}; private training "
-            f"needs {offered}."
-        )
+        warn_of_delta(self, n_rows)
 
 
 def _warn_of_small_groups(stack, counts, rate):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
-import numpy as np
 import torch
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 from torch import nn
 
 from fairconstrained.calibration import Rescale, log_odds_scale
 from fairconstrained.constraints import AUCParity, Quadratic
 from fairconstrained.constraints.surrogates import SURROGATES
-from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._checks import check_parameter, checked_weight, unchanged_on_error
-from fairconstrained.estimators._stream import Stream
-from fairconstrained.groups import encode_groups
+from fairconstrained.estimators._checks import check_parameter
+from fairconstrained.estimators._partial_fit import StreamingClassifier
+from fairconstrained.estimators._private_ranking import (
+    check_private_ranking,
+    log_odds_of_columns,
+    private_ranking_problem,
+)
+from fairconstrained.estimators._promise import refuse_weights
 from fairconstrained.models import Module
 from fairconstrained.objectives import LogLossForRanking, PairwiseLoss
 from fairconstrained.problem import FairERM
@@ -29,7 +30,7 @@ _OBJECTIVES = ("log", "auc")
 _MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
 
 
-class AUCFairClassifier(FairClassifier):
+class AUCFairClassifier(StreamingClassifier):
     r"""Scores that rank positives above negatives, and do so equally well for all groups.
 
     .. math::
@@ -55,11 +56,11 @@ class AUCFairClassifier(FairClassifier):
           positives against everybody's negatives.
     slack : float, default=0.05
         Largest allowed difference of AUCs.
-    objective : {"log", "auc"}, default="log"
-        What is minimised: the log loss, or a pairwise loss of positives against negatives. On a9a
-        the log loss gives the higher AUC at every slack (by 0.002). With ``"auc"``, moment
-        surrogates and a linear model the data are read once: what follows costs d x d, for any
-        number of rows.
+    objective : {"log", "auc"}, optional
+        What is minimised: the log loss, or a pairwise loss of positives against negatives; default:
+        ``"log"``, or ``"auc"`` with `epsilon`. On a9a the log loss gives the higher AUC at every
+        slack (by 0.002). With ``"auc"``, moment surrogates and a linear model the data are read
+        once: what follows costs d x d, for any number of rows.
     surrogate : {"binormal", "quadratic", "soft_bins"} or surrogate object, optional
         What stands in for true AUCs; default: ``"binormal"`` for linear models, ``"soft_bins"`` for
         networks. ``"binormal"`` is the AUC of normal scores with the groups' means and variances,
@@ -69,6 +70,15 @@ class AUCFairClassifier(FairClassifier):
         (``n_bins, temperature``). The pairwise objective is quadratic, unless bins are asked for.
     stream_memory : int, default=100_000
         Rows that :meth:`partial_fit` keeps at most.
+    epsilon : float, optional
+        Train a linear model with (epsilon, delta)-differential privacy of the record, from noisy
+        group moments that are released once: see Notes. Needs the extra ``privacy``.
+    delta : float, default=1e-5
+        Should be well below 1 / n.
+    feature_range : (low, high), optional
+        Publicly known range of the columns (numbers, or arrays of shape (n_features,)), with
+        `epsilon`; default: (0, 1). It fixes the units of the columns; rows outside of it count
+        less, and break nothing.
     model : "linear", tuple of int, or callable, default="linear"
         Linear scores; a network with hidden layers of these sizes; or a function
         ``(n_features, n_outputs) -> torch.nn.Module`` with one output.
@@ -127,7 +137,8 @@ class AUCFairClassifier(FairClassifier):
     history_ : dict of ndarray
         Per iteration: objective, error (1 - AUC), violation, soft_violation, residual,
         multipliers, time (s).
-    privacy_ : None
+    privacy_ : PrivacyGuarantee or None
+        With `epsilon`: what was released, and what it cost.
     n_features_in_, feature_names_in_
         As usual.
 
@@ -139,6 +150,15 @@ class AUCFairClassifier(FairClassifier):
     ``objective="auc"`` scores rank only, so that after training a logistic regression on the one
     score (Platt's calibration, on the training data) sets their scale and offset; that changes no
     AUC. In both cases they are calibrated over everybody, and not within each group.
+
+    With `epsilon` the number of rows, the classes and the names of the groups are public.
+    Everything else that leaves ``fit`` follows from four noisy releases
+    (:mod:`fairconstrained.private_moments`): ``violation_`` and ``history_`` are those of normal
+    scores with the released moments, moved to what a noisy table of scores says of the gaps; scores
+    become log odds as if they were normal with one variance. `alpha` is in the units of the clipped
+    rows, and the noise on the moments adds to it. Weights, warm starts and streams are refused. The
+    noise is the same for small groups as for large ones: the gap of a group of some hundred rows
+    may miss the slack by far.
 
     A set without rows is named in a warning and its comparisons are left out; where nothing is
     left to compare, ``fit`` raises ValueError.
@@ -164,16 +184,17 @@ class AUCFairClassifier(FairClassifier):
     True
     """
 
-    __metadata_request__partial_fit = {"sensitive_features": True}  # noqa: RUF012
-
     def __init__(
         self,
         fairness="group_auc",
         *,
         slack=0.05,
-        objective="log",
+        objective=None,
         surrogate=None,
         stream_memory=100_000,
+        epsilon=None,
+        delta=1e-5,
+        feature_range=None,
         model="linear",
         solver=None,
         alpha=1e-4,
@@ -208,48 +229,9 @@ class AUCFairClassifier(FairClassifier):
         self.objective = objective
         self.surrogate = surrogate
         self.stream_memory = stream_memory
-
-    def partial_fit(self, X, y, classes=None, *, sensitive_features=None, sample_weight=None):
-        """Train on all rows seen by this method so far.
-
-        Moments of groups add up exactly over chunks of any size, single rows included. With
-        ``objective="auc"``, a linear model and a surrogate of moments the whole stream counts,
-        and the rows kept serve to measure true AUCs; otherwise the model is trained on the rows
-        kept. Up to `stream_memory` rows all are kept: then the model is that of :meth:`fit` on the
-        same rows, up to rounding. Beyond, they are a uniform sample.
-
-        Every call runs the solver afresh (also a stochastic one); ``warm_start=True`` starts from
-        the last solution, which is faster and agrees within the tolerance of the slack.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        classes : array-like of shape (2,), optional
-            Both labels; needed in the first call unless its rows have both.
-        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
-            As in :meth:`fit`; new groups may come at any time.
-        sample_weight : array-like of shape (n_samples,), optional
-
-        Returns
-        -------
-        self
-            Ready to predict once both classes have been seen. A call to :meth:`fit` ends the
-            stream.
-
-        Raises
-        ------
-        ValueError
-            For a label that is not in `classes`, another number of columns, or sensitive features
-            in some chunks only; the estimator is then as it was before the call.
-        """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            groups = self._extend_stream(X, y, classes, sensitive_features, sample_weight)
-            stream = self._stream
-            if len(np.unique(stream.y)) == 2:
-                self._train(stream.X, stream.classes[stream.y], groups, stream.weight)
-        return self
+        self.epsilon = epsilon
+        self.delta = delta
+        self.feature_range = feature_range
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -266,15 +248,25 @@ class AUCFairClassifier(FairClassifier):
             self, "fairness", str, COMPARISONS.__contains__, f"one of {sorted(COMPARISONS)}"
         )
         check_parameter(self, "slack", Real, lambda v: v >= 0, "a number >= 0")
-        check_parameter(
-            self, "objective", str, _OBJECTIVES.__contains__, f"one of {list(_OBJECTIVES)}"
-        )
+        if self.objective is not None:
+            check_parameter(
+                self, "objective", str, _OBJECTIVES.__contains__, f"None or one of {_OBJECTIVES}"
+            )
         check_parameter(self, "stream_memory", Integral, lambda v: v >= 1, "an integer >= 1")
         if self._surrogate() is None:
             raise ValueError(
                 f"AUCFairClassifier.surrogate must be one of {sorted(SURROGATES)}, or an object "
                 f"such as fairconstrained.constraints.Quadratic(c1=0.5); got {self.surrogate!r}."
             )
+        if self.epsilon is not None:
+            check_private_ranking(self)
+
+    def _check_data(self, X, y, sensitive_features, sample_weight):
+        refuse_weights(self, sample_weight)
+        return super()._check_data(X, y, sensitive_features, sample_weight)
+
+    def _objective(self):
+        return self.objective or ("log" if self.epsilon is None else "auc")
 
     def _surrogate(self):
         """Give the surrogate asked for; None if there is no such thing."""
@@ -296,14 +288,12 @@ class AUCFairClassifier(FairClassifier):
     # ------------------------------------------------------------------ the problem
 
     def _problem(self, data, space, solver, rng):
+        if self.epsilon is not None:
+            return private_ranking_problem(self, data, space, solver, rng)
         constraint = self._exact_stack(data, space)
-        streaming = self._stream is not None
+        if self._stream is None:
+            self._refuse_nothing(constraint)
         n_groups = constraint.part_of_cell.shape[1]
-        if n_groups > 1 and not constraint.members and not streaming:
-            raise ValueError(
-                f"{self.fairness} has nothing left to compare: each of its comparisons needs a "
-                "set without rows (or with fewer than min_group_size), as the warning says."
-            )
         alpha = float(self.alpha)
         if self._from_moments():
             moments = self._moments(data, n_groups)
@@ -311,10 +301,18 @@ class AUCFairClassifier(FairClassifier):
             model = whitened_model(moments, alpha, 2.0 * risk.surrogate.c1)
             return MomentERM(model, moments, risk, constraint, alpha, data)
         risk = LogLossForRanking()
-        if self.objective == "auc":
+        if self._objective() == "auc":
             risk = self._pairwise_loss([data.weight[data.y == k].sum() for k in (0, 1)])
         problem = RankingERM if self._is_linear() else FairERM
         return problem(self._model(data, len(space.classes)), data, risk, constraint, alpha)
+
+    def _refuse_nothing(self, constraint):
+        n_groups = constraint.part_of_cell.shape[1]
+        if n_groups > 1 and not constraint.members:
+            raise ValueError(
+                f"{self.fairness} has nothing left to compare: each of its comparisons needs a "
+                "set without rows (or with fewer than min_group_size), as the warning says."
+            )
 
     def _pairwise_loss(self, label_weight):
         """The loss of positives against negatives, given the weight of both labels."""
@@ -329,7 +327,7 @@ class AUCFairClassifier(FairClassifier):
         """Whether group moments are all that training needs."""
         return (
             self._is_linear()
-            and self.objective == "auc"
+            and self._objective() == "auc"
             and self.n_features_in_ <= _MOST_COLUMNS
             and self._surrogate().of_score_moments
             and torch.device(self.device).type == "cpu"
@@ -343,14 +341,21 @@ class AUCFairClassifier(FairClassifier):
 
     def _model(self, data, n_classes):
         model = super()._model(data, n_classes)
-        if self.objective == "log" or self._is_linear():
+        if self._objective() == "log" or self._is_linear():
             return model
         return Module(nn.Sequential(model.network, Rescale().to(data.weight)))
 
+    def _store(self, solution, problem, space):
+        super()._store(solution, problem, space)
+        if self.epsilon is not None:
+            self.privacy_ = problem.plan.privacy
+
     def _attributes(self, problem, w):
         """Log odds: those of the log loss, or the scores calibrated."""
+        if self.epsilon is not None:
+            return log_odds_of_columns(problem, w)
         attributes = problem.model.attributes(w)
-        if self.objective == "log":
+        if self._objective() == "log":
             return attributes
         data = problem.data
         scores = problem.model.scores(w, data.X)[:, 0]
@@ -362,39 +367,3 @@ class AUCFairClassifier(FairClassifier):
             "coef_": attributes["coef_"] * slope.item(),
             "intercept_": attributes["intercept_"] * slope.item() + offset.item(),
         }
-
-    # ------------------------------------------------------------------ streams
-
-    _stream = None
-
-    def _forget(self):
-        vars(self).pop("_stream", None)
-
-    def _extend_stream(self, X, y, classes, sensitive_features, sample_weight):
-        """Take in a chunk; give the groups of the rows kept."""
-        first = self._stream is None
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=first,
-            accept_sparse="csr",
-            dtype=np.float64,
-            order="C",
-            force_writeable=True,
-        )
-        weight = checked_weight(sample_weight, len(y))
-        groups = None
-        if sensitive_features is not None:
-            groups = encode_groups(sensitive_features, len(y))
-        if first:
-            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-            begun = Stream.begin(
-                y, classes, groups, X.shape[1], seed, with_moments=self._from_moments()
-            )
-        stream = begun if first else self._stream
-        self._stream = stream.extended(X, y, classes, groups, weight, self.stream_memory)
-        groups = None if groups is None else (self._stream.group, self._stream.groups)
-        if groups is None or len(groups[1]) < 2:
-            groups = self._without_groups(groups, n_samples=len(self._stream.y))
-        return groups

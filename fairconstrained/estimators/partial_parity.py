@@ -14,7 +14,8 @@ from fairconstrained.constraints.steps import STEPS
 from fairconstrained.estimators._checks import check_parameter
 from fairconstrained.estimators._group_columns import known_codes, with_group_columns
 from fairconstrained.estimators._intervals import in_least_fair_interval, warn_of_fine_grids
-from fairconstrained.estimators._private import PrivateFairClassifier, refuse_with_epsilon
+from fairconstrained.estimators._private import PrivateFairClassifier
+from fairconstrained.estimators._promise import refuse_with_epsilon
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
 from fairconstrained.objectives import MeanLoss
 from fairconstrained.percentiles import read_intervals

@@ -178,8 +178,10 @@ class LevelSet(Solver):
     def iterate(
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """A level an iteration, from r = f_0 at the start: constant scores, which are feasible."""
+        """A level an iteration, from x or, where x breaks a constraint, from the model's zero."""
         saddle = Saddle(problem)  # type: ignore[arg-type]
+        if not _feasible(saddle, x):
+            x = saddle.problem.model.init()  # constant scores, of a linear model
         yield from self.levels(saddle, saddle.extended(x), 0.0, rng)
 
     def levels(
@@ -188,8 +190,7 @@ class LevelSet(Solver):
         """Algorithm 1, with the proximal term rho / 2 |x - start|^2 on every value."""
         problem = saddle.problem
         batches = shuffled_batches(problem.n_rows, self.batch_size, rng)
-        w = saddle.parameters(start)
-        r = float(problem.evaluate(w).soft[0])
+        r = self.first_level(saddle, saddle.parameters(start))
         accuracy: float | None = None
         for _ in range(self.max_levels):
             state = Descent.begin(start, saddle)
@@ -206,6 +207,13 @@ class LevelSet(Solver):
             if bound >= 0:
                 return
             r += bound / (2.0 * self.theta)
+
+    def first_level(self, saddle: Saddle, w: Tensor) -> float:
+        """Give an r above the optimum: f_0 at a feasible point, constant scores or w itself."""
+        constants = saddle.objective_of_constants()
+        if not _feasible(saddle, w):
+            return constants
+        return min(float(saddle.problem.linearize(w).value[0]), constants)
 
     def step(
         self, saddle: Saddle, state: Descent, rows: Tensor, r: float, rho: float, centre: Tensor
@@ -247,6 +255,10 @@ class LevelSet(Solver):
         if distance > self.radius:
             w = about + (w - about) * (self.radius / distance)
         return torch.cat((w, x[len(w) :].clamp(-interval, interval)))
+
+
+def _feasible(saddle: Saddle, w: Tensor) -> bool:
+    return bool((saddle.problem.linearize(w).value[1:] <= 0).all())
 
 
 class ProximalLevelSet(Solver):
