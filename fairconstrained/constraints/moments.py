@@ -121,9 +121,12 @@ class MomentConstraint:
         sharp.statistic = statistic
         return sharp
 
+    def bins(self, y: Tensor, group: Tensor) -> Tensor:
+        """Part of each row, (n,); one more bin, `n_parts`, for those that take no part."""
+        return self._bin_of_cell.to(y.device)[y, group]
+
     def _sum(self, rows: Tensor, y: Tensor, group: Tensor) -> Tensor:
-        bins = self._bin_of_cell.to(y.device)[y, group]
-        return sum_by(rows, bins, self.n_parts + 1)[: self.n_parts]
+        return sum_by(rows, self.bins(y, group), self.n_parts + 1)[: self.n_parts]
 
 
 def sum_by(rows: Tensor, index: Tensor, n_bins: int) -> Tensor:

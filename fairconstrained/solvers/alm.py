@@ -41,7 +41,7 @@ class ALM(StochasticSolver):
         Rows of each of the three draws; those for constraints are equally many from each part.
     n_steps : int, optional
         Default: 1000, or ten passes over the data if that is more.
-    optimizer : callable, default=torch.optim.SGD
+    optimizer : callable, optional
         ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
         plain step in x, such as ``torch.optim.Adam``.
     schedule : callable, default=constant
@@ -86,7 +86,7 @@ class ALM(StochasticSolver):
         max_dual: float = 10.0,
         batch_size: int = 128,
         n_steps: int | None = None,
-        optimizer: Callable[..., Any] = torch.optim.SGD,
+        optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
         self.step_size = step_size
@@ -113,23 +113,24 @@ class ALM(StochasticSolver):
         smoothing: float,
         averaging: float,
     ) -> Iterator[tuple[Tensor, Tensor]]:
+        n = len(x)
         slack = (-estimates.problem.evaluate(x).soft[1:]).clamp_min(0.0)
-        center, slack_center = x, slack
         descent = Descent(estimates.problem, x, self.optimizer, self.step_size)
+        point = center = torch.cat((x, slack))
         for k in range(n_steps):
             factor = self.schedule(k / n_steps)
-            step_size = factor * self.step_size
             draws = estimates.independent(x)
             y = y + factor * self.dual_step_size * (draws.first + slack)
             if y.norm() >= self.max_dual:
                 y = torch.zeros_like(y)
             force = y + self.penalty * (draws.second + slack)
-            gradient = draws.gradient(1.0, force) + smoothing * (x - center)
-            slack_gradient = force + smoothing * (slack - slack_center)
-            center = center + averaging * (x - center)
-            slack_center = slack_center + averaging * (slack - slack_center)
-            x = descent.step(x, gradient, step_size)
-            slack = (slack - step_size * slack_gradient).clamp_min(0.0)
+            gradient = torch.cat((draws.gradient(1.0, force), force))
+            difference = point - center
+            gradient = gradient + smoothing * difference
+            center = center + averaging * difference
+            x = descent.step(x, gradient[:n], factor * self.step_size)
+            slack = (slack - factor * self.step_size * gradient[n:]).clamp_min(0.0)
+            point = torch.cat((x, slack))
             yield x, y.clamp_min(0.0)
 
 
@@ -176,7 +177,7 @@ class SSLALM(ALM):
         averaging: float = 0.5,
         batch_size: int = 128,
         n_steps: int | None = None,
-        optimizer: Callable[..., Any] = torch.optim.SGD,
+        optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
         super().__init__(

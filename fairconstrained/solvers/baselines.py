@@ -23,7 +23,7 @@ class SGD(StochasticSolver):
     batch_size : int, default=128
     n_steps : int, optional
         Default: 1000, or ten passes over the data if that is more.
-    optimizer : callable, default=torch.optim.SGD
+    optimizer : callable, optional
         ``(parameters, lr=...) -> torch.optim.Optimizer``.
     schedule : callable, default=constant
         From the share of the run that is done to the factor of the step size.
@@ -45,7 +45,7 @@ class SGD(StochasticSolver):
         step_size: float = 0.01,
         batch_size: int = 128,
         n_steps: int | None = None,
-        optimizer: Callable[..., Any] = torch.optim.SGD,
+        optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
         self.step_size = step_size
@@ -114,7 +114,7 @@ class PenaltySGD(SGD):
         penalty: float = 0.5,
         batch_size: int = 128,
         n_steps: int | None = None,
-        optimizer: Callable[..., Any] = torch.optim.SGD,
+        optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
         super().__init__(

@@ -116,7 +116,8 @@ def _without_box(
     vector; here u = d + g / tau.
     """
     h = level - value + jacobian @ gradient / curvature
-    system = np.vstack((-jacobian.T, -h))
+    # Only lengths count: the triangle of A' = QR has the rows that matter, m instead of n.
+    system = np.vstack((-np.linalg.qr(jacobian.T, mode="r"), -h))
     unit = np.zeros(len(system))
     unit[-1] = 1.0
     v, _ = nnls(system, unit)

@@ -9,6 +9,8 @@ from torch import Generator, Tensor
 
 __all__ = ["Balanced", "shuffled_batches"]
 
+_BLOCK_ROWS = 65_536
+
 
 def shuffled_batches(n_rows: int, batch_size: int, rng: Generator) -> Iterator[Tensor]:
     """Batches of row indices for ever: every pass visits each row once, in a new order.
@@ -64,6 +66,16 @@ class Balanced:
         scale = (self._counts.double() / size).expand(size, -1)
         return index.reshape(-1), scale.reshape(-1)
 
-    def batch(self, batch_size: int, rng: Generator) -> tuple[Tensor, Tensor]:
-        """A draw of about `batch_size` rows, at least one from each stratum."""
-        return self.draw(max(1, round(batch_size / self.n_strata)), rng)
+    def batches(self, batch_size: int, rng: Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        """Draws of about `batch_size` rows, at least one from each stratum, for ever.
+
+        Many at a time: a draw of their size takes as long as the overhead of the operations.
+        """
+        size = max(1, round(batch_size / self.n_strata))
+        n_rows = size * self.n_strata
+        n_draws = max(1, _BLOCK_ROWS // n_rows)
+        while True:
+            rows, scale = self.draw(size * n_draws, rng)
+            scale = n_draws * scale[:n_rows]
+            for draw in torch.split(rows, n_rows):
+                yield draw, scale

@@ -31,17 +31,19 @@ def cosine(progress: float) -> float:
 
 
 class Descent:
-    """Steps against gradients by the update rule of a torch optimiser, then projected."""
+    """Steps against gradients, plain or by the update rule of a torch optimiser, then projected."""
 
     def __init__(
-        self, problem: Problem, x: Tensor, optimizer: Callable[..., Any], step_size: float
+        self, problem: Problem, x: Tensor, optimizer: Callable[..., Any] | None, step_size: float
     ):
         self._problem = problem
         self._x = x.clone()
-        self._optimizer = optimizer([self._x], lr=step_size)
+        self._optimizer = None if optimizer is None else optimizer([self._x], lr=step_size)
 
     def step(self, x: Tensor, gradient: Tensor, step_size: float) -> Tensor:
         """The next point, as a tensor of its own."""
+        if self._optimizer is None:
+            return self._problem.project(x - step_size * gradient)
         for group in self._optimizer.param_groups:
             group["lr"] = step_size
         self._x.copy_(x)
@@ -56,29 +58,41 @@ class Estimates:
     The objective comes from uniform rows (every pass visits each row once), the constraints from
     equal numbers of rows of each part, moved by `shift`: the difference of hard and soft values
     where it was measured last, so that algorithms answer to predicted labels.
+
+    Parameters
+    ----------
+    problem : Problem
+    batch_size : int
+        Rows for an estimate.
+    rng : Generator
+    constraint_batch_size : int, optional
+        Rows for the second of two independent draws for constraints; default: `batch_size`.
     """
 
-    def __init__(self, problem: Problem, batch_size: int, rng: Generator):
+    def __init__(
+        self,
+        problem: Problem,
+        batch_size: int,
+        rng: Generator,
+        constraint_batch_size: int | None = None,
+    ):
         self.problem = problem
         self.balanced = Balanced(problem.strata)
         self.shift: Tensor | float = 0.0
-        self._batch_size = batch_size
-        self._rng = rng
         self._batches = shuffled_batches(problem.n_rows, batch_size, rng)
+        self._first = self.balanced.batches(batch_size, rng)
+        self._second = self.balanced.batches(constraint_batch_size or batch_size, rng)
 
     def objective(self, x: Tensor) -> Tensor:
         """Gradient of the objective."""
         terms = self.problem.objective(x, next(self._batches))
         return terms.pullback(torch.ones_like(terms.value))
 
-    def independent(self, x: Tensor, size: int | None = None) -> Draws:
-        """The objective and, twice, the constraints, all from rows of their own.
-
-        `size` is that of the second draw for constraints, if not the batch size.
-        """
-        first = self.balanced.batch(self._batch_size, self._rng)
-        second = self.balanced.batch(size or self._batch_size, self._rng)
-        value, pullback = self.problem.estimates(x, next(self._batches), first, second)
+    def independent(self, x: Tensor) -> Draws:
+        """The objective and, twice, the constraints, all from rows of their own."""
+        value, pullback, _ = self.problem.estimates(
+            x, next(self._batches), next(self._first), next(self._second)
+        )
         c_1, c_2 = value[1:].tensor_split(2)
         return Draws(c_1 + self.shift, c_2 + self.shift, pullback)
 
@@ -120,7 +134,7 @@ class StochasticSolver(Solver):
     n_steps: int | None
     _positive: tuple[str, ...] = ()
     _nonnegative: tuple[str, ...] = ()
-    _callable: tuple[str, ...] = ("optimizer", "schedule")
+    _callable: tuple[str, ...] = ("schedule",)
 
     def steps(
         self, estimates: Estimates, x: Tensor, dual: Tensor, n_steps: int, rng: Generator
@@ -133,7 +147,8 @@ class StochasticSolver(Solver):
         check_numbers(self, positive=["step_size", *self._positive], nonnegative=self._nonnegative)
         lengths = ["batch_size"] if self.n_steps is None else ["batch_size", "n_steps"]
         check_numbers(self, positive=lengths, kind=Integral)
-        for name in self._callable:
+        given = [name for name in ("optimizer",) if getattr(self, name, None) is not None]
+        for name in (*self._callable, *given):
             if not callable(getattr(self, name)):
                 raise ValueError(
                     f"{type(self).__name__}.{name} must be callable; got {getattr(self, name)!r}."
@@ -145,7 +160,8 @@ class StochasticSolver(Solver):
         """Yield after every thirtieth of the steps."""
         n_steps = self.n_steps or max(1000, 10 * problem.n_rows // self.batch_size)
         ends = set(torch.linspace(0, n_steps, _ITERATIONS + 1).round().int().tolist()[1:])
-        estimates = Estimates(problem, self.batch_size, rng)
+        constraint_batch_size = getattr(self, "constraint_batch_size", None)
+        estimates = Estimates(problem, self.batch_size, rng, constraint_batch_size)
         steps = self.steps(estimates, x, dual, n_steps, rng)
         for step, (point, multipliers) in enumerate(islice(steps, n_steps), 1):
             if step in ends:

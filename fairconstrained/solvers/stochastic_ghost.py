@@ -166,10 +166,9 @@ class StochasticGhost(StochasticSolver):
         problem = estimates.problem
         rows = torch.randint(problem.n_rows, (size,), generator=rng)
         draw = estimates.balanced.draw(size, rng)
-        value, pullback = problem.estimates(x, rows, draw)
-        unit = torch.eye(len(value), dtype=x.dtype, device=x.device)
-        gradients = torch.stack([pullback(row) for row in unit]).cpu().double().numpy()
-        constraints = (value[1:] + estimates.shift).cpu().double().numpy()
+        terms = problem.estimates(x, rows, draw)
+        gradients = terms.jacobian().cpu().double().numpy()
+        constraints = (terms.value[1:] + estimates.shift).cpu().double().numpy()
         return Sample(gradients[0], constraints, gradients[1:])
 
     def solve(self, sample: Sample) -> Step:

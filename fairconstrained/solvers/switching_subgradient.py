@@ -46,7 +46,7 @@ class SwitchingSubgradient(StochasticSolver):
         Share of the run after which points are recorded for the result.
     n_steps : int, optional
         Default: 1000, or ten passes over the data if that is more.
-    optimizer : callable, default=torch.optim.SGD
+    optimizer : callable, optional
         ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
         plain step; each of the two kinds of steps has its own.
     schedule : callable, default=constant
@@ -83,7 +83,7 @@ class SwitchingSubgradient(StochasticSolver):
         constraint_batch_size: int | None = None,
         record_from: float = 0.5,
         n_steps: int | None = None,
-        optimizer: Callable[..., Any] = torch.optim.SGD,
+        optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
         self.step_size = step_size
@@ -116,7 +116,7 @@ class SwitchingSubgradient(StochasticSolver):
         on_constraint = Descent(problem, x, self.optimizer, self.constraint_step_size)
         drawn, total = x, 0.0
         for k in range(n_steps):
-            draws = estimates.independent(x, self.constraint_batch_size)
+            draws = estimates.independent(x)
             weights = torch.zeros_like(none)
             # Paper: the tolerance falls by 3 % an epoch after 500 steps; here it is constant,
             # because 1e-4 is below anything that a batch can tell.
