@@ -46,8 +46,8 @@ def append(path: Path, row: Mapping[str, Any], columns: Sequence[str]) -> None:
         file.seek(0)
         content = file.read()
         end = content.rfind(b"\n") + 1
-        header = next(csv.reader([content[:end].decode().partition("\n")[0]]), None)
-        if header is not None and header != list(columns):
+        header = next(csv.reader(content[:end].decode().splitlines()), None)
+        if header not in (None, list(columns)):
             raise ValueError(f"{path} has columns {header}, not {list(columns)}; move it away.")
         file.truncate(end)
         text = io.StringIO()

@@ -254,7 +254,9 @@ class FairERM:
             return torch.cat((model_pullback(on_scores), on_aux))
 
         def span() -> Tensor:
-            return torch.block_diag(risk.new_ones((1, 1)), *[affine.span] * len(draws))
+            blocks = [risk.new_ones((1, 1)), *[affine.span] * len(draws)]
+            diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
+            return diagonal
 
         terms = torch.cat((risk.detach()[None], values))
         return self._penalised(x, Linearization(terms, pullback, span))

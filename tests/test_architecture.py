@@ -35,7 +35,8 @@ MAY_IMPORT = {
     "private_problem": {"constraints", "exceptions", "losses", "models", "privacy", "problem"},
     "solvers": {"exceptions", "privacy", "private_problem", "problem", "saddle"},
     "training": {
-        *("constraints", "features", "groups", "models", "objectives", "problem", "solvers"),
+        *("constraints", "exceptions", "features", "groups", "models", "objectives"),
+        *("problem", "solvers"),
     },
     "estimators": {
         *("calibration", "constraints", "exceptions", "features", "groups", "losses", "ranking"),

@@ -1,4 +1,4 @@
-"""ACSIncome of Oklahoma, white against non-white, as in paper 5: race left out, columns as given."""
+"""ACSIncome of Oklahoma, white against non-white; race itself is no feature (paper 5)."""
 
 from sklearn.utils import Bunch
 

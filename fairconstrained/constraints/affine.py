@@ -74,11 +74,14 @@ class AffineMap:
             bins[start : start + size] += k * self.n_bins
             start += size
         tables = sum_by(statistics * column, bins, n_draws * self.n_bins)
-        values = torch.addmm(self._offset, tables.reshape(n_draws, -1), self._matrix.T)
+        values = torch.addmm(
+            self._offset, tables.reshape(n_draws, self._matrix.shape[1]), self._matrix.T
+        )
 
         def pullback(weights: Tensor) -> Tensor:
-            on_tables = weights.reshape(n_draws, -1) @ self._matrix
-            return on_tables.reshape(-1, statistics.shape[1])[bins] * column
+            on_tables = weights.reshape(n_draws, len(self._matrix)) @ self._matrix
+            on_rows: Tensor = on_tables.reshape(tables.shape)[bins] * column
+            return on_rows
 
         return values.reshape(-1), pullback
 
@@ -89,4 +92,5 @@ class AffineMap:
         Pairs of groups come in both orders, and of three gaps one follows from the others.
         """
         left, values, _ = torch.linalg.svd(self._matrix, full_matrices=False)
-        return left[:, values > _RANK_TOL * values.sum()]
+        span: Tensor = left[:, values > _RANK_TOL * values.sum()]
+        return span
