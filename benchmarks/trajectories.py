@@ -24,7 +24,8 @@ def mean_table(runs: pd.DataFrame, columns: Mapping[str, str]) -> str:
     lines = [["method", *columns], ["---"] * (1 + len(columns))]
     for method, own in runs.groupby("method"):
         values = (own[column] for column in columns.values())
-        lines.append([str(method), *(f"{v.mean():.4f} ± {v.std(ddof=0):.4f}" for v in values)])
+        pairs = ((v.mean(skipna=False), v.std(ddof=0, skipna=False)) for v in values)
+        lines.append([str(method), *(f"{mean:.4f} ± {std:.4f}" for mean, std in pairs)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
