@@ -65,6 +65,7 @@ def test_two_methods_from_files_outside_end_in_a_table_and_pictures(tmp_path, ca
     assert pictures == [f"tiny-loss_parity-0.005-{k}.png" for k in ("course", "groups", "radar")]
 
 
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
 def test_measures_by_hand():
     """Two groups of two rows: rates, gaps and distances that can be read off."""
     objective = load("objectives.loss_parity")

@@ -14,7 +14,7 @@ from fairconstrained.losses import log_loss
 from fairconstrained.models import Module
 from fairconstrained.objectives import MeanLoss
 from fairconstrained.problem import Batch, FairERM
-from fairconstrained.solvers.sampling import Balanced
+from fairconstrained.solvers.sampling import Balanced, BalancedBatches
 
 strata_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=40)
 
@@ -50,7 +50,7 @@ def test_rows_of_a_stratum_are_equally_likely_and_draws_independent():
 def test_batches_have_about_their_size_and_go_on_for_ever(size, rows):
     """At least a row of each stratum; each row stands for its stratum's rows over those drawn."""
     strata = torch.arange(14) % 4  # 4, 4, 3, 3 rows
-    batches = Balanced(strata).batches(size, generator())
+    batches = BalancedBatches(Balanced(strata), size, generator())
     n_draws = 65_536 // rows + 2  # beyond one block
     for index, scale in islice(batches, n_draws):
         assert len(index) == len(scale) == rows

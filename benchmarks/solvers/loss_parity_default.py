@@ -4,7 +4,7 @@ from typing import Any
 
 from benchmarks.objectives.loss_parity import Fitted, train_network
 
-METHOD = "fairconstrained"
+METHOD = "LossParityClassifier"
 OBJECTIVES = ["loss_parity"]
 
 

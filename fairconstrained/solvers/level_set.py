@@ -13,7 +13,7 @@ from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.problem import Problem
 from fairconstrained.saddle import Saddle
 from fairconstrained.solvers.run import Iterate, Solver
-from fairconstrained.solvers.sampling import shuffled_batches
+from fairconstrained.solvers.sampling import ShuffledBatches
 
 __all__ = ["LevelSet", "ProximalLevelSet"]
 
@@ -187,7 +187,7 @@ class LevelSet(Solver):
     ) -> Iterator[Iterate]:
         """Algorithm 1, with the proximal term rho / 2 |x - start|^2 on every value."""
         problem = saddle.problem
-        batches = shuffled_batches(problem.n_rows, self.batch_size, rng)
+        batches = ShuffledBatches(problem.n_rows, self.batch_size, rng)
         w = saddle.parameters(start)
         r = float(problem.evaluate(w).soft[0])
         accuracy: float | None = None

@@ -17,6 +17,7 @@ from fairconstrained.groups import encode_groups
 from fairconstrained.models import Module
 from fairconstrained.solvers import ALM, Solution, Solver, cosine, run
 from fairconstrained.solvers.run import FEASIBILITY_TOL, Callback
+from fairconstrained.training.checkpoint import Checkpointed
 from fairconstrained.training.data import Source, Stream, as_rows
 from fairconstrained.training.problem import ModuleProblem
 from fairconstrained.training.terms import (
@@ -71,6 +72,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     random_state: int | None = None,
     device: Any = None,
+    checkpoint: Any = None,
 ) -> Trained:
     """Train a module under constraints.
 
@@ -106,6 +108,11 @@ def train(
         Seeds mini-batches and dropout; default: torch's global generator draws the seed.
     device : torch device, optional
         Where to train; batches are moved there. Default: where the module is.
+    checkpoint : path-like, optional
+        A file for the state of training, written after each of thirty evaluations, whole or not at
+        all. If it is there, training goes on from it and ends as it would have without an
+        interruption, given the same arguments and data that can be indexed. For stochastic solvers
+        on the CPU.
 
     Returns
     -------
@@ -173,6 +180,8 @@ def train(
         x = workers.same(problem.model.init())
         dual = torch.zeros(problem.n_constraints, dtype=x.dtype, device=x.device)
         rng = torch.Generator().manual_seed(seed)
+        if checkpoint is not None:
+            solver = Checkpointed(solver, checkpoint, writes=workers.rank == 0)
         solution = run(solver, problem, x, dual, rng, max_iter=None, tol=1e-4, callbacks=callbacks)
         return _trained(problem, solution, first.device)
 
