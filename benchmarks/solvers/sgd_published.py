@@ -1,4 +1,4 @@
-"""SGD without constraints, batches as in paper 5."""
+"""SGD without constraints, batches as in paper 5, which does not tell the step size."""
 
 from typing import Any
 

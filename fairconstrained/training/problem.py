@@ -53,7 +53,7 @@ class ModuleProblem:
         self._alpha = alpha
         self._workers = workers
         self._streams = isinstance(source, Stream)
-        n_rows = torch.tensor(float(source.n_rows), device=device)
+        n_rows = torch.tensor(source.n_rows, device=device)
         self.n_rows = int(workers.sum(n_rows)) if self._streams else source.n_rows
         self._n_strata = int(group.max()) + 1
         _, first = next(iter(source.chunks()))
