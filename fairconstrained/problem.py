@@ -247,9 +247,10 @@ class FairERM:
         )
 
         def pullback(weights: Tensor) -> Tensor:
-            on_terms = (weights[0], table_pullback(weights[1:]))
+            pairs = [(risk, weights[0]), (statistics, table_pullback(weights[1:]))]
+            terms, on_terms = zip(*[pair for pair in pairs if pair[0].requires_grad], strict=True)
             on_scores, on_aux = torch.autograd.grad(
-                (risk, statistics), at, on_terms, retain_graph=True, materialize_grads=True
+                terms, at, on_terms, retain_graph=True, materialize_grads=True
             )
             return torch.cat((model_pullback(on_scores), on_aux))
 
@@ -258,8 +259,8 @@ class FairERM:
             diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
             return diagonal
 
-        terms = torch.cat((risk.detach()[None], values))
-        return self._penalised(x, Linearization(terms, pullback, span))
+        value = torch.cat((risk.detach()[None], values))
+        return self._penalised(x, Linearization(value, pullback, span))
 
     @cached_property
     def _bins(self) -> Tensor:
