@@ -1,6 +1,7 @@
 """Run a benchmark: every solver on every data set, for every seed and every parameter.
 
     python -m benchmarks.run --datasets adult compas --seeds 0 1 2
+    python -m benchmarks.run --config benchmarks/configs/table_3.toml --workers 2
     python -m benchmarks.run --report
 
 Each finished run is a row of <output>/<objective>.csv; a second call skips what is there.
@@ -12,8 +13,13 @@ import argparse
 import importlib
 import importlib.util
 import sys
+import tomllib
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -28,12 +34,13 @@ KEY = ["objective", "dataset", "method", "seed"]
 
 
 class Cell(NamedTuple):
-    """One run that is still to do."""
+    """One run that is still to do, in names: it may be done in another process."""
 
     dataset: str
     seed: int
     parameters: dict[str, Any]
-    solver: ModuleType
+    solver: str
+    method: str
 
 
 def component(kind: str, name: str) -> ModuleType:
@@ -43,6 +50,8 @@ def component(kind: str, name: str) -> ModuleType:
         if name not in known:
             raise SystemExit(f"{kind}: {name!r} is neither one of {known} nor a .py file.")
         return importlib.import_module(f"benchmarks.{kind}.{name}")
+    if not Path(name).exists():
+        raise SystemExit(f"{kind}: there is no file {name}.")
     spec = importlib.util.spec_from_file_location(Path(name).stem, name)
     assert spec is not None
     assert spec.loader is not None
@@ -68,75 +77,174 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(table)
         return 0
     asked = {name: getattr(options, name) for name in objective.PARAMETERS}
-    solvers = [component("solvers", name) for name in options.solvers]
-    cells = _cells(objective, solvers, options.datasets, options.seeds, asked)
+    cells = _cells(objective, options.solvers, options.datasets, options.seeds, asked)
     key = [*KEY, *objective.PARAMETERS]
-    columns = [*key, *objective.COLUMNS, "versions"]
+    stored = ["arrays"] if _arrays(objective) else []
+    columns = [*key, *objective.COLUMNS, *stored, "versions"]
     done = results.finished(path, key)
     rows = [(cell, _key(objective_name, cell)) for cell in cells]
     todo = [(cell, row) for cell, row in rows if tuple(map(str, row.values())) not in done]
     print(f"{path}: {len(rows) - len(todo)} of {len(rows)} runs are there.")
-    failures = _run(objective, todo, path, columns)
+    with _telling(path):
+        results.writable(path)
+        failures = _run(objective_name, todo, path, columns, options.workers)
     for text in failures:
         print(text, file=sys.stderr)
     return 1 if failures else 0
 
 
+def measured(objective_name: str, cell: Cell) -> dict[str, Any]:
+    """Do one run, in whatever process."""
+    objective = component("objectives", objective_name)
+    split = _prepared(objective_name, cell.dataset, cell.seed)
+    solver = component("solvers", cell.solver)
+    row: dict[str, Any] = objective.measure(solver, split, cell.seed, **cell.parameters)
+    return row
+
+
+@lru_cache(maxsize=1)
+def _prepared(objective_name: str, dataset: str, seed: int) -> Any:
+    data = component("datasets", dataset).load()
+    return component("objectives", objective_name).prepare(data, seed)
+
+
 def _run(
-    objective: ModuleType,
+    objective_name: str,
     todo: list[tuple[Cell, dict[str, Any]]],
     path: Path,
     columns: list[str],
+    workers: int,
 ) -> list[str]:
-    """Run cell after cell, nothing beside it; a failure leaves its cell for the next call."""
+    """Store each run as it ends; a failure leaves its cell for the next call."""
     failures = []
-    loaded: tuple[Any, Any] = (None, None)
-    with tqdm(todo, unit="run", disable=not todo) as bar:
-        for cell, row in bar:
+    _prepared.cache_clear()
+    names = _arrays(component("objectives", objective_name))
+    with _submitting(objective_name, workers) as submit, tqdm(total=len(todo), unit="run") as bar:
+        for row, result in _ended(submit, todo):
             bar.set_postfix_str(" ".join(map(str, row.values())))
-            if loaded[0] != (cell.dataset, cell.seed):
-                data = component("datasets", cell.dataset).load()
-                loaded = (cell.dataset, cell.seed), objective.prepare(data, cell.seed)
             try:
-                measured = objective.measure(cell.solver, loaded[1], cell.seed, **cell.parameters)
+                values = result()
             except Exception:
                 failures.append(f"{row} failed:\n{traceback.format_exc()}")
                 continue
-            results.append(path, {**row, **measured, "versions": results.versions()}, columns)
+            finally:
+                bar.update()
+            if names:
+                named = {name: values.pop(name) for name in names}
+                values["arrays"] = results.save_arrays(path.parent, row.values(), named)
+            results.append(path, {**row, **values, "versions": results.versions()}, columns)
     return failures
 
 
+Result = Callable[[], dict[str, Any]]
+Submit = Callable[[Cell], "Result | Future[dict[str, Any]]"]
+
+
+def _ended(
+    submit: Submit, todo: list[tuple[Cell, dict[str, Any]]]
+) -> Iterator[tuple[dict[str, Any], Result]]:
+    """Rows with their results: one after the other, or as other processes end them."""
+    waiting: dict[Future[dict[str, Any]], dict[str, Any]] = {}
+    for cell, row in todo:
+        submitted = submit(cell)
+        if isinstance(submitted, Future):
+            waiting[submitted] = row
+        else:
+            yield row, submitted
+    for future in as_completed(waiting):
+        yield waiting[future], future.result
+
+
+@contextmanager
+def _submitting(objective_name: str, workers: int) -> Iterator[Submit]:
+    """How a run is asked for: here, when its result is asked for, or in one of the workers."""
+    if workers == 1:
+        yield lambda cell: lambda: measured(objective_name, cell)
+        return
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    try:
+        yield lambda cell: pool.submit(measured, objective_name, cell)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Errors of writing in words."""
+    try:
+        yield
+    except OSError as error:
+        raise SystemExit(
+            f"{path} cannot be written: {error}. The runs that it holds are complete; a further "
+            "call does the others."
+        ) from error
+
+
+def _arrays(objective: ModuleType) -> list[str]:
+    """Names of what an objective measures beside numbers: courses, distributions."""
+    return list(getattr(objective, "ARRAYS", []))
+
+
 def _key(objective: str, cell: Cell) -> dict[str, Any]:
-    values = (Path(objective).stem, Path(cell.dataset).stem, cell.solver.METHOD, cell.seed)
+    values = (Path(objective).stem, Path(cell.dataset).stem, cell.method, cell.seed)
     return {**dict(zip(KEY, values, strict=True)), **cell.parameters}
 
 
 def _cells(
     objective: ModuleType,
-    solvers: list[ModuleType],
+    solvers: list[str],
     datasets: list[str],
     seeds: list[int],
     asked: dict[str, list[Any]],
 ) -> Iterator[Cell]:
     """All runs; those of different solvers with equal parameters are neighbours."""
+    loaded = [(name, component("solvers", name)) for name in solvers]
     wanted = [
-        (solver, parameters) for solver in solvers for parameters in objective.cells(solver, asked)
+        (parameters, name, solver.METHOD)
+        for name, solver in loaded
+        for parameters in objective.cells(solver, asked)
     ]
     wanted.sort(
         key=lambda run: [
             asked[name].index(value) if value in asked[name] else -1
-            for name, value in run[1].items()
+            for name, value in run[0].items()
         ]
     )
     for dataset in datasets:
         for seed in seeds:
-            for solver, parameters in wanted:
-                yield Cell(dataset, seed, parameters, solver)
+            for run in wanted:
+                yield Cell(dataset, seed, *run)
+
+
+def _configured(path: Path | None) -> dict[str, Any]:
+    """The grid in a TOML file: values of the options, by their names; lists as single values."""
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise SystemExit(f"--config {path}: {error}") from error
+
+
+def _arguments(config: dict[str, Any], parser: argparse.ArgumentParser) -> list[str]:
+    """The configuration as arguments, so that one parser checks both."""
+    known = {action.dest for action in parser._actions}
+    unknown = sorted(set(config) - known)
+    if unknown:
+        raise SystemExit(f"--config: {unknown} are none of {sorted(known)}.")
+    arguments = []
+    for name, value in config.items():
+        values = value if isinstance(value, list) else [value]
+        arguments += [f"--{name}", *map(str, values)]
+    return arguments
 
 
 def _options(argv: Sequence[str] | None) -> tuple[str, ModuleType, argparse.Namespace]:
     first = argparse.ArgumentParser(add_help=False)
-    first.add_argument("--objective", default="rate_constrained", help=f"{names('objectives')}")
+    first.add_argument("--config", type=Path, help="a TOML file with the options below")
+    config = _configured(first.parse_known_args(argv)[0].config)
+    default = config.get("objective", "rate_constrained")
+    first.add_argument("--objective", default=default, help=f"{names('objectives')}")
     name = first.parse_known_args(argv)[0].objective
     objective = component("objectives", name)
     parser = argparse.ArgumentParser(
@@ -151,12 +259,23 @@ def _options(argv: Sequence[str] | None) -> tuple[str, ModuleType, argparse.Name
     parser.add_argument("--solvers", nargs="+", default=solvers, help="default: all")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="default: 0")
     parser.add_argument("--output", type=Path, default=Path("results"), help="default: results")
+    parser.add_argument(
+        "--workers", type=_positive, default=1, help="processes; fit times want 1, the default"
+    )
     parser.add_argument("--report", action="store_true", help="make tables and pictures, run none")
     for parameter, values in objective.PARAMETERS.items():
         parser.add_argument(
             f"--{parameter}", nargs="+", type=type(values[0]), default=values, help=f"{values}"
         )
-    return name, objective, parser.parse_args(argv)
+    given = sys.argv[1:] if argv is None else list(argv)
+    return name, objective, parser.parse_args([*_arguments(config, parser), *given])
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1; got {text}")
+    return number
 
 
 if __name__ == "__main__":

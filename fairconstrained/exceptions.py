@@ -7,6 +7,7 @@ __all__ = [
     "MissingSensitiveFeaturesWarning",
     "PrivacyWarning",
     "SmallGroupWarning",
+    "WorkerError",
 ]
 
 
@@ -32,3 +33,7 @@ class IncompatibleSolverError(ValueError):
 
 class DivergenceError(ArithmeticError):
     """The objective or the parameters became NaN or infinite; the fit was abandoned."""
+
+
+class WorkerError(RuntimeError):
+    """A process of a joint training is gone; the message names it."""

@@ -60,8 +60,7 @@ def log_loss(scores: Tensor, y: Tensor) -> Tensor:
     """Negative log-likelihood of each row's label, (n,)."""
     if scores.shape[1] > 1:
         return F.cross_entropy(scores, y, reduction="none")
-    sign = (1 - 2 * y).to(scores.dtype)  # half the time of torch.where, forth and back
-    return F.softplus(sign * scores[:, 0])
+    return F.softplus(scores[:, 0] * (1 - 2 * y))  # minus the margin
 
 
 def brier_loss(scores: Tensor, y: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.constraints import MomentConstraint
+from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import Loss
 from fairconstrained.models import Model
@@ -99,7 +100,7 @@ class PrivateERM:
         self.plan = plan
         self._add_noise = NOISES[histogram_noise]
         # Of the released counts; a step is mostly the overhead of small operations.
-        self._affine = constraint.affine_map(counts) if constraint.is_linear else None
+        self._affine = AffineMap(constraint, counts) if constraint.is_linear else None
         self._steps_left = plan.privacy.n_steps
         self._tables_left = 1
 
@@ -125,13 +126,12 @@ class PrivateERM:
         """Constraint values from a released table, (m,)."""
         if self._affine is None:
             return self.constraint.hard_of_moments(table, self.counts, self.counts[:0])
-        matrix, offset = self._affine
-        return torch.addmv(offset, matrix, table.reshape(-1))
+        return self._affine.of_table(table)
 
     def weights(self, table: Tensor, dual: Tensor) -> Tensor:
         """Derivative of dual . g by the table, (n_parts, n_columns)."""
         if self._affine is not None:
-            return (dual @ self._affine[0]).reshape(table.shape)
+            return self._affine.on_table(dual)
         table = table.detach().requires_grad_()
         with torch.enable_grad():
             total = dual @ self.constraint.of_moments(table, self.counts, self.counts[:0])

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.features import Features
 from fairconstrained.models import Model
@@ -47,6 +49,13 @@ class Linearization(NamedTuple):
 
     value: Tensor  # (m,)
     pullback: Callable[[Tensor], Tensor]  # (m,) -> (n_variables,)
+    span: Callable[[], Tensor] | None = None  # () -> (m, r), orthonormal: J's columns lie in it
+
+    def jacobian(self) -> Tensor:
+        """The Jacobian J, (m, n_variables), from r gradients: J = U U'J for its span U."""
+        identity = torch.eye(len(self.value), dtype=self.value.dtype, device=self.value.device)
+        span = identity if self.span is None else self.span()
+        return span @ torch.stack([self.pullback(column) for column in span.T])
 
     def part(self, which: slice) -> Linearization:
         """Some of the values."""
@@ -159,15 +168,13 @@ class FairERM:
     initial: Tensor | None = None  # parameters to start from, if not the model's own
     counts: Tensor = field(init=False, repr=False)
     total: Tensor = field(init=False, repr=False)
-    affine: tuple[Tensor, Tensor] | None = field(init=False, repr=False)
+    affine: AffineMap | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "total", self.data.weight.sum())
         counts = self.constraint.counts(self.data.y, self.data.group, self.data.weight)
         object.__setattr__(self, "counts", counts)
-        # The counts never change: a linear constraint is one matrix, and mini-batch steps, which
-        # are mostly the overhead of small operations, take a third less time.
-        affine = self.constraint.affine_map(counts) if self.constraint.is_linear else None
+        affine = AffineMap(self.constraint, counts) if self.constraint.is_linear else None
         object.__setattr__(self, "affine", affine)
 
     @property
@@ -218,23 +225,47 @@ class FairERM:
         return self._differentiable(self._values, x, self._batch(rows, scale))
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
-        """Risk from `rows`, constraints from each draw, all from one forward pass."""
-        indices, scales = [rows, *(r for r, _ in draws)], [None, *(s for _, s in draws)]
-        sizes = [len(index) for index in indices]
-        joint = self.data.rows(torch.cat(indices))
+        """Risk from `rows`, constraints from each draw.
 
-        def pieces(batch: Batch) -> list[Batch]:
-            columns = (torch.split(column, sizes) for column in batch[1:])
-            return [Batch(batch.X, *piece) for piece in zip(*columns, strict=True)]
+        Linear constraints take one forward pass and one table in all.
+        """
+        if self.affine is None:
+            return separate_estimates(self, x, rows, *draws)
+        n, affine = len(rows), self.affine
+        joint = torch.cat((rows, *(drawn for drawn, _ in draws)))
+        y, weight = self.data.y[joint], self.data.weight[joint]
+        w, aux = self._split(x)
+        scores, model_pullback = self.model.linearize(w, self.data.X.rows(joint))
+        at = (scores.requires_grad_(), aux.detach().requires_grad_())
+        with torch.enable_grad():
+            risk = self.risk.soft(scores[:n], y[:n], weight[:n])
+            statistics = self.constraint.at(at[1]).statistic.soft(scores[n:], y[n:])
+        values, table_pullback = affine.of_draws(
+            statistics.detach(),
+            self._bins[joint[n:]],
+            weight[n:] * torch.cat([scale for _, scale in draws]).to(weight),
+            [len(drawn) for drawn, _ in draws],
+        )
 
-        scaled = [self._scaled(*pair) for pair in zip(pieces(joint), scales, strict=True)]
+        def pullback(weights: Tensor) -> Tensor:
+            pairs = [(risk, weights[0]), (statistics, table_pullback(weights[1:]))]
+            terms, on_terms = zip(*[pair for pair in pairs if pair[0].requires_grad], strict=True)
+            on_scores, on_aux = torch.autograd.grad(
+                terms, at, on_terms, retain_graph=True, materialize_grads=True
+            )
+            return torch.cat((model_pullback(on_scores), on_aux))
 
-        def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-            first, *others = zip(torch.split(scores, sizes), scaled, strict=True)
-            values = [self._values(own, aux, piece) for own, piece in others]
-            return torch.cat((self._risk(first[0], aux, first[1]), *values))
+        def span() -> Tensor:
+            blocks = [risk.new_ones((1, 1)), *[affine.span] * len(draws)]
+            diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
+            return diagonal
 
-        return self._penalised(x, self._differentiable(terms, x, joint))
+        value = torch.cat((risk.detach()[None], values))
+        return self._penalised(x, Linearization(value, pullback, span))
+
+    @cached_property
+    def _bins(self) -> Tensor:
+        return self.constraint.bins(self.data.y, self.data.group)
 
     @property
     def difference_of_convex(self) -> bool:
@@ -293,8 +324,7 @@ class FairERM:
         sums = self.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
         if self.affine is None:
             return self.constraint.of_moments(sums, self.counts, aux)
-        matrix, offset = self.affine
-        return torch.addmv(offset, matrix, sums.reshape(-1))
+        return self.affine.of_table(sums)
 
     def _differentiable(
         self, terms: Callable[[Tensor, Tensor, Batch], Tensor], x: Tensor, batch: Batch
@@ -335,12 +365,13 @@ class FairERM:
 
         def pullback(weights: Tensor) -> Tensor:
             gradient = terms.pullback(weights)
-            gradient[: self.model.n_params] += self.alpha * weights[0] * penalty.gradient
+            of_model = gradient[: self.model.n_params]
+            of_model += (self.alpha * weights[0]) * penalty.gradient
             return gradient
 
         value = terms.value.clone()
         value[0] += self.alpha * penalty.value
-        return Linearization(value, pullback)
+        return terms._replace(value=value, pullback=pullback)
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[: self.model.n_params], x[self.model.n_params :]

@@ -40,7 +40,8 @@ MAY_IMPORT = {
     },
     "solvers": {"exceptions", "privacy", "private_problem", "problem", "saddle"},
     "training": {
-        *("constraints", "features", "groups", "models", "objectives", "problem", "solvers"),
+        *("constraints", "exceptions", "features", "groups", "models", "objectives"),
+        *("problem", "solvers"),
     },
     "estimators": {
         *("calibration", "constraints", "exceptions", "features", "groups", "losses", "ranking"),

@@ -137,6 +137,70 @@ def test_results_of_other_columns_are_not_mixed(tmp_path):
         results.append(path, {"a": 1, "c": 2}, ["a", "c"])
 
 
+def test_a_torn_last_line_is_no_run_and_is_cut_off(tmp_path):
+    results = importlib.import_module("benchmarks.results")
+    path = tmp_path / "table.csv"
+    results.append(path, {"a": 1, "b": 2}, ["a", "b"])
+    with path.open("a") as file:
+        file.write("3,")  # an interruption
+    assert results.finished(path, ["a"]) == {("1",)}
+    results.append(path, {"a": 3, "b": 4}, ["a", "b"])
+    assert pd.read_csv(path).to_dict("list") == {"a": [1, 3], "b": [2, 4]}
+
+
+def test_a_full_disk_leaves_the_rows_that_are_there(tmp_path, monkeypatch):
+    results = importlib.import_module("benchmarks.results")
+    path = tmp_path / "table.csv"
+    results.append(path, {"a": 1}, ["a"])
+
+    def full(file):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(results.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        results.append(path, {"a": 2}, ["a"])
+    assert path.read_text() == "a\n1\n"
+
+
+def test_results_that_cannot_be_written_are_told_before_any_run(run, tmp_path):
+    (tmp_path / "results").write_text("a file where the folder should be")
+    with pytest.raises(SystemExit, match="cannot be written"):
+        run("--solvers", "unconstrained", *ARGUMENTS)
+
+
+def test_a_configuration_is_the_options_and_the_command_line_goes_first(run, table, tmp_path):
+    config = tmp_path / "grid.toml"
+    config.write_text(
+        'solvers = ["unconstrained"]\nnotion = "demographic_parity"\nseeds = [0, 1]\n'
+    )
+    assert run("--config", str(config), "--seeds", "2") == 0
+    assert [(row["method"], row["seed"]) for row in table()] == [("unconstrained", "2")]
+    config.write_text("speed = 3\n")
+    with pytest.raises(SystemExit, match=r"\['speed'\] are none of"):
+        run("--config", str(config))
+    config.write_text("seeds = [")
+    with pytest.raises(SystemExit, match=r"grid\.toml"):
+        run("--config", str(config))
+
+
+def test_workers_give_the_same_rows_and_failures_stay_their_own(run, table, tmp_path, capsys):
+    broken = tmp_path / "broken.py"
+    text = (ROOT / "benchmarks" / "solvers" / "unconstrained.py").read_text()
+    broken.write_text(
+        text.replace("    model = ", "    raise ArithmeticError('of mine')\n    m = ").replace(
+            'METHOD = "unconstrained"', 'METHOD = "broken"'
+        )
+    )
+    asked = ["--notion", "demographic_parity", "--solvers", "unconstrained"]
+    assert run(*asked, str(broken), "--workers", "2") == 1
+    assert "of mine" in capsys.readouterr().err
+    (row,) = table()
+    (tmp_path / "results" / "rate_constrained.csv").unlink()
+    assert run(*asked) == 0
+    same = set(row) - {"fit_time"}
+    assert {name: table()[0][name] for name in same} == {name: row[name] for name in same}
+
+
 def test_unknown_component_is_named(run):
     with pytest.raises(SystemExit, match=r"'nothing' is neither one of .*'reductions'"):
         run("--solvers", "nothing")

@@ -145,6 +145,18 @@ def test_estimates_from_several_draws_are_those_of_each(build):
 
 
 @every_problem
+def test_the_jacobian_of_estimates_is_that_of_all_pullbacks(build):
+    """Though fewer gradients are taken where values depend on each other."""
+    problem, rng = build(), torch.Generator().manual_seed(0)
+    terms = problem.estimates(
+        some_point(problem), torch.tensor([3, 1, 4]), Balanced(problem.strata).draw(5, rng)
+    )
+    rows = torch.eye(len(terms.value)).double()
+    expected = torch.stack([terms.pullback(row) for row in rows])
+    torch.testing.assert_close(terms.jacobian(), expected)
+
+
+@every_problem
 def test_strata_are_the_parts_that_have_rows_without_gaps(build):
     problem = build()
     part = problem.constraint.part(problem.data.y, problem.data.group)

@@ -1,6 +1,6 @@
 """Draws of equal numbers from each part: their numbers, their independence, what they estimate."""
 
-from itertools import product
+from itertools import islice, product
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from fairconstrained.losses import log_loss
 from fairconstrained.models import Module
 from fairconstrained.objectives import MeanLoss
 from fairconstrained.problem import Batch, FairERM
-from fairconstrained.solvers.sampling import Balanced
+from fairconstrained.solvers.sampling import Balanced, BalancedBatches
 
 strata_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=40)
 
@@ -46,9 +46,17 @@ def test_rows_of_a_stratum_are_equally_likely_and_draws_independent():
     torch.testing.assert_close(both, expected, rtol=0, atol=5 * (5 / 36 / 60_000) ** 0.5)
 
 
-def test_a_batch_has_about_its_size_and_at_least_a_row_of_each_stratum():
-    balanced = Balanced(torch.arange(12) % 4)
-    assert [len(balanced.batch(size, generator())[0]) for size in (1, 8, 9, 11)] == [4, 8, 8, 12]
+@pytest.mark.parametrize(("size", "rows"), [(1, 4), (8, 8), (9, 8), (11, 12)])
+def test_batches_have_about_their_size_and_go_on_for_ever(size, rows):
+    """At least a row of each stratum; each row stands for its stratum's rows over those drawn."""
+    strata = torch.arange(14) % 4  # 4, 4, 3, 3 rows
+    batches = BalancedBatches(Balanced(strata), size, generator())
+    n_draws = 65_536 // rows + 2  # beyond one block
+    for index, scale in islice(batches, n_draws):
+        assert len(index) == len(scale) == rows
+        assert torch.equal(strata[index].reshape(-1, 4), torch.arange(4).expand(rows // 4, 4))
+    expected = torch.bincount(strata)[strata[index]] * 4 / rows
+    torch.testing.assert_close(scale, expected.double())
 
 
 def test_the_generator_decides():

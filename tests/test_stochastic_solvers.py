@@ -121,7 +121,8 @@ class Rows:
 def steps_of(solver, problem, x, dual, n_steps, seed=0):
     """Points and multipliers after each step, and the draws of each."""
     rng = generator(seed)
-    estimates = Estimates(problem, solver.batch_size, rng)
+    second_size = getattr(solver, "constraint_batch_size", None)
+    estimates = Estimates(problem, solver.batch_size, rng, second_size)
     found = []
     problem.calls.clear()
     for point, multipliers in islice(solver.steps(estimates, x, dual, n_steps, rng), n_steps):

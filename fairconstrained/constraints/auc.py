@@ -98,7 +98,7 @@ class AUCConstraint(BoundConstraint):
         self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
     ) -> Tensor:
         """Values of the true AUCs on these rows, from one sort, (2 m,)."""
-        cell = self._bin_of_cell.to(y.device)[y, group].cpu().numpy()
+        cell = self.bins(y, group).cpu().numpy()
         w = weight.cpu().numpy()
         counts = self.counts(y, group, weight).cpu().numpy()
         table = win_table(scores[:, 0].cpu().numpy(), cell, w, self.n_parts + 1)

@@ -110,22 +110,6 @@ class MomentConstraint:
         """Values as users measure them from the table of hard statistics, (m,)."""
         return self.of_moments(sums, counts, aux)
 
-    def affine_map(self, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Matrix (m, n_parts * n_columns) and offset (m,) of `of_moments` at these counts.
-
-        For constraints that are linear in the table, which the matrix takes flattened.
-        """
-        sums = counts.new_zeros((self.n_parts, self.statistic.n_columns)).requires_grad_()
-        with torch.enable_grad():
-            offset = self.of_moments(sums, counts, counts.new_zeros(self.n_aux))
-        # Row by row: torch.func.jacrev would import torch's compiler, seconds in a new process.
-        rows = [
-            torch.autograd.grad(value, sums, retain_graph=True, materialize_grads=True)[0]
-            for value in offset
-        ]
-        matrix = torch.stack([sums.detach(), *rows])[1:].flatten(1)
-        return matrix, offset.detach()
-
     def values(
         self, scores: Tensor, y: Tensor, group: Tensor, aux: Tensor, weight: Tensor
     ) -> Tensor:
@@ -142,16 +126,19 @@ class MomentConstraint:
         sharp.statistic = statistic
         return sharp
 
-    def _sum(self, rows: Tensor, y: Tensor, group: Tensor) -> Tensor:
-        return sum_by(rows, self._bins(y, group), self.n_parts + 1)[: self.n_parts]
+    def bins(self, y: Tensor, group: Tensor) -> Tensor:
+        """Part of each row, (n,); one more bin, `n_parts`, for those that take no part.
 
-    def _bins(self, y: Tensor, group: Tensor) -> Tensor:
-        """Bin of each row; kept, as full-batch solvers ask for the same rows at every step."""
+        Kept, as full-batch solvers ask for the same rows at every step.
+        """
         last = self._last_bins
         if last is None or last[0] is not y or last[1] is not group:
             last = y, group, self._bin_of_cell.to(y.device)[y, group]
             self._last_bins = last
         return last[2]
+
+    def _sum(self, rows: Tensor, y: Tensor, group: Tensor) -> Tensor:
+        return sum_by(rows, self.bins(y, group), self.n_parts + 1)[: self.n_parts]
 
 
 def sum_by(rows: Tensor, index: Tensor, n_bins: int) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ class Module:
         self.network = network
         named = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
         self._names = [name for name, _ in named]
+        self._places = [_places(network, parameter) for _, parameter in named]
         self._shapes = [p.shape for _, p in named]
         self._sizes = [p.numel() for _, p in named]
         self.n_params = sum(self._sizes)
@@ -66,12 +68,15 @@ class Module:
         """Scores in training mode, and reverse-mode differentiation through the network."""
         if not self.network.training:  # walking through all modules takes as long as a layer
             self.network.train()
-        w = w.detach().requires_grad_()
-        scores = self._forward(self._unflatten(w), X.to_dense())
+        leaves = [leaf.detach().requires_grad_() for leaf in self._unflatten(w).values()]
+        with self._holding(leaves):
+            scores = _column(self.network(X.to_dense()))
 
         def pullback(cotangent: Tensor) -> Tensor:
-            (gradient,) = torch.autograd.grad(scores, w, cotangent, retain_graph=True)
-            return gradient
+            gradients = torch.autograd.grad(
+                scores, leaves, cotangent, retain_graph=True, materialize_grads=True
+            )
+            return torch.cat([gradient.reshape(-1) for gradient in gradients])
 
         return scores.detach(), pullback
 
@@ -153,8 +158,38 @@ class Module:
         return self._forward(self._unflatten(w), X)
 
     def _forward(self, parameters: dict[str, Tensor], X: Tensor) -> Tensor:
-        scores: Tensor = functional_call(self.network, parameters, (X,))
-        return scores[:, None] if scores.ndim == 1 else scores
+        return _column(functional_call(self.network, parameters, (X,)))
+
+    @contextmanager
+    def _holding(self, tensors: Sequence[Tensor]) -> Iterator[None]:
+        """The network with these tensors as its parameters.
+
+        What ``functional_call`` does, without its walk through all modules, which takes longer
+        than the pass of a small network.
+        """
+        held = [(owner, name, getattr(owner, name)) for own in self._places for owner, name in own]
+        try:
+            for places, tensor in zip(self._places, tensors, strict=True):
+                for owner, name in places:
+                    owner._parameters[name] = tensor  # type: ignore[assignment]
+            yield
+        finally:
+            for owner, name, parameter in held:
+                owner._parameters[name] = parameter
+
+
+def _places(network: nn.Module, parameter: Tensor) -> list[tuple[nn.Module, str]]:
+    """Every module that has the parameter, which may be shared, and its name there."""
+    return [
+        (owner, name)
+        for owner in network.modules()
+        for name, own in owner.named_parameters(recurse=False, remove_duplicate=False)
+        if own is parameter
+    ]
+
+
+def _column(scores: Tensor) -> Tensor:
+    return scores[:, None] if scores.ndim == 1 else scores
 
 
 def _chunks(X: Features) -> Iterator[Features]:

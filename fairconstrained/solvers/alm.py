@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.solvers.stochastic import Descent, Estimates, StochasticSolver, constant
+from fairconstrained.solvers.stochastic import (
+    Descent,
+    Estimates,
+    Memory,
+    StochasticSolver,
+    constant,
+)
 
 __all__ = ["ALM", "SSLALM"]
 
@@ -41,7 +47,7 @@ class ALM(StochasticSolver):
         Rows of each of the three draws; those for constraints are equally many from each part.
     n_steps : int, optional
         Default: 1000, or ten passes over the data if that is more.
-    optimizer : callable, default=torch.optim.SGD
+    optimizer : callable, optional
         ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
         plain step in x, such as ``torch.optim.Adam``.
     schedule : callable, default=constant
@@ -86,7 +92,7 @@ class ALM(StochasticSolver):
         max_dual: float = 10.0,
         batch_size: int = 128,
         n_steps: int | None = None,
-        optimizer: Callable[..., Any] = torch.optim.SGD,
+        optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
         self.step_size = step_size
@@ -98,39 +104,39 @@ class ALM(StochasticSolver):
         self.optimizer = optimizer
         self.schedule = schedule
 
-    def steps(
-        self, estimates: Estimates, x: Tensor, dual: Tensor, n_steps: int, rng: Generator
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Without smoothing."""
-        return self._smoothed_steps(estimates, x, dual, n_steps, smoothing=0.0, averaging=0.0)
+    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
+        """The point with its slack, which is the first centre too."""
+        slack = (-estimates.problem.evaluate(x).soft[1:]).clamp_min(0.0)
+        descent = Descent(estimates.problem, x, self.optimizer, self.step_size)
+        center = torch.cat((x, slack))
+        return Memory(x=x, dual=dual, y=dual, slack=slack, center=center, descent=descent)
 
-    def _smoothed_steps(
+    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
+        """Without smoothing."""
+        self._smoothed_step(estimates, now, progress, smoothing=0.0, averaging=0.0)
+
+    def _smoothed_step(
         self,
         estimates: Estimates,
-        x: Tensor,
-        y: Tensor,
-        n_steps: int,
+        now: Memory,
+        progress: float,
         smoothing: float,
         averaging: float,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        slack = (-estimates.problem.evaluate(x).soft[1:]).clamp_min(0.0)
-        center, slack_center = x, slack
-        descent = Descent(estimates.problem, x, self.optimizer, self.step_size)
-        for k in range(n_steps):
-            factor = self.schedule(k / n_steps)
-            step_size = factor * self.step_size
-            draws = estimates.independent(x)
-            y = y + factor * self.dual_step_size * (draws.first + slack)
-            if y.norm() >= self.max_dual:
-                y = torch.zeros_like(y)
-            force = y + self.penalty * (draws.second + slack)
-            gradient = draws.gradient(1.0, force) + smoothing * (x - center)
-            slack_gradient = force + smoothing * (slack - slack_center)
-            center = center + averaging * (x - center)
-            slack_center = slack_center + averaging * (slack - slack_center)
-            x = descent.step(x, gradient, step_size)
-            slack = (slack - step_size * slack_gradient).clamp_min(0.0)
-            yield x, y.clamp_min(0.0)
+    ) -> None:
+        factor = self.schedule(progress)
+        step_size = factor * self.step_size
+        draws = estimates.independent(now.x)
+        y = now.y + factor * self.dual_step_size * (draws.first + now.slack)
+        if y.norm() >= self.max_dual:
+            y = torch.zeros_like(y)
+        force = y + self.penalty * (draws.second + now.slack)
+        difference = torch.cat((now.x, now.slack)) - now.center
+        gradient = torch.cat((draws.gradient(1.0, force), force)) + smoothing * difference
+        on_x, on_slack = gradient[: len(now.x)], gradient[len(now.x) :]
+        now.center = now.center + averaging * difference
+        now.x = now.descent.step(now.x, on_x, step_size)
+        now.slack = (now.slack - step_size * on_slack).clamp_min(0.0)
+        now.y, now.dual = y, y.clamp_min(0.0)
 
 
 class SSLALM(ALM):
@@ -176,7 +182,7 @@ class SSLALM(ALM):
         averaging: float = 0.5,
         batch_size: int = 128,
         n_steps: int | None = None,
-        optimizer: Callable[..., Any] = torch.optim.SGD,
+        optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
         super().__init__(
@@ -192,8 +198,6 @@ class SSLALM(ALM):
         self.smoothing = smoothing
         self.averaging = averaging
 
-    def steps(
-        self, estimates: Estimates, x: Tensor, dual: Tensor, n_steps: int, rng: Generator
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
         """With smoothing."""
-        return self._smoothed_steps(estimates, x, dual, n_steps, self.smoothing, self.averaging)
+        self._smoothed_step(estimates, now, progress, self.smoothing, self.averaging)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from fairconstrained.solvers.run import Iterate, last
-from fairconstrained.solvers.stochastic import Descent, Estimates, StochasticSolver, constant
+from fairconstrained.solvers.stochastic import (
+    Descent,
+    Estimates,
+    Memory,
+    StochasticSolver,
+    constant,
+)
 
 __all__ = ["SGD", "PenaltySGD"]
 
@@ -23,7 +29,7 @@ class SGD(StochasticSolver):
     batch_size : int, default=128
     n_steps : int, optional
         Default: 1000, or ten passes over the data if that is more.
-    optimizer : callable, default=torch.optim.SGD
+    optimizer : callable, optional
         ``(parameters, lr=...) -> torch.optim.Optimizer``.
     schedule : callable, default=constant
         From the share of the run that is done to the factor of the step size.
@@ -45,7 +51,7 @@ class SGD(StochasticSolver):
         step_size: float = 0.01,
         batch_size: int = 128,
         n_steps: int | None = None,
-        optimizer: Callable[..., Any] = torch.optim.SGD,
+        optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
         self.step_size = step_size
@@ -54,15 +60,15 @@ class SGD(StochasticSolver):
         self.optimizer = optimizer
         self.schedule = schedule
 
-    def steps(
-        self, estimates: Estimates, x: Tensor, dual: Tensor, n_steps: int, rng: Generator
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Against the gradient of the objective."""
+    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
+        """The point."""
         descent = Descent(estimates.problem, x, self.optimizer, self.step_size)
-        for k in range(n_steps):
-            gradient, multipliers = self._gradient(estimates, x, dual)
-            x = descent.step(x, gradient, self.schedule(k / n_steps) * self.step_size)
-            yield x, multipliers
+        return Memory(x=x, dual=dual, descent=descent)
+
+    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
+        """Against the gradient of the objective."""
+        gradient, now.dual = self._gradient(estimates, now.x, now.dual)
+        now.x = now.descent.step(now.x, gradient, self.schedule(progress) * self.step_size)
 
     def _gradient(self, estimates: Estimates, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
         return estimates.objective(x), torch.zeros_like(dual)
@@ -114,7 +120,7 @@ class PenaltySGD(SGD):
         penalty: float = 0.5,
         batch_size: int = 128,
         n_steps: int | None = None,
-        optimizer: Callable[..., Any] = torch.optim.SGD,
+        optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
         super().__init__(

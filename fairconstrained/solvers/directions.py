@@ -116,7 +116,8 @@ def _without_box(
     vector; here u = d + g / tau.
     """
     h = level - value + jacobian @ gradient / curvature
-    system = np.vstack((-jacobian.T, -h))
+    # Only lengths count: for A' = QR those of R v are those of -A'v, and R has m rows, not n.
+    system = np.vstack((np.linalg.qr(jacobian.T)[1], -h))
     unit = np.zeros(len(system))
     unit[-1] = 1.0
     v, _ = nnls(system, unit)

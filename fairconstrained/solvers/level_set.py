@@ -13,7 +13,7 @@ from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.problem import Problem
 from fairconstrained.saddle import Saddle
 from fairconstrained.solvers.run import Iterate, Solver
-from fairconstrained.solvers.sampling import shuffled_batches
+from fairconstrained.solvers.sampling import ShuffledBatches
 
 __all__ = ["LevelSet", "ProximalLevelSet"]
 
@@ -189,7 +189,7 @@ class LevelSet(Solver):
     ) -> Iterator[Iterate]:
         """Algorithm 1, with the proximal term rho / 2 |x - start|^2 on every value."""
         problem = saddle.problem
-        batches = shuffled_batches(problem.n_rows, self.batch_size, rng)
+        batches = ShuffledBatches(problem.n_rows, self.batch_size, rng)
         r = self.first_level(saddle, saddle.parameters(start))
         accuracy: float | None = None
         for _ in range(self.max_levels):

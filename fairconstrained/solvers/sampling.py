@@ -7,19 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Generator, Tensor
 
-__all__ = ["Balanced", "shuffled_batches"]
+__all__ = ["Balanced", "BalancedBatches", "ShuffledBatches"]
 
-
-def shuffled_batches(n_rows: int, batch_size: int, rng: Generator) -> Iterator[Tensor]:
-    """Batches of row indices for ever: every pass visits each row once, in a new order.
-
-    The last batch of a pass is dropped if it would be smaller, unless it is the only one.
-    """
-    size = min(batch_size, n_rows)
-    while True:
-        order = torch.randperm(n_rows, generator=rng)
-        for start in range(0, n_rows - size + 1, size):
-            yield order[start : start + size]
+_BLOCK_ROWS = 65_536
 
 
 class Balanced:
@@ -61,9 +51,69 @@ class Balanced:
         """Row indices, (size * n_strata,), and how many rows of the data each stands for."""
         u = torch.rand((size, self.n_strata), generator=rng, dtype=torch.float64)
         index = self._order[self._starts + (u * self._counts).long()]
-        scale = (self._counts.double() / size).expand(size, -1)
-        return index.reshape(-1), scale.reshape(-1)
+        return index.reshape(-1), self.scale(size)
 
-    def batch(self, batch_size: int, rng: Generator) -> tuple[Tensor, Tensor]:
-        """A draw of about `batch_size` rows, at least one from each stratum."""
-        return self.draw(max(1, round(batch_size / self.n_strata)), rng)
+    def scale(self, size: int) -> Tensor:
+        """How many rows of the data each row of a draw stands for, (size * n_strata,)."""
+        return (self._counts.double() / size).expand(size, -1).reshape(-1)
+
+
+class ShuffledBatches:
+    """Batches of row indices for ever: every pass visits each row once, in a new order.
+
+    The last batch of a pass is dropped if it would be smaller, unless it is the only one.
+
+    Parameters
+    ----------
+    n_rows, batch_size : int
+    rng : Generator
+    """
+
+    def __init__(self, n_rows: int, batch_size: int, rng: Generator):
+        self._n_rows = n_rows
+        self._size = min(batch_size, n_rows)
+        self._rng = rng
+        self.state = (torch.zeros(0, dtype=torch.long), 0)  # the order of this pass, and where
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return self
+
+    def __next__(self) -> Tensor:
+        order, start = self.state
+        if start + self._size > len(order):
+            order, start = torch.randperm(self._n_rows, generator=self._rng), 0
+        self.state = order, start + self._size
+        return order[start : start + self._size]
+
+
+class BalancedBatches:
+    """Draws of about `batch_size` rows, at least one from each stratum, for ever.
+
+    Many at a time: a single draw is mostly the overhead of its operations.
+
+    Parameters
+    ----------
+    balanced : Balanced
+    batch_size : int
+    rng : Generator
+    """
+
+    def __init__(self, balanced: Balanced, batch_size: int, rng: Generator):
+        self._balanced = balanced
+        self._size = max(1, round(batch_size / balanced.n_strata))
+        self._n_rows = self._size * balanced.n_strata
+        self._n_draws = max(1, _BLOCK_ROWS // self._n_rows)
+        self._rng = rng
+        self._scale = balanced.scale(self._size)
+        self.state = (torch.zeros(0, dtype=torch.long), 0)  # rows of a block of draws, and where
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return self
+
+    def __next__(self) -> tuple[Tensor, Tensor]:
+        rows, start = self.state
+        if start == len(rows):
+            rows, start = self._balanced.draw(self._size * self._n_draws, self._rng)[0], 0
+        end = start + self._n_rows
+        self.state = rows, end
+        return rows[start:end], self._scale

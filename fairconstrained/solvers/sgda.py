@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.problem import Problem
 from fairconstrained.solvers.run import Iterate, Solver, check_numbers
-from fairconstrained.solvers.sampling import shuffled_batches
+from fairconstrained.solvers.sampling import ShuffledBatches
 
 __all__ = ["SGDA"]
 
@@ -101,7 +101,7 @@ class SGDA(Solver):
         optimizer = self.optimizer([x], lr=self.step_size)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_steps)
         shift = torch.zeros_like(dual)
-        batches = shuffled_batches(problem.n_rows, self.batch_size, rng)
+        batches = ShuffledBatches(problem.n_rows, self.batch_size, rng)
         for step in range(1, n_steps + 1):
             terms = problem.linearize(x, next(batches))
             value = terms.value[1:] + shift

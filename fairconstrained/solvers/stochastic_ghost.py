@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from numbers import Integral
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from torch import Generator, Tensor
 from fairconstrained.problem import Problem
 from fairconstrained.solvers.directions import Step, Vector, direction, least_level
 from fairconstrained.solvers.run import check_numbers
-from fairconstrained.solvers.stochastic import Estimates, StochasticSolver
+from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver
 
 __all__ = ["StochasticGhost"]
 
@@ -135,19 +134,20 @@ class StochasticGhost(StochasticSolver):
                     f"StochasticGhost.{name} must be {wording}; got {getattr(self, name)!r}."
                 )
 
-    def steps(
-        self, estimates: Estimates, x: Tensor, dual: Tensor, n_steps: int, rng: Generator
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """One step for each level drawn."""
+    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
+        """The point and the first step size."""
+        return Memory(x=x, dual=dual, step_size=self.step_size)
+
+    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
+        """Along the direction of a level drawn."""
         probabilities = self.p0 * (1.0 - self.p0) ** torch.arange(self.max_level + 1).double()
         probabilities /= probabilities.sum()
-        step_size = self.step_size
-        for _ in range(n_steps):
-            level = int(torch.multinomial(probabilities, 1, generator=rng))
-            step = self.debiased(estimates, x, level, float(probabilities[level]), rng)
-            x = estimates.problem.project(x + step_size * torch.as_tensor(step.d).to(x))
-            step_size *= 1.0 - self.step_decay * step_size
-            yield x, torch.as_tensor(step.dual).to(dual)
+        level = int(torch.multinomial(probabilities, 1, generator=rng))
+        step = self.debiased(estimates, now.x, level, float(probabilities[level]), rng)
+        moved = now.x + now.step_size * torch.as_tensor(step.d).to(now.x)
+        now.x = estimates.problem.project(moved)
+        now.dual = torch.as_tensor(step.dual).to(now.dual)
+        now.step_size *= 1.0 - self.step_decay * now.step_size
 
     def debiased(
         self, estimates: Estimates, x: Tensor, level: int, probability: float, rng: Generator
@@ -166,10 +166,9 @@ class StochasticGhost(StochasticSolver):
         problem = estimates.problem
         rows = torch.randint(problem.n_rows, (size,), generator=rng)
         draw = estimates.balanced.draw(size, rng)
-        value, pullback = problem.estimates(x, rows, draw)
-        unit = torch.eye(len(value), dtype=x.dtype, device=x.device)
-        gradients = torch.stack([pullback(row) for row in unit]).cpu().double().numpy()
-        constraints = (value[1:] + estimates.shift).cpu().double().numpy()
+        terms = problem.estimates(x, rows, draw)
+        gradients = terms.jacobian().cpu().double().numpy()
+        constraints = (terms.value[1:] + estimates.shift).cpu().double().numpy()
         return Sample(gradients[0], constraints, gradients[1:])
 
     def solve(self, sample: Sample) -> Step:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -11,7 +11,13 @@ from torch import Generator, Tensor
 
 from fairconstrained.problem import Problem
 from fairconstrained.solvers.run import Iterate, check_numbers, last
-from fairconstrained.solvers.stochastic import Descent, Estimates, StochasticSolver, constant
+from fairconstrained.solvers.stochastic import (
+    Descent,
+    Estimates,
+    Memory,
+    StochasticSolver,
+    constant,
+)
 
 __all__ = ["SwitchingSubgradient"]
 
@@ -46,7 +52,7 @@ class SwitchingSubgradient(StochasticSolver):
         Share of the run after which points are recorded for the result.
     n_steps : int, optional
         Default: 1000, or ten passes over the data if that is more.
-    optimizer : callable, default=torch.optim.SGD
+    optimizer : callable, optional
         ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
         plain step; each of the two kinds of steps has its own.
     schedule : callable, default=constant
@@ -83,7 +89,7 @@ class SwitchingSubgradient(StochasticSolver):
         constraint_batch_size: int | None = None,
         record_from: float = 0.5,
         n_steps: int | None = None,
-        optimizer: Callable[..., Any] = torch.optim.SGD,
+        optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
         self.step_size = step_size
@@ -107,33 +113,43 @@ class SwitchingSubgradient(StochasticSolver):
         if self.constraint_batch_size is not None:
             check_numbers(self, positive=["constraint_batch_size"], kind=Integral)
 
-    def steps(
-        self, estimates: Estimates, x: Tensor, dual: Tensor, n_steps: int, rng: Generator
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """The last point is the one drawn."""
-        problem, none = estimates.problem, torch.zeros_like(dual)
-        on_objective = Descent(problem, x, self.optimizer, self.step_size)
-        on_constraint = Descent(problem, x, self.optimizer, self.constraint_step_size)
-        drawn, total = x, 0.0
-        for k in range(n_steps):
-            draws = estimates.independent(x, self.constraint_batch_size)
-            weights = torch.zeros_like(none)
-            # Paper: the tolerance falls by 3 % an epoch after 500 steps; here it is constant,
-            # because 1e-4 is below anything that a batch can tell.
-            if max(draws.second.tolist(), default=0.0) <= self.tolerance:
-                descent, size, gradient = on_objective, self.step_size, draws.gradient(1.0, weights)
-            else:
-                weights[draws.second.argmax()] = 1.0
-                gradient = draws.gradient(0.0, weights)
-                descent, size = on_constraint, self.constraint_step_size
-            size *= self.schedule(k / n_steps)
-            if k >= self.record_from * n_steps and size > 0:
-                # One point kept, replaced with probability size / total: drawn in proportion.
-                total += size
-                if total * torch.rand((), generator=rng, dtype=torch.float64).item() < size:
-                    drawn = x
-            x = descent.step(x, gradient, size)
-            yield (x if k < n_steps - 1 else drawn), none
+    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
+        """The point, nothing recorded, and an update rule for each kind of step."""
+        on_objective = Descent(estimates.problem, x, self.optimizer, self.step_size)
+        on_constraint = Descent(estimates.problem, x, self.optimizer, self.constraint_step_size)
+        return Memory(
+            x=x,
+            dual=torch.zeros_like(dual),
+            drawn=x,
+            total=0.0,
+            on_objective=on_objective,
+            on_constraint=on_constraint,
+        )
+
+    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
+        """On the objective or on the worst constraint."""
+        draws = estimates.independent(now.x)
+        weights = torch.zeros_like(now.dual)
+        # Paper: the tolerance falls by 3 % an epoch after 500 steps; here it is constant,
+        # because 1e-4 is below anything that a batch can tell.
+        if max(draws.second.tolist(), default=0.0) <= self.tolerance:
+            descent, size, gradient = now.on_objective, self.step_size, draws.gradient(1.0, weights)
+        else:
+            weights[draws.second.argmax()] = 1.0
+            gradient = draws.gradient(0.0, weights)
+            descent, size = now.on_constraint, self.constraint_step_size
+        size *= self.schedule(progress)
+        if progress >= self.record_from and size > 0:
+            # One point kept, replaced with probability size / total: drawn in proportion.
+            now.total += size
+            if now.total * torch.rand((), generator=rng, dtype=torch.float64).item() < size:
+                now.drawn = now.x
+        now.x = descent.step(now.x, gradient, size)
+
+    def result(self, now: Memory) -> Tensor:
+        """The point drawn."""
+        drawn: Tensor = now.drawn
+        return drawn
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
         """The last one: the point drawn."""

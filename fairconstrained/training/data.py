@@ -64,7 +64,7 @@ class Indexed:
 
     def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
         """A thousand rows at a time."""
-        for rows in torch.split(torch.arange(self.n_rows), _CHUNK_ROWS):
+        for rows in torch.arange(self.n_rows).tensor_split(-(-self.n_rows // _CHUNK_ROWS)):
             yield rows, self.batch(rows)
 
 

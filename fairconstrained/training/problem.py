@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,12 +10,11 @@ from torch import Tensor
 from fairconstrained.features import DenseFeatures
 from fairconstrained.models import Module
 from fairconstrained.problem import Evaluation, Linearization, separate_estimates
-from fairconstrained.training.data import Rows, Source
-from fairconstrained.training.terms import Constraint, Function, Group, mean_loss
+from fairconstrained.training.data import Rows, Source, Stream
+from fairconstrained.training.terms import Group, Term
+from fairconstrained.training.workers import Workers
 
 __all__ = ["ModuleProblem"]
-
-Terms = Callable[[Tensor, Rows, Group], Tensor]
 
 
 class ModuleProblem:
@@ -25,32 +24,38 @@ class ModuleProblem:
     ----------
     model : Module
     source : Source
-    loss : callable
-    constraints : sequence of Constraint
+    risk : Term
+    constraints : sequence of Term
     group : LongTensor of shape (n_rows,)
     device : torch.device
     alpha : float
+    workers : Workers
     """
 
     def __init__(
         self,
         model: Module,
         source: Source,
-        loss: Function,
-        constraints: Sequence[Constraint],
+        risk: Term,
+        constraints: Sequence[Term],
         group: Tensor,
         device: torch.device,
         alpha: float,
+        workers: Workers,
     ):
         self.model = model
         self.source = source
         self.strata = group
-        self.n_rows = source.n_rows
         self.offsets = model.offsets
-        self._loss = loss
+        self._risk = risk
         self._constraints = constraints
         self._device = device
         self._alpha = alpha
+        self._workers = workers
+        self._streams = isinstance(source, Stream)
+        n_rows = torch.tensor(source.n_rows, device=device)
+        self.n_rows = int(workers.sum(n_rows)) if self._streams else source.n_rows
+        self._n_strata = int(group.max()) + 1
         _, first = next(iter(source.chunks()))
         self._flat = self._outputs_are_flat(first)
         self.n_constraints = len(self.evaluate(model.init()).soft) - 1
@@ -59,54 +64,41 @@ class ModuleProblem:
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
         """Loss and constraints from one pass."""
-
-        def terms(outputs: Tensor, batch: Rows, group: Group) -> Tensor:
-            risk = mean_loss(self._loss, outputs, batch)[None]
-            return torch.cat((risk, self._soft(outputs, batch, group)))
-
-        return self._penalised(x, self._differentiable(terms, x, rows, scale))
+        members = [self._risk, *self._constraints]
+        return self._penalised(x, self._differentiable(members, x, rows, scale))
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Penalised loss."""
-
-        def terms(outputs: Tensor, batch: Rows, group: Group) -> Tensor:
-            return mean_loss(self._loss, outputs, batch)[None]
-
-        return self._penalised(x, self._differentiable(terms, x, rows, None))
+        return self._penalised(x, self._differentiable([self._risk], x, rows, None))
 
     def constraints(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
         """Constraint values."""
-        return self._differentiable(self._soft, x, rows, scale)
+        return self._differentiable(self._constraints, x, rows, scale)
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
         """One pass for each draw: a stream gives one batch at a time."""
         return separate_estimates(self, x, rows, *draws)
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Soft and hard values in evaluation mode.
-
-        Tensors in memory are one batch; elsewhere values are means over batches.
-        """
+        """Soft and hard values in evaluation mode, from moments that add up over batches."""
         self.model.settle_on(x, (self._place(batch)[0] for _, batch in self.source.chunks()))
-        soft: Tensor | float = 0.0
-        hard: Tensor | float = 0.0
-        for rows, batch in self.source.chunks():
-            share = len(rows) / self.source.n_rows
-            batch = self._place(batch)
-            group = self._group(rows, None, batch)
+        members = [self._risk, *self._constraints]
+        soft: list[Tensor] = []
+        hard: list[Tensor] = []
+        for rows, chunk in self.source.chunks():
+            batch = self._place(chunk)
+            group = self._group(rows, torch.ones(len(rows)), batch, len(rows) / self.n_rows)
             with torch.no_grad():
-                outputs = self._shaped(self.model.scores(x, DenseFeatures(batch[0])))
-                risk = mean_loss(self._loss, outputs, batch)[None]
-                values = [torch.zeros_like(risk[:0])]
-                values += [c.hard(outputs, batch, group) for c in self._constraints]
-                soft = soft + share * torch.cat((risk, self._soft(outputs, batch, group)))
-                hard = hard + share * torch.cat((risk, *values))
-        assert isinstance(soft, Tensor)
-        assert isinstance(hard, Tensor)
-        soft[0] += self._alpha * self.model.penalty(x).value
-        return Evaluation(soft, hard)
+                outputs = self._shaped(self._scores(x, batch[0]))
+                soft = _added(soft, [member.soft(outputs, batch, group) for member in members])
+                hard = _added(hard, [member.hard(outputs, batch, group) for member in members])
+        if self._streams:  # each worker has rows of its own
+            soft, hard = ([self._workers.sum(own) for own in moments] for moments in (soft, hard))
+        values = _values(members, soft)
+        values[0] += self._alpha * self.model.penalty(x).value
+        return Evaluation(values, _values(members, hard))
 
     def sharpened(self) -> ModuleProblem:
         """Itself: functions have one form."""
@@ -116,24 +108,41 @@ class ModuleProblem:
         """No set constraint here."""
         return x
 
-    def _soft(self, outputs: Tensor, batch: Rows, group: Group) -> Tensor:
-        none = outputs.new_zeros(0)
-        return torch.cat([none, *(c.soft(outputs, batch, group) for c in self._constraints)])
+    def _scores(self, x: Tensor, X: Tensor) -> Tensor:
+        """Scores as in prediction; each worker passes a part of the rows through the module."""
+        if self._streams or self._workers.size == 1:
+            return self.model.scores(x, DenseFeatures(X))
+        own = self._workers.part(len(X))
+        part = self.model.scores(x, DenseFeatures(X[own]))
+        scores = part.new_zeros((len(X), *part.shape[1:]))
+        scores[own] = part
+        return self._workers.sum(scores)
 
     def _differentiable(
-        self, terms: Terms, x: Tensor, rows: Tensor | None, scale: Tensor | None
+        self, members: Sequence[Term], x: Tensor, rows: Tensor | None, scale: Tensor | None
     ) -> Linearization:
         rows = torch.arange(self.n_rows) if rows is None else rows
-        batch = self._place(self.source.batch(rows))
+        if scale is None:
+            scale = torch.full((len(rows),), self.n_rows / len(rows))
+            own = self._workers.part(len(rows))
+        else:
+            own = self._workers.part(len(rows), self._n_strata)
+        share = 1 / self._workers.size if self._streams else len(rows[own]) / len(rows)
+        batch = self._place(self.source.batch(rows[own]))
         outputs, model_pullback = self.model.linearize(x, DenseFeatures(batch[0]))
         outputs = outputs.requires_grad_()
-        value = terms(self._shaped(outputs), batch, self._group(rows, scale, batch))
+        group = self._group(rows[own], scale[own], batch, share)
+        shaped = self._shaped(outputs)
+        moments = [member.soft(shaped, batch, group) for member in members]
+        sizes = [len(moment) for moment in moments]
+        total = self._workers.sum_with_gradient(torch.cat([x.new_zeros(0), *moments]))
+        value = _values(members, torch.split(total, sizes))
 
         def pullback(weights: Tensor) -> Tensor:
             if not value.requires_grad:  # no terms at all
                 return torch.zeros_like(x)
             (cotangent,) = torch.autograd.grad(value, outputs, weights, retain_graph=True)
-            return model_pullback(cotangent)
+            return self._workers.sum(model_pullback(cotangent))
 
         return Linearization(value.detach(), pullback)
 
@@ -147,12 +156,11 @@ class ModuleProblem:
 
         return Linearization(value, pullback)
 
-    def _group(self, rows: Tensor, scale: Tensor | None, batch: Rows) -> Group:
-        if len(rows) != len(batch[0]):  # a stream: its batches are what they are
-            return Group(torch.zeros(0), torch.zeros(0))
-        if scale is None:
-            scale = torch.full((len(rows),), self.n_rows / len(rows))
-        return Group(self.strata[rows].to(self._device), scale.to(self._device, batch[0].dtype))
+    def _group(self, rows: Tensor, scale: Tensor, batch: Rows, share: float) -> Group:
+        if self._streams:  # its batches are what they are
+            return Group(torch.zeros(0), torch.zeros(0), share)
+        scale = scale.to(self._device, batch[0].dtype)
+        return Group(self.strata[rows].to(self._device), scale, share)
 
     def _place(self, batch: Rows) -> Rows:
         return tuple(tensor.to(self._device) for tensor in batch)
@@ -165,3 +173,12 @@ class ModuleProblem:
         with torch.no_grad():
             outputs = self.model.network.eval()(self._place(batch)[0][:2])
         return bool(outputs.ndim == 1)
+
+
+def _added(total: Sequence[Tensor], more: list[Tensor]) -> list[Tensor]:
+    return [a + b for a, b in zip(total, more, strict=True)] if total else more
+
+
+def _values(members: Sequence[Term], moments: Sequence[Tensor]) -> Tensor:
+    values = [member.values(own) for member, own in zip(members, moments, strict=True)]
+    return torch.cat(values) if values else torch.zeros(0)

@@ -10,39 +10,66 @@ from torch import Tensor
 
 from fairconstrained.constraints import Notion, Space, Stack
 
-__all__ = ["Constraint", "FunctionConstraint", "Group", "NotionConstraint", "mean_loss"]
+__all__ = ["Function", "FunctionConstraint", "Group", "NotionConstraint", "Risk", "Term"]
 
 Function = Callable[[Tensor, tuple[Tensor, ...]], Tensor]
 
 
 class Group(NamedTuple):
-    """Groups of a batch's rows, and how many rows of the data each row stands for."""
+    """Groups of a batch's rows, how many rows of the data each stands for, its share of a draw."""
 
     part: Tensor
     scale: Tensor
+    share: float
 
 
-class Constraint:
-    """Values that must be at most zero, from a module's outputs and the batch they belong to."""
+class Term:
+    """Values from a module's outputs and the batch they belong to, by way of additive moments.
+
+    Moments of the parts of a draw (batches, workers) add up to those of the draw; values follow
+    from the sum.
+    """
 
     def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
-        """Differentiable values."""
+        """Differentiable moments, (k,)."""
         raise NotImplementedError
 
     def hard(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
-        """What is measured."""
+        """Moments of what is measured, (k,)."""
         return self.soft(outputs, batch, group)
 
+    def values(self, moments: Tensor) -> Tensor:
+        """Values from the moments of a whole draw."""
+        return moments
 
-class FunctionConstraint(Constraint):
-    """Any function of outputs and batch."""
+
+class Risk(Term):
+    """The mean of a loss that gives one value, or one for each row."""
+
+    def __init__(self, loss: Function):
+        self._loss = loss
+
+    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
+        """The batch's share of the mean."""
+        value: Any = self._loss(outputs, batch)
+        if not isinstance(value, Tensor) or value.shape not in ((), (len(outputs),), (1,)):
+            shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(
+                f"loss must return one value, or one for each of the {len(outputs)} rows; got "
+                f"{shape}. (Outputs of shape (n, 1) and labels of shape (n,) make a matrix.)"
+            )
+        return group.share * value.mean()[None]
+
+
+class FunctionConstraint(Term):
+    """Any function of outputs and batch: of several batches, the mean weighted by their rows."""
 
     def __init__(self, function: Function):
         self._function = function
         self._n_values: int | None = None
 
     def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
-        """What the function returns, if it is what it should be."""
+        """The batch's share of what the function returns, if that is what it should be."""
         value: Any = self._function(outputs, batch)
         if not isinstance(value, Tensor):
             raise self._wrong(f"a tensor; it returned {type(value).__name__}")
@@ -62,14 +89,14 @@ class FunctionConstraint(Constraint):
                 "(was it detached, rounded, or computed from labels alone?)"
             )
         self._n_values = len(values)
-        return values
+        return group.share * values
 
     def _wrong(self, expected: str) -> ValueError:
         name = getattr(self._function, "__name__", repr(self._function))
         return ValueError(f"constraint {name} must return {expected}.")
 
 
-class NotionConstraint(Constraint):
+class NotionConstraint(Term):
     """Constraints of the package, on the second tensor of a batch as labels."""
 
     def __init__(self, notions: Sequence[Notion], y: Tensor, group: Tensor, slack: float):
@@ -86,29 +113,19 @@ class NotionConstraint(Constraint):
         self._counts = self._stack.counts(y, group, torch.ones(len(y), dtype=torch.float64))
 
     def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
-        """From the table of soft statistics."""
-        sums = self._stack.sums(_columns(outputs), batch[1].long(), *group)
-        return self._of(sums)
+        """The table of soft statistics."""
+        rows = (_columns(outputs), batch[1].long(), group.part, group.scale)
+        return self._stack.sums(*rows).reshape(-1)
 
     def hard(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
-        """From the table of predicted labels."""
-        sums = self._stack.hard_sums(_columns(outputs), batch[1].long(), *group)
-        return self._of(sums)
+        """The table of predicted labels."""
+        rows = (_columns(outputs), batch[1].long(), group.part, group.scale)
+        return self._stack.hard_sums(*rows).reshape(-1)
 
-    def _of(self, sums: Tensor) -> Tensor:
+    def values(self, moments: Tensor) -> Tensor:
+        """Values from the table."""
+        sums = moments.reshape(self._stack.n_parts, -1)
         return self._stack.of_moments(sums, self._counts.to(sums), sums.new_zeros(0))
-
-
-def mean_loss(loss: Function, outputs: Tensor, batch: tuple[Tensor, ...]) -> Tensor:
-    """The mean of a loss that gives one value, or one for each row."""
-    value: Any = loss(outputs, batch)
-    if not isinstance(value, Tensor) or value.shape not in ((), (len(outputs),), (1,)):
-        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(
-            f"loss must return one value, or one for each of the {len(outputs)} rows; got {shape}. "
-            "(Outputs of shape (n, 1) and labels of shape (n,) make a matrix.)"
-        )
-    return value.mean()
 
 
 def _columns(outputs: Tensor) -> Tensor:

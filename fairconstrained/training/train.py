@@ -17,14 +17,17 @@ from fairconstrained.groups import encode_groups
 from fairconstrained.models import Module
 from fairconstrained.solvers import ALM, Solution, Solver, cosine, run
 from fairconstrained.solvers.run import FEASIBILITY_TOL, Callback
+from fairconstrained.training.checkpoint import Checkpointed
 from fairconstrained.training.data import Source, Stream, as_rows
 from fairconstrained.training.problem import ModuleProblem
 from fairconstrained.training.terms import (
-    Constraint,
     Function,
     FunctionConstraint,
     NotionConstraint,
+    Risk,
+    Term,
 )
+from fairconstrained.training.workers import Workers
 
 __all__ = ["Trained", "train"]
 
@@ -69,6 +72,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     random_state: int | None = None,
     device: Any = None,
+    checkpoint: Any = None,
 ) -> Trained:
     """Train a module under constraints.
 
@@ -104,6 +108,11 @@ def train(
         Seeds mini-batches and dropout; default: torch's global generator draws the seed.
     device : torch device, optional
         Where to train; batches are moved there. Default: where the module is.
+    checkpoint : path-like, optional
+        A file for the state of training, written after each of thirty evaluations, whole or not at
+        all. If it is there, training goes on from it and ends as it would have without an
+        interruption, given the same arguments and data that can be indexed. For stochastic solvers
+        on the CPU.
 
     Returns
     -------
@@ -116,6 +125,18 @@ def train(
         run dry or a group is empty; if a parameter of the solver is not valid.
     DivergenceError
         If training diverges.
+    WorkerError
+        If a worker is gone.
+
+    Notes
+    -----
+    Under ``torch.distributed`` (call ``init_process_group`` first, as ``torchrun`` programs do; its
+    ``timeout`` is how long a worker that hangs is waited for) all workers call this function with
+    the same arguments and train one module. Each takes its part of every draw of rows; moments and
+    gradients are summed, so that the result is that of one worker up to rounding, for notions and
+    for functions that are means over rows or over groups. Batch normalisation sees a worker's own
+    rows in a step, and dropout its own mask. Loaders are each worker's own, with batches of one
+    size.
 
     Examples
     --------
@@ -135,7 +156,9 @@ def train(
     network = _copied(module, device)
     first = next(p for p in network.parameters() if p.requires_grad)
     source = as_rows(data)
+    workers = Workers()
     seed = int(torch.randint(2**31, ())) if random_state is None else int(random_state)
+    seed = int(workers.same(torch.tensor(seed, device=first.device)))
     solver = _default_solver() if solver is None else solver
     if not isinstance(solver, Solver):
         raise ValueError(f"solver must be an object of fairconstrained.solvers; got {solver!r}.")
@@ -147,15 +170,18 @@ def train(
         problem = ModuleProblem(
             Module(network),
             source,
-            loss,
+            Risk(loss),
             _as_constraints(constraints, source, group if groups is not None else None, slack),
             group,
             first.device,
             alpha,
+            workers,
         )
-        x = problem.model.init()
+        x = workers.same(problem.model.init())
         dual = torch.zeros(problem.n_constraints, dtype=x.dtype, device=x.device)
         rng = torch.Generator().manual_seed(seed)
+        if checkpoint is not None:
+            solver = Checkpointed(solver, checkpoint, writes=workers.rank == 0)
         solution = run(solver, problem, x, dual, rng, max_iter=None, tol=1e-4, callbacks=callbacks)
         return _trained(problem, solution, first.device)
 
@@ -197,9 +223,7 @@ def _group_index(groups: Any, source: Source) -> Tensor:
     return torch.as_tensor(encode_groups(groups, source.n_rows).codes)
 
 
-def _as_constraints(
-    given: Any, source: Source, group: Tensor | None, slack: float
-) -> list[Constraint]:
+def _as_constraints(given: Any, source: Source, group: Tensor | None, slack: float) -> list[Term]:
     items = list(given) if isinstance(given, (list, tuple)) else [given]
     notions = [item for item in items if isinstance(item, Notion)]
     functions: list[Callable[..., Tensor]] = [i for i in items if not isinstance(i, Notion)]
@@ -209,7 +233,7 @@ def _as_constraints(
                 "constraints must be functions of outputs and batch, or objects of "
                 f"fairconstrained.constraints; got {item!r}."
             )
-    found: list[Constraint] = [FunctionConstraint(function) for function in functions]
+    found: list[Term] = [FunctionConstraint(function) for function in functions]
     if notions:
         if isinstance(source, Stream) or group is None:
             raise ValueError(

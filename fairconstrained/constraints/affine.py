@@ -1,0 +1,102 @@
+"""A linear constraint whose counts are known: one matrix from its table to its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fairconstrained.constraints.moments import MomentConstraint, sum_by
+
+__all__ = ["AffineMap"]
+
+_RANK_TOL = 1e-12  # singular values below this share of their sum are zero
+
+
+class AffineMap:
+    r"""Values of a linear constraint, :math:`g(M) = B\, \mathrm{vec}(M) + b`, for given counts.
+
+    The counts of a data set never change, and steps on mini-batches are mostly the overhead of
+    small operations: with B and b at hand, estimates from any number of draws are one sum by bins
+    and one product, and their gradients one product and one look-up.
+
+    Parameters
+    ----------
+    constraint : MomentConstraint
+        A linear one.
+    counts : Tensor of shape (n_parts,)
+    """
+
+    def __init__(self, constraint: MomentConstraint, counts: Tensor):
+        self.n_bins = constraint.n_parts + 1  # the last one is for rows that take no part
+        n_columns = constraint.statistic.n_columns
+        table = counts.new_zeros((self.n_bins, n_columns)).requires_grad_()
+        with torch.enable_grad():
+            values = constraint.of_moments(table[:-1], counts, counts.new_zeros(constraint.n_aux))
+        # Row by row: torch.func.jacrev would import torch's compiler, seconds in a new process.
+        rows = [
+            torch.autograd.grad(value, table, retain_graph=True, materialize_grads=True)[0]
+            for value in values
+        ]
+        self._matrix = torch.stack([table.detach(), *rows])[1:].flatten(1)
+        self._offset = values.detach()
+        self._shape = (self.n_bins - 1, n_columns)
+        self._n_used = (self.n_bins - 1) * n_columns
+
+    def of_table(self, sums: Tensor) -> Tensor:
+        """Values (m,) from the table (n_parts, n_columns), differentiable."""
+        return torch.addmv(self._offset, self._matrix[:, : self._n_used], sums.reshape(-1))
+
+    def on_table(self, weights: Tensor) -> Tensor:
+        """Derivative of weights . g by the table, (n_parts, n_columns)."""
+        return (weights @ self._matrix[:, : self._n_used]).reshape(self._shape)
+
+    def of_draws(
+        self, statistics: Tensor, bins: Tensor, weight: Tensor, sizes: Sequence[int]
+    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """Values from each of several draws, and the pullback to the statistics of their rows.
+
+        Parameters
+        ----------
+        statistics : Tensor of shape (n, n_columns)
+            Of the rows of all draws, one draw after the other.
+        bins : LongTensor of shape (n,)
+            Part of each row, or the last bin.
+        weight : Tensor of shape (n,)
+        sizes : sequence of int
+            Rows of each draw.
+
+        Returns
+        -------
+        values : Tensor of shape (n_draws * m,)
+        pullback : callable
+            From weights on the values to weights on the statistics, (n, n_columns).
+        """
+        n_draws, column = len(sizes), weight[:, None]
+        start, bins = 0, bins.clone()
+        for k, size in enumerate(sizes):
+            bins[start : start + size] += k * self.n_bins
+            start += size
+        tables = sum_by(statistics * column, bins, n_draws * self.n_bins)
+        values = torch.addmm(
+            self._offset, tables.reshape(n_draws, self._matrix.shape[1]), self._matrix.T
+        )
+
+        def pullback(weights: Tensor) -> Tensor:
+            on_tables = weights.reshape(n_draws, len(self._matrix)) @ self._matrix
+            on_rows: Tensor = on_tables.reshape(tables.shape)[bins] * column
+            return on_rows
+
+        return values.reshape(-1), pullback
+
+    @cached_property
+    def span(self) -> Tensor:
+        """Orthonormal columns, (m, r), that span the values of all tables, and so all Jacobians.
+
+        Pairs of groups come in both orders, and of three gaps one follows from the others.
+        """
+        left, values, _ = torch.linalg.svd(self._matrix, full_matrices=False)
+        span: Tensor = left[:, values > _RANK_TOL * values.sum()]
+        return span
