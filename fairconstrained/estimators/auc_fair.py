@@ -187,7 +187,7 @@ class AUCFairClassifier(FairClassifier):
         verbose=0,
         device="cpu",
         warm_start=False,
-    ):
+    ) -> None:
         super().__init__(
             model=model,
             solver=solver,

@@ -158,7 +158,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         verbose=0,
         device="cpu",
         warm_start=False,
-    ):
+    ) -> None:
         super().__init__(
             model=model,
             solver=solver,

@@ -201,6 +201,13 @@ class TrainingPlan:
         once and of all rows; ``inf`` without.
     privacy : PrivacyGuarantee
         For the attribute ``privacy_``.
+
+    Examples
+    --------
+    >>> from fairconstrained.privacy import plan_training
+    >>> plan = plan_training(epsilon=1.0, delta=1e-5, sampling_rate=0.05, n_steps=100)
+    >>> type(plan).__name__, plan.final_noise
+    ('TrainingPlan', inf)
     """
 
     gradient_noise: float
