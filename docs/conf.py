@@ -26,7 +26,6 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-suppress_warnings = ["toc.empty_glob"]  # the guide has room for pages to come
 exclude_patterns = ["_build", "gallery"]
 templates_path = ["_templates"]
 html_theme = "pydata_sphinx_theme"

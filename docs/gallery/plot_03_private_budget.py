@@ -50,7 +50,7 @@ def judged(epsilon, seed):
 
 with warnings.catch_warnings():  # with little budget the noisy estimate may exceed the slack
     warnings.simplefilter("ignore", UserWarning)
-    results = {e: np.array([judged(e, seed) for seed in range(4)]) for e in (0.25, 0.5, 1.0)}
+    results = {e: np.array([judged(e, seed) for seed in range(3)]) for e in (0.25, 0.5, 1.0)}
     reference = judged(None, 0)
 
 figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.4), layout="constrained")
@@ -59,7 +59,7 @@ panels = [("test error", "#0072B2", (0.2, 0.27)), ("test gap", "#D55E00", (0, No
 for column, (ax, (name, color, limits)) in enumerate(zip(axes, panels, strict=True)):
     values = np.stack([r[:, column] for r in results.values()])
     ax.plot(at, values, "o", color=color, alpha=0.35, markersize=5)
-    ax.plot(at, values.mean(axis=1), "-", color=color, label="private, mean of four fits")
+    ax.plot(at, values.mean(axis=1), "-", color=color, label="private, mean of three fits")
     ax.axhline(reference[column], color="0.35", linestyle="--", label="not private")
     ax.set(xticks=at, xticklabels=results, xlabel="epsilon", ylabel=name, ylim=limits)
     ax.spines[["top", "right"]].set_visible(False)

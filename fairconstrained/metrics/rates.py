@@ -187,6 +187,16 @@ def error_rate_difference(
 def greater_is_better(metric: Metric) -> Metric:
     """Mark a metric that grows with fairness: its scorers keep the sign instead of negating it.
 
+    Parameters
+    ----------
+    metric : callable
+        ``metric(y_true, y_pred, *, sensitive_features, **kwargs) -> float``.
+
+    Returns
+    -------
+    callable
+        The same.
+
     Examples
     --------
     >>> from fairconstrained.metrics import fairness_scorer, greater_is_better

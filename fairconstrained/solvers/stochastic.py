@@ -23,6 +23,16 @@ _ITERATIONS = 30  # evaluations on the full data in one run
 def constant(progress: float) -> float:
     """Steps of the same size throughout.
 
+    Parameters
+    ----------
+    progress : float
+        Share of the run that is done.
+
+    Returns
+    -------
+    float
+        Factor of the step sizes.
+
     Examples
     --------
     >>> from fairconstrained.solvers import constant
@@ -34,6 +44,16 @@ def constant(progress: float) -> float:
 
 def cosine(progress: float) -> float:
     """Steps that fall to zero along half a cosine.
+
+    Parameters
+    ----------
+    progress : float
+        Share of the run that is done.
+
+    Returns
+    -------
+    float
+        Factor of the step sizes.
 
     Examples
     --------
