@@ -27,7 +27,8 @@ class Page(HTMLParser):
 
 def check(site):
     """Problems of the site, in words, and the number of links checked and left alone."""
-    pages = {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+    found = (path for path in site.rglob("*.html") if "_static" not in path.parts)
+    pages = {path: Page(path.read_text(encoding="utf-8")) for path in found}
     problems, checked, external = [], 0, 0
     for path, page in pages.items():
         for link in page.links:
