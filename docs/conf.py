@@ -52,6 +52,8 @@ myst_heading_anchors = 3
 # ---------------------------------------------------------------------- interface
 
 autosummary_generate = True
+maximum_signature_line_length = 88
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # the docstrings say it in words
 numpydoc_show_class_members = False  # the templates list them
 numpydoc_xref_param_type = False
