@@ -3,8 +3,8 @@ Learning from a stream of chunks
 ================================
 
 Where data come in chunks, :meth:`fairconstrained.AUCFairClassifier.partial_fit` keeps the moments
-of each group exactly and as many rows as you allow. The model after the last chunk is that of one
-fit.
+of each group exactly and as many rows as you allow. While all rows fit into that memory, the model
+after the last chunk is that of one fit; beyond, it stays close.
 """
 
 import matplotlib.pyplot as plt

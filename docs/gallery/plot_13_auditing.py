@@ -70,6 +70,7 @@ for name, color in {"a": "#0072B2", "b": "#D55E00"}.items():
     RocCurveDisplay.from_predictions(
         y[test][mine], scores[mine], name=f"group {name}", ax=axes[2], curve_kwargs=curve
     )
+axes[2].set(xlabel="false positive rate", ylabel="true positive rate")
 for ax in axes:
     ax.spines[["top", "right"]].set_visible(False)
 plt.show()
