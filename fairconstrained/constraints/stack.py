@@ -35,8 +35,8 @@ class Stack(MomentConstraint):
     >>> space = Space([0, 1], ["a", "b"])
     >>> notions = DemographicParity(), FalseNegativeRate(max=0.3)
     >>> stack = Stack(space, [notion.bind(space, 0.1, 1.0) for notion in notions])
-    >>> len(stack.slack), stack.n_parts
-    (3, 4)
+    >>> [member.name for member in stack.members], stack.n_parts
+    (['demographic_parity', 'false_negative_rate'], 4)
     """
 
     def __init__(self, space: Space, members: Sequence[BoundConstraint]):
