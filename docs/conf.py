@@ -42,7 +42,7 @@ html_theme_options = {
     "footer_end": ["sphinx-version"],
     "pygments_light_style": "tango",
 }
-html_sidebars = {"glossary": [], "changelog": [], "faq": []}
+html_sidebars = {page: [] for page in ("index", "start", "choose", "evidence")}
 
 # ---------------------------------------------------------------------- text
 
