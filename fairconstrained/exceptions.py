@@ -12,28 +12,91 @@ __all__ = [
 
 
 class MissingSensitiveFeaturesWarning(UserWarning):
-    """``fit`` got no sensitive features: constraints between groups cannot be imposed."""
+    """``fit`` got no sensitive features: constraints between groups cannot be imposed.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", MissingSensitiveFeaturesWarning)
+    ...     pass  # fit unattended: without groups it must fail
+    """
 
 
 class ConstraintNotSatisfiedWarning(UserWarning):
-    """The fitted model exceeds a constraint on its own training data."""
+    """The fitted model exceeds a constraint on its own training data.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
+    ...     pass  # fit where the warning is expected
+    """
 
 
 class SmallGroupWarning(UserWarning):
-    """A group, or a group within a label, has too few rows and is left out of a constraint."""
+    """A group, or a group within a label, has too few rows and is left out of a constraint.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from fairconstrained.exceptions import SmallGroupWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", SmallGroupWarning)
+    ...     pass  # fit where the warning is expected
+    """
 
 
 class PrivacyWarning(UserWarning):
-    """A promise of privacy rests on something that does not hold, or is worth little."""
+    """A promise of privacy rests on something that does not hold, or is worth little.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from fairconstrained.exceptions import PrivacyWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", PrivacyWarning)
+    ...     pass  # fit where the warning is expected
+    """
 
 
 class IncompatibleSolverError(ValueError):
-    """The solver cannot solve this estimator's problem; raised before any work starts."""
+    """The solver cannot solve this estimator's problem; raised before any work starts.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.exceptions import IncompatibleSolverError
+    >>> from fairconstrained.solvers import QCQP
+    >>> clf = RateConstrainedClassifier(solver=QCQP())
+    >>> try:
+    ...     clf.fit([[0], [1]], [0, 1], sensitive_features=[0, 1])
+    ... except IncompatibleSolverError:
+    ...     print("not a quadratic problem")
+    not a quadratic problem
+    """
 
 
 class DivergenceError(ArithmeticError):
-    """The objective or the parameters became NaN or infinite; the fit was abandoned."""
+    """The objective or the parameters became NaN or infinite; the fit was abandoned.
+
+    Examples
+    --------
+    >>> from fairconstrained.exceptions import DivergenceError
+    >>> issubclass(DivergenceError, ArithmeticError)
+    True
+    """
 
 
 class WorkerError(RuntimeError):
-    """A process of a joint training is gone; the message names it."""
+    """A process of a joint training is gone; the message names it.
+
+    Examples
+    --------
+    >>> from fairconstrained.exceptions import WorkerError
+    >>> issubclass(WorkerError, RuntimeError)
+    True
+    """

@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     pipeline = Pipeline(
         [
             ("preprocess", _preprocessing(data.categorical)),
-            ("clf", RateConstrainedClassifier(constraint=options.notion)),  # type: ignore[no-untyped-call]
+            ("clf", RateConstrainedClassifier(constraint=options.notion)),
         ]
     )
     with config_context(enable_metadata_routing=True):

@@ -10,6 +10,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.datasets import make_biased_classification
 from fairconstrained.display import ConvergenceDisplay, TradeoffDisplay
 from fairconstrained.metrics import equalized_odds_difference
 from fairconstrained.model_selection import pareto_front, tradeoff_curve
@@ -132,16 +134,16 @@ def history(n=5, **more):
 def test_convergence_draws_a_panel_for_each_kind_of_entry():
     multipliers = np.arange(15.0).reshape(5, 3)
     full = history(
-        soft_violation=np.full(5, 0.2), kkt_residual=10.0 ** -np.arange(5), multipliers=multipliers
+        soft_violation=np.full(5, 0.2), residual=10.0 ** -np.arange(5), multipliers=multipliers
     )
     display = ConvergenceDisplay(history=full, slack=0.05, name="solver").plot(x="time")
-    titles = ["objective", "violation", "KKT residual", "multipliers"]
+    titles = ["objective", "violation", "residual", "multipliers"]
     assert [ax.get_ylabel() for ax in display.ax_] == titles
     assert [line.get_ydata().tolist() for line in display.lines_] == [
         full["objective"].tolist(),
         full["violation"].tolist(),
         full["soft_violation"].tolist(),
-        full["kkt_residual"].tolist(),
+        full["residual"].tolist(),
         *multipliers.T.tolist(),
     ]
     assert all(np.array_equal(line.get_xdata(), full["time"]) for line in display.lines_)
@@ -169,6 +171,17 @@ def test_two_solvers_in_the_same_panels():
     assert labels(first.ax_[0]) == ["one", "two"]
     assert labels(first.ax_[1]) == ["slack 0.1"]
     assert first.lines_[0].get_color() != second.lines_[0].get_color()
+
+
+def test_convergence_of_a_fit_has_all_panels():
+    """What estimators record is what the display looks for."""
+    data = make_biased_classification(300, random_state=0)
+    clf = RateConstrainedClassifier(slack=0.1)
+    clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    display = ConvergenceDisplay.from_estimator(clf)
+    titles = ["objective", "violation", "residual", "multipliers"]
+    assert [ax.get_ylabel() for ax in display.ax_] == titles
+    assert np.isfinite(display.ax_[2].lines[0].get_ydata()[-1])
 
 
 class Fitted(BaseEstimator):

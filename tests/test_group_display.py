@@ -3,6 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 from fairconstrained import PartialParityClassifier
 from fairconstrained.datasets import make_biased_classification
@@ -86,3 +87,13 @@ def test_from_an_estimator_with_its_interval(group_features):
         assert (display.y_score == clf.decision_function(data.data, **given)).all()
         assert display.interval == (0.2, 0.6)
         assert display.figure_ is display.ax_.figure
+
+
+def test_from_a_classifier_that_has_probabilities_only():
+    """Any scikit-learn classifier can be looked at."""
+    data = make_biased_classification(200, random_state=0)
+    forest = RandomForestClassifier(5, random_state=0).fit(data.data, data.target)
+    display = GroupScoreDisplay.from_estimator(
+        forest, data.data, sensitive_features=data.sensitive_features
+    )
+    assert (display.y_score == forest.predict_proba(data.data)[:, 1]).all()

@@ -45,6 +45,13 @@ class AUCConstraint(BoundConstraint):
     surrogate : Surrogate
     name : str
         The notion, for messages.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import AUCParity, Space
+    >>> constraint = AUCParity("group_auc").bind(Space([0, 1], ["a", "b"]), 0.05, 1.0)
+    >>> type(constraint).__name__, len(constraint.slack)
+    ('AUCConstraint', 2)
     """
 
     offsets_matter = False

@@ -38,6 +38,16 @@ class MomentConstraint:
     statistic : Statistic
     n_aux : int, default=0
         Extra primal variables of the constraint.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.constraints import DemographicParity, Space
+    >>> constraint = DemographicParity(slack=0.1).bind(Space([0, 1], ["a", "b"]), 0.1, 1.0)
+    >>> y, group, weight = torch.tensor([0, 1]), torch.tensor([0, 1]), torch.ones(2)
+    >>> scores, aux = torch.tensor([[-9.0], [9.0]]), torch.zeros(0)
+    >>> constraint.values(scores, y, group, aux, weight).round(decimals=2)  # a gap of 1 minus slack
+    tensor([-1.1000,  0.9000])
     """
 
     offsets_matter = True  # whether shifting all scores alike changes the hard values
@@ -147,7 +157,18 @@ def sum_by(rows: Tensor, index: Tensor, n_bins: int) -> Tensor:
 
 
 class BoundConstraint(MomentConstraint):
-    """Base of what notions become on given labels and groups: values with slacks and words."""
+    """Base of what notions become on given labels and groups: values with slacks and words.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.constraints import DemographicParity, Space
+    >>> constraint = DemographicParity(slack=0.1).bind(Space([0, 1], ["a", "b"]), 0.1, 1.0)
+    >>> y, group, weight = torch.tensor([0, 1]), torch.tensor([0, 1]), torch.ones(2)
+    >>> scores, aux = torch.tensor([[-9.0], [9.0]]), torch.zeros(0)
+    >>> constraint.hard_values(scores, y, group, weight, aux)
+    tensor([-1.1000,  0.9000])
+    """
 
     name: str
     slack: Tensor  # (m,)
@@ -205,6 +226,14 @@ class LinearMoments(BoundConstraint):
     statistic : Statistic
     name : str
         The notion, for messages.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import EqualOpportunity, Space
+    >>> constraint = EqualOpportunity(slack=0.1).bind(Space([0, 1], ["a", "b"]), 0.1, 1.0)
+    >>> constraint.part_of_cell  # the rows of label 0 take no part
+    tensor([[-1, -1],
+            [ 1,  0]])
     """
 
     is_linear = True

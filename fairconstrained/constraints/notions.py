@@ -29,7 +29,18 @@ T = TypeVar("T")
 
 
 class Event(NamedTuple):
-    """Which labels count, and which columns of the statistic are added up for each of them."""
+    """Which labels count, and which columns of the statistic are added up for each of them.
+
+    Examples
+    --------
+    The condition "any label" and the event "the second class is predicted":
+
+    >>> import numpy as np
+    >>> from fairconstrained.constraints import Event
+    >>> selected = Event(condition=np.ones(2), pairs=np.array([[0, 1], [0, 1]]))
+    >>> selected.pairs[0]  # what counts for rows of the first label
+    array([0, 1])
+    """
 
     condition: Floats  # (n_classes,) zeros and ones
     pairs: Floats  # (n_classes, n_columns) zeros and ones
@@ -40,6 +51,13 @@ class Notion(BaseEstimator):  # type: ignore[misc]
 
     A subclass takes its parameters in ``__init__`` (so that ``get_params``, ``clone`` and grid
     searches work) and implements :meth:`bind`.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import CONSTRAINTS, Space
+    >>> notion = CONSTRAINTS["demographic_parity"](slack=0.1).set_params(slack=0.2)
+    >>> notion.bind(Space([0, 1], ["a", "b"]), slack=0.05, temperature=1.0).slack
+    tensor([0.2000, 0.2000], dtype=torch.float64)
     """
 
     name = "constraint"
@@ -74,7 +92,21 @@ class Notion(BaseEstimator):  # type: ignore[misc]
 
 
 class Parity(Notion):
-    """Differences of event rates between groups, at most `slack`."""
+    """Differences of event rates between groups, at most `slack`.
+
+    Examples
+    --------
+    A notion of one's own lists its events:
+
+    >>> import numpy as np
+    >>> from fairconstrained.constraints import Event, Parity, Space
+    >>> class SelectionParity(Parity):
+    ...     def events(self, n_classes):
+    ...         return [Event(np.ones(n_classes), np.tile(np.eye(n_classes)[1], (n_classes, 1)))]
+    >>> bound = SelectionParity(slack=0.1).bind(Space([0, 1], ["a", "b"]), 0.05, 1.0)
+    >>> bound.describe(0)
+    'constraint: group a against group b'
+    """
 
     def __init__(self, slack: float | None = None, *, reference: str = "pairwise"):
         self.slack = slack
@@ -96,7 +128,19 @@ class Parity(Notion):
 
 
 class Cap(Notion):
-    """Event rates at most `max`, over everybody or in each group."""
+    """Event rates at most `max`, over everybody or in each group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained.constraints import Cap, Event, Space
+    >>> class ErrorRate(Cap):
+    ...     name = "error_rate"
+    ...     def events(self, n_classes):
+    ...         return [Event(np.ones(n_classes), 1 - np.eye(n_classes))]
+    >>> ErrorRate(max=0.1).bind(Space([0, 1], ["a", "b"]), 0.05, 1.0).slack
+    tensor([0.1000], dtype=torch.float64)
+    """
 
     def __init__(self, max: float | None = None, *, per_group: bool = False):
         self.max = max

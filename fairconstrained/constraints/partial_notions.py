@@ -172,6 +172,12 @@ class PartialDemographicParity(PartialNotion):
     leak : float, default=0.05
         Slope of the soft rates outside of the interval, which keeps gradients alive there; the
         paper's model has 0.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import PartialDemographicParity
+    >>> PartialDemographicParity((0.1, 0.4), slack=0.1)
+    PartialDemographicParity(interval=(0.1, 0.4), slack=0.1)
     """
 
     name = "partial_demographic_parity"
@@ -209,6 +215,12 @@ class PartialEqualOpportunity(PartialDemographicParity):
 
     Ranks are those among these rows, as in the paper's problem (50). Parameters are those of
     :class:`PartialDemographicParity`.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import PartialEqualOpportunity
+    >>> PartialEqualOpportunity((0.1, 0.4), slack=0.1)
+    PartialEqualOpportunity(interval=(0.1, 0.4), slack=0.1)
     """
 
     name = "partial_equal_opportunity"
@@ -222,6 +234,12 @@ class PartialEqualizedOdds(PartialDemographicParity):
 
     Ranks are those among the rows of a label, as in the paper's problem (56). Parameters are those
     of :class:`PartialDemographicParity`.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import PartialEqualizedOdds
+    >>> PartialEqualizedOdds((0.1, 0.4), slack=0.1)
+    PartialEqualizedOdds(interval=(0.1, 0.4), slack=0.1)
     """
 
     name = "partial_equalized_odds"
@@ -287,6 +305,12 @@ class PartialGroupAUC(PartialNotion):
 
     In training, scores are compared by bins of a quarter in log odds. Parameters are those of
     :class:`PartialStatisticalParity` without the grid.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import PartialGroupAUC
+    >>> PartialGroupAUC((0.1, 0.4), slack=0.1)
+    PartialGroupAUC(interval=(0.1, 0.4), slack=0.1)
     """
 
     name = "partial_group_auc"

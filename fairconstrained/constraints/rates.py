@@ -64,6 +64,12 @@ class EqualizedOdds(Parity):
     r"""Equal prediction rates within every label: :math:`P(\hat y = k \mid y, g)`.
 
     Parameters are those of :class:`DemographicParity`.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import EqualizedOdds
+    >>> EqualizedOdds(slack=0.05)
+    EqualizedOdds(slack=0.05)
     """
 
     name = "equalized_odds"
@@ -82,6 +88,12 @@ class EqualOpportunity(Parity):
 
     Two classes: of the second (positive) class; more: of every class. Parameters are those of
     :class:`DemographicParity`.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import EqualOpportunity
+    >>> EqualOpportunity(slack=0.05)
+    EqualOpportunity(slack=0.05)
     """
 
     name = "equal_opportunity"
@@ -98,6 +110,12 @@ class FalsePositiveRateParity(Parity):
 
     Two classes: of the second (positive) class; more: of every class. Parameters are those of
     :class:`DemographicParity`.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import FalsePositiveRateParity
+    >>> FalsePositiveRateParity(slack=0.05)
+    FalsePositiveRateParity(slack=0.05)
     """
 
     name = "false_positive_rate_parity"
@@ -111,6 +129,12 @@ class ErrorRateParity(Parity):
     r"""Equal error rates: :math:`P(\hat y \neq y \mid g)`.
 
     Parameters are those of :class:`DemographicParity`.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import ErrorRateParity
+    >>> ErrorRateParity(slack=0.05, reference="rest")
+    ErrorRateParity(reference='rest', slack=0.05)
     """
 
     name = "error_rate_parity"
@@ -131,6 +155,18 @@ class FalseNegativeRate(Cap):
         The cap; default: the estimator's ``slack``.
     per_group : bool, default=False
         Whether every group must keep it, instead of everybody together.
+
+    Examples
+    --------
+    At most a fifth of the positives of each group may be missed:
+
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.constraints import FalseNegativeRate
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = RateConstrainedClassifier(FalseNegativeRate(max=0.2, per_group=True))
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
     """
 
     name = "false_negative_rate"
@@ -144,7 +180,14 @@ class FalseNegativeRate(Cap):
 
 
 class FalsePositiveRate(Cap):
-    r"""Cap on :math:`P(\hat y = c \mid y \neq c)`; parameters as :class:`FalseNegativeRate`."""
+    r"""Cap on :math:`P(\hat y = c \mid y \neq c)`; parameters as :class:`FalseNegativeRate`.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import FalsePositiveRate
+    >>> FalsePositiveRate(max=0.1, per_group=True)
+    FalsePositiveRate(max=0.1, per_group=True)
+    """
 
     name = "false_positive_rate"
 

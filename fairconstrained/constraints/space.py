@@ -16,7 +16,17 @@ __all__ = ["Space"]
 
 
 class Space(NamedTuple):
-    """The labels and groups of the training data, in the order of their indices."""
+    """The labels and groups of the training data, in the order of their indices.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.constraints import Space
+    >>> space = Space(["no", "yes"], ["a", "b"])
+    >>> space.count_cells(y=torch.tensor([0, 1, 1]), group=torch.tensor([0, 0, 1]))
+    tensor([[1, 0],
+            [1, 1]])
+    """
 
     classes: Sequence[Any]
     groups: Sequence[Any]

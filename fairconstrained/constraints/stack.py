@@ -28,6 +28,15 @@ class Stack(MomentConstraint):
     space : Space
     members : sequence of BoundConstraint
         None at all leaves the problem unconstrained.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import DemographicParity, FalseNegativeRate, Space, Stack
+    >>> space = Space([0, 1], ["a", "b"])
+    >>> notions = DemographicParity(), FalseNegativeRate(max=0.3)
+    >>> stack = Stack(space, [notion.bind(space, 0.1, 1.0) for notion in notions])
+    >>> [member.name for member in stack.members], stack.n_parts
+    (['demographic_parity', 'false_negative_rate'], 4)
     """
 
     def __init__(self, space: Space, members: Sequence[BoundConstraint]):

@@ -94,6 +94,12 @@ class Quadratic:
 
     Constant scores have the loss :math:`c_1 c_2^2`: beyond 1/2 they are not feasible for slack 0
     (Lemma 2).
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import Quadratic
+    >>> Quadratic(c1=0.25).c2
+    1.0
     """
 
     c1: float = 0.5
@@ -125,6 +131,14 @@ class Binormal:
     r"""The probability itself, were the scores of both sets normal.
 
     .. math:: \Phi\Big( \frac{\mu' - \mu}{\sqrt{\sigma^2 + \sigma'^2}} \Big)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.constraints import Binormal
+    >>> first, second = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 1.0])  # means of (z, z^2)
+    >>> Binormal().loss(first, second)
+    tensor(0.2398)
     """
 
     of_score_moments: bool = field(default=True, init=False)
@@ -142,6 +156,12 @@ class SoftBins:
     """Pairs counted in soft bins of the score, ties of a bin by half.
 
     Tends to the probability itself as bins and temperature grow.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import SoftBins
+    >>> SoftBins(n_bins=20).n_bins
+    20
     """
 
     n_bins: int = 32

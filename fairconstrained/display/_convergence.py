@@ -17,7 +17,7 @@ __all__ = ["ConvergenceDisplay"]
 _PANELS = {
     "objective": ["objective"],
     "violation": ["violation", "soft_violation"],
-    "KKT residual": ["kkt_residual"],
+    "residual": ["residual"],
     "multipliers": ["multipliers"],
 }
 _X_AXES = {"iteration": "iteration", "time": "time (s)"}
@@ -30,7 +30,7 @@ class ConvergenceDisplay:
     ----------
     history : dict of str to array-like of shape (n_records,)
         With `objective`, `violation` and, for the time axis, `time` in seconds; optionally
-        `soft_violation` (dotted), `kkt_residual` (logarithmic), `multipliers` of shape
+        `soft_violation` (dotted), `residual` (logarithmic), `multipliers` of shape
         (n_records, n_constraints) and `iteration`, the iteration of each record.
     slack : float, optional
         The bound on the violation, drawn as a line.
@@ -122,12 +122,14 @@ class ConvergenceDisplay:
     def _draw(
         self, panel: Any, at: NDArray[Any], keys: list[str], style: dict[str, Any]
     ) -> list[Any]:
+        if keys == ["residual"]:  # finite now and then: a single point needs a marker
+            style = {"marker": ".", **style}
         lines = panel.plot(at, np.asarray(self.history[keys[0]]), **style)
         for key in keys[1:]:
             values = np.asarray(self.history[key])
             label = new_label(panel, key.replace("_", " "))
             lines += panel.plot(at, values, label=label, **{**style, "linestyle": ":"})
-        if keys == ["kkt_residual"]:
+        if keys == ["residual"]:
             panel.set_yscale("log", nonpositive="mask")
         return list(lines)
 

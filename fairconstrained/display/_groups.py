@@ -19,7 +19,9 @@ def _scores_of(estimator: Any, X: Any, sensitive_features: Any) -> Any:
     check_is_fitted(estimator)
     if getattr(estimator, "group_features", False):
         return estimator.decision_function(X, sensitive_features=sensitive_features)
-    return estimator.decision_function(X)
+    if hasattr(estimator, "decision_function"):
+        return estimator.decision_function(X)
+    return estimator.predict_proba(X)[:, 1]  # such as of a forest
 
 
 def _interval_of(estimator: Any, interval: Any) -> Any:
@@ -98,7 +100,9 @@ class _OfScores:
         ax: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Draw the ``decision_function`` of a fitted estimator.
+        """Draw the scores of a fitted classifier of two classes, of whatever library.
+
+        They are its ``decision_function``, or without one the probability of the second class.
 
         Parameters
         ----------

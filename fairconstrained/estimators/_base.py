@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 import torch
 from scipy import sparse
@@ -40,7 +42,9 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
     _row_loss = staticmethod(log_loss)  # its mean is minimised
     _doc_link_module = "fairconstrained"
-    _doc_link_template = "https://fairconstrained.readthedocs.io/en/latest/api/{estimator_module}.{estimator_name}.html"
+    _doc_link_template = (
+        "https://fairconstrained.readthedocs.io/en/latest/api/fairconstrained.{estimator_name}.html"
+    )
 
     def __init__(
         self,
@@ -58,7 +62,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         verbose=0,
         device="cpu",
         warm_start=False,
-    ):
+    ) -> None:
         self.model = model
         self.solver = solver
         self.alpha = alpha
@@ -109,7 +113,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ public methods
 
-    def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
+    def fit(self, X, y, *, sensitive_features=None, sample_weight=None) -> Self:
         """Train under the constraints.
 
         Parameters
@@ -142,7 +146,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             self._train(X, y, groups, weight)
         return self
 
-    def decision_function(self, X):
+    def decision_function(self, X) -> np.ndarray:
         """Scores of the samples.
 
         Parameters
@@ -157,7 +161,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def predict(self, X):
+    def predict(self, X) -> np.ndarray:
         """Predicted labels; deterministic, without the sensitive features.
 
         Parameters
@@ -171,7 +175,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         scores = torch.from_numpy(self._scores(X))
         return self.classes_[hard_classes(scores).numpy()]
 
-    def predict_proba(self, X):
+    def predict_proba(self, X) -> np.ndarray:
         """Class probabilities of the logistic model.
 
         They are those of a model trained under constraints: calibrated as far as the constraints

@@ -208,7 +208,7 @@ class AUCFairClassifier(StreamingClassifier):
         verbose=0,
         device="cpu",
         warm_start=False,
-    ):
+    ) -> None:
         super().__init__(
             model=model,
             solver=solver,

@@ -137,7 +137,7 @@ class LossParityClassifier(FairClassifier):
         verbose=0,
         device="cpu",
         warm_start=False,
-    ):
+    ) -> None:
         super().__init__(
             model=model,
             solver=solver,

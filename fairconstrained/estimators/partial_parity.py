@@ -197,7 +197,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         verbose=0,
         device="cpu",
         warm_start=False,
-    ):
+    ) -> None:
         super().__init__(
             model=model,
             solver=solver,
@@ -228,7 +228,7 @@ class PartialParityClassifier(PrivateFairClassifier):
 
     # ------------------------------------------------------------------ prediction
 
-    def decision_function(self, X, *, sensitive_features=None):
+    def decision_function(self, X, *, sensitive_features=None) -> np.ndarray:
         """Scores of the samples, in log odds.
 
         Parameters
@@ -247,7 +247,7 @@ class PartialParityClassifier(PrivateFairClassifier):
             X = with_group_columns(X, codes, len(self.groups_))
         return self._scores_of(X)[:, 0]
 
-    def predict(self, X, *, sensitive_features=None):
+    def predict(self, X, *, sensitive_features=None) -> np.ndarray:
         """Predicted labels: the second class where the score is above ``threshold``.
 
         Parameters are those of :meth:`decision_function`.
@@ -259,7 +259,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         scores = self.decision_function(X, sensitive_features=sensitive_features)
         return self.classes_[(scores > self.threshold).astype(int)]
 
-    def predict_proba(self, X, *, sensitive_features=None):
+    def predict_proba(self, X, *, sensitive_features=None) -> np.ndarray:
         """Class probabilities of the logistic model, as far as the constraints allow.
 
         Parameters are those of :meth:`decision_function`.
@@ -271,7 +271,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         scores = self.decision_function(X, sensitive_features=sensitive_features)
         return class_probabilities(torch.from_numpy(scores[:, None])).numpy()
 
-    def score(self, X, y, sample_weight=None, *, sensitive_features=None):
+    def score(self, X, y, sample_weight=None, *, sensitive_features=None) -> float:
         """Accuracy.
 
         Parameters

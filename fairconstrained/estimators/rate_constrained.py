@@ -31,9 +31,9 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     ----------
     constraint : str, constraint object, or list of them, default="demographic_parity"
         A name out of ``demographic_parity``, ``equalized_odds``, ``equal_opportunity``,
-        ``false_positive_rate_parity``, ``error_rate_parity``, ``false_negative_rate`` and
-        ``false_positive_rate`` (the last two are caps), or an object of
-        :mod:`fairconstrained.constraints`. All of a list must hold.
+        ``false_positive_rate_parity``, ``error_rate_parity``, ``loss_parity``,
+        ``false_negative_rate`` and ``false_positive_rate`` (the last two are caps), or an object
+        of :mod:`fairconstrained.constraints`. All of a list must hold.
     slack : float, default=0.05
         Largest allowed gap, or the cap; the slack of names, and of objects without their own.
     epsilon : float, optional
@@ -158,7 +158,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         verbose=0,
         device="cpu",
         warm_start=False,
-    ):
+    ) -> None:
         super().__init__(
             model=model,
             solver=solver,

@@ -185,7 +185,27 @@ def error_rate_difference(
 
 
 def greater_is_better(metric: Metric) -> Metric:
-    """Mark a metric that grows with fairness: its scorers keep the sign instead of negating it."""
+    """Mark a metric that grows with fairness: its scorers keep the sign instead of negating it.
+
+    Parameters
+    ----------
+    metric : callable
+        ``metric(y_true, y_pred, *, sensitive_features, **kwargs) -> float``.
+
+    Returns
+    -------
+    callable
+        The same.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import fairness_scorer, greater_is_better
+    >>> @greater_is_better
+    ... def share_of_groups_served(y_true, y_pred, *, sensitive_features):
+    ...     served = {g for g, p in zip(sensitive_features, y_pred, strict=True) if p}
+    ...     return len(served) / len(set(sensitive_features))
+    >>> scorer = fairness_scorer(share_of_groups_served)  # its scores are not negated
+    """
     metric.greater_is_better = True  # type: ignore[attr-defined]
     return metric
 

@@ -48,6 +48,12 @@ class Gaussian:
         Standard deviation, divided by the largest l2 norm of a row's contribution.
     of : str, default="sum"
         What is released, for the report.
+
+    Examples
+    --------
+    >>> from fairconstrained.privacy import Gaussian
+    >>> print(Gaussian(2.0, of="counts"))
+    counts with Gaussian noise, multiplier 2
     """
 
     noise_multiplier: float
@@ -77,6 +83,12 @@ class Laplace:
         scale is 1/b.
     of : str, default="sum"
         What is released, for the report.
+
+    Examples
+    --------
+    >>> from fairconstrained.privacy import Laplace
+    >>> print(Laplace(0.5, of="histogram"))
+    histogram with Laplace noise, scale 0.5
     """
 
     scale: float
@@ -107,6 +119,13 @@ class Phase:
         any other way (shuffled, of fixed size, balanced) are *not* covered.
     n_steps : int, default=1
         Number of batches.
+
+    Examples
+    --------
+    >>> from fairconstrained.privacy import Gaussian, Phase
+    >>> print(Phase([Gaussian(1.5, of="gradient")], sampling_rate=0.01, n_steps=100))
+    gradient with Gaussian noise, multiplier 1.5, from one Poisson batch a step
+    (sampling rate 0.01), 100 times
     """
 
     releases: Sequence[Gaussian | Laplace]
@@ -291,6 +310,13 @@ def privacy_guarantee(
     Returns
     -------
     PrivacyGuarantee
+
+    Examples
+    --------
+    >>> from fairconstrained.privacy import Gaussian, Phase, privacy_guarantee
+    >>> guarantee = privacy_guarantee([Phase([Gaussian(10.0)])], delta=1e-5)
+    >>> print(f"{guarantee.epsilon:.2f}")
+    0.34
     """
     phases = tuple(phases)
     steps = [p for p in phases if p.sampling_rate < 1 or p.n_steps > 1]

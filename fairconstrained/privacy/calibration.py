@@ -203,6 +203,13 @@ class TrainingPlan:
         For the attribute ``privacy_``.
     scaling_noise : float, default=inf
         Noise multiplier of the rows' mean squared norm, and of their mean, each released once.
+
+    Examples
+    --------
+    >>> from fairconstrained.privacy import plan_training
+    >>> plan = plan_training(epsilon=1.0, delta=1e-5, sampling_rate=0.05, n_steps=100)
+    >>> type(plan).__name__, plan.final_noise
+    ('TrainingPlan', inf)
     """
 
     gradient_noise: float

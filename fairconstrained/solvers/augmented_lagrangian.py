@@ -96,6 +96,16 @@ class AugmentedLagrangian(Solver):
     ----------
     Nocedal and Wright, Numerical Optimization, 2nd ed., Section 17.4. The correction of targets by
     the measured values is the proxy-Lagrangian idea of Cotter et al. (2019), applied to shifts.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import AugmentedLagrangian
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = RateConstrainedClassifier(solver=AugmentedLagrangian(penalty=20.0))
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
     """
 
     needs_rows = False

@@ -26,7 +26,15 @@ _QUIET = 0.1  # noise of a constraint value up to which the multipliers take ful
 
 
 class Budget(NamedTuple):
-    """What a private training may spend, and on whom."""
+    """What a private training may spend, and on whom.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import DPSGDA, Budget
+    >>> plan = DPSGDA(n_steps=100).plan(10_000, Budget(1.0, 1e-5, "record", "gaussian"))
+    >>> plan.privacy.epsilon <= 1.0
+    True
+    """
 
     epsilon: float
     delta: float
@@ -45,7 +53,7 @@ class DPSGDA(Solver):
 
     where the noisy table :math:`\tilde M` counts *predicted labels*, so that multipliers answer to
     what users measure, and the noisy gradient is that of the soft rates
-    (:class:`fairconstrained.private_problem.PrivateERM`). The average of the second half of the
+    (``PrivateERM``). The average of the second half of the
     iterates is returned.
 
     Parameters
@@ -81,6 +89,12 @@ class DPSGDA(Solver):
     accounted for as if it had a batch of its own; here: joint accounting of one batch. Paper: soft
     rates for the multipliers; here: predicted labels, because a soft slack of 0.05 can end at 0.10.
     Paper: counts from each batch; here: released once, which is less noise for less budget.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import DPSGDA
+    >>> DPSGDA(n_steps=200, clip=0.5)
+    DPSGDA(clip=0.5, n_steps=200)
     """
 
     private = True

@@ -63,6 +63,12 @@ class IDCA(_FromFeasible):
     References
     ----------
     The partial-parity paper, Algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import IDCA
+    >>> IDCA(inner_steps=150)
+    IDCA(inner_steps=150)
     """
 
     def __init__(self, *, epsilon: float = 1e-3, inner_steps: int = 200, max_outer: int = 100):
@@ -115,6 +121,12 @@ class DirectSwitching(_FromFeasible):
     epsilon : float, default=1e-3
     n_steps : int, default=10000
         A pass over the data each; an iteration reports a hundredth of them.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import DirectSwitching
+    >>> DirectSwitching()
+    DirectSwitching()
     """
 
     length = 100

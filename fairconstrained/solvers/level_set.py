@@ -100,7 +100,7 @@ class LevelSet(Solver):
     has its root at the optimum. From r above it, Algorithm 1 of the paper takes
     :math:`r \leftarrow r + U(r) / (2 \theta)` until :math:`U(r) \ge -\epsilon_{opt}`, with an upper
     bound U of H from `n_steps` mirror steps (Algorithm 2) on the min-max form of the quadratic
-    AUCs (:mod:`fairconstrained.saddle`), each on one mini-batch, or one row. Its points are
+    AUCs (``fairconstrained.saddle``), each on one mini-batch, or one row. Its points are
     feasible for the surrogate with high probability; the true gaps are not looked at.
 
     Parameters
@@ -134,6 +134,12 @@ class LevelSet(Solver):
     ----------
     Yao, Lin and Yang (2023), Stochastic Methods for AUC Optimization subject to AUC-based Fairness
     Constraints, Algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import LevelSet
+    >>> LevelSet(max_levels=10)
+    LevelSet(max_levels=10)
     """
 
     def __init__(
@@ -187,7 +193,7 @@ class LevelSet(Solver):
     def levels(
         self, saddle: Saddle, start: Tensor, rho: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Algorithm 1, with the proximal term rho / 2 |x - start|^2 on every value."""
+        """Algorithm 1, with the proximal term ``rho / 2 |x - start|^2`` on every value."""
         problem = saddle.problem
         batches = ShuffledBatches(problem.n_rows, self.batch_size, rng)
         r = self.first_level(saddle, saddle.parameters(start))
@@ -292,6 +298,12 @@ class ProximalLevelSet(Solver):
     ----------
     Yao, Lin and Yang (2023), Algorithm 3; Ma, Lin and Yang (2020), Quadratically regularized
     subgradient methods for weakly convex optimization with weakly convex constraints.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import ProximalLevelSet
+    >>> ProximalLevelSet()
+    ProximalLevelSet()
     """
 
     def __init__(self, *, level_set: LevelSet | None = None, rho: float = 1e-5, n_rounds: int = 10):

@@ -75,6 +75,16 @@ class QCQP(Solver):
     References
     ----------
     Bertsekas (1982), Projected Newton methods for optimization problems with simple constraints.
+
+    Examples
+    --------
+    >>> from fairconstrained import AUCFairClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import QCQP
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = AUCFairClassifier(objective="auc", surrogate="quadratic", solver=QCQP())
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).converged_
+    True
     """
 
     needs_rows = False

@@ -36,7 +36,18 @@ FEASIBILITY_TOL = 1e-3
 
 
 class Iterate(NamedTuple):
-    """What a solver yields after each iteration."""
+    """What a solver yields after each iteration.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> data, seen = make_biased_classification(300, random_state=0), []
+    >>> clf = RateConstrainedClassifier(callbacks=seen.append)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> type(seen[-1]).__name__, len(seen) == clf.n_iter_
+    ('Iterate', True)
+    """
 
     x: Tensor  # (n_variables,)
     soft: Tensor  # (1 + m,): objective and constraint values, as optimised
@@ -46,7 +57,14 @@ class Iterate(NamedTuple):
 
 
 class Status(Enum):
-    """Why a run ended; the values are for people."""
+    """Why a run ended; the values are for people.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import Status
+    >>> Status.CONVERGED.value
+    'the residual fell below tol'
+    """
 
     CONVERGED = "the residual fell below tol"
     STOPPED = "a callback asked to stop"
@@ -56,7 +74,26 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Solution:
-    """The selected iterate and the story of the run."""
+    """The selected iterate and the story of the run.
+
+    Examples
+    --------
+    Minimise (x - 2)^2 subject to x <= 1, by plain steps:
+
+    >>> import torch
+    >>> from fairconstrained.solvers import Iterate, Solver, run
+    >>> class Walk(Solver):
+    ...     def iterate(self, problem, x, dual, tol, rng):
+    ...         while True:
+    ...             x = (x - 0.1 * problem(x)).clamp_max(1.0)
+    ...             values = torch.stack([(x[0] - 2) ** 2, x[0] - 1])
+    ...             yield Iterate(x, values, values, dual, residual=float(1 - x))
+    >>> x, dual = torch.zeros(1), torch.zeros(1)
+    >>> rng = torch.Generator()
+    >>> solution = run(Walk(), lambda x: 2 * (x - 2), x, dual, rng, max_iter=50, tol=1e-6)
+    >>> solution.iterate.x
+    tensor([1.])
+    """
 
     iterate: Iterate
     n_iter: int
@@ -74,6 +111,13 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
     Being a scikit-learn estimator in form only, a solver can be cloned, printed and searched:
     ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
+
+    Examples
+    --------
+    >>> from sklearn.base import clone
+    >>> from fairconstrained.solvers import SGDA, Solver
+    >>> isinstance(clone(SGDA(step_size=0.1)), Solver)
+    True
     """
 
     length: int | None = None  # iterations of a full run, where they are known beforehand
@@ -174,6 +218,24 @@ def run(
         If the solver cannot solve this problem; before any work.
     DivergenceError
         If the variables or the objective are no longer finite.
+
+    Examples
+    --------
+    Minimise (x - 2)^2 subject to x <= 1, by plain steps:
+
+    >>> import torch
+    >>> from fairconstrained.solvers import Iterate, Solver, run
+    >>> class Walk(Solver):
+    ...     def iterate(self, problem, x, dual, tol, rng):
+    ...         while True:
+    ...             x = (x - 0.1 * problem(x)).clamp_max(1.0)
+    ...             values = torch.stack([(x[0] - 2) ** 2, x[0] - 1])
+    ...             yield Iterate(x, values, values, dual, residual=float(1 - x))
+    >>> x, dual = torch.zeros(1), torch.zeros(1)
+    >>> rng = torch.Generator()
+    >>> solution = run(Walk(), lambda x: 2 * (x - 2), x, dual, rng, max_iter=50, tol=1e-6)
+    >>> solution.status.name
+    'CONVERGED'
     """
     history: list[Iterate] = []
     times: list[float] = []

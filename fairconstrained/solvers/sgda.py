@@ -59,6 +59,16 @@ class SGDA(Solver):
     References
     ----------
     Lin, Jin and Jordan (2020), On gradient descent ascent for nonconvex-concave minimax problems.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import SGDA
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = RateConstrainedClassifier(slack=0.1, solver=SGDA(batch_size=128), random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).status_
+    'the solver came to the end of its schedule'
     """
 
     length = _ITERATIONS

@@ -22,12 +22,46 @@ _ITERATIONS = 30  # evaluations on the full data in one run
 
 
 def constant(progress: float) -> float:
-    """Steps of the same size throughout."""
+    """Steps of the same size throughout.
+
+    Parameters
+    ----------
+    progress : float
+        Share of the run that is done.
+
+    Returns
+    -------
+    float
+        Factor of the step sizes.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import constant
+    >>> constant(0.9)
+    1.0
+    """
     return 1.0
 
 
 def cosine(progress: float) -> float:
-    """Steps that fall to zero along half a cosine."""
+    """Steps that fall to zero along half a cosine.
+
+    Parameters
+    ----------
+    progress : float
+        Share of the run that is done.
+
+    Returns
+    -------
+    float
+        Factor of the step sizes.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import cosine
+    >>> [round(cosine(share), 2) for share in (0.0, 0.5, 1.0)]
+    [1.0, 0.5, 0.0]
+    """
     return 0.5 * (1.0 + math.cos(math.pi * progress))
 
 

@@ -49,6 +49,20 @@ class Trained:
         Per iteration: objective, values, multipliers, time (s).
     status : str
         Why training ended.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.solvers import SGDA
+    >>> from fairconstrained.training import train
+    >>> X = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+    >>> def loss(outputs, batch):
+    ...     return ((outputs - batch[0][:, :1]) ** 2).mean()
+    >>> def small_outputs(outputs, batch):
+    ...     return outputs.mean() - 1.0
+    >>> trained = train(torch.nn.Linear(2, 1), loss, small_outputs, (X,), random_state=0)
+    >>> trained.feasible, trained.module.training
+    (True, False)
     """
 
     module: nn.Module

@@ -1,0 +1,100 @@
+"""How the site is built: ``python -m sphinx -W --keep-going docs docs/_build/html``."""
+
+import re
+import sys
+from pathlib import Path
+
+import matplotlib
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the checkout that holds this file
+
+import fairconstrained
+
+matplotlib.use("agg")
+
+project = "fairconstrained"
+author = "The fairconstrained developers"
+copyright = "The fairconstrained developers, BSD-3-Clause"
+version = release = fairconstrained.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "gallery"]
+templates_path = ["_templates"]
+html_theme = "pydata_sphinx_theme"
+html_title = f"fairconstrained {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 6,
+    "footer_start": ["copyright"],
+    "footer_end": ["sphinx-version"],
+    "pygments_light_style": "tango",
+}
+html_sidebars = {page: [] for page in ("index", "start", "choose", "evidence")}
+
+# ---------------------------------------------------------------------- text
+
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+# ---------------------------------------------------------------------- interface
+
+autosummary_generate = True
+maximum_signature_line_length = 88
+toc_object_entries_show_parents = "hide"
+autodoc_typehints = "none"  # the docstrings say it in words
+numpydoc_show_class_members = False  # the templates list them
+numpydoc_xref_param_type = False
+
+# Internal links must lead somewhere; other projects are not looked up, since builds are offline.
+nitpicky = True
+nitpick_ignore_regex = [(r"py:.*", r"(?!fairconstrained).*")]
+
+# ---------------------------------------------------------------------- gallery
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 5,
+    "remove_config_comments": True,
+    "backreferences_dir": "api/backreferences",
+    "doc_module": ("fairconstrained",),
+    "image_srcset": ["2x"],
+    "reset_modules": ("matplotlib",),
+    "default_thumb_file": None,
+    "capture_repr": (),
+}
+
+
+def _backreferences(app, what, name, obj, options, lines):
+    """Show the examples that use an object at the end of its page."""
+    path = Path(app.srcdir) / "api" / "backreferences" / f"{name}.examples"
+    if (
+        what in {"class", "function"}
+        and path.exists()
+        and re.search("thumbcontainer", path.read_text())
+    ):
+        lines += ["", ".. rubric:: Gallery", "", f".. include:: /api/backreferences/{path.name}"]
+
+
+def setup(app):
+    """Register what this file adds."""
+    app.connect("autodoc-process-docstring", _backreferences, priority=900)

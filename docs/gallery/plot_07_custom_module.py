@@ -1,0 +1,65 @@
+"""
+A torch module, a loss and a constraint of your own
+===================================================
+
+:func:`fairconstrained.training.train` needs no estimator: it takes any module, any loss and
+constraints as functions of outputs and batch, and trains with the solvers of the package.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.training import train
+
+data = make_biased_classification(4000, bias=0.4, random_state=0)
+X = torch.tensor(data.data, dtype=torch.float32)
+y = torch.tensor(data.target, dtype=torch.float32)
+group = torch.tensor(data.sensitive_features)
+
+
+# %%
+# The constraint here is on *scores*: the mean output of the two groups may differ by at most 0.2.
+# It is a function that returns values which must be at most zero. Batches hold equally many rows of
+# each group, because ``groups=`` says so.
+
+
+def loss(outputs, batch):
+    return torch.nn.functional.binary_cross_entropy_with_logits(
+        outputs[:, 0], batch[1], reduction="none"
+    )
+
+
+def equal_mean_scores(outputs, batch):
+    z, g = outputs[:, 0], batch[2]
+    difference = z[g == 0].mean() - z[g == 1].mean()
+    return torch.stack((difference, -difference)) - 0.2
+
+
+torch.manual_seed(0)
+module = torch.nn.Sequential(torch.nn.Linear(10, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+rows = (X, y, group)
+free = train(module, loss, lambda outputs, batch: outputs.mean() - 1e3, rows, random_state=0)
+bound = train(module, loss, equal_mean_scores, rows, groups=group, random_state=0)
+print("constraint values:", np.round(bound.values, 3), "feasible:", bound.feasible)
+
+# %%
+# What the constraint does to the scores:
+
+figure, axes = plt.subplots(
+    1, 2, figsize=(8.4, 3.4), layout="constrained", sharex=True, sharey=True
+)
+edges = np.linspace(-7, 7, 45)
+for ax, (name, trained) in zip(axes, {"free": free, "constrained": bound}.items(), strict=True):
+    with torch.no_grad():
+        z = trained.module(X)[:, 0]
+    for g, color in enumerate(["#0072B2", "#D55E00"]):
+        ax.hist(z[group == g].numpy(), edges, alpha=0.45, color=color, label=f"group {g}")
+        ax.axvline(z[group == g].mean(), color=color, linewidth=2)
+    accuracy = ((z > 0) == (y > 0.5)).float().mean()
+    ax.set(title=f"{name}, accuracy {accuracy:.3f}", xlabel="score")
+    ax.spines[["top", "right"]].set_visible(False)
+axes[0].set_ylabel("rows")
+axes[0].legend(frameon=False)
+plt.show()
