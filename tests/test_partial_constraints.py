@@ -12,8 +12,10 @@ from fairconstrained import metrics
 from fairconstrained.constraints import (
     PARTIAL,
     PartialDemographicParity,
+    PartialRankParity,
     PartialStatisticalParity,
 )
+from fairconstrained.percentiles import rank_of_scores
 
 # --- hard values are the metrics -----------------------------------------------------------------
 
@@ -139,3 +141,19 @@ def test_a_slack_of_one_asks_for_nothing():
         assert (constraint.hard_values(*rows, aux) <= 0).all()
     constraint = bound(PartialStatisticalParity((0.1, 0.4), 1.0))
     assert (soft(constraint, rows, variables(constraint, rows)) < -1).all()
+
+
+@pytest.mark.parametrize("interval", [(0.1, 0.4), (0.0, 0.3), [(0.1, 0.2), (0.6, 0.8)]], ids=str)
+@pytest.mark.parametrize("ratio", [0.8, 1.25])
+def test_the_gap_of_ranks_is_kept_where_every_middle_has_its_threshold(interval, ratio):
+    """Middles on a fine grid, exact rates: slack above the gap if and only if all are met."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    scores = np.concatenate((rng.normal(size=n), 0.3 + 1.2 * rng.normal(size=n)))
+    group = np.repeat([0, 1], n)
+    slack = ratio * metrics.ccdf_gap(None, scores, sensitive_features=group, interval=interval)
+    constraint = bound(PartialRankParity(interval, n_grid=300), 2, slack=slack)
+    rank = rank_of_scores(scores, group, np.ones(2 * n), 2).rank
+    off = np.abs(rank[:, None, :] - constraint.grid[None, :, None]).max(axis=0).min(axis=1)
+    met = 2.0 * off.max() <= slack + 4.0 / n
+    assert met == (ratio > 1.0)
