@@ -63,7 +63,7 @@ def test_every_method_fills_its_cells(tmp_path, monkeypatch):
     assert methods["group_auc"] == everywhere | {"rescaled group", "correlation penalty"}
     for row in table:
         ours = row["method"].startswith("fairconstrained")
-        assert not ours or float(row["train_violation"]) <= 0.052
+        assert not ours or float(row["train_violation"]) <= float(row["slack"]) + 0.002
     assert main([*base, "--report"]) == 0
     text = (results / "auc_fair.md").read_text()
     assert "| tiny | group_auc | rescaled group |" in text

@@ -258,9 +258,12 @@ def network(n_features, n_outputs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", [(8,), network], ids=["perceptron", "module"])
-@pytest.mark.parametrize("fairness", ["statistical_parity", "demographic_parity"])
-def test_networks(model, fairness):
+@pytest.mark.parametrize(
+    ("fairness", "model"),
+    [("statistical_parity", (8,)), ("demographic_parity", network)],
+    ids=["perceptron", "module"],
+)
+def test_networks(fairness, model):
     solver = SGDA(n_steps=300, batch_size=200)
     params = {"model": model, "solver": solver, "random_state": 0, "group_features": True}
     clf = fitted(fairness, slack=0.2, **params)

@@ -145,8 +145,8 @@ def _against_the_paper(results: pd.DataFrame) -> list[list[str]]:
     for dataset, runs in chosen.groupby("dataset"):
         task = component("datasets", str(dataset)).load().task
         means = runs.groupby(["method", "level"])[["test_accuracy", "test_table"]].mean()
-        for method in sorted(set(runs["method"]) - {"unconstrained"}):
-            front = means.loc[[m for m in (method, "unconstrained") if m in means.index]]
+        for method in sorted(set(runs["method"]) - {"no constraint"}):
+            front = means.loc[[m for m in (method, "no constraint") if m in means.index]]
             for fairness, accuracy in task.paper:
                 error = error_at(
                     1.0 - front["test_table"], 1.0 - front["test_accuracy"], [1.0 - fairness]

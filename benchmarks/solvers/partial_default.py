@@ -6,7 +6,7 @@ from benchmarks.objectives.partial_parity import ALPHA, Rows, Scores
 from benchmarks.partial_tasks import Task
 from fairconstrained import PartialParityClassifier
 
-METHOD = "fairconstrained"
+METHOD = "partial parity"
 OBJECTIVES = ["partial_parity"]
 
 

@@ -4,7 +4,7 @@ from benchmarks.objectives.partial_parity import Rows, Scores
 from benchmarks.partial_tasks import Task
 from benchmarks.solvers.partial_default import fitted
 
-METHOD = "unconstrained"
+METHOD = "no constraint"
 OBJECTIVES = ["partial_parity"]
 
 

@@ -26,7 +26,7 @@ from fairconstrained.solvers import QCQP, LevelSet
 ROWS = [10_000, 100_000, 1_000_000]
 FITS: dict[str, dict[str, Any]] = {"moments": {"objective": "auc"}, "log loss": {}}
 SURROGATE: dict[str, Any] = {"objective": "auc", "surrogate": "quadratic", "slack": 0.4}
-LEVEL_SET = LevelSet(step_size=0.01, max_levels=8)
+LEVEL_SET = LevelSet(step_size=0.01, max_levels=6)
 
 
 def generate(
@@ -42,14 +42,14 @@ def generate(
     return X, y, group
 
 
-def seconds(n_rows: int, n_columns: int) -> dict[str, float]:
-    """Of one fit of each kind, after loading."""
+def seconds(n_rows: int, n_columns: int) -> list[float]:
+    """Of one fit of each kind, after loading: by the clock, and of the processor."""
     X, y, group = generate(n_rows, n_columns)
-    times = {}
-    for name, params in FITS.items():
-        start = time.perf_counter()
+    times = []
+    for params in FITS.values():
+        start = time.perf_counter(), time.process_time()
         AUCFairClassifier("inter_group", **params).fit(X, y, sensitive_features=group)
-        times[name] = time.perf_counter() - start
+        times += [time.perf_counter() - start[0], time.process_time() - start[1]]
     return times
 
 
@@ -84,10 +84,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", nargs="+", type=int, default=ROWS)
     parser.add_argument("--columns", type=int, default=100)
     options = parser.parse_args(argv)
-    print(f"{'rows':>10}" + "".join(f"{name:>12}" for name in FITS) + "   seconds")
+    seconds(1_000, options.columns)  # what a process does once is not counted
+    print(f"{'rows':>10}" + "".join(f"{name:>12}{'(CPU)':>12}" for name in FITS) + "   seconds")
     for n_rows in options.rows:
         times = seconds(n_rows, options.columns)
-        print(f"{n_rows:>10}" + "".join(f"{times[name]:12.2f}" for name in FITS), flush=True)
+        print(f"{n_rows:>10}" + "".join(f"{value:12.2f}" for value in times), flush=True)
     print(f"{'':10}{'passes':>9}{'seconds':>9}{'objective':>11}{'gap':>9}")
     for name, n_passes, spent, objective, gap in passes(options.rows[0], options.columns):
         print(f"{name:10}{n_passes:9.1f}{spent:9.2f}{objective:11.4f}{gap:9.4f}")

@@ -173,13 +173,12 @@ class PartialRanks(PartialDistributions):
     """
 
     def _middles(self, half: float, n_grid: int) -> NDArray[np.float64]:
-        lower = np.maximum(self.intervals.lower - half, half)
-        upper = np.minimum(self.intervals.upper + half, 1.0 - half)
+        pieces = self.intervals.upper > self.intervals.lower
+        lower = np.maximum(self.intervals.lower[pieces] - half, half)
+        upper = np.minimum(self.intervals.upper[pieces] + half, 1.0 - half)
         ends = np.linspace(lower.min(), upper.max(), _CANDIDATES)
         covered = (ends >= lower[..., None]) & (ends <= upper[..., None])
-        candidates = ends[covered.any(axis=(0, 1))]
-        if not len(candidates):
-            candidates = np.array([0.5])
+        candidates = ends[covered.any(axis=0)]
         which = np.linspace(0, len(candidates) - 1, n_grid).round().astype(int)
         middles: NDArray[np.float64] = candidates[which]
         return middles
