@@ -2,6 +2,7 @@
 
 import os
 import sys
+from datetime import timedelta
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from fairconstrained.constraints import DemographicParity, LossParity
 from fairconstrained.exceptions import WorkerError
 from fairconstrained.solvers import ALM, SGD, StochasticGhost, SwitchingSubgradient
-from fairconstrained.training import train
+from fairconstrained.training import train, workers
 from fairconstrained.training.workers import Workers
 
 
@@ -100,6 +101,7 @@ def streamed():
 
 def lost():
     """The message that the first worker gets as the second one dies in its training."""
+    workers._PATIENCE = timedelta(seconds=1)
 
     def dies(iterate):
         if os.environ["RANK"] == "1":
@@ -166,27 +168,27 @@ def test_each_worker_reads_its_own_loader(found):
 
 @needs_gloo
 def test_a_worker_that_dies_stops_the_others_with_its_name(found):
-    assert "worker 0 of 2 cannot go on: worker 1 gave no sign of life" in found[2]
+    assert "worker 0 of 2 cannot go on: worker 1 gave no sign of life within 1 s" in found[2]
 
 
 def test_alone_nothing_is_shared():
-    workers = Workers()
-    assert (workers.rank, workers.size) == (0, 1)
+    alone = Workers()
+    assert (alone.rank, alone.size) == (0, 1)
     tensor = torch.ones(2, requires_grad=True)
-    assert workers.sum(tensor) is tensor
-    assert workers.sum_with_gradient(tensor) is tensor
-    assert workers.part(7, 2) == slice(0, 6)
+    assert alone.sum(tensor) is tensor
+    assert alone.sum_with_gradient(tensor) is tensor
+    assert alone.part(7, 2) == slice(0, 6)
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_parts_of_a_draw_are_whole_groups_and_are_all_of_it(size):
-    workers, rows = Workers(), []
-    workers.size = size
+    all_of_them, rows = Workers(), []
+    all_of_them.size = size
     for rank in range(size):
-        workers.rank = rank
-        own = range(20)[workers.part(20, unit=4)]
+        all_of_them.rank = rank
+        own = range(20)[all_of_them.part(20, unit=4)]
         assert len(own) % 4 == 0
         rows += own
     assert rows == list(range(20))
     with pytest.raises(ValueError, match=r"batch of 4 rows, in units of 4 .* larger batch_size"):
-        workers.part(4, unit=4)
+        all_of_them.part(4, unit=4)

@@ -143,6 +143,7 @@ class Network(nn.Module):
         return self.last(self.layers(X))
 
 
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
 def test_networks_of_the_user_train_and_copy():
     X, _, _ = table()
     solver = ALM(**ADAM, n_steps=400)
