@@ -145,6 +145,12 @@ class PartialRankParity(PartialStatisticalParity):
     What the tables of the paper report. Where Definition 4.2 divides by the length of the interval,
     this compares shares of whole groups: a slack of 0.1 lets the share of one group's rows above a
     threshold exceed another's by 0.1. Parameters are those of :class:`PartialStatisticalParity`.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import PartialRankParity
+    >>> PartialRankParity((0.05, 0.3), slack=0.1)
+    PartialRankParity(interval=(0.05, 0.3), slack=0.1)
     """
 
     name = "partial_rank_parity"
@@ -264,6 +270,12 @@ class PartialStatisticalParityInBins(PartialNotion):
         They lie between -reach and reach, in log odds.
     leak : float, default=0.05
         As in :class:`PartialDemographicParity`.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import PartialStatisticalParityInBins
+    >>> PartialStatisticalParityInBins((0.0, 0.5), n_grid=20)
+    PartialStatisticalParityInBins(interval=(0.0, 0.5), n_grid=20)
     """
 
     name = "partial_statistical_parity"

@@ -78,6 +78,17 @@ class SequentialQuadratic(Solver):
     ----------
     Nocedal and Wright, Numerical Optimization, 2nd ed., Chapter 18: Algorithm 18.3, (18.22) for the
     damping, Section 18.3 for the second-order correction.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import SequentialQuadratic
+    >>> data = make_biased_classification(2000, random_state=0)
+    >>> clf = RateConstrainedClassifier(slack=0.05, solver=SequentialQuadratic())
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> bool(clf.violation_ <= 0.051)
+    True
     """
 
     needs_rows = False
