@@ -32,15 +32,24 @@ MAY_IMPORT = {
     "problem": {"constraints", "features", "losses", "models", "objectives"},
     "ranking_problems": {"constraints", "features", "models", "objectives", "problem"},
     "saddle": {"constraints", "objectives", "problem"},
+    "fermi_problem": {"constraints", "losses", "problem"},
+    "group_posterior": {"features"},
     "private_problem": {"constraints", "exceptions", "losses", "models", "privacy", "problem"},
-    "solvers": {"exceptions", "privacy", "private_problem", "problem", "saddle"},
+    "private_fermi": {
+        *("constraints", "fermi_problem", "losses", "models", "objectives", "privacy", "problem"),
+        "private_problem",
+    },
+    "solvers": {
+        *("exceptions", "fermi_problem", "group_posterior", "models", "privacy", "private_fermi"),
+        *("private_problem", "problem", "saddle"),
+    },
     "training": {
         *("constraints", "features", "groups", "models", "objectives", "problem", "solvers"),
     },
     "estimators": {
         *("calibration", "constraints", "exceptions", "features", "groups", "losses", "ranking"),
         *("models", "percentiles", "ranking_problems", "objectives", "problem", "solvers"),
-        *("privacy", "private_problem"),
+        *("fermi_problem", "privacy", "private_fermi", "private_problem"),
     },
     "model_selection": {"exceptions", "groups", "metrics", "privacy"},
     "display": {"metrics", "model_selection", "percentiles"},

@@ -29,14 +29,19 @@ class PrivateFairClassifier(FairClassifier):
     number of rows, the classes and the names of the groups are taken for public.
     """
 
+    _private_solvers = "DPSGDA"
+
     def _check_own_parameters(self):
         if self.epsilon is None:
             return
-        check_parameter(self, "epsilon", Real, lambda v: 0 < v < np.inf, "None or a number > 0")
-        check_parameter(self, "delta", Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)")
+        self._check_budget()
         check_parameter(
             self, "histogram_noise", str, NOISES.__contains__, f"one of {sorted(NOISES)}"
         )
+
+    def _check_budget(self):
+        check_parameter(self, "epsilon", Real, lambda v: 0 < v < np.inf, "None or a number > 0")
+        check_parameter(self, "delta", Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)")
         if self.warm_start:
             raise ValueError(
                 f"{type(self).__name__}.warm_start must be False with epsilon: every fit spends "
@@ -45,7 +50,7 @@ class PrivateFairClassifier(FairClassifier):
         if self.solver is not None and not self.solver.private:
             raise IncompatibleSolverError(
                 f"{type(self.solver).__name__} is not private and cannot train with epsilon="
-                f"{self.epsilon!r}. Use DPSGDA, or epsilon=None."
+                f"{self.epsilon!r}. Use {self._private_solvers}, or epsilon=None."
             )
 
     def _check_data(self, X, y, sensitive_features, sample_weight):
@@ -120,6 +125,9 @@ class PrivateFairClassifier(FairClassifier):
                 "epsilon.",
                 PrivacyWarning,
             )
+        self._warn_of_delta(n_rows)
+
+    def _warn_of_delta(self, n_rows):
         if self.delta >= 1 / n_rows:
             warn_caller(
                 f"delta={self.delta:g} is not below 1/n = {1 / n_rows:.1g}: a mechanism that "

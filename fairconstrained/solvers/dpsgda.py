@@ -15,13 +15,19 @@ from fairconstrained.privacy import TrainingPlan, Unit, plan_training
 from fairconstrained.private_problem import PrivateERM
 from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
 
-__all__ = ["DPSGDA", "Budget"]
+__all__ = ["DPSGDA", "Budget", "default_rate"]
 
 _ITERATIONS = 30  # recorded points of one run
 _STEPS = 400
 _RATE, _BATCH = 0.05, (256, 8192)  # share of the rows in a batch; fewest and most of them
 _COUNTS_SHARE, _FINAL_SHARE = 0.005, 0.02
 _QUIET = 0.1  # noise of a constraint value up to which the multipliers take full steps
+
+
+def default_rate(n_rows: int) -> float:
+    """Sampling rate that suits so many rows."""
+    fewest, most = _BATCH
+    return min(1.0, max(fewest / n_rows, min(_RATE, most / n_rows)))
 
 
 class Budget(NamedTuple):
@@ -107,10 +113,7 @@ class DPSGDA(Solver):
         """Noise of all releases of a fit on `n_rows` rows, calibrated to the budget."""
         check_numbers(self, positive=("step_size", "dual_step_size", "clip", "max_dual"))
         check_numbers(self, positive=["n_steps"], kind=Integral)
-        rate = self.sampling_rate
-        if rate is None:
-            fewest, most = _BATCH
-            rate = min(1.0, max(fewest / n_rows, min(_RATE, most / n_rows)))
+        rate = default_rate(n_rows) if self.sampling_rate is None else self.sampling_rate
         return plan_training(
             epsilon=budget.epsilon,
             delta=budget.delta,
