@@ -22,6 +22,7 @@ from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
 __all__ = ["ReleasedMoments"]
 
 _COUNTS_SHARE, _FINAL_SHARE = 0.02, 0.05
+_ROUGH = 1e-2  # residual at which a round that is not the last one ends
 _ROWS_PER_NOISE = 10.0  # components: one for each so many rows, in units of the noise
 _LONG = 1.5  # longest row of the first queries, in units of the root mean square
 _LONGEST = 0.9  # quantile of the lengths to which later queries are cut
@@ -130,13 +131,15 @@ class ReleasedMoments(Solver):
                 posterior.add(queries, *problem.release(name, queries, rng))
             surrogate = problem.surrogate(posterior.shares())
             inner.check(surrogate)
+            # What is released next needs to be near the end only.
+            accuracy = tol if name == (names or [""])[-1] else max(tol, _ROUGH)
             found: list[Iterate] = []
-            for iterate in inner.iterate(surrogate, x, dual, tol, rng):
+            for iterate in inner.iterate(surrogate, x, dual, accuracy, rng):
                 found.append(iterate)
                 yield iterate._replace(residual=torch.inf)
-                if iterate.residual <= tol:
+                if iterate.residual <= accuracy:
                     break
-            chosen = found[-1] if found[-1].residual <= tol else inner.select(found)
+            chosen = found[-1] if found[-1].residual <= accuracy else inner.select(found)
             x = chosen.x
             queries = _queries_of_model(problem, x, components)
         _, hard = problem.predictions(x)
