@@ -14,7 +14,6 @@ from torch import Tensor
 
 from fairconstrained.constraints import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.losses import class_probabilities, hard_classes
 from fairconstrained.problem import Batch, Evaluation, FairERM, Linearization
 
 __all__ = ["FermiERM", "shares_of"]
@@ -85,7 +84,7 @@ class FermiERM(FairERM):
         table = []
 
         def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-            sums = self._sums(class_probabilities(scores), batch)
+            sums = self._sums(self._soft(scores, batch), batch)
             table.append(sums.detach())
             return FairERM._risk(self, scores, aux, batch) + (weights * sums).sum()
 
@@ -103,11 +102,11 @@ class FermiERM(FairERM):
         """Objective or error, and values of the notion on soft and on predicted labels."""
         scores = self.model.scores(x, self.data.X)
         aux = scores.new_zeros(0)
-        hard = F.one_hot(hard_classes(scores), self.information.n_classes).to(scores)
+        hard = self.constraint.statistic.hard(scores, self.data.y)
         error = self.risk.hard(scores, self.data.y, self.data.weight)
         objective = self._risk(scores, aux, self.data)[0] + self.alpha * self.model.penalty(x).value
         return Evaluation(
-            self._measured(objective, class_probabilities(scores)), self._measured(error, hard)
+            self._measured(objective, self._soft(scores, self.data)), self._measured(error, hard)
         )
 
     def sharpened(self) -> FermiERM:
@@ -119,6 +118,9 @@ class FermiERM(FairERM):
         values = self.constraint.of_moments(sums, self.counts, sums.new_zeros(0))
         return torch.cat((first.reshape(1), values))
 
+    def _soft(self, scores: Tensor, batch: Batch) -> Tensor:
+        return self.constraint.statistic.soft(scores, batch.y)
+
     def _sums(self, probabilities: Tensor, batch: Batch) -> Tensor:
         return self.shares[batch.group].T @ (batch.weight[:, None] * probabilities)
 
@@ -126,5 +128,5 @@ class FermiERM(FairERM):
         risk = super()._risk(scores, aux, batch)
         if self.weight == 0 or not self.information.n_parts:
             return risk
-        sums = self._sums(class_probabilities(scores), batch)
+        sums = self._sums(self._soft(scores, batch), batch)
         return risk + self.weight * self.information.value(sums, self.counts)

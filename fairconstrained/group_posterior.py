@@ -55,6 +55,8 @@ class GroupPosterior:
 
     def shares(self) -> Tensor:
         """Estimated shares of the groups in each row, (n, n_groups); rows add up to 1."""
+        if not self._queries:
+            return self.prior[self.condition]
         queries, variances = torch.cat(self._queries, dim=1), torch.cat(self._variances)
         sums = torch.cat(self._sums, dim=2)
         shares = self.prior[self.condition]

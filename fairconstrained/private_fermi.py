@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from fairconstrained.constraints import MomentConstraint, Space
@@ -21,7 +20,6 @@ from fairconstrained.constraints.moments import sum_by
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.stack import Stack
 from fairconstrained.fermi_problem import FermiERM
-from fairconstrained.losses import class_probabilities, hard_classes
 from fairconstrained.models import Model
 from fairconstrained.objectives import Objective
 from fairconstrained.privacy import ReleasePlan, Unit
@@ -144,7 +142,7 @@ class AttributeFermi(RecordFermi):
         of_label = _of_label(common, self.constraint)
         scores = scores.requires_grad_()
         with torch.enable_grad():
-            terms = of_label[batch.y] * class_probabilities(scores)
+            terms = of_label[batch.y] * self.constraint.statistic.soft(scores, batch.y)
             loss = self.loss(scores, batch.y).mean()
             total = loss - self.weight * self.n_rows * terms.sum(dim=1).mean()
         (cotangent,) = torch.autograd.grad(total, scores)
@@ -286,5 +284,5 @@ class SecretGroups:
     def predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Class probabilities and one-hot predicted labels of the rows, which are public."""
         scores = self.model.scores(x, self.public.X)
-        hard = F.one_hot(hard_classes(scores), self.information.n_classes).to(scores)
-        return class_probabilities(scores), hard
+        statistic = self.constraint.statistic
+        return statistic.soft(scores, self.public.y), statistic.hard(scores, self.public.y)

@@ -1,6 +1,7 @@
 """DPFermiClassifier as a user gets it, private and not."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.objectives.dp_fermi import DELTA
@@ -16,26 +17,34 @@ def epsilons(unit: str, asked: list[float]) -> list[float]:
     return [*asked, math.nan] if unit == "sensitive_features" else asked
 
 
-def fit(
-    X: Any,
-    y: Any,
-    sensitive_features: Any,
-    *,
-    notion: str,
-    unit: str,
-    epsilon: float,
-    penalty: float,
-    seed: int,
-) -> Fitted:
-    """Train with default settings."""
-    model = DPFermiClassifier(
-        notion,
-        penalty=penalty,
-        epsilon=None if math.isnan(epsilon) else epsilon,
-        delta=DELTA,
-        protect=unit,
-        alpha=ALPHA,
-        random_state=seed,
-    )
-    model.fit(X, y, sensitive_features=sensitive_features)
-    return Fitted(lambda X, groups: model.predict(X).astype(float), model.converged_)
+def fit_with(**options: Any) -> Callable[..., Fitted]:
+    """Give a training with these parameters, all others being the default."""
+
+    def fit(
+        X: Any,
+        y: Any,
+        sensitive_features: Any,
+        *,
+        notion: str,
+        unit: str,
+        epsilon: float,
+        penalty: float,
+        seed: int,
+    ) -> Fitted:
+        model = DPFermiClassifier(
+            notion,
+            penalty=penalty,
+            epsilon=None if math.isnan(epsilon) else epsilon,
+            delta=DELTA,
+            protect=unit,
+            alpha=ALPHA,
+            random_state=seed,
+            **options,
+        )
+        model.fit(X, y, sensitive_features=sensitive_features)
+        return Fitted(lambda X, groups: model.predict(X).astype(float), model.converged_)
+
+    return fit
+
+
+fit = fit_with()

@@ -76,6 +76,10 @@ class DPFermiClassifier(PrivateFairClassifier):
         Public shares of the groups, ``{group: share}`` or in the order of ``groups_``; for notions
         within labels, shares of all rows, ``{label: {group: share}}``. Must add up to 1. Default:
         numbers of rows are released with a part of the budget. Not used without ``epsilon``.
+    temperature : float, default=1.0
+        Sharpness :math:`\tau` of the class probabilities in the penalty. Those of the model (1)
+        can be independent of the groups where predicted labels are not quite; sharper ones follow
+        the labels, and are harder to optimise.
     feature_range : (low, high), optional
         Publicly known range of the columns, with ``protect="record"``: see
         :class:`RateConstrainedClassifier`.
@@ -140,6 +144,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         delta=1e-5,
         protect="sensitive_features",
         group_proportions=None,
+        temperature=1.0,
         feature_range=None,
         batch_size=None,
         n_steps=None,
@@ -178,6 +183,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         self.delta = delta
         self.protect = protect
         self.group_proportions = group_proportions
+        self.temperature = temperature
         self.feature_range = feature_range
         self.batch_size = batch_size
         self.n_steps = n_steps
@@ -187,6 +193,7 @@ class DPFermiClassifier(PrivateFairClassifier):
     def _check_own_parameters(self):
         check_parameter(self, "fairness", str, _FAIRNESS.__contains__, f"one of {list(_FAIRNESS)}")
         check_parameter(self, "penalty", Real, lambda v: 0 <= v < np.inf, "a finite number >= 0")
+        check_parameter(self, "temperature", Real, lambda v: 0 < v < np.inf, "a finite number > 0")
         check_parameter(self, "protect", str, _UNITS.__contains__, f"one of {list(_UNITS)}")
         for name in ("batch_size", "n_steps"):
             if getattr(self, name) is not None:
@@ -217,7 +224,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         if len(space.groups) < 2:
             return []
         # A slack of 1 never binds: the notion is measured only.
-        return [CONSTRAINTS[self.fairness]().bind(space, 1.0, 1.0)]
+        return [CONSTRAINTS[self.fairness]().bind(space, 1.0, self.temperature)]
 
     def _chosen_solver(self):
         if self.solver is not None:
