@@ -37,25 +37,32 @@ def released_counts(data: Batch, space: Space, noise: float, unit: Unit, rng: Ge
 
     Where the sensitive features are protected the weight of each label is public and kept.
     """
-    shape = (len(space.classes), len(space.groups))
-    cell = data.y * shape[1] + data.group
-    cells = sum_by(data.weight[:, None], cell, space.n_cells).reshape(shape)
+    n_labels, n_groups = len(space.classes), len(space.groups)
+    column = data.weight[:, None]
+    cells = sum_by(column, data.y * n_groups + data.group, space.n_cells)
+    cells = cells.reshape(n_labels, n_groups, 1)
     if unit == "record":
-        return with_gaussian_noise(cells, noise, rng)
-    largest = float(data.weight.max())
-    return _with_noise_between_groups(cells[..., None], noise * largest, rng)[0][..., 0]
+        return with_gaussian_noise(cells, noise, rng)[..., 0]
+    public = sum_by(column, data.y, n_labels)
+    noise = noise * float(data.weight.max())
+    return _with_noise_between_groups(cells, public, noise, rng)[0][..., 0]
 
 
-def _with_noise_between_groups(sums: Tensor, noise: float, rng: Generator) -> tuple[Tensor, float]:
-    """Noise on sums (n_conditions, n_groups, m) whose total over the groups is public."""
+def _with_noise_between_groups(
+    sums: Tensor, public: Tensor, noise: float, rng: Generator
+) -> tuple[Tensor, float]:
+    """Noise on sums (n_conditions, n_groups, m) whose total over the groups is public.
+
+    `public` must not be summed over groups: not even its rounding may depend on them.
+    """
     k = sums.shape[1]
+    share = public[:, None] / k
     if k == 1:
-        return sums, 0.0
-    public = sums.sum(dim=1, keepdim=True) / k
+        return share, 0.0
     deviation = noise * ((k - 1) / k) ** 0.5
-    noisy = with_gaussian_noise(sums - public, deviation, rng)
+    noisy = with_gaussian_noise(sums - share, deviation, rng)
     # The total is public: noise on it is undone.
-    return noisy - noisy.mean(dim=1, keepdim=True) + public, deviation
+    return noisy - noisy.mean(dim=1, keepdim=True) + share, deviation
 
 
 class RecordFermi(PrivateERM):
@@ -260,9 +267,10 @@ class SecretGroups:
         queries = queries * (used * self.public.weight)[:, None]
         largest = float(queries.norm(dim=1).max())  # public
         k, n_conditions = self.n_groups, self.information.n_conditions + 1
-        sums = queries.new_zeros((n_conditions * k, queries.shape[1]))
-        sums = sums.index_add(0, self.condition * k + self._group, queries)
-        return _with_noise_between_groups(sums.reshape(n_conditions, k, -1), noise * largest, rng)
+        sums = sum_by(queries, self.condition * k + self._group, n_conditions * k)
+        public = sum_by(queries, self.condition, n_conditions)
+        sums = sums.reshape(n_conditions, k, -1)
+        return _with_noise_between_groups(sums, public, noise * largest, rng)
 
     def surrogate(self, shares: Tensor) -> FermiERM:
         """The problem if each row belonged to the groups by these shares, (n, n_groups)."""
