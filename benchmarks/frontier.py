@@ -15,6 +15,7 @@ from fairconstrained.model_selection import pareto_front
 __all__ = [
     "comparison_table",
     "error_at",
+    "markdown",
     "pictures",
     "summary_table",
     "violation_table",
@@ -56,7 +57,7 @@ def violation_table(results: pd.DataFrame, method: str, tolerance: float) -> str
         ]
     )
     wide = table.pivot(index=["data set", "notion"], columns="slack", values="entry")
-    return _markdown(wide.reset_index())
+    return markdown(wide.reset_index())
 
 
 def comparison_table(results: pd.DataFrame, method: str, baseline: str = "unconstrained") -> str:
@@ -84,7 +85,7 @@ def comparison_table(results: pd.DataFrame, method: str, baseline: str = "uncons
             ours = runs[runs["method"] == method]["fit_time"]
             row["times faster"] = f"{peers['fit_time'].mean() / ours.mean():.1f}"
             rows.append(row)
-    return _markdown(pd.DataFrame(rows)) if rows else "No peers in the table."
+    return markdown(pd.DataFrame(rows)) if rows else "No peers in the table."
 
 
 def _differences(
@@ -116,7 +117,7 @@ def summary_table(results: pd.DataFrame) -> str:
         digits = ".2f" if name == "fit_time" else ".4f"
         pairs = zip(mean[name], std[name], strict=True)
         table[name.replace("_", " ")] = [_pair(m, s, digits) for m, s in pairs]
-    return _markdown(table.reset_index())
+    return markdown(table.reset_index())
 
 
 def pictures(results: pd.DataFrame, output: Path) -> list[Path]:
@@ -154,7 +155,8 @@ def _number(value: float, digits: str) -> str:
     return "" if np.isnan(value) else f"{value:{digits}}"
 
 
-def _markdown(table: pd.DataFrame) -> str:
+def markdown(table: pd.DataFrame) -> str:
+    """Give a table in markdown; cells without a value stay empty."""
     lines = [list(map(str, table.columns)), ["---"] * len(table.columns)]
     lines += [
         ["" if pd.isna(value) else str(value) for value in row] for row in table.to_numpy(object)

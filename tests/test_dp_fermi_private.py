@@ -275,7 +275,7 @@ def parts(data, plan):
         "alpha": 0.0,
         "constraint": stack,
         "counts": torch.full((2,), N_ROWS / 2).double(),
-        "information": MutualInformation.within(stack, 2),
+        "information": MutualInformation.within(stack),
         "weight": 1.0,
         "plan": plan,
     }
@@ -427,7 +427,7 @@ def test_one_person_moves_the_sums_by_no_more_than_was_priced(notion):
             data = Batch(DenseFeatures(queries), y, own, weight)
             plan = plan_releases({"q": 1.0}, epsilon=1.0, delta=1e-3, unit="sensitive_features")
             problem = SecretGroups(risk=None, **{**parts(data, plan), "constraint": stack,
-                "information": MutualInformation.within(stack, 2)})  # fmt: skip
+                "information": MutualInformation.within(stack)})  # fmt: skip
             problem._left = {"q": 1e-12}
             found, deviation = problem.release("q", queries, torch.Generator().manual_seed(0))
             sums.append(found)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.frontier import markdown
 from benchmarks.objectives import rate_constrained
 from benchmarks.objectives.rate_constrained import COLUMNS, Rows, prepare
 from benchmarks.published_dp_fermi import published
@@ -70,12 +71,12 @@ def report(results: pd.DataFrame, output: Path) -> str:
     return "\n\n".join(
         [
             "## Curves: test error and test gap, mean ± deviation over splits, delta 1e-5",
-            _curves(results).to_markdown(index=False),
+            markdown(_curves(results)),
             "## Error at the gap of published points",
             "Ours is interpolated along its curve over the penalty, split by split; 'below' says "
             "that every point of the curve has a smaller gap, and the error is that without "
             "penalty; 'not reached' that none has.",
-            _comparison(results).to_markdown(index=False),
+            markdown(_comparison(results)),
         ]
     )
 
@@ -98,6 +99,9 @@ def _comparison(results: pd.DataFrame) -> pd.DataFrame:
     points, rows = published(), []
     for key, runs in results.groupby(_CURVE, sort=True):
         named = dict(zip(_CURVE, key, strict=True))
+        # Curves are means over splits: all their points must be over the same ones.
+        complete = runs.groupby("seed")["penalty"].transform("nunique")
+        runs = runs[complete == complete.max()]
         matching = points[
             (points["dataset"] == named["dataset"])
             & (points["notion"] == named["notion"])
@@ -114,6 +118,7 @@ def _comparison(results: pd.DataFrame) -> pd.DataFrame:
                     "our error": f"{np.mean(errors):.4f} ± {np.std(errors):.4f}",
                     "ours - its": f"{np.mean(errors) - point.error:+.4f}",
                     "where": where,
+                    "splits": runs["seed"].nunique(),
                 }
             )
     return pd.DataFrame(rows)
@@ -123,12 +128,12 @@ def _errors_at(runs: pd.DataFrame, gap: float) -> tuple[list[float], str]:
     """Error of the mean curve at a gap, moved to each split by its error's difference there."""
     mean = runs.groupby("penalty")[["test_violation", "test_error"]].mean()
     # From the fair end on: the least error of all points with at most this gap.
-    mean = mean.sort_values("test_violation")
-    gaps, errors = mean["test_violation"].to_numpy(), mean["test_error"].cummin().to_numpy()
+    by_gap = mean.sort_values("test_violation")
+    gaps, errors = by_gap["test_violation"].to_numpy(), by_gap["test_error"].cummin().to_numpy()
     if gap < gaps[0]:
         return [math.nan], f"not reached (least gap {gaps[0]:.4f})"
     at = float(np.interp(gap, gaps, errors))
-    nearest = mean.index[int(np.argmin(np.abs(gaps - gap)))]
+    nearest = by_gap.index[int(np.argmin(np.abs(gaps - gap)))]
     own = runs.loc[runs["penalty"] == nearest, "test_error"]
     where = "below" if gap > gaps[-1] else "interpolated"
     return list(at + own - own.mean()), where

@@ -57,12 +57,12 @@ class MutualInformation:
         self.n_conditions = int(condition.max()) + 1 if len(condition) else 0
 
     @classmethod
-    def within(cls, constraint: MomentConstraint, n_classes: int) -> MutualInformation:
+    def within(cls, constraint: MomentConstraint) -> MutualInformation:
         """Of the groups that a parity notion compares, within the labels that it conditions on."""
         labels = [tuple(np.any(cells, axis=1).tolist()) for cells in constraint.part_cells()]
         known = list(dict.fromkeys(labels))
         condition = torch.tensor([known.index(key) for key in labels], dtype=torch.long)
-        return cls(condition.to(constraint.part_of_cell.device), n_classes)
+        return cls(condition.to(constraint.part_of_cell.device), constraint.statistic.n_columns)
 
     def value(self, sums: Tensor, counts: Tensor) -> Tensor:
         """ERMI of a table (n_parts, n_classes) and counts (n_parts,), ()."""

@@ -252,7 +252,7 @@ class DPFermiClassifier(PrivateFairClassifier):
             "alpha": float(self.alpha),
             "constraint": stack,
             "counts": counts,
-            "information": MutualInformation.within(stack, len(space.classes)),
+            "information": MutualInformation.within(stack),
             "weight": float(self.penalty),
             "plan": plan,
         }
@@ -275,7 +275,7 @@ class DPFermiClassifier(PrivateFairClassifier):
             MeanLoss(log_loss),
             stack,
             float(self.alpha),
-            information=MutualInformation.within(stack, len(space.classes)),
+            information=MutualInformation.within(stack),
             shares=shares,
             part_counts=data.weight @ shares,
             weight=float(self.penalty),

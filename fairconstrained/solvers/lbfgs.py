@@ -24,6 +24,7 @@ from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
 __all__ = ["LBFGS"]
 
 _FIRST = 1e-1  # accuracy of the first iteration; each goes ten times further
+_MOST = 100  # iterations
 
 
 class LBFGS(Solver):
@@ -31,7 +32,7 @@ class LBFGS(Solver):
 
     Parameters
     ----------
-    inner_max_iter : int, default=200
+    inner_max_iter : int, default=60
         L-BFGS iterations in one recorded iteration, of which each goes on to a tenth of the
         gradient.
     memory : int, default=20
@@ -62,7 +63,7 @@ class LBFGS(Solver):
     needs_rows = False
     penalises = True
 
-    def __init__(self, *, inner_max_iter: int = 200, memory: int = 20):
+    def __init__(self, *, inner_max_iter: int = 60, memory: int = 20):
         self.inner_max_iter = inner_max_iter
         self.memory = memory
 
@@ -86,11 +87,11 @@ class LBFGS(Solver):
 
         effort = Effort(self.inner_max_iter, self.memory)
         exact = problem.n_rows <= FEW_ROWS
-        point, accuracy, residual = x.cpu().numpy(), _FIRST, np.inf
-        while True:
+        point, accuracy = x.cpu().numpy(), _FIRST
+        for _ in range(_MOST):
             found = lbfgs(objective, point, accuracy=max(accuracy, tol), effort=effort)
-            before, residual = residual, float(np.abs(objective(found)[1]).max())
-            stuck = np.array_equal(found, point) or not residual < before
+            residual = float(np.abs(objective(found)[1]).max())
+            stuck = np.array_equal(found, point)
             if residual <= tol:
                 last_steps = lbfgs_then_newton if exact else lbfgs
                 goal = ROUNDING if exact else 1e-3 * tol

@@ -20,6 +20,7 @@ Gradient = Callable[[Vector], Vector]
 Function = Callable[[Vector], tuple[float, Vector]]
 
 FEW_ROWS = 1000
+_NOISE = 1e-14
 ROUNDING = 1e-12  # of a gradient summed over few rows, with a margin
 
 
@@ -57,7 +58,8 @@ def _newton(gradient: Gradient, x: Vector, at_x: Vector, max_iter: int) -> Vecto
         there, back = gradient(x + step * direction), gradient(x - step * direction)
         return (there - back) / (2.0 * step)
 
-    while at_x.any():
+    # Steps from less are made of rounding: along directions without curvature they are long.
+    while np.abs(at_x).max() > _NOISE:
         hessian = LinearOperator((len(x), len(x)), matvec=curvature, dtype=x.dtype)
         step, _ = cg(hessian, at_x, rtol=1e-3, maxiter=max_iter)
         smaller = gradient(x - step)
