@@ -76,14 +76,15 @@ def exponential_renyi_mutual_information(
     if pos_label is not None:
         counts = _against_the_rest(counts)
     tables = choose(_CONDITIONS, "fairness", fairness)(counts)
-    if len(counts.groups) == 1:
-        warn_single_group(counts.groups[0], stacklevel=4)
     tables = tables[tables.sum(axis=(1, 2)) > 0]  # labels that do not occur have no share
     empty = tables.sum(axis=2).min(axis=0) <= 0
     if empty.any():
         named = [counts.groups[g] for g in np.flatnonzero(empty)]
-        warn_absent([f"group {name} has no rows to compare" for name in named], stacklevel=4)
+        warn_absent([f"group {name} has no rows to compare" for name in named], stacklevel=3)
         return float("nan")
+    if len(counts.groups) == 1:
+        warn_single_group(counts.groups[0], stacklevel=3)
+        return 0.0
     return float(np.average([_ermi(table) for table in tables], weights=tables.sum(axis=(1, 2))))
 
 
