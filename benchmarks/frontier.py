@@ -157,7 +157,7 @@ def _number(value: float, digits: str) -> str:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """A table as markdown."""
+    """Give a table in markdown; cells without a value stay empty."""
     lines = [list(map(str, table.columns)), ["---"] * len(table.columns)]
     lines += [
         ["" if pd.isna(value) else str(value) for value in row] for row in table.to_numpy(object)

@@ -3,6 +3,7 @@
 from fairconstrained._version import __version__
 from fairconstrained.estimators import (
     AUCFairClassifier,
+    DPFermiClassifier,
     LossParityClassifier,
     PartialParityClassifier,
     RateConstrainedClassifier,
@@ -10,6 +11,7 @@ from fairconstrained.estimators import (
 
 __all__ = [
     "AUCFairClassifier",
+    "DPFermiClassifier",
     "LossParityClassifier",
     "PartialParityClassifier",
     "RateConstrainedClassifier",

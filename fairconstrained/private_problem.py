@@ -167,13 +167,9 @@ class PrivateERM:
         RuntimeError
             If the plan has no step left.
         """
-        if self._steps_left == 0:
-            raise RuntimeError("The privacy budget is spent: the plan has no step left.")
-        self._steps_left -= 1
-        batch = self.data.rows(poisson_batch(self.n_rows, self._rate, rng))
+        batch = self._next_batch(rng)
         scores, clipped = self.model.linearize_rows(x, batch.X)
-        deviation = self.plan.histogram_noise * self.constraint.bound
-        table = self._add_noise(self._table(scores, batch), deviation, rng) / self._rate
+        table = self._noisy_table(scores, batch, rng)
         weights = self.n_rows * weigh(table)
         scale = 1.0 / (1.0 + self._mean_spread(weights))
         scores = scores.requires_grad_()
@@ -194,6 +190,23 @@ class PrivateERM:
         scores = self.model.scores(x, self.data.X)
         deviation = self.plan.final_noise * self.constraint.bound
         return with_gaussian_noise(self._table(scores, self.data), deviation, rng)
+
+    def _next_batch(self, rng: Generator) -> Batch:
+        """Take a step off the plan: its Poisson batch."""
+        if self._steps_left == 0:
+            raise RuntimeError("The privacy budget is spent: the plan has no step left.")
+        self._steps_left -= 1
+        return self.data.rows(poisson_batch(self.n_rows, self._rate, rng))
+
+    def _noisy_table(self, scores: Tensor, batch: Batch, rng: Generator) -> Tensor:
+        """The table of a batch, scaled up to all rows."""
+        deviation = self.plan.histogram_noise * self.constraint.bound
+        table = self._step_table(scores, batch)
+        return self._add_noise(table, deviation, rng) / self._rate
+
+    def _step_table(self, scores: Tensor, batch: Batch) -> Tensor:
+        """What a step counts: predicted labels."""
+        return self._table(scores, batch)
 
     def _mean_spread(self, weights: Tensor) -> float:
         """How much the constraint weighs in a row's gradient, on average over released counts."""

@@ -32,13 +32,22 @@ MAY_IMPORT = {
     "problem": {"constraints", "features", "losses", "models", "objectives"},
     "ranking_problems": {"constraints", "features", "models", "objectives", "problem"},
     "saddle": {"constraints", "objectives", "problem"},
+    "fermi_problem": {"constraints", "losses", "problem"},
+    "group_posterior": {"features"},
     "private_scaling": {"features", "models", "privacy"},
     "private_problem": {"constraints", "exceptions", "losses", "models", "privacy", "problem"},
     "private_moments": {
         *("constraints", "features", "models", "objectives", "privacy", "problem"),
         "ranking_problems",
     },
-    "solvers": {"exceptions", "privacy", "private_problem", "problem", "saddle"},
+    "private_fermi": {
+        *("constraints", "fermi_problem", "losses", "models", "objectives", "privacy", "problem"),
+        "private_problem",
+    },
+    "solvers": {
+        *("exceptions", "fermi_problem", "group_posterior", "models", "privacy", "private_fermi"),
+        *("private_problem", "problem", "saddle"),
+    },
     "training": {
         *("constraints", "exceptions", "features", "groups", "models", "objectives"),
         *("problem", "solvers"),
@@ -46,7 +55,8 @@ MAY_IMPORT = {
     "estimators": {
         *("calibration", "constraints", "exceptions", "features", "groups", "losses", "ranking"),
         *("models", "percentiles", "ranking_problems", "objectives", "problem", "solvers"),
-        *("privacy", "private_moments", "private_problem", "private_scaling"),
+        *("fermi_problem", "privacy", "private_fermi", "private_moments", "private_problem"),
+        "private_scaling",
     },
     "model_selection": {"exceptions", "groups", "metrics", "privacy"},
     "display": {"metrics", "model_selection", "percentiles"},

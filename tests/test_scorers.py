@@ -43,6 +43,7 @@ READY_MADE = {
     "equal_opportunity_scorer": (metrics.equal_opportunity_difference, -1),
     "equalized_odds_scorer": (equalized_odds_difference, -1),
     "error_rate_parity_scorer": (metrics.error_rate_difference, -1),
+    "mutual_information_scorer": (metrics.exponential_renyi_mutual_information, -1),
     "false_positive_rate_parity_scorer": (metrics.false_positive_rate_difference, -1),
 }
 CV = KFold(3)

@@ -12,11 +12,12 @@ from sklearn.utils.estimator_checks import (
 
 from fairconstrained import (
     AUCFairClassifier,
+    DPFermiClassifier,
     LossParityClassifier,
     PartialParityClassifier,
     RateConstrainedClassifier,
 )
-from fairconstrained.solvers import ALM, SGDA
+from fairconstrained.solvers import ALM, FERMI, SGDA
 
 LINEAR = RateConstrainedClassifier()
 NETWORK = RateConstrainedClassifier(
@@ -32,6 +33,12 @@ RANKING_NETWORK = AUCFairClassifier(
 LOSS_PARITY = LossParityClassifier()
 LOSS_PARITY_NETWORK = LossParityClassifier(
     model=(4,), solver=ALM(n_steps=30, step_size=0.2, batch_size=8)
+)
+
+FERMI_PRIVATE = DPFermiClassifier()  # fits without sensitive features have no secret to protect
+FERMI_EXACT = DPFermiClassifier(epsilon=None)
+FERMI_NETWORK = DPFermiClassifier(
+    epsilon=None, model=(4,), solver=FERMI(n_steps=30, step_size=0.1, batch_size=8)
 )
 
 # 62 run with scikit-learn 1.6.1 and with 1.9.1 (where one more wants SCIPY_ARRAY_API to be set).
@@ -74,6 +81,9 @@ EXPECTED_TO_FAIL = {
     RANKING_NETWORK: _OF_BATCHES,
     LOSS_PARITY: {},
     LOSS_PARITY_NETWORK: _OF_BATCHES,
+    FERMI_PRIVATE: {},
+    FERMI_EXACT: {},
+    FERMI_NETWORK: _OF_BATCHES,
 }
 
 

@@ -33,17 +33,22 @@ class PrivateFairClassifier(FairClassifier):
     number of rows, the classes and the names of the groups are taken for public.
     """
 
+    _private_solvers = "DPSGDA"
+
     def _check_own_parameters(self):
         if self.epsilon is None:
             return
-        check_promise(self)
+        self._check_budget()
         check_parameter(
             self, "histogram_noise", str, NOISES.__contains__, f"one of {sorted(NOISES)}"
         )
+
+    def _check_budget(self):
+        check_promise(self)
         if self.solver is not None and not self.solver.private:
             raise IncompatibleSolverError(
                 f"{type(self.solver).__name__} is not private and cannot train with epsilon="
-                f"{self.epsilon!r}. Use DPSGDA, or epsilon=None."
+                f"{self.epsilon!r}. Use {self._private_solvers}, or epsilon=None."
             )
 
     def _check_data(self, X, y, sensitive_features, sample_weight):

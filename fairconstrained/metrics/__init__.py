@@ -21,6 +21,7 @@ from fairconstrained.metrics.gaps import (
     sufficiency_gap,
     wasserstein_distance_between_groups,
 )
+from fairconstrained.metrics.information import exponential_renyi_mutual_information
 from fairconstrained.metrics.losses import loss_gap
 from fairconstrained.metrics.partial import (
     ccdf_gap,
@@ -55,6 +56,7 @@ from fairconstrained.metrics.scorers import (
     inter_group_auc_scorer,
     intra_group_auc_scorer,
     loss_gap_scorer,
+    mutual_information_scorer,
     negative_equality_scorer,
     positive_equality_scorer,
 )
@@ -68,6 +70,7 @@ METRICS: dict[str, Callable[..., float]] = {
         equalized_odds_difference,
         equalized_odds_ratio,
         error_rate_difference,
+        exponential_renyi_mutual_information,
         false_negative_rate,
         false_positive_rate,
         false_positive_rate_difference,
@@ -94,6 +97,7 @@ __all__ = [
     "equalized_odds_scorer",
     "error_rate_difference",
     "error_rate_parity_scorer",
+    "exponential_renyi_mutual_information",
     "fairness_scorer",
     "false_negative_rate",
     "false_positive_rate",
@@ -109,6 +113,7 @@ __all__ = [
     "intra_group_auc_scorer",
     "loss_gap",
     "loss_gap_scorer",
+    "mutual_information_scorer",
     "negative_equality_gap",
     "negative_equality_scorer",
     "partial_demographic_parity",

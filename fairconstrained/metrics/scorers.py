@@ -23,6 +23,7 @@ from fairconstrained.metrics.auc import (
     negative_equality_gap,
     positive_equality_gap,
 )
+from fairconstrained.metrics.information import exponential_renyi_mutual_information
 from fairconstrained.metrics.losses import loss_gap
 from fairconstrained.metrics.rates import (
     demographic_parity_difference,
@@ -46,6 +47,7 @@ __all__ = [
     "inter_group_auc_scorer",
     "intra_group_auc_scorer",
     "loss_gap_scorer",
+    "mutual_information_scorer",
     "negative_equality_scorer",
     "positive_equality_scorer",
 ]
@@ -193,6 +195,7 @@ equal_opportunity_scorer = fairness_scorer(equal_opportunity_difference)
 equalized_odds_scorer = fairness_scorer(equalized_odds_difference)
 error_rate_parity_scorer = fairness_scorer(error_rate_difference)
 false_positive_rate_parity_scorer = fairness_scorer(false_positive_rate_difference)
+mutual_information_scorer = fairness_scorer(exponential_renyi_mutual_information)
 loss_gap_scorer = fairness_scorer(loss_gap, response_method="predict_proba")
 
 

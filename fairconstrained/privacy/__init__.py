@@ -19,17 +19,20 @@ from fairconstrained.privacy.calibration import (
     one_off_gaussian,
     plan_training,
 )
+from fairconstrained.privacy.one_off import ReleasePlan, plan_releases
 
 __all__ = [
     "Gaussian",
     "Laplace",
     "Phase",
     "PrivacyGuarantee",
+    "ReleasePlan",
     "TrainingPlan",
     "Unit",
     "calibrate",
     "fermi_closed_form_sigmas",
     "one_off_gaussian",
+    "plan_releases",
     "plan_training",
     "privacy_guarantee",
     "privacy_spent",

@@ -8,12 +8,18 @@ from numbers import Integral
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.sparse.linalg import LinearOperator, cg
 from torch import Generator, Tensor
 
 from fairconstrained.problem import Problem
+from fairconstrained.solvers.minimise import (
+    FEW_ROWS,
+    ROUNDING,
+    Effort,
+    Function,
+    Vector,
+    lbfgs,
+    lbfgs_then_newton,
+)
 from fairconstrained.solvers.run import (
     FEASIBILITY_TOL,
     Iterate,
@@ -25,13 +31,7 @@ from fairconstrained.solvers.run import (
 
 __all__ = ["AugmentedLagrangian"]
 
-Vector = NDArray[np.float64]
-Gradient = Callable[[Vector], Vector]
-Lagrangian = Callable[[Vector], tuple[float, Vector]]
-
 _LOOSE = 1e-3  # accuracy of a subproblem whose targets still move
-_FEW_ROWS = 1000
-_ROUNDING = 1e-12  # of a gradient summed over few rows, with a margin
 _PENALTY_GROWTH = 256.0
 _UPDATES = 5  # multiplier updates in one round
 _AIM = 0.5 * FEASIBILITY_TOL  # what the targets aim at
@@ -175,15 +175,16 @@ class AugmentedLagrangian(Solver):
         penalty = self.penalty
         # The last minimisation goes beyond tol, on few rows as far as their sums are exact: the
         # result depends on the data, not on their order or on weights given as repetitions.
-        if problem.n_rows <= _FEW_ROWS:
-            polish = partial(self._lbfgs_then_newton, accuracy=_ROUNDING)
+        effort = Effort(self.inner_max_iter, self.memory)
+        if problem.n_rows <= FEW_ROWS:
+            polish = partial(lbfgs_then_newton, accuracy=ROUNDING, effort=effort)
         else:
-            polish = partial(self._lbfgs, accuracy=1e-3 * tol)
+            polish = partial(lbfgs, accuracy=1e-3 * tol, effort=effort)
         while targets.stalled < self.patience and targets.rounds < _MAX_ROUNDS:
             accuracy = tol if targets.settled else _LOOSE
             previous = torch.inf
             for _ in range(_UPDATES):
-                minimise = partial(self._lbfgs, accuracy=0.5 * accuracy)
+                minimise = partial(lbfgs, accuracy=0.5 * accuracy, effort=effort)
                 iterate, gap = _update(problem, x, dual, targets.shift, penalty, minimise)
                 x, dual = iterate.x, iterate.dual
                 # While the targets move it is enough that the multipliers hold the constraints.
@@ -201,25 +202,6 @@ class AugmentedLagrangian(Solver):
                 break
             x, dual = targets.follow(iterate)
 
-    def _lbfgs(self, lagrangian: Lagrangian, x: Vector, accuracy: float) -> Vector:
-        options = {
-            "maxiter": self.inner_max_iter,
-            "maxcor": self.memory,
-            "gtol": accuracy,
-            "ftol": 0.0,
-            # A step across a penalty's cliff may need 30 trials: giving up at 20 left x as it was.
-            "maxls": 50,
-        }
-        found: Vector = minimize(lagrangian, x, jac=True, method="L-BFGS-B", options=options).x
-        return found
-
-    def _lbfgs_then_newton(self, lagrangian: Lagrangian, x: Vector, accuracy: float) -> Vector:
-        x = self._lbfgs(lagrangian, x, accuracy)
-        gradient = lagrangian(x)[1]
-        if np.abs(gradient).max() <= 10.0 * accuracy:
-            return x
-        return _newton(lambda v: lagrangian(v)[1], x, gradient, self.inner_max_iter)
-
 
 def _update(
     problem: Problem,
@@ -227,7 +209,7 @@ def _update(
     dual: Tensor,
     shift: Tensor,
     penalty: float,
-    minimise: Callable[[Lagrangian, Vector], Vector],
+    minimise: Callable[[Function, Vector], Vector],
 ) -> tuple[Iterate, float]:
     """Minimise the augmented Lagrangian and move the multipliers.
 
@@ -251,27 +233,6 @@ def _update(
     gap = max(torch.minimum(moved, -value).abs().tolist(), default=0.0)
     residual = max(float(gradient.abs().max()), gap)
     return Iterate(x, terms.value, problem.evaluate(x).hard, moved, residual), gap
-
-
-def _newton(gradient: Gradient, x: Vector, at_x: Vector, max_iter: int) -> Vector:
-    """Newton steps by conjugate gradients, from gradients alone, while they at least halve them.
-
-    Line searches compare values, which near the minimum differ by rounding only.
-    """
-
-    def curvature(direction: Vector) -> Vector:
-        step = 1e-5 / max(float(np.linalg.norm(direction)), 1e-30)
-        there, back = gradient(x + step * direction), gradient(x - step * direction)
-        return (there - back) / (2.0 * step)
-
-    while at_x.any():
-        hessian = LinearOperator((len(x), len(x)), matvec=curvature, dtype=x.dtype)
-        step, _ = cg(hessian, at_x, rtol=1e-3, maxiter=max_iter)
-        smaller = gradient(x - step)
-        if not np.abs(smaller).max() < 0.5 * np.abs(at_x).max():
-            break
-        x, at_x = x - step, smaller
-    return x
 
 
 class _Targets:

@@ -15,7 +15,7 @@ from fairconstrained.privacy import TrainingPlan, Unit, plan_training
 from fairconstrained.private_problem import PrivateERM
 from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
 
-__all__ = ["DPSGDA", "Budget"]
+__all__ = ["DPSGDA", "Budget", "default_rate"]
 
 _ITERATIONS = 30  # recorded points of one run
 _STEPS = 400
@@ -23,6 +23,12 @@ _RATE, _BATCH = 0.05, (256, 8192)  # share of the rows in a batch; fewest and mo
 _COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.02, 0.01
 _STEP, _STEP_OF_NETWORK = 4.0, 1.0
 _QUIET = 0.1  # noise of a constraint value up to which the multipliers take full steps
+
+
+def default_rate(n_rows: int) -> float:
+    """Sampling rate that suits so many rows."""
+    fewest, most = _BATCH
+    return min(1.0, max(fewest / n_rows, min(_RATE, most / n_rows)))
 
 
 class Budget(NamedTuple):
@@ -125,10 +131,7 @@ class DPSGDA(Solver):
         if self.step_size is not None:
             check_numbers(self, positive=["step_size"])
         check_numbers(self, positive=["n_steps"], kind=Integral)
-        rate = self.sampling_rate
-        if rate is None:
-            fewest, most = _BATCH
-            rate = min(1.0, max(fewest / n_rows, min(_RATE, most / n_rows)))
+        rate = default_rate(n_rows) if self.sampling_rate is None else self.sampling_rate
         return plan_training(
             epsilon=budget.epsilon,
             delta=budget.delta,

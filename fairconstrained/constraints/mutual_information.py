@@ -1,0 +1,129 @@
+r"""Exponential Renyi mutual information (ERMI) of predictions and groups, and its saddle form.
+
+Within a condition c on the label (none, or one label after the other) with table
+:math:`M_{rj} = \sum_{i \in c,\, s_i = r} F_j(x_i)` of class probabilities and counts :math:`N_r`,
+write :math:`\hat p_r = N_r / N_c` and :math:`\hat P_{rj} = M_{rj} / N_c`. Then
+
+.. math::
+
+    \mathrm{ERMI}_c = \sum_{r,j} \frac{\hat P_{rj}^2}{\hat p_r \sum_q \hat P_{qj}} - 1
+    = \max_W \; - \sum_{r,j} W_{rj}^2 \sum_q \hat P_{qj}
+      + 2 \sum_{r,j} \frac{W_{rj} \hat P_{rj}}{\sqrt{\hat p_r}} - 1 ,
+
+the chi-square mutual information, and the mean over c with weights :math:`N_c / \sum_c N_c` is
+what is penalised. For a given W it is linear in the table: that is what mini-batches and noise
+need.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairconstrained.constraints.moments import MomentConstraint, sum_by
+
+__all__ = ["MutualInformation"]
+
+_TINY = 1e-12  # in place of a share that is zero: 0 / 0 is 0 here
+
+
+class MutualInformation:
+    r"""ERMI as a function of a table of moments; rows of the table are parts of the data.
+
+    Parameters
+    ----------
+    condition : LongTensor of shape (n_parts,)
+        Which parts are compared with each other: groups within one condition on the label.
+    n_classes : int
+
+    Notes
+    -----
+    Every table may be scaled by a common factor per condition only through ``counts``: a table of
+    a batch is scaled up to all rows before it comes here. Negative entries of a noisy table count
+    as zero where a share is formed of them.
+
+    References
+    ----------
+    Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning" (DP-FERMI),
+    Definition 2.3, Theorem 3.1 and Theorem D.1. Paper: a sum over rows; here: a mean, so that its
+    weight against the mean loss depends neither on n nor on the size of a batch.
+    """
+
+    def __init__(self, condition: Tensor, n_classes: int):
+        self.condition = condition
+        self.n_classes = n_classes
+        self.n_parts = len(condition)
+        self.n_conditions = int(condition.max()) + 1 if len(condition) else 0
+
+    @classmethod
+    def within(cls, constraint: MomentConstraint) -> MutualInformation:
+        """Of the groups that a parity notion compares, within the labels that it conditions on."""
+        labels = [tuple(np.any(cells, axis=1).tolist()) for cells in constraint.part_cells()]
+        known = list(dict.fromkeys(labels))
+        condition = torch.tensor([known.index(key) for key in labels], dtype=torch.long)
+        return cls(condition.to(constraint.part_of_cell.device), constraint.statistic.n_columns)
+
+    def value(self, sums: Tensor, counts: Tensor) -> Tensor:
+        """ERMI of a table (n_parts, n_classes) and counts (n_parts,), ()."""
+        dual = self.optimal_dual(sums, counts)
+        # M^2 / (p M_c) = M W / sqrt(p)
+        share = self._share_of_condition(counts)
+        return (dual * sums / share.sqrt()[:, None]).sum() / counts.sum() - 1.0
+
+    def saddle_value(self, dual: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
+        r"""Mean of :math:`\psi_i(\theta, W)` over the rows, (); linear in the table."""
+        return (self.weights(dual, counts) * sums).sum() - 1.0
+
+    def weights(self, dual: Tensor, counts: Tensor) -> Tensor:
+        r"""Derivative of the saddle form by the table, (n_parts, n_classes).
+
+        A row of part r adds :math:`F_j` times
+        :math:`(2 W_{rj} / \sqrt{\hat p_r} - \sum_q W_{qj}^2) / N`, with q in the row's condition.
+        """
+        return self.group_weights(dual, counts) - self.common_weights(dual, counts)
+
+    def group_weights(self, dual: Tensor, counts: Tensor) -> Tensor:
+        r"""The part :math:`2 W_{rj} / (\sqrt{\hat p_r} N)` that depends on the row's group."""
+        share = self._share_of_condition(counts)
+        return 2.0 * dual / share.sqrt()[:, None] / counts.sum()
+
+    def common_weights(self, dual: Tensor, counts: Tensor) -> Tensor:
+        r"""The part :math:`\sum_q W_{qj}^2 / N` that is the same for all groups."""
+        return self._over_condition(dual**2) / counts.sum()
+
+    def ascent(self, dual: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
+        """Gradient of the saddle form in W, (n_parts, n_classes)."""
+        share = self._share_of_condition(counts)
+        linear = sums / share.sqrt()[:, None]
+        return 2.0 * (linear - dual * self._over_condition(sums)) / counts.sum()
+
+    def optimal_dual(self, sums: Tensor, counts: Tensor) -> Tensor:
+        r"""The W that maximises: :math:`\hat P_{rj} / (\sqrt{\hat p_r} \sum_q \hat P_{qj})`."""
+        share = self._share_of_condition(counts)
+        total = self._over_condition(sums).clamp_min(_TINY)
+        return sums / share.sqrt()[:, None] / total
+
+    def project(self, dual: Tensor, counts: Tensor) -> Tensor:
+        r"""Nearest W whose conditions each have norm at most :math:`\sqrt{l / \min_r \hat p_r}`.
+
+        This ball holds the optimal W of every table:
+        :math:`\sum_{rj} W_{rj}^2 = \sum_j \sum_r \hat P(r \mid j)^2 / \hat p_r`.
+        """
+        factor = self.radius(counts) / self._over_condition(dual**2).sum(dim=1).sqrt()
+        return dual * factor.nan_to_num(nan=1.0, posinf=1.0).clamp_max(1.0)[:, None]
+
+    def radius(self, counts: Tensor) -> Tensor:
+        """Radius of the ball of each part's condition, (n_parts,)."""
+        share = self._share_of_condition(counts)
+        least = share.new_full((self.n_conditions,), torch.inf)
+        least = least.scatter_reduce(0, self.condition, share, "amin")
+        return (self.n_classes / least[self.condition]).sqrt()
+
+    def _share_of_condition(self, counts: Tensor) -> Tensor:
+        """Share of each part within its condition, (n_parts,)."""
+        return (counts / self._over_condition(counts[:, None])[:, 0]).clamp_min(_TINY)
+
+    def _over_condition(self, table: Tensor) -> Tensor:
+        """Each part's row becomes the sum over its condition."""
+        return sum_by(table, self.condition, self.n_conditions)[self.condition]
