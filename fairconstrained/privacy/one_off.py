@@ -28,6 +28,13 @@ class ReleasePlan:
         Standard deviation of the noise on each release, divided by the largest l2 norm of a row's
         contribution.
     privacy : PrivacyGuarantee
+
+    Examples
+    --------
+    >>> from fairconstrained.privacy import plan_releases
+    >>> plan = plan_releases({"group counts": 0.5, "means": 0.5}, epsilon=2.0, delta=1e-6)
+    >>> plan.privacy.epsilon <= 2.0, round(plan.counts_noise, 2)
+    (True, 3.17)
     """
 
     noise: Mapping[str, float]

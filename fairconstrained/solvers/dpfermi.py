@@ -113,6 +113,17 @@ class DPFERMI(Solver):
     epsilon for each of both gradients; here: joint accounting. Paper: noise on
     :math:`W F` and on :math:`e_s F'`; here: on the table alone, of which both are functions. Paper:
     a random point is returned in theory, the last in experiments; here the average by default.
+
+    Examples
+    --------
+    >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import DPFERMI
+    >>> data = make_biased_classification(5000, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=1.0, solver=DPFERMI(n_steps=50), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.epsilon <= 1.0
+    True
     """
 
     private = True
@@ -220,6 +231,17 @@ class NoisyTables(DPFERMI):
         As in :class:`DPFERMI`.
     memory : float, default=0.8
         Weight of the past in the average of tables, in [0, 1).
+
+    Examples
+    --------
+    >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import NoisyTables
+    >>> data = make_biased_classification(5000, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=1.0, solver=NoisyTables(n_steps=50), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.n_steps
+    50
     """
 
     def __init__(
@@ -281,6 +303,12 @@ class ClosedFormNoise(DPFERMI):
     References
     ----------
     Lowy, Gupta and Razaviyayn, Theorem 3.3.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import ClosedFormNoise
+    >>> ClosedFormNoise(least_proportion=0.3).clip
+    1.0
     """
 
     def __init__(

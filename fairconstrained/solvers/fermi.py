@@ -106,6 +106,17 @@ class FERMI(Solver):
     without noise. Paper: ascent on :math:`\lambda \psi`; here: on :math:`\psi`, so that the step
     size that suits does not depend on the penalty. Paper: plain steps; here: Adam, or what
     `optimizer` says.
+
+    Examples
+    --------
+    >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import FERMI
+    >>> data = make_biased_classification(5000, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=None, solver=FERMI(n_steps=200), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.history_["error"].shape
+    (30,)
     """
 
     length = _ITERATIONS

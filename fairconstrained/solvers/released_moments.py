@@ -64,6 +64,17 @@ class ReleasedMoments(Solver):
     ----------
     The objective is that of DP-FERMI; the method is not in the paper. The estimate is the linear
     Bayes estimate of the posterior mean given noisy linear measurements.
+
+    Examples
+    --------
+    >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import ReleasedMoments
+    >>> data = make_biased_classification(5000, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=1.0, solver=ReleasedMoments(n_rounds=2), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.unit
+    'sensitive_features'
     """
 
     private = True
