@@ -126,7 +126,7 @@ class FermiERM(FairERM):
 
     def _risk(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
         risk = super()._risk(scores, aux, batch)
-        if self.weight == 0 or not self.information.n_parts:
+        if self.weight == 0 or not self.information.used.any():
             return risk
         sums = self._sums(self._soft(scores, batch), batch)
         return risk + self.weight * self.information.value(sums, self.counts)

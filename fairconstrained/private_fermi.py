@@ -213,7 +213,7 @@ class SecretGroups:
         self._group = data.group
         self._risk, self._alpha = risk, alpha
         self._left = dict(plan.noise)
-        conditions = information.condition[:, None].to(data.weight) + 1.0
+        conditions = ((information.condition + 1) * information.used)[:, None].to(data.weight)
         # Of the rows whose label no part has: 0, and one more for the others.
         self.condition = _of_label(conditions, constraint)[data.y, 0].long()
 
@@ -238,11 +238,13 @@ class SecretGroups:
 
     def prior(self) -> Tensor:
         """Shares of the groups in each condition by the counts, (n_conditions + 1, n_groups)."""
-        shares = self.counts.new_ones((self.information.n_conditions + 1, self.n_groups))
-        shares[1:] = 0.0
+        shares = self.counts.new_zeros((self.information.n_conditions + 1, self.n_groups))
         for part, cells in enumerate(self.constraint.part_cells()):
+            if not self.information.used[part]:
+                continue
             condition = int(self.information.condition[part]) + 1
             shares[condition, torch.as_tensor(cells.any(axis=0))] = self.counts[part]
+        shares[shares.sum(dim=1) == 0] = 1.0  # nothing is compared there
         return shares
 
     def release(self, name: str, queries: Tensor, rng: Generator) -> tuple[Tensor, float]:

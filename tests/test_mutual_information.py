@@ -7,7 +7,7 @@ from helpers import bound, numerical_jacobian, random_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairconstrained.constraints import DemographicParity, EqualizedOdds, EqualOpportunity
+from fairconstrained.constraints import DemographicParity, EqualizedOdds, EqualOpportunity, Stack
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.losses import class_probabilities
@@ -157,6 +157,25 @@ def test_the_ball_holds_the_best_dual_and_projection_is_the_nearest_point(seed, 
         assert angle.item() == pytest.approx(1.0)
     zeros = torch.zeros_like(best)
     torch.testing.assert_close(information.project(zeros, counts), zeros)
+
+
+@notions
+def test_in_a_stack_cells_that_nothing_compares_do_not_count(notion):
+    """A stack gives them a part, too; so it is with groups that were left out for their size."""
+    shape, rows = (2, 3), random_rows(4, 2, 3)
+    member = bound(notion, shape)
+    for own in (member, member.without_small(np.array([[9, 9, 1]] * 2), 2)[0]):
+        values = []
+        for constraint in (own, Stack(own.space, [own])):
+            information = MutualInformation.within(constraint)
+            sums, counts = constraint.sums(*rows), constraint.counts(*rows[1:])
+            values.append(information.value(sums, counts).item())
+            best = information.optimal_dual(sums, counts)
+            saddle = information.saddle_value(best, sums, counts).item()
+            assert saddle == pytest.approx(values[-1])
+            assert information.ascent(best, sums, counts).abs().max() < 1e-12
+        assert values[0] == pytest.approx(values[1])
+        assert values[0] > 1e-5
 
 
 def test_a_batch_without_a_condition_is_no_harm():

@@ -72,6 +72,10 @@ class MomentConstraint:
         """Which labels and groups make up each part, as boolean (n_classes, n_groups) arrays."""
         return [(self.part_of_cell == part).cpu().numpy() for part in range(self.n_parts)]
 
+    def used_parts(self) -> Tensor:
+        """Whether the values depend on each part, (n_parts,)."""
+        return torch.ones(self.n_parts, dtype=torch.bool)
+
     def init_aux(self, scores: Tensor, y: Tensor, group: Tensor) -> Tensor:
         """Start of the extra variables."""
         return scores.new_zeros(self.n_aux)

@@ -36,6 +36,9 @@ class MutualInformation:
     condition : LongTensor of shape (n_parts,)
         Which parts are compared with each other: groups within one condition on the label.
     n_classes : int
+    used : BoolTensor of shape (n_parts,), optional
+        Parts that count; the others, whose rows are compared with nothing, have conditions of their
+        own. Default: all.
 
     Notes
     -----
@@ -50,8 +53,9 @@ class MutualInformation:
     weight against the mean loss depends neither on n nor on the size of a batch.
     """
 
-    def __init__(self, condition: Tensor, n_classes: int):
+    def __init__(self, condition: Tensor, n_classes: int, used: Tensor | None = None):
         self.condition = condition
+        self.used = torch.ones_like(condition, dtype=torch.bool) if used is None else used
         self.n_classes = n_classes
         self.n_parts = len(condition)
         self.n_conditions = int(condition.max()) + 1 if len(condition) else 0
@@ -59,17 +63,24 @@ class MutualInformation:
     @classmethod
     def within(cls, constraint: MomentConstraint) -> MutualInformation:
         """Of the groups that a parity notion compares, within the labels that it conditions on."""
-        labels = [tuple(np.any(cells, axis=1).tolist()) for cells in constraint.part_cells()]
+        used = constraint.used_parts().tolist()
+        cells = zip(constraint.part_cells(), used, strict=True)
+        labels = [(tuple(np.any(own, axis=1).tolist()), counts) for own, counts in cells]
         known = list(dict.fromkeys(labels))
         condition = torch.tensor([known.index(key) for key in labels], dtype=torch.long)
-        return cls(condition.to(constraint.part_of_cell.device), constraint.statistic.n_columns)
+        device = constraint.part_of_cell.device
+        return cls(
+            condition.to(device),
+            constraint.statistic.n_columns,
+            torch.tensor(used, dtype=torch.bool, device=device),
+        )
 
     def value(self, sums: Tensor, counts: Tensor) -> Tensor:
         """ERMI of a table (n_parts, n_classes) and counts (n_parts,), ()."""
         dual = self.optimal_dual(sums, counts)
         # M^2 / (p M_c) = M W / sqrt(p)
         share = self._share_of_condition(counts)
-        return (dual * sums / share.sqrt()[:, None]).sum() / counts.sum() - 1.0
+        return (dual * sums / share.sqrt()[:, None]).sum() / self._total(counts) - 1.0
 
     def saddle_value(self, dual: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
         r"""Mean of :math:`\psi_i(\theta, W)` over the rows, (); linear in the table."""
@@ -86,23 +97,24 @@ class MutualInformation:
     def group_weights(self, dual: Tensor, counts: Tensor) -> Tensor:
         r"""The part :math:`2 W_{rj} / (\sqrt{\hat p_r} N)` that depends on the row's group."""
         share = self._share_of_condition(counts)
-        return 2.0 * dual / share.sqrt()[:, None] / counts.sum()
+        return 2.0 * self._counting(dual) / share.sqrt()[:, None] / self._total(counts)
 
     def common_weights(self, dual: Tensor, counts: Tensor) -> Tensor:
         r"""The part :math:`\sum_q W_{qj}^2 / N` that is the same for all groups."""
-        return self._over_condition(dual**2) / counts.sum()
+        return self._counting(self._over_condition(dual**2)) / self._total(counts)
 
     def ascent(self, dual: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
         """Gradient of the saddle form in W, (n_parts, n_classes)."""
         share = self._share_of_condition(counts)
         linear = sums / share.sqrt()[:, None]
-        return 2.0 * (linear - dual * self._over_condition(sums)) / counts.sum()
+        gradient = linear - dual * self._over_condition(sums)
+        return 2.0 * self._counting(gradient) / self._total(counts)
 
     def optimal_dual(self, sums: Tensor, counts: Tensor) -> Tensor:
         r"""The W that maximises: :math:`\hat P_{rj} / (\sqrt{\hat p_r} \sum_q \hat P_{qj})`."""
         share = self._share_of_condition(counts)
         total = self._over_condition(sums).clamp_min(_TINY)
-        return sums / share.sqrt()[:, None] / total
+        return self._counting(sums) / share.sqrt()[:, None] / total
 
     def project(self, dual: Tensor, counts: Tensor) -> Tensor:
         r"""Nearest W whose conditions each have norm at most :math:`\sqrt{l / \min_r \hat p_r}`.
@@ -120,9 +132,16 @@ class MutualInformation:
         least = least.scatter_reduce(0, self.condition, share, "amin")
         return (self.n_classes / least[self.condition]).sqrt()
 
+    def _counting(self, table: Tensor) -> Tensor:
+        return torch.where(self.used[:, None], table, torch.zeros_like(table))
+
+    def _total(self, counts: Tensor) -> Tensor:
+        return self._counting(counts[:, None]).sum()
+
     def _share_of_condition(self, counts: Tensor) -> Tensor:
         """Share of each part within its condition, (n_parts,)."""
-        return (counts / self._over_condition(counts[:, None])[:, 0]).clamp_min(_TINY)
+        total = self._over_condition(counts[:, None])[:, 0].clamp_min(_TINY)
+        return (counts / total).clamp_min(_TINY)
 
     def _over_condition(self, table: Tensor) -> Tensor:
         """Each part's row becomes the sum over its condition."""

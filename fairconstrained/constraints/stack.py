@@ -65,6 +65,13 @@ class Stack(MomentConstraint):
         starts = np.cumsum([0, *(statistic.n_columns for statistic in statistics)])
         self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, own)]
 
+    def used_parts(self) -> Tensor:
+        """Whether any member uses each part: cells that none does are a part, too."""
+        used = torch.zeros(self.n_parts, dtype=torch.bool)
+        for member, bins in zip(self.members, self.member_bins, strict=True):
+            used |= bins.cpu() < member.n_parts
+        return used
+
     def init_aux(self, scores: Tensor, y: Tensor, group: Tensor) -> Tensor:
         """All members' extra variables."""
         pieces = [member.init_aux(scores, y, group) for member in self.members]

@@ -62,8 +62,8 @@ class DPFermiClassifier(PrivateFairClassifier):
     fairness : {"demographic_parity", "equalized_odds", "equal_opportunity"}
     penalty : float, default=1.0
         :math:`\lambda`. Loss and mutual information are means over rows, so that it does not
-        depend on the size of the data or of batches. Around 1 it halves the gap of a fit without
-        penalty on the benchmark's tables, around 10 little of it is left.
+        depend on the size of the data or of batches. On Adult 1 halves the gap of a fit without
+        penalty, and 16 leaves an eighth of it.
     epsilon : float or None, default=1.0
         Budget of differential privacy; None trains without privacy. Needs the extra ``privacy``.
     delta : float, default=1e-5
@@ -314,8 +314,10 @@ class DPFermiClassifier(PrivateFairClassifier):
         least = 0 if known else int(np.ceil(2 * plan.counts_noise))
         stack = self._stack(space, cells.round(), max(self.min_group_size, least))
         counts = stack.counts_of_cells(cells).clamp_min(1.0)
-        for part, share in zip(stack.part_cells(), counts / counts.sum(), strict=True):
-            if share < _SMALL_SHARE:
+        used = stack.used_parts().to(counts.device)
+        shares = (counts / counts[used].sum()).tolist()
+        for part, share, counted in zip(stack.part_cells(), shares, used.tolist(), strict=True):
+            if counted and share < _SMALL_SHARE:
                 warn_caller(
                     f"{space.describe(part)} makes up {share:.2%} of the rows compared by the "
                     f"{'public' if known else 'released'} counts: its weight 1/sqrt(share) in the "

@@ -1,0 +1,103 @@
+"""How near private fits come to a stationary point: ``python -m benchmarks.convergence``.
+
+The squared norm of the exact gradient of loss plus ERMI at the result of a private fit, on
+synthetic data of growing n: the theory of DP-FERMI (Theorem 3.4) bounds it by a multiple of
+sqrt(max(d, k l) log(1/delta)) / (epsilon n). Written as a table, and drawn with ``--output``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from benchmarks.frontier import markdown
+from fairconstrained import DPFermiClassifier
+from fairconstrained.constraints import DemographicParity, Space, Stack
+from fairconstrained.constraints.mutual_information import MutualInformation
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.features import as_features
+from fairconstrained.fermi_problem import FermiERM, shares_of
+from fairconstrained.losses import log_loss
+from fairconstrained.models import Linear
+from fairconstrained.objectives import MeanLoss
+from fairconstrained.problem import Batch
+from fairconstrained.solvers import DPFERMI, ReleasedMoments, Solver
+
+_PENALTY, _ALPHA, _COLUMNS = 2.0, 1e-4, 6
+METHODS: dict[str, tuple[str, Solver]] = {
+    "ReleasedMoments": ("sensitive_features", ReleasedMoments()),
+    "DPFERMI": ("sensitive_features", DPFERMI()),
+    "DPFERMI, batches of 64": ("sensitive_features", DPFERMI(batch_size=64)),
+    "DPFERMI, record": ("record", DPFERMI()),
+    "DPFERMI, record, batches of 64": ("record", DPFERMI(batch_size=64)),
+}
+
+
+def exact_gradient(clf: DPFermiClassifier, data: Batch) -> float:
+    """Squared norm of the gradient of loss plus ERMI, in the columns as given."""
+    space = Space([0, 1], [0, 1])
+    stack = Stack(space, [DemographicParity().bind(space, 1.0, 1.0)])
+    zeros, ones = torch.zeros(_COLUMNS).double(), torch.ones(_COLUMNS).double()
+    shares = shares_of(stack, data)
+    problem = FermiERM(
+        Linear(1, zeros, ones, True),
+        data,
+        MeanLoss(log_loss),
+        stack,
+        _ALPHA,
+        information=MutualInformation.within(stack),
+        shares=shares,
+        part_counts=data.weight @ shares,
+        weight=_PENALTY,
+    )
+    terms = problem.linearize(problem.model.restore(vars(clf)))
+    return float((terms.pullback(torch.ones_like(terms.value)) ** 2).sum())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the table; with --output, also draw it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.convergence", description=__doc__)
+    parser.add_argument("--rows", nargs="+", type=int, default=[2000, 8000, 32000, 128000])
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args(argv)
+    found = []
+    for n in options.rows:
+        rows = make_biased_classification(n, _COLUMNS, bias=0.6, random_state=0)
+        group = torch.as_tensor(rows.sensitive_features)
+        weight = torch.ones(n, dtype=torch.float64)
+        data = Batch(as_features(rows.data), torch.as_tensor(rows.target), group, weight)
+        row: dict[str, object] = {"n": n}
+        for name, (unit, solver) in METHODS.items():
+            norms = []
+            for seed in range(options.seeds):
+                clf = DPFermiClassifier(
+                    penalty=_PENALTY,
+                    epsilon=options.epsilon,
+                    delta=1e-6,
+                    protect=unit,
+                    solver=solver,
+                    alpha=_ALPHA,
+                    random_state=seed,
+                )
+                clf.fit(rows.data, rows.target, sensitive_features=rows.sensitive_features)
+                norms.append(exact_gradient(clf, data))
+            row[name] = float(np.median(norms))
+        found.append(row)
+        print(row, flush=True)
+    table = pd.DataFrame(found)
+    print(markdown(table.map(lambda value: f"{value:.3g}")))
+    if options.output is not None:
+        axes = table.set_index("n").plot(loglog=True, marker="o")
+        axes.set_ylabel("squared gradient norm")
+        axes.figure.savefig(options.output)
+
+
+if __name__ == "__main__":
+    main()
