@@ -152,7 +152,7 @@ def test_memory_is_bounded_by_the_batch_and_not_by_the_data(n_rows):
             return super().forward(X)
 
     solver = ALM(n_steps=4, batch_size=64)
-    groups = GROUP.repeat(n_rows // 200)
+    groups = GROUP.repeat(-(-n_rows // len(GROUP)))[:n_rows]
     train(Watching(3, 1), log_loss, LossParity(0.1), data, groups=groups, solver=solver)
     assert max(passed) <= 1024
     assert 500 < data.largest <= 1024
