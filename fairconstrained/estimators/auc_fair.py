@@ -153,7 +153,7 @@ class AUCFairClassifier(StreamingClassifier):
 
     With `epsilon` the number of rows, the classes and the names of the groups are public.
     Everything else that leaves ``fit`` follows from four noisy releases
-    (:mod:`fairconstrained.private_moments`): ``violation_`` and ``history_`` are those of normal
+    (``fairconstrained.private_moments``): ``violation_`` and ``history_`` are those of normal
     scores with the released moments, moved to what a noisy table of scores says of the gaps; scores
     become log odds as if they were normal with one variance. `alpha` is in the units of the clipped
     rows, and the noise on the moments adds to it. Weights, warm starts and streams are refused. The

@@ -79,8 +79,8 @@ class DPFERMI(Solver):
 
     both at the same point and from one Poisson batch: the gradient in W is a linear function of the
     noisy table of class probabilities, the gradient in x a noisy sum of clipped gradients
-    (:class:`fairconstrained.private_fermi.RecordFermi` for the record,
-    :class:`~fairconstrained.private_fermi.AttributeFermi` for sensitive features). Noise is
+    (``fairconstrained.private_fermi.RecordFermi`` for the record,
+    ``fairconstrained.private_fermi.AttributeFermi`` for sensitive features). Noise is
     calibrated to the budget for both, the group counts and the final table jointly.
 
     Parameters

@@ -69,7 +69,7 @@ class FERMI(Solver):
     r"""Descent in the parameters and ascent in W, both from the same batch and the same point.
 
     With :math:`\psi_i` the saddle form of the mutual information
-    (:mod:`fairconstrained.constraints.mutual_information`) and a batch B,
+    (``fairconstrained.constraints.mutual_information``) and a batch B,
 
     .. math::
 

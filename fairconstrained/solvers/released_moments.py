@@ -38,7 +38,7 @@ class ReleasedMoments(Solver):
        the first round principal components of the features, later the class probabilities, the
        predicted labels and the directions :math:`F (1 - F) x` of the present model;
     2. estimates from all releases so far which share of each row belongs to which group
-       (:mod:`fairconstrained.group_posterior`);
+       (``fairconstrained.group_posterior``);
     3. minimises the loss plus ERMI with these shares, to the end, without noise.
 
     Parameters
