@@ -1,4 +1,4 @@
-"""Importing the package is quiet and takes no extra; how long it takes is a benchmark's business."""
+"""Importing the package is quiet and takes no extra; how long it takes is for benchmarks."""
 
 import subprocess
 import sys
