@@ -18,6 +18,7 @@ __all__ = ["DenseFeatures", "Features", "SparseFeatures", "as_features"]
 # non-zeros (Adult, one-hot, 13 % non-zeros: 5 times faster; benchmarks/speed/products.py).
 _SPARSE_BELOW = 0.25
 _CHUNK_ROWS = 16_384
+_ROUNDINGS = 8 * float(np.finfo(float).eps)
 
 
 class Features(Protocol):
@@ -40,6 +41,9 @@ class Features(Protocol):
 
     def square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
         """Squared norms of the rows (x - center) T, (n,), for diagonal (d,) or full T."""
+
+    def bounded(self, low: Tensor, high: Tensor) -> Features:
+        """The matrix with columns cut to [low, high], each (d,)."""
 
     def mean(self, weight: Tensor) -> Tensor:
         """Weighted column means, of shape (d,)."""
@@ -82,6 +86,13 @@ class DenseFeatures:
             rows = (self.X - center) @ transform
         squares: Tensor = torch.linalg.vecdot(rows, rows)
         return squares
+
+    def bounded(self, low: Tensor, high: Tensor) -> DenseFeatures:
+        """Columns cut to [low, high]; no copy where they are."""
+        smallest, largest = self.X.aminmax(dim=0)
+        if bool(((smallest >= low) & (largest <= high)).all()):
+            return self
+        return DenseFeatures(self.X.clamp(low, high))
 
     def mean(self, weight: Tensor) -> Tensor:
         """Weighted column means."""
@@ -139,7 +150,18 @@ class SparseFeatures:
         scale = transform**2
         squares = torch.from_numpy(self.X.multiply(self.X) @ scale.numpy())
         cross = torch.from_numpy(self.X @ (scale * center).numpy())
-        return (squares - 2 * cross + scale @ center**2).clamp_min(0.0)
+        constant = scale @ center**2
+        # Where rows are short beside their distance from zero the difference is all rounding: norms
+        # that bound what a row can do must not be too small.
+        rounding = _ROUNDINGS * (squares + 2 * cross.abs() + constant)
+        return (squares - 2 * cross + constant).clamp_min(0.0) + rounding
+
+    def bounded(self, low: Tensor, high: Tensor) -> SparseFeatures:
+        """Columns cut to [low, high], extended to hold zero: what is not stored stays so."""
+        ends = low.clamp_max(0.0).numpy(), high.clamp_min(0.0).numpy()
+        X = self.X.copy()
+        X.data = np.clip(X.data, *(end[X.indices] for end in ends))
+        return SparseFeatures(X)
 
     def mean(self, weight: Tensor) -> Tensor:
         """Weighted column means."""

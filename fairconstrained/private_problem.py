@@ -173,10 +173,14 @@ class PrivateERM:
         weights = self.n_rows * weigh(table)
         scale = 1.0 / (1.0 + self._mean_spread(weights))
         scores = scores.requires_grad_()
+        # Row by row what the weights on the table are: no sum over parts, forth and back.
+        padded = torch.cat((weights, weights.new_zeros((1, weights.shape[1]))))
+        on_rows = padded[self.constraint.bins(batch.y, batch.group)]
         with torch.enable_grad():
-            moments = self.constraint.sums(scores, batch.y, batch.group, batch.weight)
-            total = self.loss(scores, batch.y).sum() + (weights * moments).sum()
+            statistics = self.constraint.statistic.soft(scores, batch.y)
+            total = self.loss(scores, batch.y).sum() + (on_rows * statistics).sum()
         (cotangent,) = torch.autograd.grad(scale * total, scores)
+        cotangent = cotangent.nan_to_num(0.0, 0.0, 0.0)  # of a row whose scores are not finite
         gradient = with_gaussian_noise(
             clipped(cotangent, max_norm), self.plan.gradient_noise * max_norm, rng
         )

@@ -435,3 +435,21 @@ def test_one_person_moves_the_sums_by_no_more_than_was_priced(notion):
     assert max(moved) <= 2.0
     assert max(moved) > 1.0
     assert privacy_spent([Phase([Gaussian(1.0)])], delta=1e-3, unit="sensitive_features") > 0
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_with_nothing_to_compare_it_trains_privately_without_penalty(unit):
+    one_group = np.zeros(len(LARGE.target), dtype=int)
+    clf = private(unit=unit, n=4000, group=one_group, epsilon=5.0, solver=NoisyTables(n_steps=40))
+    assert np.mean(clf.predict(LARGE.data) == LARGE.target) > 0.6
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+def test_no_record_decides_whether_a_fit_ends():
+    """Squares of such entries overflow: a fit that fails by them would give the row away."""
+    X = np.vstack((LARGE.data[:1000], np.full((1, 6), 1e160)))
+    clf = DPFermiClassifier(
+        protect="record", epsilon=5.0, delta=1e-4, batch_size=900, n_steps=20, random_state=0
+    )
+    clf.fit(X, LARGE.target[:1001], sensitive_features=LARGE.sensitive_features[:1001])
+    assert np.isfinite(clf.coef_).all()

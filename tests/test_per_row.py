@@ -185,3 +185,97 @@ def test_networks_that_mix_rows_are_refused(layers, message):
 @pytest.mark.parametrize("name", ["perceptron", "layer normalisation", "shared layer"])
 def test_networks_that_keep_rows_apart_are_accepted(name):
     check_rows_independent(MODELS[name].network, D)
+
+
+# --- networks that are not what they seem ---------------------------------------------------------
+
+
+class Running(nn.Module):
+    """Every row is moved by those before it."""
+
+    def forward(self, X):
+        return X.cumsum(dim=0)
+
+
+class CentredInTraining(nn.Module):
+    """Rows are moved by their mean, in training only."""
+
+    def forward(self, X):
+        return X - X.mean(dim=0) if self.training else X
+
+
+def zeroed(layer):
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+LAST = nn.Sequential(nn.Flatten(), nn.Linear(D, 1))
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [nn.Linear(D, 3), Running(), nn.Linear(3, 1)],
+        [nn.Linear(D, 3), CentredInTraining(), nn.Linear(3, 1)],
+        [nn.Linear(D, 3), Running(), zeroed(nn.Linear(3, 1))],  # all scores are 0 at first
+        [nn.Unflatten(1, (1, D)), nn.InstanceNorm1d(1, track_running_stats=True), LAST],
+    ],
+    ids=["later rows", "in training", "hidden by zeros", "statistics kept"],
+)
+def test_hidden_ways_to_mix_rows_are_found(layers):
+    with pytest.raises(ValueError, match="private training is not possible"):
+        check_rows_independent(nn.Sequential(*layers), D)
+
+
+class Louder(nn.Linear):
+    """Does more than its weights say."""
+
+    def forward(self, X):
+        return 100 * super().forward(X)
+
+
+class Tied(nn.Module):
+    """The layer's weight is used once more, out of its hooks' sight."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(D, D)
+
+    def forward(self, X):
+        return nn.functional.linear(torch.tanh(self.layer(X)), self.layer.weight.T)[:, :1]
+
+
+class InPlace(nn.Module):
+    """Scales what the layer gave, in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(D, 4), nn.Linear(4, 1)
+
+    def forward(self, X):
+        return self.last(torch.tanh(self.first(X).mul_(30)))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: nn.Sequential(Louder(D, 3), nn.Tanh(), nn.Linear(3, 1)),
+        Tied,
+        InPlace,
+        lambda: nn.Sequential(nn.Linear(D, 4), nn.SELU(inplace=True), nn.Linear(4, 1)),
+        lambda: nn.Sequential(nn.Linear(D, 4), nn.ReLU(inplace=True), nn.Linear(4, 1)),
+    ],
+    ids=["subclass", "tied", "in place", "selu", "relu"],
+)
+def test_every_row_is_clipped_to_the_limit_whatever_the_network(build):
+    """The sum over one row is its clipped gradient: of norm at most 1, and 1 where it is cut."""
+    model = module(build)
+    rng = np.random.default_rng(0)
+    for row in rng.normal(size=(8, 1, D)) * 3:
+        _, clipped = model.linearize_rows(model.init(), DenseFeatures(tensor(row)))
+        cotangent = tensor(rng.normal(size=(1, 1)) * 10)
+        norm = clipped(cotangent, 1.0).norm()
+        assert norm <= 1 + 1e-9
+        loose = clipped(cotangent, 1e9).norm()
+        torch.testing.assert_close(norm, loose.clamp_max(1.0))

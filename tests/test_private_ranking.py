@@ -313,3 +313,15 @@ def test_small_groups_and_noise_are_named_by_released_counts():
     assert "tiny" in kinds[SmallGroupWarning]
     assert "tiny" in kinds[PrivacyWarning]
     assert "mostly noise" in kinds[PrivacyWarning]
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
+@pytest.mark.parametrize("size", [1e160, -1e308])
+def test_no_row_decides_whether_a_fit_ends(size):
+    """Squares of such entries overflow: a fit that fails by them would give the row away."""
+    X, y, groups = data(1000)
+    X = np.vstack((X, np.full((1, X.shape[1]), size)))
+    clf = fitted((X, np.append(y, 1), np.append(groups, groups[0])), epsilon=5.0)
+    assert np.isfinite(clf.coef_).all()

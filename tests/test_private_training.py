@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from fits import CAPS, METRIC_OF
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 from torch import nn
@@ -21,7 +22,14 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
 )
 from fairconstrained.privacy import Gaussian, Phase, privacy_spent
-from fairconstrained.solvers import DPSGDA, SGDA, AugmentedLagrangian, Budget, Iterate
+from fairconstrained.solvers import (
+    DPSGDA,
+    SGDA,
+    AugmentedLagrangian,
+    Budget,
+    Iterate,
+    NoisyTables,
+)
 
 LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 THREE = make_biased_classification(20_000, 6, 3, 3, bias=0.6, random_state=0)
@@ -330,3 +338,37 @@ def test_without_groups_it_trains_privately_without_constraint():
         clf.fit(LARGE.data[:3000], LARGE.target[:3000])
     assert clf.privacy_.epsilon <= 1
     assert np.isnan(clf.violation_)
+
+
+# --- single rows, single steps --------------------------------------------------------------------
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@pytest.mark.parametrize("model", ["linear", (4,)])
+@pytest.mark.parametrize("size", [1e160, -1e308])
+@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_no_row_decides_whether_a_fit_ends(model, size, wrap):
+    """Squares of such entries overflow: a fit that fails by them would give the row away."""
+    X = np.vstack((LARGE.data[:500], np.full((1, 6), size)))
+    y, groups = LARGE.target[:501], LARGE.sensitive_features[:501]
+    solver = DPSGDA(n_steps=10, sampling_rate=0.9)
+    clf = RateConstrainedClassifier(
+        epsilon=2.0, delta=1e-4, model=model, solver=solver, feature_range=(-1, 1), random_state=0
+    )
+    clf.fit(wrap(X), y, sensitive_features=groups)
+    assert np.isfinite(clf.decision_function(LARGE.data)).all()
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+def test_one_step_on_all_rows_is_a_step():
+    clf = private(n=200, solver=DPSGDA(n_steps=1, sampling_rate=1.0), epsilon=5.0)
+    assert (clf.privacy_.n_steps, clf.privacy_.sampling_rate) == (1, 1.0)
+
+
+def test_solvers_of_penalties_are_refused():
+    with pytest.raises(IncompatibleSolverError, match="it is for DPFermiClassifier"):
+        private(n=200, solver=NoisyTables())

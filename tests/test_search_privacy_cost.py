@@ -25,6 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from fairconstrained.exceptions import PrivacyWarning
 from fairconstrained.model_selection import StratifiedSensitiveKFold, search_privacy_cost
 from fairconstrained.privacy._loss_distributions import from_guarantees
+from fairconstrained.solvers import ClosedFormNoise
 
 pytest.importorskip("dp_accounting")
 
@@ -195,3 +196,14 @@ def test_the_words_say_what_is_not_covered():
     assert "Not covered: scores of held-out rows are computed from exact data" in text
     assert "best candidate is chosen by them" in text
     assert "depends on no protected data" in text
+
+
+def test_a_solver_that_may_spend_more_than_its_budget_has_no_bound():
+    class Spending(Private):
+        def __init__(self, epsilon=1.0, delta=1e-6, protect="record", slack=0.1, solver=None):
+            super().__init__(epsilon, delta, protect, slack)
+            self.solver = solver
+
+    search = searched(Spending(solver=ClosedFormNoise()), {"slack": [0.1, 0.2]})
+    with pytest.raises(ValueError, match="ClosedFormNoise may spend more than epsilon"):
+        search_privacy_cost(search)

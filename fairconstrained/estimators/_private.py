@@ -7,6 +7,7 @@ import numpy as np
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._checks import check_parameter, warn_caller
 from fairconstrained.estimators._promise import (
+    bounded,
     check_promise,
     public_range,
     refuse_weights,
@@ -42,6 +43,11 @@ class PrivateFairClassifier(FairClassifier):
         check_parameter(
             self, "histogram_noise", str, NOISES.__contains__, f"one of {sorted(NOISES)}"
         )
+        if self.solver is not None and self.solver.penalises:
+            raise IncompatibleSolverError(
+                f"{type(self.solver).__name__} solves problems with a penalty instead of "
+                f"constraints: it is for DPFermiClassifier. Use {self._private_solvers}."
+            )
 
     def _check_budget(self):
         check_promise(self)
@@ -67,6 +73,7 @@ class PrivateFairClassifier(FairClassifier):
             seed_from_system(rng)
         n_rows, n_features = data.X.shape
         public = public_range(self, n_features, data.weight)
+        data = data._replace(X=bounded(data.X, public))
         outputs = n_outputs(len(space.classes))
         budget = Budget(self.epsilon, self.delta, "record", self.histogram_noise)
         plan = solver.plan(n_rows, budget)

@@ -6,7 +6,12 @@ import numpy as np
 
 from fairconstrained.constraints.surrogates import Binormal
 from fairconstrained.estimators._checks import warn_caller
-from fairconstrained.estimators._promise import check_promise, public_range, warn_of_delta
+from fairconstrained.estimators._promise import (
+    bounded,
+    check_promise,
+    public_range,
+    warn_of_delta,
+)
 from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning
 from fairconstrained.privacy.mechanisms import seed_from_system
 from fairconstrained.private_moments import PrivateMomentERM, plan_moments, release
@@ -43,12 +48,13 @@ def private_ranking_problem(estimator, data, space, solver, rng):
     if estimator.random_state is None:
         seed_from_system(rng)
     n_rows, n_features = data.X.shape
-    low, width = public_range(estimator, n_features, data.weight)
+    low, width = public = public_range(estimator, n_features, data.weight)
+    X = bounded(data.X, public)
     plan = plan_moments(float(estimator.epsilon), float(estimator.delta))
     warn_of_delta(estimator, n_rows)
     n_groups = len(space.groups)
     cell = data.y * n_groups + data.group
-    released = release(data.X, cell, 2 * n_groups, low, width, plan, rng)
+    released = release(X, cell, 2 * n_groups, low, width, plan, rng)
     # A cell that noise of two deviations could have made up cannot be told from an empty one.
     least = int(max(estimator.min_group_size, np.ceil(2 * plan.count_deviation)))
     counts = released.counts.reshape(2, n_groups).round()
@@ -57,7 +63,7 @@ def private_ranking_problem(estimator, data, space, solver, rng):
     estimator._refuse_nothing(constraint)
     problem = PrivateMomentERM.of(released, constraint, float(estimator.alpha), plan)
     solution = estimator._solve(solver, problem, rng, space.classes)
-    return problem.corrected(solution.iterate.x, data.X, cell, rng)
+    return problem.corrected(solution.iterate.x, X, cell, rng)
 
 
 def log_odds_of_columns(problem, w):

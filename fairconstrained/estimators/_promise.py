@@ -12,12 +12,15 @@ from fairconstrained.exceptions import PrivacyWarning
 from fairconstrained.private_scaling import Coordinates
 
 __all__ = [
+    "bounded",
     "check_promise",
     "public_range",
     "refuse_weights",
     "refuse_with_epsilon",
     "warn_of_delta",
 ]
+
+_FAR = 1e6  # widths of the public range
 
 
 def check_promise(estimator):
@@ -67,6 +70,15 @@ def public_range(estimator, n_features, like):
         )
     low, high = torch.tensor(ends, device=like.device)
     return Coordinates(low, high - low)
+
+
+def bounded(X, public):
+    """Features cut far outside of their public range, row by row.
+
+    Of larger entries squares and sums overflow, and one row would decide whether a fit ends.
+    """
+    reach = _FAR * public.scale
+    return X.bounded(public.center - reach, public.center + public.scale + reach)
 
 
 def warn_of_delta(estimator, n_rows):

@@ -12,7 +12,7 @@ from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._checks import check_parameter, warn_caller
 from fairconstrained.estimators._private import PrivateFairClassifier
-from fairconstrained.estimators._promise import public_range, warn_of_delta
+from fairconstrained.estimators._promise import bounded, public_range, warn_of_delta
 from fairconstrained.estimators._proportions import public_cells
 from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning, SmallGroupWarning
 from fairconstrained.fermi_problem import FermiERM, shares_of
@@ -243,6 +243,9 @@ class DPFermiClassifier(PrivateFairClassifier):
             return self._exact_problem(data, space)
         if self.random_state is None:
             seed_from_system(rng)
+        if self.protect == "record":
+            public = public_range(self, data.X.shape[1], data.weight)
+            data = data._replace(X=bounded(data.X, public))
         cells = self._public_cells(space, data)
         plan = self._plan(solver, data, len(space.groups), with_counts=cells is None)
         if cells is None:
@@ -258,7 +261,8 @@ class DPFermiClassifier(PrivateFairClassifier):
             "plan": plan,
         }
         if self.protect == "record":
-            model = self._model_of_range(data, len(space.classes))
+            outputs = n_outputs(len(space.classes))
+            model = as_private_model(self.model, *public, outputs, self.fit_intercept)
             self._warn_of_noise(plan, len(data.y), model.n_params)
             return RecordFermi(model=model, loss=log_loss, **secret)
         model = self._model(data, len(space.classes))
@@ -326,10 +330,6 @@ class DPFermiClassifier(PrivateFairClassifier):
                     SmallGroupWarning,
                 )
         return stack, counts
-
-    def _model_of_range(self, data, n_classes):
-        center, scale = public_range(self, data.X.shape[1], data.weight)
-        return as_private_model(self.model, center, scale, n_outputs(n_classes), self.fit_intercept)
 
     def _check_rows(self, solver, model, data):
         """What gradients of single rows ask for."""

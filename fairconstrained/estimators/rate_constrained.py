@@ -75,7 +75,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     callbacks : callable or list of callables, optional
         Called with each :class:`fairconstrained.solvers.Iterate`; a true answer ends training.
     random_state : int, RandomState or None, default=None
-        Seeds networks and mini-batches.
+        Seeds networks and mini-batches, and the noise of private training: there None takes the
+        operating system's randomness, and anything else is for experiments only.
     verbose : int, default=0
         A progress bar if positive.
     device : str, default="cpu"

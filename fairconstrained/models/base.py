@@ -83,5 +83,8 @@ def attribute(attributes: Mapping[str, Any], name: str) -> Any:
 
 
 def clip_factors(norms: Tensor, max_norm: float) -> Tensor:
-    """What rows of these norms are multiplied with, so that none is longer than `max_norm`."""
-    return (max_norm / norms.clamp_min(1e-30)).clamp_max(1.0)
+    """What rows of these norms are multiplied with, so that none is longer than `max_norm`.
+
+    Zero for rows whose norm is not finite: one row must not decide about all.
+    """
+    return (max_norm / norms.clamp_min(1e-30)).clamp_max(1.0).nan_to_num(nan=0.0)

@@ -12,7 +12,13 @@ from torch.func import functional_call
 
 from fairconstrained.features import Features
 from fairconstrained.models.base import ClippedPullback, Penalty, Pullback, attribute, clip_factors
-from fairconstrained.models.per_row import clipped_sum, ghost_layers, ghost_norms, recorded
+from fairconstrained.models.per_row import (
+    clipped_sum,
+    ghost_layers,
+    ghost_norms,
+    ghosts_hold,
+    recorded,
+)
 
 __all__ = ["Module"]
 
@@ -35,6 +41,7 @@ class Module:
     def __init__(self, network: nn.Module):
         self.network = network
         named = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
+        self._trusted: list[nn.Linear] | None = None  # known after the first private step
         self._names = [name for name, _ in named]
         self._places = [_places(network, parameter) for _, parameter in named]
         self._shapes = [p.shape for _, p in named]
@@ -85,7 +92,7 @@ class Module:
         self.network.train()
         dense = X.to_dense()
         w = w.detach().requires_grad_()
-        layers = ghost_layers(self.network, dense[:1])
+        layers = self._ghosts(dense.shape[1])
         with recorded(layers) as calls:
             scores = self._forward(self._unflatten(w), dense)
 
@@ -99,6 +106,18 @@ class Module:
             return clipped_sum(self._score, w.detach(), dense, cotangent, max_norm)
 
         return scores.detach(), by_ghost_norms if layers else by_chunks
+
+    def _ghosts(self, n_features: int) -> list[nn.Linear]:
+        """The layers whose inputs and outputs give the norms of rows' gradients, if they do."""
+        if self._trusted is None:
+            training = self.network.training
+            rows = self._first.new_zeros((1, n_features))
+            layers = ghost_layers(self.network.eval(), rows)
+            self._trusted = (
+                layers if layers and ghosts_hold(self.network, layers, n_features) else []
+            )
+            self.network.train(training)
+        return self._trusted
 
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of weight matrices."""

@@ -8,6 +8,7 @@ are differentiated row by row with ``vmap``, in chunks.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,33 +19,72 @@ from torch.func import grad, vmap
 
 from fairconstrained.models.base import clip_factors
 
-__all__ = ["check_rows_independent", "clipped_sum", "ghost_layers", "ghost_norms", "recorded"]
+__all__ = [
+    "check_rows_independent",
+    "clipped_sum",
+    "ghost_layers",
+    "ghost_norms",
+    "ghosts_hold",
+    "recorded",
+]
 
 _CHUNK_NUMBERS = 1 << 24  # of gradients held at a time: 128 MB
-_MIXES_ROWS = (nn.modules.batchnorm._BatchNorm,)
 
 
 def check_rows_independent(network: nn.Module, n_features: int) -> None:
-    """Raise ValueError if a row's scores depend on the other rows of its batch.
+    """Raise ValueError if a row's scores depend on other rows, of its batch or of earlier ones.
 
-    Tried on random rows, not on data: layers that are known to mix rows are named, others found.
+    Tried on random rows at random parameters, not on data: layers that are known to mix rows are
+    named, others found.
     """
     for name, module in network.named_modules():
-        if isinstance(module, _MIXES_ROWS):
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
             raise ValueError(
                 f"model has batch normalisation ({name}: {type(module).__name__}), which mixes "
                 "rows: one row's gradient cannot be bounded, and private training is not possible. "
                 "Use group normalisation (torch.nn.GroupNorm) or layer normalisation instead."
             )
-    parameter = next(network.parameters())
-    rows = torch.randn(4, n_features, generator=torch.Generator().manual_seed(0)).to(parameter)
-    with torch.no_grad():
-        together, alone = network.eval()(rows)[:1], network(rows[:1])
-    if not torch.allclose(together, alone.reshape(together.shape), rtol=1e-4, atol=1e-6):
+    trial = at_random(network)
+    rows = _random_rows(trial, 6, n_features)
+    before = [buffer.clone() for buffer in trial.buffers()]
+    mixes = _mixes_rows(trial.eval(), rows) or _mixes_rows(trial.train(), rows)
+    kept = all(torch.equal(a, b) for a, b in zip(before, trial.buffers(), strict=True))
+    if mixes or not kept:
         raise ValueError(
-            "model gives a row other scores when other rows are in its batch: private training is "
-            "not possible. Use layers that treat every row by itself."
+            "model gives a row other scores when other rows are in its batch, or keeps statistics "
+            "of batches: private training is not possible. Use layers that treat every row by "
+            "itself and remember none."
         )
+
+
+def _mixes_rows(network: nn.Module, rows: Tensor) -> bool:
+    """Whether scores of single rows differ from those of all together; dropout cannot be told."""
+    with torch.no_grad():
+        together = network(rows)
+        if not _close(network(rows), together):
+            return False  # random numbers are drawn
+        alone = torch.cat([network(row[None]) for row in rows])
+    return not _close(alone.reshape(together.shape), together)
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    return torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True)
+
+
+def at_random(network: nn.Module) -> nn.Module:
+    """A copy with random parameters: initial ones may be zero, and then hide what layers do."""
+    trial, rng = copy.deepcopy(network), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in trial.parameters():
+            noise = torch.randn(parameter.shape, generator=rng).to(parameter)
+            fan = parameter[0].numel() if parameter.ndim > 1 else 4
+            parameter.copy_(noise / fan**0.5)
+    return trial
+
+
+def _random_rows(network: nn.Module, n_rows: int, n_features: int) -> Tensor:
+    rows = torch.randn(n_rows, n_features, generator=torch.Generator().manual_seed(1))
+    return rows.to(next(network.parameters()))
 
 
 def ghost_layers(network: nn.Module, rows: Tensor) -> list[nn.Linear]:
@@ -52,7 +92,8 @@ def ghost_layers(network: nn.Module, rows: Tensor) -> list[nn.Linear]:
     layers = [
         module
         for module in network.modules()
-        if isinstance(module, nn.Linear) and any(p.requires_grad for p in module.parameters())
+        # A subclass may do more than its weights say.
+        if type(module) is nn.Linear and any(p.requires_grad for p in module.parameters())
     ]
     held = {id(p) for layer in layers for p in layer.parameters()}
     if any(p.requires_grad and id(p) not in held for p in network.parameters()):
@@ -76,9 +117,10 @@ def recorded(layers: list[nn.Linear]) -> Iterator[list[tuple[nn.Linear, Tensor, 
     """Collect (layer, input, output) of every call inside the context."""
     calls: list[tuple[nn.Linear, Tensor, Tensor]] = []
 
-    def record(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+    def record(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor:
         assert isinstance(layer, nn.Linear)
         calls.append((layer, inputs[0].detach(), output))
+        return output.clone()  # what works in place leaves the recorded one alone
 
     handles = [layer.register_forward_hook(record) for layer in layers]
     try:
@@ -106,6 +148,30 @@ def ghost_norms(
     return torch.stack(squares).sum(dim=0).sqrt()
 
 
+def ghosts_hold(network: nn.Module, layers: list[nn.Linear], n_features: int) -> bool:
+    """Whether ghost norms are those of the rows' gradients, tried at random.
+
+    They are not where a layer's weight is also used otherwise.
+    """
+    positions = [i for i, module in enumerate(network.modules()) if module in layers]
+    trial = at_random(network).eval()
+    modules = list(trial.modules())
+    own = [module for module in map(modules.__getitem__, positions) if type(module) is nn.Linear]
+    rows = _random_rows(trial, 4, n_features)
+    with recorded(own) as calls:
+        scores = trial(rows)
+    scores = scores.reshape(len(rows), -1)
+    cotangent = torch.randn(scores.shape, generator=torch.Generator().manual_seed(2)).to(scores)
+    norms = ghost_norms(calls, scores, cotangent)
+    used = [p for p in trial.parameters() if p.requires_grad]
+    exact = [
+        torch.autograd.grad(row @ c, used, retain_graph=True, materialize_grads=True)
+        for row, c in zip(scores, cotangent, strict=True)
+    ]
+    true = [torch.cat([g.reshape(-1) for g in gradient]).norm() for gradient in exact]
+    return _close(norms, torch.stack(true))
+
+
 def clipped_sum(
     score: Callable[[Tensor, Tensor], Tensor],
     w: Tensor,
@@ -128,6 +194,6 @@ def clipped_sum(
     if len(X) == 0:  # a Poisson batch may be empty, and vmap refuses it
         return total
     for rows, c in zip(torch.split(X, size), torch.split(cotangent, size), strict=True):
-        gradients = per_row(w, rows, c)
+        gradients = per_row(w, rows, c).nan_to_num(0.0, 0.0, 0.0)
         total += clip_factors(gradients.norm(dim=1), max_norm) @ gradients
     return total

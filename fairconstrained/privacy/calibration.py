@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -304,6 +304,8 @@ def plan_training(
     noise = calibrate(phases_at, epsilon=epsilon, delta=delta, unit=unit)
     table, gradient = split(noise)
     privacy = privacy_guarantee(phases_at(noise), delta=delta, unit=unit)
+    # A single step of all rows would pass for a release that is made once.
+    privacy = replace(privacy, n_steps=n_steps, sampling_rate=sampling_rate)
     counts, final, scaling = (
         once[what].noise_multiplier if what in once else math.inf
         for what in ("group counts", "final table", "mean row")

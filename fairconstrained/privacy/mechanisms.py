@@ -7,6 +7,7 @@ protects nothing: seeds are for experiments.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 
@@ -54,7 +55,7 @@ def poisson_batch(n_rows: int, rate: float, rng: Generator) -> Tensor:
         n_gaps = int(rate * (n_rows - last) + 4 * (rate * n_rows) ** 0.5) + 16
         uniform = torch.rand(n_gaps, generator=rng, dtype=torch.float64)
         # log1p(-u) with u in [0, 1) is finite; the gap is at least 1.
-        gaps = (torch.log1p(-uniform) / torch.log1p(torch.tensor(-rate).double())).floor() + 1
+        gaps = (torch.log1p(-uniform) / math.log1p(-rate)).floor() + 1
         chosen = last + gaps.clamp_max(2.0 * n_rows + 2).cumsum(0).long()
         rows, last = torch.cat((rows, chosen)), int(chosen[-1])
     return rows[rows < n_rows]

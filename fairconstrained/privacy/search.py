@@ -71,7 +71,7 @@ Counted: {n_candidates} candidates on {seen} training sets that hold any one row
 Not covered: scores of held-out rows are computed from exact data, and the best candidate is \
 chosen by them. Publish neither, unless the scores are computed on public data.
 Assumed: which row is in which fold depends on no protected data; other steps of a pipeline learn \
-nothing from protected data."""
+nothing from protected data; every fit draws noise of its own (random_state=None)."""
 
 
 class _Budget(NamedTuple):
@@ -203,6 +203,12 @@ def _budgets(estimator: Any) -> list[_Budget]:
         return [budget for step in steps for budget in _budgets(step)]
     own = estimator.get_params(deep=False)
     if {"epsilon", "delta"} <= set(own):
+        solver = own.get("solver")
+        if not getattr(solver, "keeps_budget", True):
+            raise ValueError(
+                f"{type(solver).__name__} may spend more than epsilon: the cost of a search over "
+                "it cannot be told from parameters. See privacy_ of each fit."
+            )
         epsilon = math.inf if own["epsilon"] is None else float(own["epsilon"])
         return [_Budget(epsilon, float(own["delta"]), own.get("protect", "record"))]
     nested = set(estimator.get_params())

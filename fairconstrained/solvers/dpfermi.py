@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from numbers import Integral
 
 import torch
@@ -311,6 +312,8 @@ class ClosedFormNoise(DPFERMI):
     1.0
     """
 
+    keeps_budget = False
+
     def __init__(
         self,
         *,
@@ -367,6 +370,7 @@ class ClosedFormNoise(DPFERMI):
         steps = [Gaussian(table, of="histogram"), Gaussian(gradient, of="gradient")]
         phases = [*(Phase([noise]) for noise in once.values()), Phase(steps, rate, self.n_steps)]
         privacy = privacy_guarantee(phases, delta=budget.delta, unit=budget.unit)
+        privacy = replace(privacy, n_steps=self.n_steps, sampling_rate=rate)
         counts_noise, final_noise = (
             once[name].noise_multiplier if name in once else math.inf for name in shares
         )

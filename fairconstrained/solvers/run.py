@@ -123,6 +123,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     length: int | None = None  # iterations of a full run, where they are known beforehand
     starts_feasible = False  # whether x must meet the constraints from the start
     private = False  # whether it sees noisy releases only, and no objective
+    keeps_budget = True  # whether a private run spends no more than the budget it is given
     penalises = False  # whether it is for penalties in the objective, without constraints
     needs_rows = True  # whether it draws rows, or passes over the data are all it asks for
 
