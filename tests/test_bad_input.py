@@ -20,6 +20,7 @@ from fairconstrained.constraints import (
     LossParity,
     RateConstraint,
 )
+from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     DivergenceError,
@@ -332,7 +333,7 @@ def test_a_failed_first_fit_leaves_no_trace(error):
     with pytest.raises(type(error)) as caught:
         clf.fit(X, y, sensitive_features=group)
     assert vars(clf) == before
-    assert any("as it was before fit" in note for note in caught.value.__notes__)
+    assert any("as it was before this call" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("mine"), KeyboardInterrupt()])
@@ -390,3 +391,88 @@ def test_prediction_checks_its_input():
         clf.predict(X[:, :3])
     with pytest.raises(ValueError, match="NaN"):
         clf.predict(np.full((1, X.shape[1]), np.nan))
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda d, k: Gives(lambda z: (z, z)), "one tensor of real numbers; got tuple"),
+        (
+            lambda d, k: Gives(lambda z: z > 0),
+            "real numbers; got Tensor of torch.bool",
+        ),
+        (lambda d, k: TwoColumnsInTraining(), r"for 2 rows it gave \(2, 2\)"),
+    ],
+    ids=["tuple", "bool", "training"],
+)
+def test_modules_that_give_no_scores(build, message):
+    data = make_biased_classification(60, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        RateConstrainedClassifier(model=build).fit(
+            data.data, data.target, sensitive_features=data.sensitive_features
+        )
+
+
+class Gives(nn.Module):
+    def __init__(self, then):
+        super().__init__()
+        self.layer, self.then = nn.Linear(10, 1), then
+
+    def forward(self, X):
+        return self.then(self.layer(X))
+
+
+class TwoColumnsInTraining(Gives):
+    def __init__(self):
+        super().__init__(lambda z: torch.cat((z, z), dim=1) if self.training else z)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_module_given_twice_leaves_the_former_fit_alone():
+    data = make_biased_classification(200, random_state=0)
+    net = nn.Linear(10, 1)
+    first, second = (
+        RateConstrainedClassifier(slack=1.0, model=lambda d, k: net, max_iter=2, random_state=s)
+        for s in (0, 1)
+    )
+    rows = (data.data, data.target)
+    before = first.fit(*rows, sensitive_features=data.sensitive_features).decision_function(rows[0])
+    second.fit(rows[0], 1 - rows[1], sensitive_features=data.sensitive_features)
+    assert (first.decision_function(rows[0]) == before).all()
+    assert net.weight.dtype == torch.float32
+
+
+def test_columns_whose_squares_overflow_are_named():
+    data = make_biased_classification(60, random_state=0)
+    X = data.data.copy()
+    X[:, 3] *= 1e160
+    with pytest.raises(ValueError, match=r"Column 3 of X is too large .* scale the features"):
+        RateConstrainedClassifier().fit(X, data.target, sensitive_features=data.sensitive_features)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"device": "meta"}, "device must be a torch device"),
+        ({"device": None}, "device must be a torch device"),
+        ({"delta": -1.0}, "delta must be"),
+        ({"histogram_noise": "x"}, "histogram_noise must be"),
+    ],
+)
+def test_parameters_that_are_not_used_are_checked_too(params, message):
+    data = make_biased_classification(60, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        RateConstrainedClassifier(**params).fit(
+            data.data, data.target, sensitive_features=data.sensitive_features
+        )
+
+
+def test_a_single_weight_for_all_rows_is_refused():
+    data = make_biased_classification(60, random_state=0)
+    with pytest.raises(ValueError, match="sample_weight must be one-dimensional"):
+        RateConstrainedClassifier().fit(
+            data.data,
+            data.target,
+            sensitive_features=data.sensitive_features,
+            sample_weight=2.0,
+        )

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from fairconstrained import metrics
+from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.constraints import (
     CONSTRAINTS,
     DemographicParity,
@@ -397,3 +397,24 @@ def test_the_progress_bar_is_shown_when_asked_for(verbose, capsys):
     assert captured.out == ""
     assert ("RateConstrainedClassifier" in captured.err) == bool(verbose)
     assert (f"{clf.n_iter_}it" in captured.err) == bool(verbose)
+
+
+def test_weights_are_repetitions_for_losses_too():
+    """Soft and hard values are one function, summed by two routes: rounding must not decide."""
+    data = make_biased_classification(600, random_state=0)
+    weight = np.random.default_rng(0).integers(0, 4, size=600)
+    clf, repeated = (
+        RateConstrainedClassifier("loss_parity", slack=0.01, tol=1e-8) for _ in range(2)
+    )
+    clf.fit(
+        data.data,
+        data.target,
+        sensitive_features=data.sensitive_features,
+        sample_weight=weight.astype(float),
+    )
+    rows = np.repeat(np.arange(600), weight)
+    repeated.fit(
+        data.data[rows], data.target[rows], sensitive_features=data.sensitive_features[rows]
+    )
+    np.testing.assert_allclose(clf.coef_, repeated.coef_, atol=1e-6)
+    assert clf.violation_ <= 0.01 + 1e-6

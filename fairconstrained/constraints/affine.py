@@ -35,12 +35,20 @@ class AffineMap:
         table = counts.new_zeros((self.n_bins, n_columns)).requires_grad_()
         with torch.enable_grad():
             values = constraint.of_moments(table[:-1], counts, counts.new_zeros(constraint.n_aux))
-        # Row by row: torch.func.jacrev would import torch's compiler, seconds in a new process.
-        rows = [
-            torch.autograd.grad(value, table, retain_graph=True, materialize_grads=True)[0]
-            for value in values
+            # By columns, from the derivative of v'(B m + b) by m, which is linear in v: there are
+            # far more pairs of groups than table entries. (torch.func.jacrev would import torch's
+            # compiler, seconds in a new process.)
+            v = torch.zeros_like(values).requires_grad_()
+            (on_table,) = torch.autograd.grad(
+                values @ v, table, create_graph=True, materialize_grads=True
+            )
+        columns = [
+            torch.autograd.grad(entry, v, retain_graph=True, materialize_grads=True)[0]
+            if entry.requires_grad
+            else torch.zeros_like(values)
+            for entry in on_table.reshape(-1)
         ]
-        self._matrix = torch.stack([table.detach(), *rows])[1:].flatten(1)
+        self._matrix = torch.stack([v.detach(), *columns], dim=1)[:, 1:].detach()
         self._offset = values.detach()
         self._shape = (self.n_bins - 1, n_columns)
         self._n_used = (self.n_bins - 1) * n_columns

@@ -49,6 +49,11 @@ def present_groups(index, labels):
 def checked_weight(sample_weight, n_samples):
     if sample_weight is None:
         return np.ones(n_samples)
+    if np.ndim(sample_weight) != 1:
+        raise ValueError(
+            f"sample_weight must be one-dimensional, one number for each of {n_samples} rows; got "
+            f"{np.ndim(sample_weight)} dimensions."
+        )
     weight = check_array(
         sample_weight,
         ensure_2d=False,
@@ -97,7 +102,9 @@ def check_common_parameters(estimator):
             "None or a solver object, such as fairconstrained.solvers.SGDA()",
         )
     try:
-        torch.empty(0, device=estimator.device)
+        if torch.device(estimator.device).type == "meta":
+            raise RuntimeError("it holds no numbers")
+        torch.empty(0, device=torch.device(estimator.device))
     except (RuntimeError, TypeError, AssertionError) as error:
         raise ValueError(
             f"{type(estimator).__name__}.device must be a torch device that this machine has, such "
@@ -124,7 +131,7 @@ def unchanged_on_error(estimator):
     except BaseException as error:
         vars(estimator).clear()
         vars(estimator).update(before)
-        error.add_note(f"This {type(estimator).__name__} is as it was before fit was called.")
+        error.add_note(f"This {type(estimator).__name__} is as it was before this call.")
         raise
 
 

@@ -8,6 +8,7 @@ from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._checks import check_parameter, warn_caller
 from fairconstrained.estimators._promise import (
     bounded,
+    check_delta,
     check_promise,
     public_range,
     refuse_weights,
@@ -37,12 +38,13 @@ class PrivateFairClassifier(FairClassifier):
     _private_solvers = "DPSGDA"
 
     def _check_own_parameters(self):
-        if self.epsilon is None:
-            return
-        self._check_budget()
+        check_delta(self)
         check_parameter(
             self, "histogram_noise", str, NOISES.__contains__, f"one of {sorted(NOISES)}"
         )
+        if self.epsilon is None:
+            return
+        self._check_budget()
         if self.solver is not None and self.solver.penalises:
             raise IncompatibleSolverError(
                 f"{type(self.solver).__name__} solves problems with a penalty instead of "

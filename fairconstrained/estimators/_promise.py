@@ -13,6 +13,7 @@ from fairconstrained.private_scaling import Coordinates
 
 __all__ = [
     "bounded",
+    "check_delta",
     "check_promise",
     "public_range",
     "refuse_weights",
@@ -23,10 +24,15 @@ __all__ = [
 _FAR = 1e6  # widths of the public range
 
 
+def check_delta(estimator):
+    """The parameter, whether it is used or not."""
+    check_parameter(estimator, "delta", Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)")
+
+
 def check_promise(estimator):
     """Parameters of a private fit."""
     check_parameter(estimator, "epsilon", Real, lambda v: 0 < v < np.inf, "None or a number > 0")
-    check_parameter(estimator, "delta", Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)")
+    check_delta(estimator)
     if estimator.warm_start:
         raise ValueError(
             f"{type(estimator).__name__}.warm_start must be False with epsilon: every fit spends "

@@ -70,8 +70,17 @@ class Model(Protocol):
 
 
 def column_variances(X: Features, weight: Tensor, center: Tensor) -> Tensor:
-    """Column variances, zero where no more than rounding errors make a column vary."""
+    """Column variances, zero where no more than rounding errors make a column vary.
+
+    Raises
+    ------
+    ValueError
+        If a column is so large that its square overflows.
+    """
     variance = X.variance(weight, center)
+    if not variance.isfinite().all():
+        column = int((~variance.isfinite()).nonzero()[0])
+        raise ValueError(f"Column {column} of X is too large for its squares: scale the features.")
     return torch.where(variance > _ROUNDING * center**2, variance, torch.zeros_like(variance))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -123,15 +124,28 @@ def _module(spec: Any, center: Tensor, scale: Tensor, n_outputs: int) -> Module:
         raise ValueError(
             f"model must return an nn.Module with parameters to train; got {network!r}."
         )
-    network = network.to(device=center.device, dtype=center.dtype).eval()
-    with torch.no_grad():
-        shape = tuple(network(center.new_zeros((2, len(center)))).shape)
+    # A copy: a factory may give the same module twice, and a former fit keeps its own.
+    network = copy.deepcopy(network).to(device=center.device, dtype=center.dtype).eval()
+    for training in (False, True):
+        _check_scores(copy.deepcopy(network).train(training), center, n_outputs)
+    return Module(network)
+
+
+def _check_scores(trial: nn.Module, like: Tensor, n_outputs: int) -> None:
+    """Try on two rows: the copy, and the global random numbers, are not those of training."""
+    with torch.no_grad(), torch.random.fork_rng():
+        given = trial(like.new_zeros((2, len(like))))
+    if not (isinstance(given, Tensor) and given.is_floating_point()):
+        raise ValueError(
+            f"model must give scores as one tensor of real numbers; got {type(given).__name__}"
+            f"{f' of {given.dtype}' if isinstance(given, Tensor) else ''}."
+        )
+    shape = tuple(given.shape)
     if shape != (2, n_outputs) and (shape, n_outputs) != ((2,), 1):
         raise ValueError(
             f"model must give scores of shape (n, {n_outputs}); for 2 rows it gave {shape}. Two "
             "classes take one column, more take one each."
         )
-    return Module(network)
 
 
 def _is_size(n: Any) -> bool:

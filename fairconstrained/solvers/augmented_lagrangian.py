@@ -35,6 +35,7 @@ _LOOSE = 1e-3  # accuracy of a subproblem whose targets still move
 _PENALTY_GROWTH = 256.0
 _UPDATES = 5  # multiplier updates in one round
 _AIM = 0.5 * FEASIBILITY_TOL  # what the targets aim at
+_SAME = 1e-12  # soft and hard values that differ by no more are one function
 _ROOM = 1e-3  # room under a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after these, any feasible point will do
 _MAX_ROUNDS = 40
@@ -301,7 +302,8 @@ def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:
     Where soft and hard values are the same there is nothing to correct.
     """
     shift = torch.where(dual > 0, -soft, torch.minimum(hard - soft, -soft))
-    return torch.where(hard == soft, torch.zeros_like(soft), shift)
+    same = torch.isclose(hard, soft, rtol=0.0, atol=_SAME)  # summed by another route
+    return torch.where(same, torch.zeros_like(soft), shift)
 
 
 def _repair(problem: Problem, iterate: Iterate) -> Iterate:
