@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.affine import AffineMap
+from fairconstrained.constraints.affine import AffineMap, inner
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.features import Features
 from fairconstrained.models import Model
@@ -208,11 +207,15 @@ class FairERM:
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
         """Objective and constraints from one forward pass."""
+        batch = self._batch(rows, scale)
+        if self.affine is not None:
+            bins = self.constraint.bins(batch.y, batch.group)
+            return self._linear(self.affine, x, batch, 0, bins, batch.weight, [len(batch.y)])
 
         def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
             return torch.cat((self._risk(scores, aux, batch), self._values(scores, aux, batch)))
 
-        return self._penalised(x, self._differentiable(terms, x, self._batch(rows, scale)))
+        return self._penalised(x, self._differentiable(terms, x, batch))
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Penalised risk."""
@@ -231,41 +234,54 @@ class FairERM:
         """
         if self.affine is None:
             return separate_estimates(self, x, rows, *draws)
-        n, affine = len(rows), self.affine
-        joint = torch.cat((rows, *(drawn for drawn, _ in draws)))
-        y, weight = self.data.y[joint], self.data.weight[joint]
+        n = len(rows)
+        joint = self.data.rows(torch.cat((rows, *(drawn for drawn, _ in draws))))
+        weight = joint.weight[n:] * torch.cat([scale for _, scale in draws]).to(joint.weight)
+        bins = self.constraint.bins(joint.y[n:], joint.group[n:])
+        sizes = [len(drawn) for drawn, _ in draws]
+        return self._linear(self.affine, x, joint, n, bins, weight, sizes)
+
+    def _linear(
+        self,
+        affine: AffineMap,
+        x: Tensor,
+        batch: Batch,
+        n_first: int,
+        bins: Tensor,
+        weight: Tensor,
+        sizes: list[int],
+    ) -> Linearization:
+        """Terms of a linear constraint: risk of the first rows (0: of all), values of the others.
+
+        The table and its pullback are two sums by hand: autograd takes three times as long.
+        """
         w, aux = self._split(x)
-        scores, model_pullback = self.model.linearize(w, self.data.X.rows(joint))
+        scores, model_pullback = self.model.linearize(w, batch.X)
         at = (scores.requires_grad_(), aux.detach().requires_grad_())
+        first = slice(0, n_first or None)
         with torch.enable_grad():
-            risk = self.risk.soft(scores[:n], y[:n], weight[:n])
-            statistics = self.constraint.at(at[1]).statistic.soft(scores[n:], y[n:])
-        values, table_pullback = affine.of_draws(
-            statistics.detach(),
-            self._bins[joint[n:]],
-            weight[n:] * torch.cat([scale for _, scale in draws]).to(weight),
-            [len(drawn) for drawn, _ in draws],
-        )
+            share = batch.weight.sum() / self.total if n_first == 0 else 1.0
+            risk = share * self.risk.soft(scores[first], batch.y[first], batch.weight[first])
+            statistics = self.constraint.at(at[1]).statistic.soft(
+                scores[n_first:], batch.y[n_first:]
+            )
+        values, table_pullback = affine.of_draws(statistics.detach(), bins, weight, sizes)
 
         def pullback(weights: Tensor) -> Tensor:
-            pairs = [(risk, weights[0]), (statistics, table_pullback(weights[1:]))]
-            terms, on_terms = zip(*[pair for pair in pairs if pair[0].requires_grad], strict=True)
+            with torch.enable_grad():
+                total = weights[0] * risk + inner(statistics, table_pullback(weights[1:]))
             on_scores, on_aux = torch.autograd.grad(
-                terms, at, on_terms, retain_graph=True, materialize_grads=True
+                total, at, retain_graph=True, materialize_grads=True
             )
             return torch.cat((model_pullback(on_scores), on_aux))
 
         def span() -> Tensor:
-            blocks = [risk.new_ones((1, 1)), *[affine.span] * len(draws)]
+            blocks = [risk.new_ones((1, 1)), *[affine.span] * len(sizes)]
             diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
             return diagonal
 
         value = torch.cat((risk.detach()[None], values))
         return self._penalised(x, Linearization(value, pullback, span))
-
-    @cached_property
-    def _bins(self) -> Tensor:
-        return self.constraint.bins(self.data.y, self.data.group)
 
     @property
     def difference_of_convex(self) -> bool:

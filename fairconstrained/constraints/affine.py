@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint, sum_by
 
-__all__ = ["AffineMap"]
+__all__ = ["AffineMap", "inner"]
 
 _RANK_TOL = 1e-12  # singular values below this share of their sum are zero
 
@@ -83,10 +84,9 @@ class AffineMap:
             From weights on the values to weights on the statistics, (n, n_columns).
         """
         n_draws, column = len(sizes), weight[:, None]
-        start, bins = 0, bins.clone()
-        for k, size in enumerate(sizes):
-            bins[start : start + size] += k * self.n_bins
-            start += size
+        if n_draws > 1:
+            draw = torch.repeat_interleave(torch.arange(n_draws), torch.tensor(sizes))
+            bins = bins + self.n_bins * draw.to(bins)
         tables = sum_by(statistics * column, bins, n_draws * self.n_bins)
         values = torch.addmm(
             self._offset, tables.reshape(n_draws, self._matrix.shape[1]), self._matrix.T
@@ -94,8 +94,7 @@ class AffineMap:
 
         def pullback(weights: Tensor) -> Tensor:
             on_tables = weights.reshape(n_draws, len(self._matrix)) @ self._matrix
-            on_rows: Tensor = on_tables.reshape(tables.shape)[bins] * column
-            return on_rows
+            return on_tables.reshape(tables.shape).index_select(0, bins) * column
 
         return values.reshape(-1), pullback
 
@@ -108,3 +107,28 @@ class AffineMap:
         left, values, _ = torch.linalg.svd(self._matrix, full_matrices=False)
         span: Tensor = left[:, values > _RANK_TOL * values.sum()]
         return span
+
+
+def inner(x: Tensor, weights: Tensor) -> Tensor:
+    """The sum of x * weights, (), to be differentiated and not to be read: its value is 0.
+
+    With weights as `grad_outputs` torch would import sympy, a second's work in a new process.
+    """
+    result: Tensor = _Inner.apply(x, weights)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Inner(torch.autograd.Function):
+    """What `inner` does."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weights: Tensor) -> Tensor:
+        """No product."""
+        ctx.save_for_backward(weights)
+        return x.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """The weights."""
+        (weights,) = ctx.saved_tensors
+        return gradient * weights, None

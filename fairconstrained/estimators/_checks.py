@@ -49,10 +49,11 @@ def present_groups(index, labels):
 def checked_weight(sample_weight, n_samples):
     if sample_weight is None:
         return np.ones(n_samples)
-    if np.ndim(sample_weight) != 1:
+    n_dims = np.asarray(sample_weight).ndim
+    if n_dims != 1:
         raise ValueError(
             f"sample_weight must be one-dimensional, one number for each of {n_samples} rows; got "
-            f"{np.ndim(sample_weight)} dimensions."
+            f"{n_dims} dimensions."
         )
     weight = check_array(
         sample_weight,
