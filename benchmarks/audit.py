@@ -5,9 +5,9 @@
 
 Each case trains many times with and without a canary row that no other row resembles, and bounds
 epsilon from below by telling the two apart from the fitted coefficients. The bound must stay under
-the claim; that of a case broken on purpose exceeds it given enough trainings. A thousand see a missing
-clip (3.03 for 2.99) and not yet missing noise (2.53). tests/test_privacy_audit.py audits
-single releases, which is sharper; here nothing but ``fit`` is called.
+the claim; that of a case broken on purpose exceeds it given enough trainings: 800 see a missing
+clip (3.03 for 2.99), and not yet missing noise (2.53). tests/test_privacy_audit.py audits single
+releases, which is sharper; here nothing but ``fit`` is called.
 """
 
 from __future__ import annotations
