@@ -38,6 +38,7 @@ from fairconstrained.privacy import (
     privacy_guarantee,
 )
 from fairconstrained.privacy.mechanisms import with_gaussian_noise
+from fairconstrained.private_scaling import weighted_sum
 from fairconstrained.problem import Batch, Evaluation
 from fairconstrained.ranking_problems import GroupMoments, MomentERM, whitened_model
 
@@ -118,7 +119,7 @@ def release(
     """Make the first three releases, of columns whose public range is [low, low + width]."""
     n_rows, n_features = X.shape
     middle, longest = low + 0.5 * width, 0.5 * n_features**0.5
-    total = clipped_sum(X, clipped(distances(X, middle, width), longest), middle, width)
+    total = weighted_sum(X, clipped(distances(X, middle, width), longest), middle, width)
     total = with_gaussian_noise(total, plan.centre.noise_multiplier, rng)
     centre = middle + width * (longest * total / n_rows).clamp(-0.5, 0.5)
     lengths = distances(X, centre, width)
@@ -150,11 +151,6 @@ def clipped(lengths: Tensor, longest: float) -> Tensor:
     return clip_factors(lengths, longest) / longest
 
 
-def clipped_sum(X: Features, factor: Tensor, centre: Tensor, width: Tensor) -> Tensor:
-    """Sum of factor (x - centre) / width."""
-    return (X.t_matmul(factor[:, None])[:, 0] - centre * factor.sum()) / width
-
-
 def length_histogram(lengths: Tensor, longest: float) -> Tensor:
     """Rows in each of equal bins on [0, longest]; the last one is open."""
     index = (lengths / longest * _BINS).long().clamp(0, _BINS - 1)
@@ -171,7 +167,7 @@ def statistics(
         index = torch.where(cell == c)[0]
         rows, factors = X.rows(index), factor[index]
         counts[c] = len(index)
-        sums[c] = clipped_sum(rows, factors, centre, width)
+        sums[c] = weighted_sum(rows, factors, centre, width)
         weight = factors**2
         squares[c] = rows.covariance(weight, centre) * weight.sum() / torch.outer(width, width)
     return counts, sums, squares

@@ -15,7 +15,7 @@ from fairconstrained.features import Features
 from fairconstrained.models.base import clip_factors
 from fairconstrained.privacy.mechanisms import with_gaussian_noise
 
-__all__ = ["Coordinates", "release_coordinates"]
+__all__ = ["Coordinates", "release_coordinates", "weighted_sum"]
 
 _REACH = 2.0  # rows longer than this many typical norms are clipped in their mean
 _TYPICAL = 4.0  # longer rows are scaled down to this norm
@@ -65,12 +65,17 @@ def release_coordinates(
     typical = with_gaussian_noise(total, noise * n_columns, rng) / n_rows
     typical = typical.clamp(1.0, float(n_columns))
     reach = _REACH * float(typical.sqrt())
-    factors = clip_factors(squares.sqrt(), reach)[:, None]
-    total = X.t_matmul(factors)[:, 0] - public.center * factors.sum()
-    mean = with_gaussian_noise(total / public.scale, noise * reach, rng) / n_rows
+    factors = clip_factors(squares.sqrt(), reach)
+    total = weighted_sum(X, factors, *public)
+    mean = with_gaussian_noise(total, noise * reach, rng) / n_rows
     of_noise = n_columns * (noise * reach / n_rows) ** 2
     mean = mean * (1.0 - of_noise / mean.square().sum().clamp_min(1e-30)).clamp_min(0.0)
     spread = (typical - mean.square().sum()).clamp_min(0.0).sqrt()
     return Coordinates(
         public.center + public.scale * mean, public.scale * (spread / _TYPICAL).clamp_min(1.0)
     )
+
+
+def weighted_sum(X: Features, factor: Tensor, center: Tensor, scale: Tensor) -> Tensor:
+    """Sum of factor (x - center) / scale, (d,)."""
+    return (X.t_matmul(factor[:, None])[:, 0] - center * factor.sum()) / scale

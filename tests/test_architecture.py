@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "private_problem": {"constraints", "exceptions", "losses", "models", "privacy", "problem"},
     "private_moments": {
         *("constraints", "features", "models", "objectives", "privacy", "problem"),
-        "ranking_problems",
+        *("private_scaling", "ranking_problems"),
     },
     "private_fermi": {
         *("constraints", "fermi_problem", "losses", "models", "objectives", "privacy", "problem"),

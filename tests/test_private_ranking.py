@@ -61,7 +61,7 @@ def released_vectors(X, cell, length, centre):
     features = as_features(X)
     lengths = distances(features, centre, WIDTH)
     longest = 0.5 * D**0.5
-    total = private_moments.clipped_sum(features, clipped(lengths, longest), centre, WIDTH)
+    total = private_moments.weighted_sum(features, clipped(lengths, longest), centre, WIDTH)
     parts = statistics(features, torch.as_tensor(cell), 4, clipped(lengths, length), centre, WIDTH)
     moments = [part * share**0.5 for part, share in zip(parts, private_moments._PARTS, strict=True)]
     return [total, length_histogram(lengths, 2 * longest), torch.cat([m.ravel() for m in moments])]

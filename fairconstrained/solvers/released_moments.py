@@ -10,7 +10,6 @@ from torch import Generator, Tensor
 
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.group_posterior import GroupPosterior, principal_components
-from fairconstrained.models import Linear
 from fairconstrained.models.base import clip_factors
 from fairconstrained.privacy import ReleasePlan, plan_releases
 from fairconstrained.private_fermi import SecretGroups
@@ -135,7 +134,7 @@ class ReleasedMoments(Solver):
         posterior = GroupPosterior(problem.condition, problem.data.weight, problem.prior())
         components = self._components(problem)
         queries = components
-        inner = self.inner or (LBFGS() if isinstance(problem.model, Linear) else FERMI())
+        inner = self.inner or (LBFGS() if problem.model.linear else FERMI())
         names = [name for name in map(_round, range(self.n_rounds)) if name in problem.plan.noise]
         for name in names or [""]:  # nothing to release where there are no groups
             if name:
