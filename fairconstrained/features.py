@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from functools import singledispatch
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +20,7 @@ __all__ = ["DenseFeatures", "Features", "SparseFeatures", "as_features"]
 # non-zeros (Adult, one-hot, 13 % non-zeros: 5 times faster; benchmarks/speed/products.py).
 _SPARSE_BELOW = 0.25
 _CHUNK_ROWS = 16_384
+_NORM_ROWS = 1024  # their differences from the centre fit into the processor's cache
 _ROUNDINGS = 8 * float(np.finfo(float).eps)
 
 
@@ -42,6 +45,9 @@ class Features(Protocol):
     def square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
         """Squared norms of the rows (x - center) T, (n,), for diagonal (d,) or full T."""
 
+    def with_norms(self, center: Tensor, transform: Tensor) -> Features:
+        """The same matrix, which knows these norms and tells them to its rows."""
+
     def bounded(self, low: Tensor, high: Tensor) -> Features:
         """The matrix with columns cut to [low, high], each (d,)."""
 
@@ -55,12 +61,48 @@ class Features(Protocol):
         """The diagonal of `covariance`, of shape (d,), without the rest."""
 
 
-class DenseFeatures:
+class _Rows(ABC):
+    """What dense and sparse matrices share: rows, and norms of rows that are worked out once."""
+
+    def __init__(self, shape: Sequence[int]):
+        self.shape = (shape[0], shape[1])
+        self._norms: tuple[Tensor, Tensor, Tensor] | None = None  # centre, transform, squares
+
+    def rows(self, index: Tensor) -> Self:
+        """The matrix of these rows, with their norms if those are known."""
+        rows = self._rows(index)
+        if self._norms is not None:
+            center, transform, squares = self._norms
+            rows._norms = center, transform, squares.index_select(0, index)
+        return rows
+
+    def square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
+        """Squared norms of the rows (x - center) T, (n,), for diagonal (d,) or full T."""
+        norms = self._norms
+        # Clips rest on them: those of other coordinates must not be taken for these.
+        if norms is not None and norms[0] is center and norms[1] is transform:
+            return norms[2]
+        return self._square_norms(center, transform)
+
+    def with_norms(self, center: Tensor, transform: Tensor) -> Self:
+        """The same matrix, knowing these norms: private steps need them for every batch."""
+        normed = copy.copy(self)
+        normed._norms = center, transform, self._square_norms(center, transform)
+        return normed
+
+    @abstractmethod
+    def _rows(self, index: Tensor) -> Self: ...
+
+    @abstractmethod
+    def _square_norms(self, center: Tensor, transform: Tensor) -> Tensor: ...
+
+
+class DenseFeatures(_Rows):
     """A tensor on any device."""
 
     def __init__(self, X: Tensor):
+        super().__init__(X.shape)
         self.X = X
-        self.shape = (X.shape[0], X.shape[1])
 
     def matmul(self, v: Tensor) -> Tensor:
         """X v."""
@@ -70,22 +112,22 @@ class DenseFeatures:
         """X' c."""
         return self.X.T @ c
 
-    def rows(self, index: Tensor) -> DenseFeatures:
-        """The matrix of these rows."""
-        return DenseFeatures(self.X.index_select(0, index))  # half the time of X[index]
+    def _rows(self, index: Tensor) -> Self:
+        return type(self)(self.X.index_select(0, index))  # half the time of X[index]
 
     def to_dense(self) -> Tensor:
         """The tensor itself."""
         return self.X
 
-    def square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
-        """Squared norms of the rows (x - center) T."""
-        if transform.ndim == 1:
-            rows = torch.addcmul(-center * transform, self.X, transform)
-        else:
-            rows = (self.X - center) @ transform
-        squares: Tensor = torch.linalg.vecdot(rows, rows)
-        return squares
+    def _square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
+        squares = []
+        for X in torch.split(self.X, _NORM_ROWS):
+            if transform.ndim == 1:
+                rows = torch.addcmul(-center * transform, X, transform)
+            else:
+                rows = (X - center) @ transform
+            squares.append(torch.linalg.vecdot(rows, rows))
+        return torch.cat(squares)
 
     def bounded(self, low: Tensor, high: Tensor) -> DenseFeatures:
         """Columns cut to [low, high]; no copy where they are."""
@@ -120,12 +162,12 @@ class DenseFeatures:
         return total / weight.sum()
 
 
-class SparseFeatures:
+class SparseFeatures(_Rows):
     """A scipy CSR matrix, on the CPU; never made dense as a whole by a linear model."""
 
     def __init__(self, X: sp.csr_array):
+        super().__init__(X.shape)
         self.X = X
-        self.shape = (X.shape[0], X.shape[1])
 
     def matmul(self, v: Tensor) -> Tensor:
         """X v."""
@@ -135,16 +177,15 @@ class SparseFeatures:
         """X' c."""
         return torch.from_numpy(self.X.T @ c.numpy())
 
-    def rows(self, index: Tensor) -> SparseFeatures:
-        """The matrix of these rows."""
-        return SparseFeatures(self.X[index.numpy()])
+    def _rows(self, index: Tensor) -> Self:
+        return type(self)(self.X[index.numpy()])
 
     def to_dense(self) -> Tensor:
         """All of it as one tensor: for the rows of a batch."""
         return torch.from_numpy(self.X.toarray())
 
-    def square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
-        """Squared norms of the rows (x - center) T, expanded: x - center would be dense."""
+    def _square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
+        # Expanded: x - center would be dense.
         if transform.ndim == 2:
             return ((self.matmul(transform) - center @ transform) ** 2).sum(dim=1)
         scale = transform**2

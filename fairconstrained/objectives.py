@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,7 +32,7 @@ class MeanLoss:
     """The mean of a row's loss; measured by the error rate, or the mean of another loss."""
 
     loss: Loss
-    error: Loss = zero_one_loss
+    error: Callable[[Tensor, Tensor], Tensor] = zero_one_loss
 
     def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Weighted mean."""

@@ -24,7 +24,7 @@ from fairconstrained.models import Model
 from fairconstrained.objectives import Objective
 from fairconstrained.privacy import ReleasePlan, Unit
 from fairconstrained.privacy.mechanisms import with_gaussian_noise
-from fairconstrained.private_problem import PrivateERM, Release
+from fairconstrained.private_problem import PrivateERM, Release, Sampled
 from fairconstrained.problem import Batch
 
 __all__ = ["AttributeFermi", "RecordFermi", "SecretGroups", "released_counts"]
@@ -102,8 +102,8 @@ class RecordFermi(PrivateERM):
 
         return self.release(x, weigh, max_norm, rng)
 
-    def _step_table(self, scores: Tensor, batch: Batch) -> Tensor:
-        return self.constraint.sums(scores, batch.y, batch.group, batch.weight)
+    def _counted(self, scores: Tensor, batch: Sampled) -> Tensor:
+        return self.constraint.statistic.soft(scores, batch.y)
 
 
 class AttributeFermi(RecordFermi):
@@ -129,12 +129,7 @@ class AttributeFermi(RecordFermi):
         table = self._noisy_table(scores, batch, rng)
         dual = choose_dual(table)
         weights = self.n_rows * self.information.group_weights(dual, self.counts)
-        scores = scores.requires_grad_()
-        with torch.enable_grad():
-            moments = self.constraint.sums(scores, batch.y, batch.group, batch.weight)
-            # Zero times the scores: nothing may be left to compare.
-            total = (weights * moments).sum() + 0.0 * scores.sum()
-        (cotangent,) = torch.autograd.grad(total, scores)
+        cotangent = self._on_scores(weights, scores, batch)
         noise = self.plan.gradient_noise * max_norm
         private = with_gaussian_noise(clipped(cotangent, max_norm), noise, rng)
         private = private / (self._rate * self.n_rows)
@@ -148,13 +143,9 @@ class AttributeFermi(RecordFermi):
         scores, pullback = self.model.linearize(x, batch.X)
         common = self.information.common_weights(dual, self.counts)
         of_label = _of_label(common, self.constraint)
-        scores = scores.requires_grad_()
-        with torch.enable_grad():
-            terms = of_label[batch.y] * self.constraint.statistic.soft(scores, batch.y)
-            loss = self.loss(scores, batch.y).mean()
-            total = loss - self.weight * self.n_rows * terms.sum(dim=1).mean()
-        (cotangent,) = torch.autograd.grad(total, scores)
-        return pullback(cotangent)
+        weights = (self.weight * self.n_rows * of_label).index_select(0, batch.y)
+        of_information = self.constraint.statistic.pullback(scores, batch.y, weights)
+        return pullback((self.loss.gradient(scores, batch.y) - of_information) / len(batch.y))
 
 
 def _of_label(of_part: Tensor, constraint: MomentConstraint) -> Tensor:

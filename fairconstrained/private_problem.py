@@ -16,11 +16,13 @@ from torch import Generator, Tensor
 
 from fairconstrained.constraints import MomentConstraint
 from fairconstrained.constraints.affine import AffineMap
+from fairconstrained.constraints.moments import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.features import Features
 from fairconstrained.losses import Loss
 from fairconstrained.models import Model
 from fairconstrained.privacy import TrainingPlan
-from fairconstrained.privacy.mechanisms import NOISES, poisson_batch, with_gaussian_noise
+from fairconstrained.privacy.mechanisms import NOISES, PoissonBatches, with_gaussian_noise
 from fairconstrained.problem import Batch
 
 __all__ = ["PrivateERM", "Release"]
@@ -34,6 +36,19 @@ class Release(NamedTuple):
     table: Tensor  # (n_parts, n_columns): estimate of the moments of all rows' labels
     gradient: Tensor  # (n_variables,): of `scale` times the Lagrangian, without the penalty
     scale: float
+
+
+class Sampled(NamedTuple):
+    """A Poisson batch of rows."""
+
+    X: Features
+    y: Tensor  # (n,) class indices
+    bins: Tensor  # (n,) part of each row, or one more bin for rows in none
+
+    def rows(self, index: Tensor) -> Sampled:
+        """These rows."""
+        y, bins = self.y.index_select(0, index), self.bins.index_select(0, index)
+        return Sampled(self.X.rows(index), y, bins)
 
 
 class PrivateERM:
@@ -92,7 +107,9 @@ class PrivateERM:
                 "epsilon=None."
             )
         self.model = model
-        self.data = data
+        self.data = Sampled(
+            model.prepare_rows(data.X), data.y, constraint.bins(data.y, data.group)
+        )
         self.loss = loss
         self.constraint = constraint
         self.alpha = alpha
@@ -103,6 +120,7 @@ class PrivateERM:
         self._affine = AffineMap(constraint, counts) if constraint.is_linear else None
         self._steps_left = plan.privacy.n_steps
         self._tables_left = 1
+        self._batches: PoissonBatches | None = None
 
     @property
     def n_rows(self) -> int:
@@ -172,15 +190,9 @@ class PrivateERM:
         table = self._noisy_table(scores, batch, rng)
         weights = self.n_rows * weigh(table)
         scale = 1.0 / (1.0 + self._mean_spread(weights))
-        scores = scores.requires_grad_()
-        # Row by row what the weights on the table are: no sum over parts, forth and back.
-        padded = torch.cat((weights, weights.new_zeros((1, weights.shape[1]))))
-        on_rows = padded[self.constraint.bins(batch.y, batch.group)]
-        with torch.enable_grad():
-            statistics = self.constraint.statistic.soft(scores, batch.y)
-            total = self.loss(scores, batch.y).sum() + (on_rows * statistics).sum()
-        (cotangent,) = torch.autograd.grad(scale * total, scores)
-        cotangent = cotangent.nan_to_num(0.0, 0.0, 0.0)  # of a row whose scores are not finite
+        cotangent = self.loss.gradient(scores, batch.y) + self._on_scores(weights, scores, batch)
+        # The gradient of a row whose scores are not finite is zero.
+        cotangent = (scale * cotangent).nan_to_num(0.0, 0.0, 0.0)
         gradient = with_gaussian_noise(
             clipped(cotangent, max_norm), self.plan.gradient_noise * max_norm, rng
         )
@@ -192,25 +204,34 @@ class PrivateERM:
             raise RuntimeError("The privacy budget is spent: the final table has been released.")
         self._tables_left -= 1
         scores = self.model.scores(x, self.data.X)
-        deviation = self.plan.final_noise * self.constraint.bound
-        return with_gaussian_noise(self._table(scores, self.data), deviation, rng)
+        table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data)
+        return with_gaussian_noise(table, self.plan.final_noise * self.constraint.bound, rng)
 
-    def _next_batch(self, rng: Generator) -> Batch:
+    def _next_batch(self, rng: Generator) -> Sampled:
         """Take a step off the plan: its Poisson batch."""
         if self._steps_left == 0:
             raise RuntimeError("The privacy budget is spent: the plan has no step left.")
         self._steps_left -= 1
-        return self.data.rows(poisson_batch(self.n_rows, self._rate, rng))
+        if self._batches is None or self._batches.rng is not rng:
+            self._batches = PoissonBatches(self.n_rows, self._rate, rng)
+        return self.data.rows(next(self._batches).to(self.data.y.device))
 
-    def _noisy_table(self, scores: Tensor, batch: Batch, rng: Generator) -> Tensor:
+    def _noisy_table(self, scores: Tensor, batch: Sampled, rng: Generator) -> Tensor:
         """The table of a batch, scaled up to all rows."""
         deviation = self.plan.histogram_noise * self.constraint.bound
-        table = self._step_table(scores, batch)
+        table = self._table(self._counted(scores, batch), batch)
         return self._add_noise(table, deviation, rng) / self._rate
 
-    def _step_table(self, scores: Tensor, batch: Batch) -> Tensor:
-        """What a step counts: predicted labels."""
-        return self._table(scores, batch)
+    def _on_scores(self, weights: Tensor, scores: Tensor, batch: Sampled) -> Tensor:
+        """Derivative of the weighted soft table by the scores of each row, (n, K)."""
+        # Row by row what the weights on the table are: no sum over parts, forth and back.
+        padded = torch.cat((weights, weights.new_zeros((1, weights.shape[1]))))
+        on_rows = padded.index_select(0, batch.bins)
+        return self.constraint.statistic.pullback(scores, batch.y, on_rows)
+
+    def _counted(self, scores: Tensor, batch: Sampled) -> Tensor:
+        """What the table of a step adds up: predicted labels."""
+        return self.constraint.statistic.hard(scores, batch.y)
 
     def _mean_spread(self, weights: Tensor) -> float:
         """How much the constraint weighs in a row's gradient, on average over released counts."""
@@ -219,8 +240,9 @@ class PrivateERM:
         spread = weights.max(dim=1).values - weights.min(dim=1).values
         return float(spread @ self.counts) / self.n_rows
 
-    def _table(self, scores: Tensor, batch: Batch) -> Tensor:
-        return self.constraint.hard_sums(scores, batch.y, batch.group, batch.weight)
+    def _table(self, statistics: Tensor, batch: Sampled) -> Tensor:
+        n_parts = self.constraint.n_parts
+        return sum_by(statistics, batch.bins, n_parts + 1)[:n_parts]
 
     def _uniform_table(self) -> Tensor:
         columns = self.constraint.statistic.n_columns

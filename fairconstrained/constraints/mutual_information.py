@@ -17,11 +17,13 @@ need.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.moments import MomentConstraint, sum_by
+from fairconstrained.constraints.moments import MomentConstraint
 
 __all__ = ["MutualInformation"]
 
@@ -59,6 +61,8 @@ class MutualInformation:
         self.n_classes = n_classes
         self.n_parts = len(condition)
         self.n_conditions = int(condition.max()) + 1 if len(condition) else 0
+        self._same = (condition[:, None] == condition).double()
+        self._last: tuple[Tensor, _Counts] | None = None
 
     @classmethod
     def within(cls, constraint: MomentConstraint) -> MutualInformation:
@@ -79,8 +83,8 @@ class MutualInformation:
         """ERMI of a table (n_parts, n_classes) and counts (n_parts,), ()."""
         dual = self.optimal_dual(sums, counts)
         # M^2 / (p M_c) = M W / sqrt(p)
-        share = self._share_of_condition(counts)
-        return (dual * sums / share.sqrt()[:, None]).sum() / self._total(counts) - 1.0
+        known = self._known(counts)
+        return (dual * sums / known.root).sum() / known.total - 1.0
 
     def saddle_value(self, dual: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
         r"""Mean of :math:`\psi_i(\theta, W)` over the rows, (); linear in the table."""
@@ -96,25 +100,24 @@ class MutualInformation:
 
     def group_weights(self, dual: Tensor, counts: Tensor) -> Tensor:
         r"""The part :math:`2 W_{rj} / (\sqrt{\hat p_r} N)` that depends on the row's group."""
-        share = self._share_of_condition(counts)
-        return 2.0 * self._counting(dual) / share.sqrt()[:, None] / self._total(counts)
+        known = self._known(counts)
+        return 2.0 * dual * (known.inverse / known.root)
 
     def common_weights(self, dual: Tensor, counts: Tensor) -> Tensor:
         r"""The part :math:`\sum_q W_{qj}^2 / N` that is the same for all groups."""
-        return self._counting(self._over_condition(dual**2)) / self._total(counts)
+        return self._over_condition(dual**2) * self._known(counts).inverse
 
     def ascent(self, dual: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
         """Gradient of the saddle form in W, (n_parts, n_classes)."""
-        share = self._share_of_condition(counts)
-        linear = sums / share.sqrt()[:, None]
-        gradient = linear - dual * self._over_condition(sums)
-        return 2.0 * self._counting(gradient) / self._total(counts)
+        known = self._known(counts)
+        gradient = sums / known.root - dual * self._over_condition(sums)
+        return 2.0 * known.inverse * gradient
 
     def optimal_dual(self, sums: Tensor, counts: Tensor) -> Tensor:
         r"""The W that maximises: :math:`\hat P_{rj} / (\sqrt{\hat p_r} \sum_q \hat P_{qj})`."""
-        share = self._share_of_condition(counts)
         total = self._over_condition(sums).clamp_min(_TINY)
-        return self._counting(sums) / share.sqrt()[:, None] / total
+        own = torch.where(self.used[:, None], sums, torch.zeros_like(sums))
+        return own / self._known(counts).root / total
 
     def project(self, dual: Tensor, counts: Tensor) -> Tensor:
         r"""Nearest W whose conditions each have norm at most :math:`\sqrt{l / \min_r \hat p_r}`.
@@ -122,27 +125,41 @@ class MutualInformation:
         This ball holds the optimal W of every table:
         :math:`\sum_{rj} W_{rj}^2 = \sum_j \sum_r \hat P(r \mid j)^2 / \hat p_r`.
         """
-        factor = self.radius(counts) / self._over_condition(dual**2).sum(dim=1).sqrt()
+        norms = self._over_condition(dual**2).sum(dim=1).sqrt()
+        factor = self._known(counts).radius / norms
         return dual * factor.nan_to_num(nan=1.0, posinf=1.0).clamp_max(1.0)[:, None]
 
     def radius(self, counts: Tensor) -> Tensor:
         """Radius of the ball of each part's condition, (n_parts,)."""
-        share = self._share_of_condition(counts)
-        least = share.new_full((self.n_conditions,), torch.inf)
-        least = least.scatter_reduce(0, self.condition, share, "amin")
-        return (self.n_classes / least[self.condition]).sqrt()
+        return self._known(counts).radius
 
-    def _counting(self, table: Tensor) -> Tensor:
-        return torch.where(self.used[:, None], table, torch.zeros_like(table))
+    def _known(self, counts: Tensor) -> _Counts:
+        """What follows from the counts; kept, as every step asks for the same ones."""
+        if self._last is None or self._last[0] is not counts:
+            self._last = counts, self._of_counts(counts)
+        return self._last[1]
 
-    def _total(self, counts: Tensor) -> Tensor:
-        return self._counting(counts[:, None]).sum()
-
-    def _share_of_condition(self, counts: Tensor) -> Tensor:
-        """Share of each part within its condition, (n_parts,)."""
-        total = self._over_condition(counts[:, None])[:, 0].clamp_min(_TINY)
-        return (counts / total).clamp_min(_TINY)
+    def _of_counts(self, counts: Tensor) -> _Counts:
+        share = (counts / self._over_condition(counts).clamp_min(_TINY)).clamp_min(_TINY)
+        total = counts[self.used].sum()
+        others = torch.where(self._same > 0, share, torch.inf)
+        least = others.amin(dim=1) if len(counts) else share
+        return _Counts(
+            share.sqrt()[:, None],
+            total,
+            torch.where(self.used, 1.0 / total, 0.0)[:, None],
+            (self.n_classes / least).sqrt(),
+        )
 
     def _over_condition(self, table: Tensor) -> Tensor:
         """Each part's row becomes the sum over its condition."""
-        return sum_by(table, self.condition, self.n_conditions)[self.condition]
+        return self._same.to(table) @ table
+
+
+class _Counts(NamedTuple):
+    """What a formula needs to know of the counts."""
+
+    root: Tensor  # (n_parts, 1): square root of each part's share within its condition
+    total: Tensor  # (): of the parts that count
+    inverse: Tensor  # (n_parts, 1): 1 / total, 0 for the others
+    radius: Tensor  # (n_parts,): of the ball that W is projected on

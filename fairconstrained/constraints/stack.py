@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairconstrained.constraints.moments import BoundConstraint, MomentConstraint, sum_by
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.statistics import Columns
+from fairconstrained.constraints.statistics import side_by_side
 
 __all__ = ["Stack"]
 
@@ -52,7 +52,7 @@ class Stack(MomentConstraint):
         parts, part_of_cell = parts[:, unused:], (part_of_cell - unused).clamp_min(-1)
         super().__init__(
             part_of_cell.reshape(len(space.classes), len(space.groups)),
-            Columns(statistics),
+            side_by_side(statistics),
             sum(member.n_aux for member in members),
         )
         # The last bin takes the parts that a member does not use.
@@ -83,7 +83,7 @@ class Stack(MomentConstraint):
             return self
         members = [member.at(own_aux) for member, own_aux in self._with_aux(aux)]
         bound = copy.copy(self)
-        bound.statistic = Columns(tuple(members[i].statistic for i in self._owners))
+        bound.statistic = side_by_side(tuple(members[i].statistic for i in self._owners))
         return bound
 
     def sharpened(self) -> Self:

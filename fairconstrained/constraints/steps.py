@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fairconstrained.constraints.statistics import ByAutograd
+
 __all__ = ["STEPS", "Above", "Step"]
 
 
@@ -38,7 +40,7 @@ STEPS: dict[str, Step] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Above:
+class Above(ByAutograd):
     """Whether the score is above each of some thresholds: a column each.
 
     Parameters

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.statistics import Statistic
+from fairconstrained.constraints.statistics import ByAutograd, Statistic
 
 __all__ = ["SURROGATES", "Binormal", "Quadratic", "ScoreBins", "ScoreMoments", "SoftBins"]
 
@@ -21,7 +21,7 @@ _SPREAD = 1e-9  # a variance that keeps constant scores away from 0 / 0
 
 
 @dataclass(frozen=True)
-class ScoreMoments:
+class ScoreMoments(ByAutograd):
     """The score and its square; what is measured of AUCs comes from sorting, not from sums."""
 
     n_columns: int = field(default=2, init=False)
@@ -39,7 +39,7 @@ class ScoreMoments:
 
 
 @dataclass(frozen=True)
-class ScoreBins:
+class ScoreBins(ByAutograd):
     """Shares of a row in the bins between `n_columns` - 1 edges on [-reach, reach].
 
     The scores of a logistic model are log odds: few lie beyond 8.

@@ -56,6 +56,10 @@ class Model(Protocol):
         sum_i clip(J_i' c_i, C): each row's gradient is scaled down to norm C before the sum.
         """
 
+    def prepare_rows(self, X: Features) -> Features:
+        """The same features, with what `linearize_rows` needs of rows and parameters do not change.
+        """
+
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of the coefficients (never of intercepts and biases)."""
 

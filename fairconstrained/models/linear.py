@@ -102,6 +102,10 @@ class Linear:
 
         return scores, clipped
 
+    def prepare_rows(self, X: Features) -> Features:
+        """With the norms of the rows in these coordinates."""
+        return X.with_norms(self.center, self.transform)
+
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of the coefficients of the columns as given."""
         coef, _ = self.unpack(w)

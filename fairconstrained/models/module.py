@@ -107,6 +107,10 @@ class Module:
 
         return scores.detach(), by_ghost_norms if layers else by_chunks
 
+    def prepare_rows(self, X: Features) -> Features:
+        """As they are: the norms of gradients change with the parameters."""
+        return X
+
     def _ghosts(self, n_features: int) -> list[nn.Linear]:
         """The layers whose inputs and outputs give the norms of rows' gradients, if they do."""
         if self._trusted is None:
