@@ -84,6 +84,7 @@ class RecordFermi(PrivateERM):
         super().__init__(**problem, histogram_noise="gaussian")
         self.information = information
         self.weight = weight
+        self._part_of_label = _part_of_label(self.constraint)
 
     step_size = 4.0  # that suits columns of a public range
 
@@ -123,35 +124,54 @@ class AttributeFermi(RecordFermi):
     def release_saddle(
         self, x: Tensor, choose_dual: ChooseDual, max_norm: float, rng: Generator
     ) -> Release:
-        """One step, as above."""
-        batch = self._next_batch(rng)
-        scores, clipped = self.model.linearize_rows(x, batch.X)
-        table = self._noisy_table(scores, batch, rng)
+        """One step, as above: one pass over the rows of both kinds, each clipped or not."""
+        sampled, drawn = self._next_rows(rng), self._public_rows(rng)
+        n = len(sampled)
+        rows = self.data.rows(torch.cat((sampled, drawn)))
+        private = Sampled(rows.X, rows.y[:n], rows.bins[:n])
+        scores, clipped = self.model.linearize_rows(x, rows.X)
+        table = self._noisy_table(scores[:n], private, rng)
         dual = choose_dual(table)
-        weights = self.n_rows * self.information.group_weights(dual, self.counts)
-        cotangent = self._on_scores(weights, scores, batch)
-        noise = self.plan.gradient_noise * max_norm
-        private = with_gaussian_noise(clipped(cotangent, max_norm), noise, rng)
-        private = private / (self._rate * self.n_rows)
-        return Release(table, self._public_gradient(x, dual, rng) + self.weight * private, 1.0)
+        # Of a sum over the batch, in units of the mean over all rows.
+        scale = self.weight / (self._rate * self.n_rows)
+        weights = scale * self.n_rows * self.information.group_weights(dual, self.counts)
+        cotangents = (
+            self._on_scores(weights, scores[:n], private),
+            self._of_public(dual, scores[n:], rows.y[n:]) / len(drawn),
+        )
+        max_norms = scores.new_full((len(scores),), torch.inf)
+        max_norms[:n] = scale * max_norm
+        gradient = clipped(torch.cat(cotangents), max_norms)
+        noise = self.plan.gradient_noise * scale * max_norm
+        return Release(table, with_gaussian_noise(gradient, noise, rng), 1.0)
 
-    def _public_gradient(self, x: Tensor, dual: Tensor, rng: Generator) -> Tensor:
-        """Of the loss, and of the term of psi that is the same for all groups."""
-        size = max(1, round(self._rate * self.n_rows))
-        rows = torch.randint(self.n_rows, (size,), generator=rng)
-        batch = self.data if self._rate >= 1 else self.data.rows(rows.to(self.data.y.device))
-        scores, pullback = self.model.linearize(x, batch.X)
+    def _public_rows(self, rng: Generator) -> Tensor:
+        """As many as a batch is expected to have, independent of it."""
+        if self._rate >= 1:
+            rows = torch.arange(self.n_rows)
+        else:
+            size = max(1, round(self._rate * self.n_rows))
+            rows = torch.randint(self.n_rows, (size,), generator=rng)
+        return rows.to(self.data.y.device)
+
+    def _of_public(self, dual: Tensor, scores: Tensor, y: Tensor) -> Tensor:
+        """Derivative by scores of the loss and of the term of psi that all groups share."""
         common = self.information.common_weights(dual, self.counts)
-        of_label = _of_label(common, self.constraint)
-        weights = (self.weight * self.n_rows * of_label).index_select(0, batch.y)
-        of_information = self.constraint.statistic.pullback(scores, batch.y, weights)
-        return pullback((self.loss.gradient(scores, batch.y) - of_information) / len(batch.y))
+        of_label = self.weight * self.n_rows * _of_label(common, self._part_of_label)
+        of_information = self.constraint.statistic.pullback(scores, y, of_label.index_select(0, y))
+        return self.loss.gradient(scores, y) - of_information
 
 
-def _of_label(of_part: Tensor, constraint: MomentConstraint) -> Tensor:
+def _part_of_label(constraint: MomentConstraint) -> Tensor:
+    """A part of each label's condition, (n_classes,); -1 for labels that no part has."""
+    part: Tensor = constraint.part_of_cell.max(dim=1).values
+    return part
+
+
+def _of_label(of_part: Tensor, part: Tensor) -> Tensor:
     """What all parts of a label's condition share, (n_classes, n_columns); 0 where none is."""
-    padded = torch.cat((of_part.new_zeros((1, of_part.shape[1])), of_part))
-    return padded[constraint.part_of_cell.max(dim=1).values + 1]
+    padded = torch.cat((of_part, of_part.new_zeros((1, of_part.shape[1]))))
+    return padded[part]
 
 
 class SecretGroups:
@@ -207,7 +227,8 @@ class SecretGroups:
         self._left = dict(plan.noise)
         conditions = ((information.condition + 1) * information.used)[:, None].to(data.weight)
         # Of the rows whose label no part has: 0, and one more for the others.
-        self.condition = _of_label(conditions, constraint)[data.y, 0].long()
+        of_label = _of_label(conditions, _part_of_label(constraint))
+        self.condition = of_label[data.y, 0].long()
 
     @property
     def data(self) -> Batch:

@@ -107,9 +107,7 @@ class PrivateERM:
                 "epsilon=None."
             )
         self.model = model
-        self.data = Sampled(
-            model.prepare_rows(data.X), data.y, constraint.bins(data.y, data.group)
-        )
+        self.data = Sampled(model.prepare_rows(data.X), data.y, constraint.bins(data.y, data.group))
         self.loss = loss
         self.constraint = constraint
         self.alpha = alpha
@@ -185,7 +183,7 @@ class PrivateERM:
         RuntimeError
             If the plan has no step left.
         """
-        batch = self._next_batch(rng)
+        batch = self.data.rows(self._next_rows(rng))
         scores, clipped = self.model.linearize_rows(x, batch.X)
         table = self._noisy_table(scores, batch, rng)
         weights = self.n_rows * weigh(table)
@@ -207,14 +205,14 @@ class PrivateERM:
         table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data)
         return with_gaussian_noise(table, self.plan.final_noise * self.constraint.bound, rng)
 
-    def _next_batch(self, rng: Generator) -> Sampled:
-        """Take a step off the plan: its Poisson batch."""
+    def _next_rows(self, rng: Generator) -> Tensor:
+        """Take a step off the plan: the rows of its Poisson batch."""
         if self._steps_left == 0:
             raise RuntimeError("The privacy budget is spent: the plan has no step left.")
         self._steps_left -= 1
         if self._batches is None or self._batches.rng is not rng:
             self._batches = PoissonBatches(self.n_rows, self._rate, rng)
-        return self.data.rows(next(self._batches).to(self.data.y.device))
+        return next(self._batches).to(self.data.y.device)
 
     def _noisy_table(self, scores: Tensor, batch: Sampled, rng: Generator) -> Tensor:
         """The table of a batch, scaled up to all rows."""

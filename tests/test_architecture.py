@@ -35,7 +35,9 @@ MAY_IMPORT = {
     "fermi_problem": {"constraints", "losses", "problem"},
     "group_posterior": {"features"},
     "private_scaling": {"features", "models", "privacy"},
-    "private_problem": {"constraints", "exceptions", "losses", "models", "privacy", "problem"},
+    "private_problem": {
+        *("constraints", "exceptions", "features", "losses", "models", "privacy", "problem"),
+    },
     "private_moments": {
         *("constraints", "features", "models", "objectives", "privacy", "problem"),
         *("private_scaling", "ranking_problems"),

@@ -45,6 +45,33 @@ def test_rows_may_repeat_and_come_in_any_order(wrapped):
 
 
 @both
+@pytest.mark.parametrize("full", [False, True], ids=["diagonal", "triangular"])
+def test_norms_that_are_known_are_those_of_the_rows_and_of_no_other_coordinates(
+    wrapped, full, monkeypatch
+):
+    """Clips rest on them: rows pass them on, and other coordinates are worked out anew."""
+    rng = np.random.default_rng(4)
+    transforms = [
+        torch.as_tensor(
+            rng.normal(size=(len(CENTER),) * 2) if full else rng.normal(size=len(CENTER))
+        )
+        for _ in range(2)
+    ]
+    index = torch.tensor([5, 0, 5, 39])
+    monkeypatch.setattr(features, "_NORM_ROWS", 7)
+    known = wrapped.with_norms(CENTER, transforms[0])
+    for transform in transforms:
+        t = transform.numpy() if full else np.diag(transform.numpy())
+        for chosen, rows in ((known, X), (known.rows(index), X[index]), (wrapped, X)):
+            expected = ((rows - CENTER.numpy()) @ t) ** 2
+            found = chosen.square_norms(CENTER, transform).numpy()
+            np.testing.assert_allclose(found, expected.sum(axis=1))
+    center = CENTER + 1.0
+    expected = wrapped.square_norms(center, transforms[0])
+    torch.testing.assert_close(known.square_norms(center, transforms[0]), expected)
+
+
+@both
 @pytest.mark.parametrize("chunk", [7, 16_384])  # several uneven chunks, or one
 def test_moments_are_those_of_numpy_with_weights(wrapped, chunk, monkeypatch):
     monkeypatch.setattr(features, "_CHUNK_ROWS", chunk)

@@ -84,6 +84,16 @@ def test_gradients_equal_differences(loss, n_classes):
 
 
 @losses
+@classes
+@pytest.mark.parametrize("size", [1.0, 1e4])
+def test_closed_forms_equal_autograd(loss, n_classes, size):
+    scores, y, _, _ = random_rows(4, n_classes)
+    scores = (size * scores).requires_grad_()
+    (expected,) = torch.autograd.grad(loss(scores, y).sum(), scores)
+    torch.testing.assert_close(loss.gradient(scores.detach(), y), expected, rtol=1e-9, atol=1e-12)
+
+
+@losses
 def test_one_margin_equals_two_columns(loss):
     scores, y, _, _ = random_rows(5)
     columns = as_two_columns(scores)

@@ -5,8 +5,9 @@ import pytest
 import torch
 from scipy import stats
 
+from fairconstrained.privacy import mechanisms
 from fairconstrained.privacy.mechanisms import (
-    poisson_batch,
+    PoissonBatches,
     seed_from_system,
     with_gaussian_noise,
     with_laplace_noise,
@@ -20,10 +21,10 @@ def generator(seed=0):
 @pytest.mark.parametrize(("n_rows", "rate"), [(7, 0.3), (40, 0.9), (300, 0.01)])
 def test_rows_are_drawn_independently_with_the_same_probability(n_rows, rate):
     """Inclusions of rows i and j are Bernoulli(rate), uncorrelated, at every position."""
-    rng, n_batches = generator(), 4000
+    batches, n_batches = PoissonBatches(n_rows, rate, generator()), 4000
     drawn = np.zeros((n_batches, n_rows))
     for batch in drawn:
-        rows = poisson_batch(n_rows, rate, rng)
+        rows = next(batches)
         assert rows.unique().numel() == rows.numel()
         batch[rows.numpy()] = 1
     deviation = np.sqrt(rate * (1 - rate) / n_batches)
@@ -39,12 +40,29 @@ def test_rows_are_drawn_independently_with_the_same_probability(n_rows, rate):
 
 
 def test_at_rate_one_every_row_is_drawn():
-    assert poisson_batch(5, 1.0, generator()).tolist() == [0, 1, 2, 3, 4]
+    assert next(PoissonBatches(5, 1.0, generator())).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_batches_may_be_empty():
-    rng = generator()
-    assert any(len(poisson_batch(3, 0.1, rng)) == 0 for _ in range(20))
+    batches = PoissonBatches(3, 0.1, generator())
+    assert any(len(next(batches)) == 0 for _ in range(20))
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 1000, 30_000])
+def test_batches_that_are_drawn_together_are_independent_of_each_other(n_rows, monkeypatch):
+    """A row is in two batches in a row with probability rate squared, also at a block's edges."""
+    monkeypatch.setattr(mechanisms, "_BLOCK_ROWS", 3 * 0.3 * n_rows)  # blocks of about three
+    batches, n_batches = PoissonBatches(n_rows, 0.3, generator()), 600 if n_rows > 1 else 6000
+    first = np.zeros(n_batches)  # how often the first and the last row are chosen
+    last = np.zeros(n_batches)
+    for k in range(n_batches):
+        rows = next(batches)
+        assert rows.tolist() == sorted(set(rows.tolist()))
+        first[k], last[k] = 0 in rows, n_rows - 1 in rows
+    for chosen in (first, last):
+        assert abs(chosen.mean() - 0.3) < 5 * np.sqrt(0.21 / n_batches)
+        both = (chosen[1:] * chosen[:-1]).mean()
+        assert abs(both - 0.09) < 6 * np.sqrt(0.09 / n_batches)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +95,7 @@ def test_the_system_fills_the_whole_state():
 
 def test_everything_comes_from_the_generator():
     for draw in (
-        lambda rng: poisson_batch(100, 0.2, rng),
+        lambda rng: next(PoissonBatches(100, 0.2, rng)),
         lambda rng: with_gaussian_noise(torch.zeros(5), 1.0, rng),
         lambda rng: with_laplace_noise(torch.zeros(5), 1.0, rng),
     ):

@@ -104,6 +104,19 @@ def test_the_sum_is_that_of_rows_clipped_one_by_one(model, share_clipped):
 
 
 @every_model
+def test_rows_may_each_have_a_limit(model):
+    """Infinite for public rows, whose gradients go in whole."""
+    w, X, cotangent = case(model)
+    rows = row_gradients(model, w, X, cotangent)
+    limits = torch.linspace(0.0, 1.0, N).to(rows) * rows.norm(dim=1).max()
+    limits[N // 2] = torch.inf
+    factors = (limits / rows.norm(dim=1)).clamp_max(1)
+    _, clipped = model.linearize_rows(w, DenseFeatures(X))
+    expected = (rows * factors[:, None]).sum(dim=0)
+    torch.testing.assert_close(clipped(cotangent, limits), expected, rtol=1e-9, atol=1e-11)
+
+
+@every_model
 def test_without_a_limit_it_is_the_plain_gradient(model):
     w, X, cotangent = case(model)
     _, clipped = model.linearize_rows(w, DenseFeatures(X))

@@ -124,10 +124,10 @@ def test_the_audit_sees_exact_tables(monkeypatch):
 def test_the_audit_sees_batches_of_fixed_size(monkeypatch):
     """The row that makes room for the canary is missing elsewhere: sums move by two rows."""
 
-    def fixed(n_rows, rate, rng):
-        return torch.randperm(n_rows, generator=rng)[:N_ROWS]
+    def fixed(batches):
+        return torch.randperm(batches.n_rows, generator=batches.rng)[:N_ROWS]
 
-    monkeypatch.setattr(private_problem, "poisson_batch", fixed)
+    monkeypatch.setattr(private_problem.PoissonBatches, "__next__", fixed)
 
     def statistic(with_canary):
         others, canary, gradient = outputs(with_canary, "gaussian", int(with_canary), 100.0).T

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 Pullback = Callable[[Tensor], Tensor]
-ClippedPullback = Callable[[Tensor, float], Tensor]
+ClippedPullback = Callable[[Tensor, float | Tensor], Tensor]
 
 # Variance of a constant column, relative to its squared mean: what rounding can leave of zero.
 _ROUNDING = 1e-12
@@ -53,12 +53,12 @@ class Model(Protocol):
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
         """Scores as in training, and the map from cotangents c (n, K) and a norm C to
 
-        sum_i clip(J_i' c_i, C): each row's gradient is scaled down to norm C before the sum.
+        sum_i clip(J_i' c_i, C): each row's gradient is scaled down to norm C before the sum. Rows
+        may each have a C, (n,), infinite for those that are public.
         """
 
     def prepare_rows(self, X: Features) -> Features:
-        """The same features, with what `linearize_rows` needs of rows and parameters do not change.
-        """
+        """The same features, with what `linearize_rows` needs of rows and parameters do not change."""
 
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of the coefficients (never of intercepts and biases)."""
@@ -95,7 +95,7 @@ def attribute(attributes: Mapping[str, Any], name: str) -> Any:
     return attributes[name]
 
 
-def clip_factors(norms: Tensor, max_norm: float) -> Tensor:
+def clip_factors(norms: Tensor, max_norm: float | Tensor) -> Tensor:
     """What rows of these norms are multiplied with, so that none is longer than `max_norm`.
 
     Zero for rows whose norm is not finite: one row must not decide about all.

@@ -96,7 +96,7 @@ class Linear:
         scores, pullback = self.linearize(w, X)
         lengths = (X.square_norms(self.center, self.transform) + self.fit_intercept).sqrt()
 
-        def clipped(cotangent: Tensor, max_norm: float) -> Tensor:
+        def clipped(cotangent: Tensor, max_norm: float | Tensor) -> Tensor:
             norms = lengths * cotangent.norm(dim=1)
             return pullback(cotangent * clip_factors(norms, max_norm)[:, None])
 
@@ -108,7 +108,7 @@ class Linear:
 
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of the coefficients of the columns as given."""
-        coef, _ = self.unpack(w)
+        coef = self._coef(w)
         gradient = torch.zeros_like(w)
         gradient[: self.n_coef] = self.coordinates(coef).reshape(-1)
         return Penalty(0.5 * (coef**2).sum(), gradient)
@@ -123,10 +123,13 @@ class Linear:
 
     def unpack(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients (d, K) and intercept (K,) for the columns as given."""
-        v = w[: self.n_coef].reshape(-1, self.n_outputs)
-        coef = self.transform @ v if self.transform.ndim == 2 else self.transform[:, None] * v
+        coef = self._coef(w)
         intercept = -(self.center @ coef)
         return coef, intercept + w[self.n_coef :] if self.fit_intercept else 0.0 * intercept
+
+    def _coef(self, w: Tensor) -> Tensor:
+        v = w[: self.n_coef].reshape(-1, self.n_outputs)
+        return self.transform @ v if self.transform.ndim == 2 else self.transform[:, None] * v
 
     def restore(self, attributes: Mapping[str, Any]) -> Tensor:
         """Parameters of given ``coef_`` and ``intercept_``."""

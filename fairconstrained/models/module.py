@@ -96,13 +96,13 @@ class Module:
         with recorded(layers) as calls:
             scores = self._forward(self._unflatten(w), dense)
 
-        def by_ghost_norms(cotangent: Tensor, max_norm: float) -> Tensor:
+        def by_ghost_norms(cotangent: Tensor, max_norm: float | Tensor) -> Tensor:
             factors = clip_factors(ghost_norms(calls, scores, cotangent), max_norm)
             scaled = cotangent * factors[:, None]
             (gradient,) = torch.autograd.grad(scores, w, scaled, retain_graph=True)
             return gradient
 
-        def by_chunks(cotangent: Tensor, max_norm: float) -> Tensor:
+        def by_chunks(cotangent: Tensor, max_norm: float | Tensor) -> Tensor:
             return clipped_sum(self._score, w.detach(), dense, cotangent, max_norm)
 
         return scores.detach(), by_ghost_norms if layers else by_chunks

@@ -177,7 +177,7 @@ def clipped_sum(
     w: Tensor,
     X: Tensor,
     cotangent: Tensor,
-    max_norm: float,
+    max_norm: float | Tensor,
 ) -> Tensor:
     """Sum of the rows' clipped gradients, from chunks of gradients.
 
@@ -193,7 +193,8 @@ def clipped_sum(
     total = torch.zeros_like(w)
     if len(X) == 0:  # a Poisson batch may be empty, and vmap refuses it
         return total
-    for rows, c in zip(torch.split(X, size), torch.split(cotangent, size), strict=True):
+    bounds = torch.as_tensor(max_norm, dtype=w.dtype, device=w.device).expand(len(X))
+    for rows, c, C in zip(*(torch.split(t, size) for t in (X, cotangent, bounds)), strict=True):
         gradients = per_row(w, rows, c).nan_to_num(0.0, 0.0, 0.0)
-        total += clip_factors(gradients.norm(dim=1), max_norm) @ gradients
+        total += clip_factors(gradients.norm(dim=1), C) @ gradients
     return total

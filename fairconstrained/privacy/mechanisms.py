@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 __all__ = [
     "NOISES",
     "PoissonBatches",
-        "seed_from_system",
+    "seed_from_system",
     "with_gaussian_noise",
     "with_laplace_noise",
 ]
