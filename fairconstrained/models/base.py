@@ -58,7 +58,7 @@ class Model(Protocol):
         """
 
     def prepare_rows(self, X: Features) -> Features:
-        """The same features, with what `linearize_rows` needs of rows and parameters do not change."""
+        """The same features, with what `linearize_rows` reads of rows and no step changes."""
 
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of the coefficients (never of intercepts and biases)."""
