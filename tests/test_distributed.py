@@ -1,6 +1,7 @@
 """Joint training: two processes give what one gives, and a lost one is named."""
 
 import os
+import subprocess
 import sys
 from datetime import timedelta
 from functools import cache
@@ -169,6 +170,31 @@ def test_each_worker_reads_its_own_loader(found):
 @needs_gloo
 def test_a_worker_that_dies_stops_the_others_with_its_name(found):
     assert "worker 0 of 2 cannot go on: worker 1 gave no sign of life within 1 s" in found[2]
+
+
+@needs_gloo
+def test_torchrun_gives_what_one_process_gives():
+    """The command of the documentation, with two local processes."""
+    arguments = ["-m", "benchmarks.speed.workers", "--width", "8", "--batch", "24", "--steps", "30"]
+    together = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    root = str(Path(__file__).parents[1])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
+    values = []
+    for command in (arguments, [*together, *arguments]):
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        _, _, found = done.stdout.partition("constraint values: ")
+        values.append([float(value) for value in found.split(",")])
+        assert f"workers: {len(values)};" in done.stdout
+    assert values[0] == pytest.approx(values[1], abs=1e-9)
+    assert len(values[0]) == 2
 
 
 def test_alone_nothing_is_shared():

@@ -1,0 +1,90 @@
+"""Time of a training step by one worker and by several, and that they train the same module.
+
+    python -m benchmarks.speed.workers
+    torchrun --standalone --nproc-per-node 2 -m benchmarks.speed.workers
+
+A network of `--width` hidden units twice, 20 features, batches of `--batch` rows, demographic
+parity by the augmented Lagrangian, one thread a worker. The first worker prints the milliseconds of
+a step and the values that training ends with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairconstrained.constraints import DemographicParity
+from fairconstrained.solvers import ALM
+from fairconstrained.training import train
+
+_ROWS, _FEATURES = 4_000, 20
+
+
+def data() -> tuple[Tensor, Tensor, Tensor]:
+    """Features, labels and groups."""
+    rng = torch.Generator().manual_seed(0)
+    group = torch.randint(2, (_ROWS,), generator=rng)
+    X = torch.randn(_ROWS, _FEATURES, generator=rng, dtype=torch.float64)
+    y = (X[:, 0] + 0.5 * group + 0.5 * torch.randn(_ROWS, generator=rng) > 0).long()
+    return X, y, group
+
+
+def log_loss(outputs: Tensor, batch: tuple[Tensor, ...]) -> Tensor:
+    """Of the labels in the batch."""
+    return F.binary_cross_entropy_with_logits(outputs[:, 0], batch[1].to(outputs))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train, alone or with the others that torchrun has started."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.speed.workers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--steps", type=int, default=150)
+    options = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    together = "WORLD_SIZE" in os.environ
+    if together:
+        dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    width = options.width
+    network = nn.Sequential(
+        nn.Linear(_FEATURES, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(),
+        nn.Linear(width, 1),
+    ).double()  # fmt: skip
+    X, y, group = data()
+    solver = ALM(n_steps=options.steps, batch_size=options.batch)
+    ends: list[float] = []
+    trained = train(
+        network,
+        log_loss,
+        DemographicParity(0.05),
+        (X, y, group),
+        groups=group,
+        solver=solver,
+        random_state=0,
+        callbacks=[lambda iterate: ends.append(time.perf_counter())],
+    )
+    # An iteration holds a full evaluation too, in which all rows pass the network once.
+    step = (ends[-1] - ends[0]) / options.steps
+    if not together or dist.get_rank() == 0:
+        size = dist.get_world_size() if together else 1
+        values = ", ".join(f"{value:.12f}" for value in trained.values)
+        print(f"workers: {size}; ms a step, its share of evaluations included: {1e3 * step:.2f}")
+        print(f"constraint values: {values}")
+    if together:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
