@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.moments import MomentConstraint, sum_by
+from fairconstrained.constraints.moments import MomentConstraint, look_up, sum_by
 
 __all__ = ["AffineMap", "inner"]
 
@@ -94,7 +94,7 @@ class AffineMap:
 
         def pullback(weights: Tensor) -> Tensor:
             on_tables = weights.reshape(n_draws, len(self._matrix)) @ self._matrix
-            return on_tables.reshape(tables.shape).index_select(0, bins) * column
+            return look_up(on_tables.reshape(tables.shape), bins, statistics) * column
 
         return values.reshape(-1), pullback
 

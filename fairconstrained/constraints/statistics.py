@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fairconstrained.losses import Loss, class_probabilities, hard_classes
@@ -51,7 +51,8 @@ class ClassProbabilities:
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """One-hot predictions."""
-        return F.one_hot(hard_classes(scores), self.n_columns).to(scores.dtype)
+        classes = torch.arange(self.n_columns, device=scores.device)
+        return (hard_classes(scores) == classes[:, None]).T.to(scores.dtype)
 
     def sharpened(self) -> ClassProbabilities:
         """Twice the temperature."""
@@ -95,14 +96,18 @@ class Columns:
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Members' columns."""
-        none = scores.new_zeros((len(scores), 0))
-        return torch.cat([none, *(member.soft(scores, y) for member in self.members)], dim=1)
+        return _side_by_side(scores, [member.soft(scores, y) for member in self.members])
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """Members' columns."""
-        none = scores.new_zeros((len(scores), 0))
-        return torch.cat([none, *(member.hard(scores, y) for member in self.members)], dim=1)
+        return _side_by_side(scores, [member.hard(scores, y) for member in self.members])
 
     def sharpened(self) -> Columns:
         """All members sharpened."""
         return Columns(tuple(member.sharpened() for member in self.members))
+
+
+def _side_by_side(scores: Tensor, blocks: Sequence[Tensor]) -> Tensor:
+    """Blocks of columns as one, (n, n_columns), which lie one after the other in memory."""
+    none = scores.new_zeros((0, len(scores)))
+    return torch.cat([none, *(block.T for block in blocks)]).T
