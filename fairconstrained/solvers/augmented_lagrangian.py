@@ -32,12 +32,12 @@ from fairconstrained.solvers.run import (
 
 __all__ = ["AugmentedLagrangian"]
 
-_LOOSE = 1e-3  # accuracy of a subproblem whose targets still move
+_LOOSE = 3e-4  # accuracy of a subproblem whose targets still move
 _PENALTY_GROWTH = 256.0
 _UPDATES = 5  # multiplier updates in one round
 _AIM = 0.5 * FEASIBILITY_TOL  # what the targets aim at
 _SAME = 1e-12  # soft and hard values that differ by no more are one function
-_ROOM = 1e-3  # room under a binding hard constraint that is not worth another round
+_ROOM = 5e-4  # room under a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after these, any feasible point will do
 _MAX_ROUNDS = 40
 _HOPELESS = 100.0  # a multiplier that, with much excess left, says that it cannot be met
@@ -294,7 +294,7 @@ class _Targets:
             if self.settled or bool((gap.abs() <= _ROOM).all()):
                 self.settled, self.shift = True, shift
                 return iterate.x, iterate.dual
-        if self.settled and excess <= _ROOM:
+        if self.settled and excess <= FEASIBILITY_TOL:
             # The accurate solution slipped just outside: tighten what it violates.
             self.shift = self.shift + 2.0 * hard.clamp_min(0.0)
             return iterate.x, iterate.dual
