@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -11,10 +11,14 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints.surrogates import Surrogate
+from fairconstrained.graphs import linearized
 from fairconstrained.losses import Loss, log_loss, zero_one_loss
 from fairconstrained.ranking import ranks, wins
 
 __all__ = ["LogLossForRanking", "MeanLoss", "Objective", "PairwiseLoss"]
+
+
+Gradient = Callable[[], Tensor]
 
 
 class Objective(Protocol):
@@ -23,20 +27,37 @@ class Objective(Protocol):
     def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Differentiable, ()."""
 
+    def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
+        """`soft`, and a function that gives its derivative by the scores, (n, K)."""
+
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """What solvers select by among feasible points, ()."""
 
 
-@dataclass(frozen=True)
-class MeanLoss:
-    """The mean of a row's loss; measured by the error rate, or the mean of another loss."""
+class _WeightedMean:
+    """The weighted mean of a row's loss."""
 
     loss: Loss
-    error: Callable[[Tensor, Tensor], Tensor] = zero_one_loss
 
     def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Weighted mean."""
         return weight @ self.loss(scores, y) / weight.sum()
+
+    def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
+        """In closed form."""
+
+        def gradient() -> Tensor:
+            return (weight / weight.sum())[:, None] * self.loss.gradient(scores, y)
+
+        return self.soft(scores, y, weight), gradient
+
+
+@dataclass(frozen=True)
+class MeanLoss(_WeightedMean):
+    """The mean of a row's loss; measured by the error rate, or the mean of another loss."""
+
+    loss: Loss
+    error: Callable[[Tensor, Tensor], Tensor] = zero_one_loss
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Weighted share of wrong predictions."""
@@ -44,12 +65,10 @@ class MeanLoss:
 
 
 @dataclass(frozen=True)
-class LogLossForRanking:
+class LogLossForRanking(_WeightedMean):
     """The log loss; measured by 1 - AUC."""
 
-    def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """Weighted mean of the log loss."""
-        return weight @ log_loss(scores, y) / weight.sum()
+    loss: Loss = field(default=log_loss, init=False)
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """1 - AUC of all positives against all negatives."""
@@ -76,6 +95,11 @@ class PairwiseLoss:
         rows = self.surrogate.statistic.soft(scores, y) * weight[:, None]
         sums = rows.new_zeros((2, rows.shape[1])).index_add(0, y, rows)
         return self.of_sums(sums / weight.sum())
+
+    def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
+        """By autograd."""
+        value, pullback = linearized(lambda z: self.soft(z, y, weight), scores)
+        return value, lambda: pullback(torch.ones_like(value))[0]
 
     def of_sums(self, sums: Tensor) -> Tensor:
         """From sums of the statistic over negatives and positives, per unit of all weight."""

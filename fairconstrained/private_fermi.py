@@ -158,8 +158,8 @@ class AttributeFermi(RecordFermi):
         """Derivative by scores of the loss and of the term of psi that all groups share."""
         common = self.information.common_weights(dual, self.counts)
         of_label = self.weight * self.n_rows * _of_label(common, self._part_of_label)
-        of_information = self.constraint.statistic.pullback(scores, y, of_label.index_select(0, y))
-        return self.loss.gradient(scores, y) - of_information
+        _, pullback = self.constraint.statistic.linearize(scores, y)
+        return self.loss.gradient(scores, y) - pullback(of_label.index_select(0, y))
 
 
 def _part_of_label(constraint: MomentConstraint) -> Tensor:

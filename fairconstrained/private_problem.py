@@ -225,7 +225,8 @@ class PrivateERM:
         # Row by row what the weights on the table are: no sum over parts, forth and back.
         padded = torch.cat((weights, weights.new_zeros((1, weights.shape[1]))))
         on_rows = padded.index_select(0, batch.bins)
-        return self.constraint.statistic.pullback(scores, batch.y, on_rows)
+        _, pullback = self.constraint.statistic.linearize(scores, batch.y)
+        return pullback(on_rows)
 
     def _counted(self, scores: Tensor, batch: Sampled) -> Tensor:
         """What the table of a step adds up: predicted labels."""

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.surrogates import Quadratic
+from fairconstrained.graphs import linearized
 from fairconstrained.objectives import PairwiseLoss
 from fairconstrained.problem import FairERM, Linearization, Problem
 
@@ -119,29 +120,28 @@ class Saddle:
         w = self.parameters(x)
         batch = problem.data.rows(rows)
         scores, model_pullback = problem.model.linearize(w, batch.X)
-        scores = scores.requires_grad_()
-        centres = x[len(w) :].detach().requires_grad_()
         cell = batch.y * self._n_groups + batch.group
         u, u_ = self.sides[:, cell] * (batch.weight / self._mean_weight)[:, None]
-        with torch.enable_grad():
-            h, a, b = scores, centres[:n_pairs], centres[n_pairs:]
+
+        def terms(h: Tensor, centres: Tensor) -> Tensor:
+            a, b = centres[:n_pairs], centres[n_pairs:]
             lead = (h * (u - u_)).mean(dim=0)
             around = ((h - a) ** 2 * u + (h - b) ** 2 * u_).mean(dim=0)
             pairs = self.c1 * (self.c2**2 - 2.0 * self.c2 * lead + around)
             values = pairs.new_zeros(self.n_values).index_add(0, self.owner, pairs) - self.slack
             if not self.pairwise:
-                risk = problem.risk.soft(scores, batch.y, batch.weight)
+                risk = problem.risk.soft(h, batch.y, batch.weight)
                 values = torch.cat((risk[None], values[1:]))
-            terms = torch.cat((values, 2.0 * self.c1**0.5 * lead))
+            return torch.cat((values, 2.0 * self.c1**0.5 * lead))
+
+        value, terms_pullback = linearized(terms, scores, x[len(w) :])
         penalty = problem.model.penalty(w)
 
         def pullback(weights: Tensor) -> Tensor:
-            on_scores, on_centres = torch.autograd.grad(
-                terms, (scores, centres), weights, retain_graph=True
-            )
+            on_scores, on_centres = terms_pullback(weights)
             on_w = model_pullback(on_scores) + problem.alpha * weights[0] * penalty.gradient
             return torch.cat((on_w, on_centres))
 
-        value = terms.detach().clone()
+        value = value.clone()
         value[0] += problem.alpha * penalty.value
         return Linearization(value, pullback)

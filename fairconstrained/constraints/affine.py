@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.moments import MomentConstraint, sum_by
+from fairconstrained.constraints.moments import MomentConstraint, look_up, sum_by
 
-__all__ = ["AffineMap", "inner"]
+__all__ = ["AffineMap"]
 
 _RANK_TOL = 1e-12  # singular values below this share of their sum are zero
 
@@ -94,7 +93,7 @@ class AffineMap:
 
         def pullback(weights: Tensor) -> Tensor:
             on_tables = weights.reshape(n_draws, len(self._matrix)) @ self._matrix
-            return on_tables.reshape(tables.shape).index_select(0, bins) * column
+            return look_up(on_tables.reshape(tables.shape), bins, statistics) * column
 
         return values.reshape(-1), pullback
 
@@ -107,28 +106,3 @@ class AffineMap:
         left, values, _ = torch.linalg.svd(self._matrix, full_matrices=False)
         span: Tensor = left[:, values > _RANK_TOL * values.sum()]
         return span
-
-
-def inner(x: Tensor, weights: Tensor) -> Tensor:
-    """The sum of x * weights, (), to be differentiated and not to be read: its value is 0.
-
-    With weights as `grad_outputs` torch would import sympy, a second's work in a new process.
-    """
-    result: Tensor = _Inner.apply(x, weights)  # type: ignore[no-untyped-call]
-    return result
-
-
-class _Inner(torch.autograd.Function):
-    """What `inner` does."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weights: Tensor) -> Tensor:
-        """No product."""
-        ctx.save_for_backward(weights)
-        return x.new_zeros(())
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """The weights."""
-        (weights,) = ctx.saved_tensors
-        return gradient * weights, None

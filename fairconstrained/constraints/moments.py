@@ -12,6 +12,7 @@ add up, gradients pass through a table of a few numbers, and privacy needs to pr
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -21,8 +22,9 @@ from torch import Tensor
 
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.statistics import Statistic
+from fairconstrained.graphs import linearized
 
-__all__ = ["BoundConstraint", "LinearMoments", "MomentConstraint", "Space", "sum_by"]
+__all__ = ["BoundConstraint", "LinearMoments", "MomentConstraint", "Space", "look_up", "sum_by"]
 
 
 _NEVER_BINDS = 1e6
@@ -131,6 +133,19 @@ class MomentConstraint:
         sums = self.at(aux).sums(scores, y, group, weight)
         return self.of_moments(sums, self.counts(y, group, weight), aux)
 
+    def linearize(
+        self, scores: Tensor, y: Tensor, aux: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
+        """Soft statistics of the rows, (n, n_columns), and from weights on them the derivative of
+
+        the weighted sum by the scores, (n, K), and by the extra variables, (n_aux,).
+        """
+        if self.n_aux:
+            soft, pullback = linearized(lambda z, a: self.at(a).statistic.soft(z, y), scores, aux)
+            return soft, pullback  # type: ignore[return-value]
+        soft, on_scores = self.statistic.linearize(scores, y)
+        return soft, lambda weights: (on_scores(weights), torch.zeros_like(aux))
+
     def sharpened(self) -> Self:
         """The constraint with its statistic sharpened; itself where that changes nothing."""
         statistic = self.statistic.sharpened()
@@ -156,8 +171,17 @@ class MomentConstraint:
 
 
 def sum_by(rows: Tensor, index: Tensor, n_bins: int) -> Tensor:
-    """Sum rows of equal index, (n_bins, n_columns)."""
+    """Sum rows of equal index, (n_bins, n_columns), along memory: half the time or less."""
+    if rows.stride(0) == 1:
+        return rows.new_zeros((rows.shape[1], n_bins)).index_add(1, index, rows.T).T
     return rows.new_zeros((n_bins, rows.shape[1])).index_add(0, index, rows)
+
+
+def look_up(table: Tensor, index: Tensor, like: Tensor) -> Tensor:
+    """Rows of a table by their index, (n, n_columns), in memory as `like` lies there."""
+    if like.stride(0) == 1:
+        return table.T.contiguous().gather(1, index.expand(table.shape[1], -1)).T
+    return table.index_select(0, index)
 
 
 class BoundConstraint(MomentConstraint):

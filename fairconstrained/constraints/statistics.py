@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from fairconstrained.graphs import linearized
 from fairconstrained.losses import (
     Loss,
     class_probabilities,
@@ -18,6 +18,9 @@ from fairconstrained.losses import (
 )
 
 __all__ = ["ByAutograd", "ClassProbabilities", "Columns", "Losses", "Statistic", "side_by_side"]
+
+
+Linear = tuple[Tensor, Callable[[Tensor], Tensor]]  # values, and their pullback
 
 
 class Statistic(Protocol):
@@ -36,8 +39,8 @@ class Statistic(Protocol):
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Differentiable, (n, n_columns)."""
 
-    def pullback(self, scores: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """Derivative by the scores, (n, K), of the sum of weights (n, n_columns) times `soft`."""
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        """`soft`, and from weights (n, n_columns) on it the weighted sum's derivative by scores."""
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """What users measure, on predicted labels, (n, n_columns)."""
@@ -47,18 +50,14 @@ class Statistic(Protocol):
 
 
 class ByAutograd:
-    """The pullback of a statistic whose `soft` autograd differentiates."""
+    """The derivative of a statistic whose `soft` autograd differentiates."""
 
     soft: Callable[[Tensor, Tensor], Tensor]
 
-    def pullback(self, scores: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """Derivative by the scores, (n, K), of the sum of weights (n, n_columns) times `soft`."""
-        scores = scores.detach().requires_grad_()
-        with torch.enable_grad():
-            # Zero times the scores: nothing may be left to differentiate.
-            total = (weights * self.soft(scores, y)).sum() + 0.0 * scores.sum()
-        (gradient,) = torch.autograd.grad(total, scores)
-        return gradient
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        """By a graph of `soft`."""
+        soft, pullback = linearized(lambda z: self.soft(z, y), scores)
+        return soft, lambda weights: pullback(weights)[0]
 
 
 @dataclass(frozen=True)
@@ -73,13 +72,15 @@ class ClassProbabilities:
         """Class probabilities."""
         return class_probabilities(scores, self.temperature)
 
-    def pullback(self, scores: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
         """In closed form."""
-        return through_probabilities(self.soft(scores, y), weights, self.temperature)
+        p = self.soft(scores, y)
+        return p, lambda weights: through_probabilities(p, weights, self.temperature)
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """One-hot predictions."""
-        return F.one_hot(hard_classes(scores), self.n_columns).to(scores.dtype)
+        classes = torch.arange(self.n_columns, device=scores.device)
+        return (hard_classes(scores) == classes[:, None]).T.to(scores.dtype)
 
     def sharpened(self) -> ClassProbabilities:
         """Twice the temperature."""
@@ -98,9 +99,9 @@ class Losses:
         """The loss as one column."""
         return self.loss(scores, y)[:, None]
 
-    def pullback(self, scores: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
         """In closed form."""
-        return weights * self.loss.gradient(scores, y)
+        return self.soft(scores, y), lambda weights: weights * self.loss.gradient(scores, y)
 
     hard = soft
 
@@ -127,21 +128,22 @@ class Columns:
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Members' columns."""
-        none = scores.new_zeros((len(scores), 0))
-        return torch.cat([none, *(member.soft(scores, y) for member in self.members)], dim=1)
+        return _side_by_side(scores, [member.soft(scores, y) for member in self.members])
 
-    def pullback(self, scores: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """Sum of the members'."""
-        pieces = torch.split(weights, [member.n_columns for member in self.members], dim=1)
-        gradient = torch.zeros_like(scores)
-        for member, piece in zip(self.members, pieces, strict=True):
-            gradient = gradient + member.pullback(scores, y, piece)
-        return gradient
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        """Sum of the members' derivatives."""
+        terms = [member.linearize(scores, y) for member in self.members]
+        widths = [member.n_columns for member in self.members]
+
+        def pullback(weights: Tensor) -> Tensor:
+            pieces = zip(terms, torch.split(weights, widths, dim=1), strict=True)
+            return sum((own(piece) for (_, own), piece in pieces), torch.zeros_like(scores))
+
+        return _side_by_side(scores, [soft for soft, _ in terms]), pullback
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """Members' columns."""
-        none = scores.new_zeros((len(scores), 0))
-        return torch.cat([none, *(member.hard(scores, y) for member in self.members)], dim=1)
+        return _side_by_side(scores, [member.hard(scores, y) for member in self.members])
 
     def sharpened(self) -> Columns:
         """All members sharpened."""
@@ -151,3 +153,9 @@ class Columns:
 def side_by_side(statistics: tuple[Statistic, ...]) -> Statistic:
     """Several statistics as one; a single one as it is, because copies cost time in every step."""
     return statistics[0] if len(statistics) == 1 else Columns(statistics)
+
+
+def _side_by_side(scores: Tensor, blocks: Sequence[Tensor]) -> Tensor:
+    """Blocks of columns as one, (n, n_columns), which lie one after the other in memory."""
+    none = scores.new_zeros((0, len(scores)))
+    return torch.cat([none, *(block.T for block in blocks)]).T

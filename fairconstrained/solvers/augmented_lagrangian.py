@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problem import Problem
+from fairconstrained.problem import Linearization, Problem
 from fairconstrained.solvers.minimise import (
     FEW_ROWS,
     ROUNDING,
+    Curvature,
     Effort,
     Function,
     Vector,
@@ -31,12 +32,12 @@ from fairconstrained.solvers.run import (
 
 __all__ = ["AugmentedLagrangian"]
 
-_LOOSE = 1e-3  # accuracy of a subproblem whose targets still move
+_LOOSE = 3e-4  # accuracy of a subproblem whose targets still move
 _PENALTY_GROWTH = 256.0
 _UPDATES = 5  # multiplier updates in one round
 _AIM = 0.5 * FEASIBILITY_TOL  # what the targets aim at
 _SAME = 1e-12  # soft and hard values that differ by no more are one function
-_ROOM = 1e-3  # room under a binding hard constraint that is not worth another round
+_ROOM = 5e-4  # room under a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after these, any feasible point will do
 _MAX_ROUNDS = 40
 _HOPELESS = 100.0  # a multiplier that, with much excess left, says that it cannot be met
@@ -62,8 +63,9 @@ class AugmentedLagrangian(Solver):
             + \tfrac{1}{2\rho} \lVert [\lambda + \rho (c(x) + s)]_+ \rVert^2, \\
         \lambda &\leftarrow [\lambda + \rho (c(x) + s)]_+ ,
 
-    each minimisation by L-BFGS from the last point. Soft rates are not what users measure, so
-    every round ends by moving the shifts towards the error of the soft values at the last point,
+    each minimisation by L-BFGS from the last point, with the curvature seen so far. Soft rates are
+    not what users measure, so every round ends by moving the shifts towards the error of the soft
+    values at the last point,
     :math:`s \leftarrow s + \theta\,(h(x) - c(x) - s)` with the hard values :math:`h`, until these
     are met and the room under them is used. Up to 10,000 rows all is then done again with soft
     rates twice as sharp, and the result of less error is kept: neither is better everywhere. Where
@@ -174,9 +176,10 @@ class AugmentedLagrangian(Solver):
         """Solve, compare with the hard values, move the targets; end when patience runs out."""
         targets = _Targets(shift)
         penalty = self.penalty
+        passes = _Passes(problem)
         # The last minimisation goes beyond tol, on few rows as far as their sums are exact: the
         # result depends on the data, not on their order or on weights given as repetitions.
-        effort = Effort(self.inner_max_iter, self.memory)
+        effort = Effort(self.inner_max_iter, Curvature(self.memory))
         if problem.n_rows <= FEW_ROWS:
             polish = partial(lbfgs_then_newton, accuracy=ROUNDING, effort=effort)
         else:
@@ -186,7 +189,7 @@ class AugmentedLagrangian(Solver):
             previous = torch.inf
             for _ in range(_UPDATES):
                 minimise = partial(lbfgs, accuracy=0.5 * accuracy, effort=effort)
-                iterate, gap = _update(problem, x, dual, targets.shift, penalty, minimise)
+                iterate, gap = _update(passes, x, dual, targets.shift, penalty, minimise)
                 x, dual = iterate.x, iterate.dual
                 # While the targets move it is enough that the multipliers hold the constraints.
                 if (iterate.residual if targets.settled else gap) <= accuracy:
@@ -195,17 +198,32 @@ class AugmentedLagrangian(Solver):
                 if gap > max(0.5 * previous, accuracy):
                     penalty = min(2.0 * penalty, _PENALTY_GROWTH * self.penalty)
                 previous = gap
-            if targets.settled and iterate.residual <= tol:
-                iterate, _ = _update(problem, x, dual, targets.shift, penalty, polish)
             done = targets.settled and violation(iterate.hard) <= _AIM
+            if done and iterate.residual <= tol:
+                iterate, _ = _update(passes, x, dual, targets.shift, penalty, polish)
+                done = violation(iterate.hard) <= _AIM
             yield iterate if done else iterate._replace(residual=torch.inf)
             if violation(iterate.hard) > _REPAIRABLE and (dual > _HOPELESS).any():
                 break
             x, dual = targets.follow(iterate)
 
 
+class _Passes:
+    """Passes over the data, the last of them kept: one minimisation ends where the next begins."""
+
+    def __init__(self, problem: Problem):
+        self.evaluate = problem.evaluate
+        self._linearize = problem.linearize
+        self._last: tuple[Tensor, Linearization] | None = None
+
+    def linearize(self, x: Tensor) -> Linearization:
+        if self._last is None or not torch.equal(self._last[0], x):
+            self._last = x.clone(), self._linearize(x)
+        return self._last[1]
+
+
 def _update(
-    problem: Problem,
+    passes: _Passes,
     x: Tensor,
     dual: Tensor,
     shift: Tensor,
@@ -219,21 +237,21 @@ def _update(
     """
 
     def lagrangian(variables: Vector) -> tuple[float, Vector]:
-        terms = problem.linearize(torch.as_tensor(variables, device=x.device))
+        terms = passes.linearize(torch.as_tensor(variables, device=x.device))
         active = (dual + penalty * (terms.value[1:] + shift)).clamp_min(0.0)
         value = terms.value[0] + (active**2).sum() / (2.0 * penalty)
         gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
         return value.item(), gradient.cpu().numpy()
 
     x = torch.as_tensor(minimise(lagrangian, x.cpu().numpy()), device=x.device)
-    terms = problem.linearize(x)
+    terms = passes.linearize(x)
     value = terms.value[1:] + shift
     moved = (dual + penalty * value).clamp_min(0.0)
     gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), moved)))
     # min(dual, -value) vanishes where a constraint is met and complementary to its multiplier.
     gap = max(torch.minimum(moved, -value).abs().tolist(), default=0.0)
     residual = max(float(gradient.abs().max()), gap)
-    return Iterate(x, terms.value, problem.evaluate(x).hard, moved, residual), gap
+    return Iterate(x, terms.value, passes.evaluate(x).hard, moved, residual), gap
 
 
 class _Targets:
@@ -276,7 +294,7 @@ class _Targets:
             if self.settled or bool((gap.abs() <= _ROOM).all()):
                 self.settled, self.shift = True, shift
                 return iterate.x, iterate.dual
-        if self.settled and excess <= _ROOM:
+        if self.settled and excess <= FEASIBILITY_TOL:
             # The accurate solution slipped just outside: tighten what it violates.
             self.shift = self.shift + 2.0 * hard.clamp_min(0.0)
             return iterate.x, iterate.dual

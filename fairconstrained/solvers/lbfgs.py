@@ -14,6 +14,7 @@ from fairconstrained.problem import Problem
 from fairconstrained.solvers.minimise import (
     FEW_ROWS,
     ROUNDING,
+    Curvature,
     Effort,
     Vector,
     lbfgs,
@@ -85,7 +86,7 @@ class LBFGS(Solver):
             gradient = terms.pullback(torch.ones_like(terms.value))
             return terms.value.item(), gradient.cpu().numpy()
 
-        effort = Effort(self.inner_max_iter, self.memory)
+        effort = Effort(self.inner_max_iter, Curvature(self.memory))
         exact = problem.n_rows <= FEW_ROWS
         point, accuracy = x.cpu().numpy(), _FIRST
         for _ in range(_MOST):

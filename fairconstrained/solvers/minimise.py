@@ -5,44 +5,138 @@ Functions are of flat arrays, ``x -> (value, gradient)``.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
-__all__ = ["FEW_ROWS", "ROUNDING", "Effort", "Function", "Vector", "lbfgs", "lbfgs_then_newton"]
+__all__ = [
+    "FEW_ROWS",
+    "ROUNDING",
+    "Curvature",
+    "Effort",
+    "Function",
+    "Vector",
+    "lbfgs",
+    "lbfgs_then_newton",
+]
 
 Vector = NDArray[np.float64]
 Gradient = Callable[[Vector], Vector]
 Function = Callable[[Vector], tuple[float, Vector]]
+Point = tuple[Vector, float, Vector]  # x, value, gradient
 
 FEW_ROWS = 1000
-_NOISE = 1e-14
+_NOISE = 1e-14  # rounding of a gradient's entries, and of a value in units of itself
 ROUNDING = 1e-12  # of a gradient summed over few rows, with a margin
+_DECREASE, _FLATTER = 1e-4, 0.9  # Wolfe's conditions
+_TRIALS = 50  # a step across a penalty's cliff may need 30
+_BENT = 1e-10  # less curvature along a step is rounding
+
+
+class Curvature:
+    """What L-BFGS has learnt of a Hessian: the last steps, with how the gradient changed there.
+
+    Kept from one minimisation to the next it saves learning it again, where functions are alike.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained.solvers.minimise import Curvature
+    >>> curvature = Curvature(memory=5)
+    >>> curvature.learn(np.array([1.0, 0.0]), np.array([4.0, 0.0]))
+    >>> curvature.direction(np.array([4.0, 0.0]))
+    array([-1.,  0.])
+    """
+
+    def __init__(self, memory: int):
+        self._pairs: deque[tuple[Vector, Vector, float]] = deque(maxlen=memory)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def forget(self) -> None:
+        """Start again."""
+        self._pairs.clear()
+
+    def learn(self, step: Vector, change: Vector) -> None:
+        """Take in a step and the change of the gradient along it, unless it does not bend up."""
+        bend = float(step @ change)
+        if bend > _BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
+            self._pairs.append((step, change, bend))
+
+    def direction(self, gradient: Vector) -> Vector:
+        """Quasi-Newton direction (Nocedal and Wright, Numerical Optimization, Algorithm 7.4)."""
+        direction, shares = -gradient, []
+        for step, change, bend in reversed(self._pairs):
+            shares.append(step @ direction / bend)
+            direction = direction - shares[-1] * change
+        if self._pairs:
+            _, change, bend = self._pairs[-1]
+            direction = direction * (bend / (change @ change))
+        for (step, change, bend), share in zip(self._pairs, reversed(shares), strict=True):
+            direction = direction + (share - change @ direction / bend) * step
+        return direction
 
 
 class Effort(NamedTuple):
-    """Most iterations, and pairs kept."""
+    """Most iterations, and what is known of the Hessian: more after each of them."""
 
     max_iter: int
-    memory: int
+    curvature: Curvature
 
 
 def lbfgs(function: Function, x: Vector, *, accuracy: float, effort: Effort) -> Vector:
     """Iterate until no entry of the gradient exceeds `accuracy`, or as often as is allowed."""
-    options = {
-        "maxiter": effort.max_iter,
-        "maxcor": effort.memory,
-        "gtol": accuracy,
-        "ftol": 0.0,
-        # A step across a penalty's cliff may need 30 trials: giving up at 20 left x as it was.
-        "maxls": 50,
-    }
-    found: Vector = minimize(function, x, jac=True, method="L-BFGS-B", options=options).x
-    return found
+    point: Point = (np.asarray(x, dtype=float), *function(x))
+    curvature = effort.curvature
+    for _ in range(effort.max_iter):
+        x, _, gradient = point
+        if np.abs(gradient).max(initial=0.0) <= accuracy:
+            break
+        found = _line_search(function, point, curvature)
+        if found is None and len(curvature):
+            curvature.forget()
+            found = _line_search(function, point, curvature)
+        if found is None:
+            break
+        curvature.learn(found[0] - x, found[2] - gradient)
+        point = found
+    return point[0]
+
+
+def _line_search(function: Function, point: Point, curvature: Curvature) -> Point | None:
+    """Bisection to Wolfe's conditions; nothing if no step meets them.
+
+    Where values differ by rounding only, slopes tell whether they decrease (Hager and Zhang 2005,
+    "A new conjugate gradient method with guaranteed descent and an efficient line search", T2).
+    """
+    x, value, gradient = point
+    direction = curvature.direction(gradient)
+    slope = float(gradient @ direction)
+    if not slope < 0:
+        return None
+    step = 1.0 if len(curvature) else min(1.0, 1.0 / float(np.linalg.norm(gradient)))
+    low, high = 0.0, np.inf
+    for _ in range(_TRIALS):
+        there = x + step * direction
+        reached, gradient = function(there)
+        slope_there = float(gradient @ direction)
+        lower = reached <= value + _DECREASE * step * slope or (
+            reached <= value + _NOISE * abs(value)
+            and slope_there <= (2.0 * _DECREASE - 1.0) * slope
+        )
+        if not lower:
+            high = step
+        elif slope_there < _FLATTER * slope:
+            low = step
+        else:
+            return there, reached, gradient
+        step = 0.5 * (low + high) if high < np.inf else 2.0 * step
+    return None
 
 
 def lbfgs_then_newton(function: Function, x: Vector, *, accuracy: float, effort: Effort) -> Vector:

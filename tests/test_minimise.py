@@ -1,0 +1,123 @@
+"""L-BFGS: the secant equation, dense BFGS, known minima, what is kept from one run to the next."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import rosen, rosen_der
+
+from fairconstrained.solvers.minimise import Curvature, Effort, lbfgs, lbfgs_then_newton
+
+SEEDS = st.integers(0, 10_000)
+
+
+def quadratic(seed, n=8):
+    """A function x -> (value, gradient) with its Hessian and minimum, and a list of its calls."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(n, n))
+    hessian, center, calls = root @ root.T + 0.1 * np.eye(n), rng.normal(size=n), []
+
+    def function(x):
+        calls.append(x)
+        gradient = hessian @ (x - center)
+        return 0.5 * (x - center) @ gradient, gradient
+
+    return function, hessian, center, calls
+
+
+def dense_bfgs(pairs, n):
+    """The inverse Hessian of the same pairs, from the last one's scale (Algorithm 7.4)."""
+    step, change = pairs[-1]
+    inverse = (step @ change) / (change @ change) * np.eye(n)
+    for step, change in pairs:
+        left = np.eye(n) - np.outer(step, change) / (step @ change)
+        inverse = left @ inverse @ left.T + np.outer(step, step) / (step @ change)
+    return inverse
+
+
+@given(SEEDS, st.integers(1, 7))
+def test_directions_are_those_of_dense_bfgs_and_meet_the_secant_equation(seed, n_pairs):
+    """H y = s for the last pair; of more pairs than fit, the first are gone."""
+    rng = np.random.default_rng(seed)
+    _, hessian, _, _ = quadratic(seed, n=6)
+    steps = rng.normal(size=(n_pairs, 6))
+    curvature = Curvature(memory=4)
+    for step in steps:
+        curvature.learn(step, hessian @ step)
+    assert len(curvature) == min(n_pairs, 4)
+    gradient = rng.normal(size=6)
+    inverse = dense_bfgs([(step, hessian @ step) for step in steps[-4:]], 6)
+    np.testing.assert_allclose(curvature.direction(gradient), -inverse @ gradient, rtol=1e-6)
+    np.testing.assert_allclose(curvature.direction(hessian @ steps[-1]), -steps[-1], rtol=1e-6)
+
+
+def test_steps_along_which_the_gradient_falls_teach_nothing():
+    curvature = Curvature(memory=4)
+    curvature.learn(np.array([1.0, 0.0]), np.array([-1.0, 0.5]))
+    curvature.learn(np.array([1.0, 0.0]), np.array([0.0, 0.5]))
+    assert len(curvature) == 0
+    gradient = np.array([2.0, -3.0])
+    np.testing.assert_array_equal(curvature.direction(gradient), -gradient)
+
+
+@pytest.mark.parametrize("minimise", [lbfgs, lbfgs_then_newton])
+def test_the_minimum_of_rosenbrock(minimise):
+    effort = Effort(200, Curvature(10))
+    start = np.array([-1.2, 1.0, -0.5, 2.0])
+    found = minimise(lambda x: (rosen(x), rosen_der(x)), start, accuracy=1e-9, effort=effort)
+    np.testing.assert_allclose(found, 1.0, atol=1e-8)
+
+
+@given(SEEDS)
+def test_gradients_go_on_falling_where_values_differ_by_rounding_only(seed):
+    """Values near 1000 are good to 1e-13, so the Armijo test alone ends at gradients of 1e-6."""
+    function, hessian, center, _ = quadratic(seed)
+
+    def high(x):
+        value, gradient = function(x)
+        return 1000.0 + value, gradient
+
+    effort = Effort(500, Curvature(20))
+    found = lbfgs(high, np.zeros(8), accuracy=1e-10, effort=effort)
+    assert np.abs(hessian @ (found - center)).max() <= 1e-10
+
+
+@given(SEEDS)
+def test_kept_curvature_saves_passes_on_the_next_problem(seed):
+    """A minimum that moves by little is found again in fewer passes than from nothing."""
+    function, _, _, calls = quadratic(seed)
+    shift = 0.01 * np.random.default_rng(seed).normal(size=8)
+
+    def moved(x):
+        return function(x - shift)
+
+    kept = Effort(500, Curvature(20))
+    first = lbfgs(function, np.zeros(8), accuracy=1e-8, effort=kept)
+    passes = []
+    for effort in (kept, Effort(500, Curvature(20))):
+        calls.clear()
+        found = lbfgs(moved, first, accuracy=1e-8, effort=effort)
+        np.testing.assert_allclose(moved(found)[1], 0.0, atol=1e-8)
+        passes.append(len(calls))
+    assert passes[0] < passes[1]
+
+
+def test_steps_stay_where_the_function_is_finite():
+    """A barrier: -log(x) + x is infinite or nan left of zero."""
+
+    def barrier(x):
+        with np.errstate(all="ignore"):
+            return float((x - np.log(x)).sum()), 1.0 - 1.0 / x
+
+    effort = Effort(100, Curvature(5))
+    found = lbfgs(barrier, np.array([1e-3, 50.0]), accuracy=1e-8, effort=effort)
+    np.testing.assert_allclose(found, 1.0, atol=1e-7)
+
+
+def test_a_point_that_no_step_improves_is_given_back():
+    """Unbounded below along every step; and a gradient that is wrong."""
+    effort, start = Effort(10, Curvature(5)), np.array([1.0, 2.0])
+    downhill = lbfgs(lambda x: (-x.sum(), -np.ones(2)), start, accuracy=1e-8, effort=effort)
+    np.testing.assert_array_equal(downhill, start)
+    wrong = lbfgs(lambda x: (x @ x, -2.0 * x), start, accuracy=1e-8, effort=effort)
+    np.testing.assert_array_equal(wrong, start)
