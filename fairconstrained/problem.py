@@ -236,9 +236,11 @@ class FairERM:
         if self.affine is None:
             return separate_estimates(self, x, rows, *draws)
         n = len(rows)
-        joint = self.data.rows(torch.cat((rows, *(drawn for drawn, _ in draws))))
+        index = torch.cat((rows, *(drawn for drawn, _ in draws)))
+        joint = self.data.rows(index)
         weight = joint.weight[n:] * torch.cat([scale for _, scale in draws]).to(joint.weight)
-        bins = self.constraint.bins(joint.y[n:], joint.group[n:])
+        # A step is mostly the overhead of small operations: parts are looked up once for all rows.
+        bins = self.constraint.bins(self.data.y, self.data.group).index_select(0, index[n:])
         sizes = [len(drawn) for drawn, _ in draws]
         return self._linear(self.affine, x, joint, n, bins, weight, sizes)
 
@@ -366,6 +368,8 @@ class FairERM:
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
         """With the penalty added to the first of the terms."""
+        if self.alpha == 0:
+            return terms
         penalty = self.model.penalty(x[: self.model.n_params])
 
         def pullback(weights: Tensor) -> Tensor:

@@ -50,6 +50,7 @@ class AffineMap:
         ]
         self._matrix = torch.stack([v.detach(), *columns], dim=1)[:, 1:].detach()
         self._offset = values.detach()
+        self._last: tuple[tuple[int, ...], Tensor] | None = None
         self._shape = (self.n_bins - 1, n_columns)
         self._n_used = (self.n_bins - 1) * n_columns
 
@@ -84,8 +85,7 @@ class AffineMap:
         """
         n_draws, column = len(sizes), weight[:, None]
         if n_draws > 1:
-            draw = torch.repeat_interleave(torch.arange(n_draws), torch.tensor(sizes))
-            bins = bins + self.n_bins * draw.to(bins)
+            bins = bins + self._first_bins(tuple(sizes)).to(bins)
         tables = sum_by(statistics * column, bins, n_draws * self.n_bins)
         values = torch.addmm(
             self._offset, tables.reshape(n_draws, self._matrix.shape[1]), self._matrix.T
@@ -96,6 +96,13 @@ class AffineMap:
             return look_up(on_tables.reshape(tables.shape), bins, statistics) * column
 
         return values.reshape(-1), pullback
+
+    def _first_bins(self, sizes: tuple[int, ...]) -> Tensor:
+        """First bin of each row's draw; kept, as draws are as large in the next step."""
+        if self._last is None or self._last[0] != sizes:
+            draw = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+            self._last = sizes, self.n_bins * draw
+        return self._last[1]
 
     @cached_property
     def span(self) -> Tensor:
