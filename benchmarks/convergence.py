@@ -29,6 +29,8 @@ from fairconstrained.problem import Batch
 from fairconstrained.solvers import DPFERMI, ReleasedMoments, Solver
 
 _PENALTY, _ALPHA, _COLUMNS = 2.0, 1e-4, 6
+
+
 def methods(n: int) -> dict[str, tuple[str, Solver]]:
     """Solvers for n rows, with the steps that theory asks for: more of them, and smaller ones.
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fairconstrained import DPFermiClassifier, private_fermi, private_problem
+from fairconstrained import DPFermiClassifier, private_fermi, private_problem, private_scaling
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, Space, Stack
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.datasets import make_biased_classification
@@ -81,6 +81,19 @@ def test_without_penalty_and_noise_all_methods_agree(unit):
     )
 
 
+def test_records_may_fill_a_corner_of_their_range():
+    """Rows that all point the same way: without released centres every fit was a constant."""
+    rng = np.random.default_rng(0)
+    n = 10_000
+    group = rng.integers(2, size=n)
+    X = rng.uniform(0.6, 1.0, (n, 40))
+    z = 6 * (X[:, :10] - 0.8).sum(axis=1) + (group - 0.5)
+    y = (z + 0.5 * rng.logistic(size=n) > 0).astype(int)
+    clf = DPFermiClassifier(protect="record", epsilon=2.0, delta=1e-6, random_state=0)
+    clf.fit(X, y, sensitive_features=group)
+    assert (clf.predict(X) != y).mean() < 0.25
+
+
 def test_networks_and_three_groups():
     group = LARGE.sensitive_features + (np.arange(20_000) % 3 == 0)
     solver = ReleasedMoments(n_rounds=2, inner=None)
@@ -96,7 +109,7 @@ def test_networks_and_three_groups():
 def test_the_promise_covers_every_release(unit, solver, monkeypatch):
     """Every use of noise is one of the phases, and these cost what is said."""
     noise = []
-    for module in (private_problem, private_fermi):
+    for module in (private_problem, private_fermi, private_scaling):
         honest = module.with_gaussian_noise
 
         def noted(value, deviation, rng, honest=honest):
@@ -126,7 +139,7 @@ def test_nothing_is_told_that_is_not_released(unit, solver, fairness, monkeypatc
         noise = torch.randn(value.shape, generator=rng, dtype=torch.float64)
         return 1500.0 + deviation * noise
 
-    for module in (private_problem, private_fermi):
+    for module in (private_problem, private_fermi, private_scaling):
         monkeypatch.setattr(module, "with_gaussian_noise", only_noise)
     monkeypatch.setitem(private_problem.NOISES, "gaussian", only_noise)
     rng = np.random.default_rng(0)

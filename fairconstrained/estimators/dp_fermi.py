@@ -28,6 +28,7 @@ from fairconstrained.private_fermi import (
     SecretGroups,
     released_counts,
 )
+from fairconstrained.private_scaling import release_coordinates
 from fairconstrained.solvers import (
     FERMI,
     LBFGS,
@@ -262,7 +263,8 @@ class DPFermiClassifier(PrivateFairClassifier):
         }
         if self.protect == "record":
             outputs = n_outputs(len(space.classes))
-            model = as_private_model(self.model, *public, outputs, self.fit_intercept)
+            coordinates = release_coordinates(data.X, public, plan.scaling_noise, rng)
+            model = as_private_model(self.model, *coordinates, outputs, self.fit_intercept)
             self._warn_of_noise(plan, len(data.y), model.n_params)
             return RecordFermi(model=model, loss=log_loss, **secret)
         model = self._model(data, len(space.classes))

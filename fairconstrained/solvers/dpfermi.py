@@ -28,7 +28,7 @@ from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
 __all__ = ["DPFERMI", "ClosedFormNoise", "NoisyTables"]
 
 _STEPS = 400
-_COUNTS_SHARE, _FINAL_SHARE = 0.005, 0.02
+_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.02, 0.01
 
 
 class _Ascent:
@@ -82,7 +82,8 @@ class DPFERMI(Solver):
     noisy table of class probabilities, the gradient in x a noisy sum of clipped gradients
     (``fairconstrained.private_fermi.RecordFermi`` for the record,
     ``fairconstrained.private_fermi.AttributeFermi`` for sensitive features). Noise is
-    calibrated to the budget for both, the group counts and the final table jointly.
+    calibrated to the budget for both, the group counts, the final table and (for records) the
+    centre and scale of the rows, jointly.
 
     Parameters
     ----------
@@ -162,6 +163,8 @@ class DPFERMI(Solver):
             histogram_share=self.histogram_share,
             counts_share=_COUNTS_SHARE if counts else 0.0,
             final_share=_FINAL_SHARE,
+            # Features are public where groups are the secret: nothing is released to scale them.
+            scaling_share=_SCALING_SHARE if budget.unit == "record" else 0.0,
         )
 
     # A private problem is no Problem: exact values stay inside.
@@ -359,7 +362,9 @@ class ClosedFormNoise(DPFERMI):
         # The theorem's noise is on means over the batch, in units of the gradients in x and in W.
         gradient = sigma_theta * batch_size / self._max_norm(budget.unit)
         table = sigma_w * batch_size / self._reach(budget.unit)
+        of_scaling = 0.5 * _SCALING_SHARE * (budget.unit == "record")
         shares = {"group counts": _COUNTS_SHARE * counts, "final table": _FINAL_SHARE}
+        shares.update({"mean squared norm": of_scaling, "mean row": of_scaling})
         once = {
             name: one_off_gaussian(
                 share, epsilon=budget.epsilon, delta=budget.delta, unit=budget.unit, of=name
@@ -371,10 +376,10 @@ class ClosedFormNoise(DPFERMI):
         phases = [*(Phase([noise]) for noise in once.values()), Phase(steps, rate, self.n_steps)]
         privacy = privacy_guarantee(phases, delta=budget.delta, unit=budget.unit)
         privacy = replace(privacy, n_steps=self.n_steps, sampling_rate=rate)
-        counts_noise, final_noise = (
+        counts_noise, final_noise, scaling_noise, _ = (
             once[name].noise_multiplier if name in once else math.inf for name in shares
         )
-        return TrainingPlan(gradient, table, counts_noise, final_noise, privacy)
+        return TrainingPlan(gradient, table, counts_noise, final_noise, privacy, scaling_noise)
 
     def _max_norm(self, unit: str) -> float:
         """Largest norm of a row's gradient in x by the theorem's constants."""
