@@ -79,6 +79,9 @@ class DPSGDA(Solver):
         Share of a step's budget for its table.
     max_dual : float, default=10.0
         :math:`\Lambda`, largest sum of the multipliers.
+    memory : float, default=0.0
+        Weight of past noisy tables in the one that multipliers answer to, in [0, 1): less noise for
+        no budget, of points that are left behind.
 
     Notes
     -----
@@ -119,6 +122,7 @@ class DPSGDA(Solver):
         sampling_rate: float | None = None,
         histogram_share: float = 0.2,
         max_dual: float = 10.0,
+        memory: float = 0.0,
     ):
         self.step_size = step_size
         self.dual_step_size = dual_step_size
@@ -127,6 +131,7 @@ class DPSGDA(Solver):
         self.sampling_rate = sampling_rate
         self.histogram_share = histogram_share
         self.max_dual = max_dual
+        self.memory = memory
 
     def plan(self, n_rows: int, budget: Budget) -> TrainingPlan:
         """Noise of all releases of a fit on `n_rows` rows, calibrated to the budget."""
@@ -134,6 +139,9 @@ class DPSGDA(Solver):
         if self.step_size is not None:
             check_numbers(self, positive=["step_size"])
         check_numbers(self, positive=["n_steps"], kind=Integral)
+        check_numbers(self, nonnegative=["memory"])
+        if self.memory >= 1:
+            raise ValueError(f"DPSGDA.memory must be in [0, 1); got {self.memory!r}.")
         rate = default_rate(n_rows) if self.sampling_rate is None else self.sampling_rate
         return plan_training(
             epsilon=budget.epsilon,
@@ -174,9 +182,12 @@ class DPSGDA(Solver):
         if step_size is None:
             step_size = _STEP if problem.model.linear else _STEP_OF_NETWORK
         average, recent = torch.zeros_like(x), []
+        tables, seen = x.new_zeros(()), 0.0  # the average of tables, and how much of them is in it
         for step in range(1, n_steps + 1):
             released = problem.release(x, partial(problem.weights, dual=dual), self.clip, rng)
-            values = problem.values(released.table)
+            tables = self.memory * tables + (1.0 - self.memory) * released.table
+            seen = self.memory * seen + (1.0 - self.memory)
+            values = problem.values(tables / seen)
             penalty = released.scale * problem.penalty_gradient(x)
             x = x - step_size * (released.gradient + penalty)
             dual = (dual + steps * values).clamp_min(0.0)
