@@ -85,8 +85,9 @@ class AugmentedLagrangian(Solver):
 
     Notes
     -----
-    An iteration is one update of the multipliers; it costs 5 to 60 passes over the data. Memory
-    beyond the data: a few vectors of length n and `memory` pairs of parameter vectors.
+    An iteration is one update of the multipliers; the first costs about 30 passes over the data,
+    later ones, with what is known of the curvature, 1 to 20. Memory beyond the data: a few vectors
+    of length n, the last pass among them, and `memory` pairs of parameter vectors.
 
     The residual is the largest entry of the KKT conditions of the shifted problem (stationarity in
     the solver's coordinates, violation, complementarity); while the targets still move it is
