@@ -18,6 +18,7 @@ from fairconstrained.constraints import (
     Parity,
     RateConstraint,
 )
+from fairconstrained.constraints.moments import look_up, sum_by
 from fairconstrained.losses import LOSSES, class_probabilities, hard_classes
 
 SHAPES = [(n_classes, n_groups) for n_classes in (2, 3) for n_groups in (2, 3, 5)]
@@ -271,3 +272,20 @@ def test_order_repetition_and_chunks_of_rows_do_not_matter(notion, shape):
         torch.testing.assert_close(sum(table(*chunk) for chunk in chunks), table(*rows))
     counts = sum(constraint.counts(*chunk[1:]) for chunk in chunks)
     torch.testing.assert_close(counts, constraint.counts(*rows[1:]))
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 5])
+def test_sums_and_look_ups_do_not_depend_on_how_columns_lie_in_memory(n_columns):
+    """Against loops, gradients included: the gradient of a sum by index looks weights up."""
+    rng = np.random.default_rng(n_columns)
+    index, table = torch.as_tensor(rng.integers(0, 3, 50)), torch.as_tensor(rng.random((4, 5)))
+    rows, weights = torch.as_tensor(rng.random((50, n_columns))), table[:, :n_columns]
+    sums = torch.stack([rows[index == q].sum(dim=0) for q in range(4)])
+    for laid_out in (rows.contiguous(), rows.T.contiguous().T):
+        assert (laid_out.stride(0) == 1) == (laid_out is not rows or n_columns == 1)
+        at = laid_out.clone(memory_format=torch.preserve_format).requires_grad_()
+        found = sum_by(at, index, 4)
+        torch.testing.assert_close(found, sums)
+        (gradient,) = torch.autograd.grad(found, at, weights)
+        torch.testing.assert_close(gradient, weights[index])
+        torch.testing.assert_close(look_up(weights, index, laid_out), weights[index])

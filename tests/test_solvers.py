@@ -1,7 +1,7 @@
 """Algorithms: known optima and multipliers, steps recomputed by hand, constraints kept on data."""
 
 import math
-from itertools import islice
+from itertools import islice, pairwise
 
 import cvxpy as cp
 import numpy as np
@@ -74,6 +74,39 @@ def test_augmented_lagrangian_goes_on_from_a_solution():
     warm = solve(AugmentedLagrangian(), problem, cold.iterate.x, cold.iterate.dual)
     assert warm.n_iter < cold.n_iter
     torch.testing.assert_close(warm.iterate.x, cold.iterate.x, rtol=0, atol=5 * ROOM)
+
+
+class Counted(QuadraticProblem):
+    """Remembers the points at which it was linearised, and the weights of each gradient."""
+
+    def linearize(self, x, rows=None, scale=None):
+        terms, weights = super().linearize(x), []
+        self.passes.append((x.clone(), weights))
+
+        def pullback(w):
+            weights.append(w.clone())
+            return terms.pullback(w)
+
+        return terms._replace(pullback=pullback)
+
+    def evaluate(self, x):
+        """Not counted."""
+        value = super().linearize(x).value
+        return Evaluation(value, value)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_augmented_lagrangian_makes_no_pass_twice_in_a_row(seed):
+    """A minimisation begins where the last one ended: its values are there, a gradient is new."""
+    given = QuadraticProblem.random(seed)
+    problem = Counted(given.P, given.q, given.A, given.b)
+    object.__setattr__(problem, "passes", [])
+    assert solve(AugmentedLagrangian(), problem, *problem.start()).status is Status.CONVERGED
+    points, weights = zip(*problem.passes, strict=True)
+    assert len(points) > 10
+    assert not any(torch.equal(*pair) for pair in pairwise(points))
+    assert not any(torch.equal(*pair) for asked in weights for pair in pairwise(asked))
+    assert max(map(len, weights)) > 1  # or nothing was kept
 
 
 def test_first_update_of_the_augmented_lagrangian_by_hand():

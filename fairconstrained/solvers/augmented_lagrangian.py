@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from numbers import Integral
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -84,8 +85,9 @@ class AugmentedLagrangian(Solver):
 
     Notes
     -----
-    An iteration is one update of the multipliers; it costs 5 to 60 passes over the data. Memory
-    beyond the data: a few vectors of length n and `memory` pairs of parameter vectors.
+    An iteration is one update of the multipliers; the first costs about 30 passes over the data,
+    later ones, with what is known of the curvature, 1 to 20. Memory beyond the data: a few vectors
+    of length n, the last pass among them, and `memory` pairs of parameter vectors.
 
     The residual is the largest entry of the KKT conditions of the shifted problem (stationarity in
     the solver's coordinates, violation, complementarity); while the targets still move it is
@@ -208,18 +210,32 @@ class AugmentedLagrangian(Solver):
             x, dual = targets.follow(iterate)
 
 
+Answer = TypeVar("Answer")
+
+
+def _kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer]:
+    """The function with its last answer kept: one minimisation ends where the next begins."""
+    last: list[tuple[Tensor, Answer]] = []
+
+    def asked(x: Tensor) -> Answer:
+        if not (last and torch.equal(last[0][0], x)):
+            last[:] = [(x.clone(), function(x))]
+        return last[0][1]
+
+    return asked
+
+
 class _Passes:
-    """Passes over the data, the last of them kept: one minimisation ends where the next begins."""
+    """Passes over the data, none of them made twice in a row."""
 
     def __init__(self, problem: Problem):
-        self.evaluate = problem.evaluate
         self._linearize = problem.linearize
-        self._last: tuple[Tensor, Linearization] | None = None
+        self.linearize = _kept(self._with_gradient_kept)
+        self.evaluate = problem.evaluate
 
-    def linearize(self, x: Tensor) -> Linearization:
-        if self._last is None or not torch.equal(self._last[0], x):
-            self._last = x.clone(), self._linearize(x)
-        return self._last[1]
+    def _with_gradient_kept(self, x: Tensor) -> Linearization:
+        terms = self._linearize(x)
+        return terms._replace(pullback=_kept(terms.pullback))
 
 
 def _update(
