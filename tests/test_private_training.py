@@ -75,13 +75,10 @@ def test_labels_keep_the_slack_within_the_noise(constraint, histogram_noise):
 @quiet
 @pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity"])
 def test_three_classes_and_three_groups(constraint):
-    clf = private(constraint, THREE, slack=0.1)
-    assert (
-        METRIC_OF[constraint](
-            THREE.target, clf.predict(THREE.data), sensitive_features=THREE.sensitive_features
-        )
-        <= 0.15  # the noise on nine cells moves it by 0.02 from seed to seed
-    )
+    clf, free = (private(constraint, THREE, slack=slack) for slack in (0.1, 10.0))
+    assert metric(free, constraint, THREE) > 0.25
+    # The noise on nine cells moves it by 0.03 from seed to seed.
+    assert metric(clf, constraint, THREE) <= 0.2
     assert clf.score(THREE.data, THREE.target) > 0.5
 
 
@@ -255,6 +252,7 @@ def test_multipliers_answer_to_the_average_of_the_tables_so_far(memory, monkeypa
         torch.testing.assert_close(seen[k - 1].soft[1:], problem.values(mean))
 
 
+@quiet
 def test_callbacks_see_released_numbers_only_and_may_stop():
     seen = []
     clf = private(n=3000, callbacks=lambda iterate: seen.append(iterate) or len(seen) == 3)
