@@ -47,7 +47,7 @@ rates = st.floats(1e-3, 0.9)
 noises = st.floats(0.7, 20.0)
 steps = st.integers(1, 500)
 units = st.sampled_from(list(RELATION))
-few = settings(max_examples=15, deadline=None)
+few = settings(max_examples=15)
 
 
 def spent(*releases, q=1.0, n=1, delta=DELTA, unit="record"):
@@ -236,7 +236,7 @@ def test_the_loss_transform_is_the_divergence_transform():
 
 
 @given(m=st.floats(0.01, 10), a=st.floats(0.01, 5), q=st.floats(1e-4, 1.0), replace=st.booleans())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_divergences_decrease_are_convex_and_negligible_outside_their_range(m, a, q, replace):
     """What makes them divergences of some pair, and the discretisation of them pessimistic."""
     batch = Batch(q, 1, m, 0.0 if replace else a)
@@ -406,7 +406,7 @@ def test_hardly_any_noise_is_infinite_at_once():
     unit=units,
 )
 @example(epsilon=1.0, q=0.001, n=10_000, share=0.1, kind="gaussian", unit="sensitive_features")
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_a_plan_spends_its_budget_and_no_more(epsilon, q, n, share, kind, unit):
     if unit == "sensitive_features":
         kind = "gaussian"
@@ -518,7 +518,7 @@ def test_a_guarantee_can_be_read_aloud():
 
 
 @given(epsilon=st.floats(1e-3, 1e3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_printed_epsilon_is_not_below_the_spent_one(epsilon):
     from fairconstrained.privacy.accounting import rounded_up
 

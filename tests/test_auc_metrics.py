@@ -74,7 +74,7 @@ def rows(seed, n_groups, n_levels, n=30):
 
 @every_metric
 @given(seed=st.integers(0, 10**6), n_groups=st.integers(2, 4), n_levels=st.sampled_from([1, 3, 99]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_gaps_are_those_of_the_pairs(metric, seed, n_groups, n_levels):
     y, z, group, w = rows(seed, n_groups, n_levels)
     expected = DEFINITIONS[metric](
@@ -94,7 +94,7 @@ def test_gaps_are_those_of_the_pairs(metric, seed, n_groups, n_levels):
 
 
 @given(st.integers(0, 10**6), st.sampled_from([2, 5, 1000]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_auc_between_counts_pairs(seed, n_levels):
     _, z, _, w = rows(seed, 2, n_levels)
     first, second = np.random.default_rng(seed + 1).random((2, len(z))) < 0.5

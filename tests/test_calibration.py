@@ -13,7 +13,7 @@ from fairconstrained.solvers import SGDA
 
 
 @given(st.integers(0, 10**6), st.sampled_from([1e-3, 1.0, 1e3]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_calibration_is_logistic_regression_on_the_score(seed, scale):
     rng = np.random.default_rng(seed)
     y = np.append([0, 1], rng.integers(2, size=200))

@@ -137,7 +137,7 @@ def test_a_stack_of_nothing_has_no_values():
 
 
 @every_name
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     scores=hnp.arrays(float, (4, 3), elements=st.floats(-1e3, 1e3)),
     temperature=st.floats(0.1, 100),

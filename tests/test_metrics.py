@@ -151,7 +151,7 @@ def test_one_class_against_the_rest_is_the_binary_problem(name):
 
 @names
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_invariances(name, data):
     """Order of rows, names of groups, and integer weights as repeated rows do not matter."""
     rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))

@@ -48,7 +48,7 @@ def by_definition(event, conditions, group, weight):
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seeds, st.integers(2, 4), st.integers(2, 3))
 def test_definitions_written_out_row_by_row(seed, n_groups, n_classes):
     y_true, y_pred, group, weight = labels(seed, n_groups, n_classes)
@@ -83,7 +83,7 @@ def test_the_formulas_of_the_benchmark_code():
     assert sufficiency_gap(y_true, y_pred, **args) == pytest.approx(ppv + npv)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seeds, st.integers(2, 4))
 def test_identities(seed, n_groups):
     """Independence is demographic parity; exchanging labels and predictions exchanges the others.
@@ -110,7 +110,7 @@ def scored(seed, n_groups=2, n=60, ties=False):
     return np.round(scores, 0 if ties else 9), group, weight
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seeds, st.integers(2, 4), st.booleans(), st.booleans())
 def test_order_one_is_scipys_distance_of_the_farthest_two_groups(seed, n_groups, ties, weighted):
     scores, group, weight = scored(seed, n_groups, ties=ties)
@@ -129,7 +129,7 @@ def test_order_one_is_scipys_distance_of_the_farthest_two_groups(seed, n_groups,
     assert found == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seeds, st.sampled_from([1.0, 2, 3.5]))
 def test_samples_of_equal_size_are_matched_in_their_order(seed, order):
     rng = np.random.default_rng(seed)
@@ -142,7 +142,7 @@ def test_samples_of_equal_size_are_matched_in_their_order(seed, order):
     assert found == pytest.approx(expected)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seeds, st.sampled_from([1, 2]))
 def test_integer_weights_are_repeated_rows(seed, order):
     scores, group, weight = scored(seed)

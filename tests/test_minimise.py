@@ -35,7 +35,7 @@ def dense_bfgs(pairs, n):
     return inverse
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SEEDS, st.integers(1, 7))
 def test_directions_are_those_of_dense_bfgs_and_meet_the_secant_equation(seed, n_pairs):
     """H y = s for the last pair; of more pairs than fit, the first are gone."""
@@ -69,7 +69,7 @@ def test_the_minimum_of_rosenbrock(minimise):
     np.testing.assert_allclose(found, 1.0, atol=1e-8)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SEEDS)
 def test_gradients_go_on_falling_where_values_differ_by_rounding_only(seed):
     """Values near 1000 are good to 1e-13, so the Armijo test alone ends at gradients of 1e-6."""
@@ -84,7 +84,7 @@ def test_gradients_go_on_falling_where_values_differ_by_rounding_only(seed):
     assert np.abs(hessian @ (found - center)).max() <= 1e-10
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SEEDS)
 def test_kept_curvature_saves_passes_on_the_next_problem(seed):
     """A minimum that moves by little is found again in fewer passes than from nothing."""

@@ -49,7 +49,7 @@ def table(n=300, seed=0):
     shuffle=st.booleans(),
     columns=st.integers(1, 2),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_stratum_is_spread_evenly_over_a_partition(n_splits, seed, shuffle, columns):
     """Test folds partition the rows, and stratum counts in two folds differ by at most one."""
     rng = np.random.default_rng(seed)
@@ -343,7 +343,7 @@ coordinate = st.one_of(st.sampled_from([0.0, 0.1, 0.2, np.inf, np.nan]), st.floa
 
 
 @given(st.integers(0, 12).flatmap(lambda n: arrays(float, (2, n), elements=coordinate)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_pareto_front_is_its_definition(points):
     """On the front: no nan, and no point that is no worse in both and better in one."""
 

@@ -68,7 +68,7 @@ def test_the_decision_threshold_is_the_metric_s():
         assert constraint.measure(hard) == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     scores=st.lists(st.integers(-3, 3), min_size=6, max_size=30),
     theta=st.lists(st.floats(-4, 4), min_size=1, max_size=6),

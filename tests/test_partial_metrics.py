@@ -77,7 +77,7 @@ def cases(draw):
 
 
 @pytest.mark.parametrize("name", ORACLES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(case=cases())
 def test_equals_the_definition_on_copies_of_the_rows(name, case):
     """Ties, weights, unions, intervals per group, several groups: all by sorting copies."""
@@ -135,7 +135,7 @@ def test_ccdf_gap_is_the_gap_of_ranks_where_one_is_inside(seed, interval):
 
 
 @pytest.mark.parametrize("interval", [(0.05, 0.3), [(0, 0.1), (0.4, 0.5)], (0.0, 1.0)])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(case=cases())
 def test_the_conditional_gap_times_the_length_is_at_most_the_unconditional_one(interval, case):
     """Clipping ranks to the interval brings them closer; on all of [0, 1] the two are the same."""
@@ -293,7 +293,7 @@ def test_bad_scores_are_refused():
         metrics.partial_equalized_odds([0, 1, 0], scores, **options)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(case=cases(), share=st.lists(st.floats(0, 1), min_size=1, max_size=5))
 def test_ranks_of_shares_invert_shares_of_ranks(case, share):
     """Both ends of the preimage have the value, and just outside them G differs."""

@@ -68,7 +68,7 @@ def released_vectors(X, cell, length, centre):
 
 
 @given(tables, cells, st.floats(0.05, 5.0), st.sampled_from([np.asarray, sp.csr_array]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_row_moves_each_release_by_at_most_one(X, cell, length, convert):
     centre = LOW + 0.3 * WIDTH
     whole = released_vectors(convert(X), cell, length, centre)

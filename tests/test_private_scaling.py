@@ -35,7 +35,7 @@ def released(X, coordinates):
     return sums
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(1, 12),
     st.floats(0.01, 100.0),

@@ -61,7 +61,7 @@ def solve(p, solver, tol=1e-6):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 30))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_moments_of_chunks_merge_exactly(seed, size):
     """Chunks of any size, with cells that some of them lack; numbers far from zero."""
     data = rows(seed, n=60)

@@ -23,7 +23,7 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(strata_lists, st.integers(1, 6))
 def test_every_tuple_has_one_row_of_each_stratum(strata, size):
     present, strata = torch.tensor(strata).unique(return_inverse=True)

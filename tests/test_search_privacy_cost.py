@@ -76,7 +76,7 @@ def kairouz_oh_viswanath(epsilon, delta, k, total_delta):
 @given(
     epsilon=st.floats(0.02, 1.0), k=st.integers(1, 60), slack=st.sampled_from([1e-6, 1e-4, 1e-2])
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_composition_is_the_theorem(epsilon, k, slack):
     """Between two points of the theorem's list, where ours is continuous, and never above it."""
     delta = 1e-8

@@ -39,7 +39,7 @@ def cvxpy_direction(gradient, value, jacobian, level, tau, beta):
     return d.value, bounds[0].dual_value
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seeds, st.integers(1, 4), st.booleans(), st.sampled_from([0.01, 0.1, 0.8]))
 def test_the_least_level_is_that_of_the_linear_programme(seed, m, opposed, radius):
     _, value, jacobian = programme(seed, m, opposed=opposed)
@@ -56,7 +56,7 @@ def test_levels_within_reach_out_of_reach_and_nothing_to_reach():
     assert least_level(np.zeros(0), np.zeros((0, 2)), 0.5) == 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seeds, st.integers(1, 4), st.booleans(), st.sampled_from([0.3, 1.0, 10.0]))
 def test_directions_and_multipliers_are_those_of_the_quadratic_programme(seed, m, opposed, beta):
     """With bounds that are active and with bounds that are not."""
