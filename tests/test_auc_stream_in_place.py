@@ -273,3 +273,10 @@ def test_the_method_s_own_checks_hold():
     X, y, group = table()
     with pytest.raises(ValueError, match="surrogate='quadratic'"):
         AUCFairClassifier(solver=LevelSet()).partial_fit(X, y, sensitive_features=group)
+
+
+def test_a_margin_takes_a_second_fit():
+    X, y, group = table()
+    clf = AUCFairClassifier(solver=steps(), margin=1.0, **SURROGATE)
+    with pytest.raises(ValueError, match="margin must be 0 with LevelSet in partial_fit"):
+        clf.partial_fit(X, y, sensitive_features=group)

@@ -111,6 +111,11 @@ class StreamingClassifier(FairClassifier):
 
     def _step(self, chunk, solver):
         """Go on from the state of the last call, or begin."""
+        if self.margin > 0:
+            raise ValueError(
+                f"{type(self).__name__}.margin must be 0 with {type(solver).__name__} in "
+                f"partial_fit: a margin takes a second fit; got {self.margin!r}."
+            )
         # Networks initialise from torch's global generator: lend them one.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._stream.seed)
