@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COMPARISONS", "auc_differences", "ranks", "win_table", "wins"]
+__all__ = ["COMPARISONS", "auc_deviations", "auc_differences", "ranks", "win_table", "wins"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -69,6 +69,39 @@ def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> 
         won = np.einsum("mpa,ab,mpb->mp", pairs[:, :, 0], table, pairs[:, :, 1])
         aucs = won / (pairs @ cell_weight).prod(axis=2)
     return np.asarray(aucs[:, 0] - aucs[:, 1])
+
+
+def auc_deviations(
+    scores: NDArray[Any], cell: Indices, weight: Floats, comparisons: Floats
+) -> Floats:
+    r"""Standard errors of :func:`auc_differences`, (m,): how far they are from those of other rows.
+
+    By the delta method (DeLong, DeLong and Clarke-Pearson 1988): with a row of G, which has the
+    share p of all rows, an AUC moves by :math:`(P(z' < z) - \mathrm{AUC}) / p`, and likewise with
+    one of G'. Rows are draws, and so are the sizes of the sets.
+
+    Parameters
+    ----------
+    scores, cell, weight : ndarray of shape (n,)
+    comparisons : ndarray of shape (m, 4, n_cells)
+        Cells beyond the last are in no set.
+    """
+    share = weight / weight.sum()
+    rank = ranks(scores)
+    outside = np.zeros((*comparisons.shape[:2], 1))
+    member = np.concatenate((comparisons, outside), axis=2)
+    cell = np.minimum(cell, member.shape[2] - 1)
+    variances = []
+    for sets in member:
+        inside = sets[:, cell] * share  # (4, n)
+        moved = np.zeros(len(scores))
+        for sign, first, second in ((1.0, *inside[:2]), (-1.0, *inside[2:])):
+            p, p_ = first.sum(), second.sum()
+            above, below = wins(rank, second) / p_, 1.0 - wins(rank, first) / p
+            auc = first @ above / p
+            moved += sign * (first / p * (above - auc) + second / p_ * (below - auc))
+        variances.append(moved @ moved)
+    return np.sqrt(variances)
 
 
 # --- notions: arrays of shape (m, 4, 2, n_groups), zeros and ones ---------------------------------

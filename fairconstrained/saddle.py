@@ -16,6 +16,7 @@ For a pair k of sets :math:`(G, G')` with shares :math:`p, p'` of all rows, scor
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.graphs import linearized
 from fairconstrained.objectives import PairwiseLoss
-from fairconstrained.problem import FairERM, Linearization, Problem
+from fairconstrained.problem import Batch, FairERM, Linearization, Problem
 
 __all__ = ["Saddle"]
 
@@ -72,15 +73,10 @@ class Saddle:
         self.n_values = n_values
         self.owner = torch.cat(owner)
         self.slack = torch.cat(slack)
-        # (n_cells, n_pairs) for each side, divided by the sides' shares
-        sets = torch.cat(pairs).flatten(start_dim=2).permute(1, 2, 0)
-        data = problem.data
+        # (n_cells, n_pairs) for each side
+        self._sets = torch.cat(pairs).flatten(start_dim=2).permute(1, 2, 0)
         self._n_groups = problem.constraint.part_of_cell.shape[1]
-        cell = data.y * self._n_groups + data.group
-        weight = data.weight / data.weight.mean()
-        share = weight.new_zeros(sets.shape[1]).index_add(0, cell, weight) / len(cell)
-        self.sides = sets / torch.tensordot(share, sets, dims=([0], [1]))[:, None]
-        self._mean_weight = data.weight.mean()
+        self._weigh(self.cell_weights(problem.data), problem.n_rows)
 
     @staticmethod
     def surrogate_of(problem: Problem) -> Quadratic | None:
@@ -94,6 +90,27 @@ class Saddle:
         same = len(set(surrogates)) == 1 and isinstance(surrogates[0], Quadratic)
         quadratic: Quadratic | None = surrogates[0] if usable and same else None
         return quadratic
+
+    def _weigh(self, cell_weights: Tensor, n_rows: int) -> None:
+        """Divide the sets by their shares."""
+        total = cell_weights.sum()
+        shares = torch.tensordot(cell_weights / total, self._sets, dims=([0], [1]))
+        self.sides = self._sets / shares[:, None]
+        self._mean_weight = total / n_rows
+
+    def weighed(self, cell_weights: Tensor, n_rows: int) -> Saddle:
+        """The same with the shares of other rows, say of all that a stream has brought so far."""
+        other = copy.copy(self)
+        other._weigh(cell_weights, n_rows)
+        return other
+
+    def cell_weights(self, batch: Batch) -> Tensor:
+        """Sum of the weights in each cell, (n_cells,)."""
+        zeros = batch.weight.new_zeros(self._sets.shape[1])
+        return zeros.index_add(0, self._cells(batch), batch.weight)
+
+    def _cells(self, batch: Batch) -> Tensor:
+        return batch.y * self._n_groups + batch.group
 
     @property
     def n_pairs(self) -> int:
@@ -114,14 +131,12 @@ class Saddle:
         zeros = data.weight.new_zeros(len(data.y), 1)
         return float(self.problem.risk.soft(zeros, data.y, data.weight))
 
-    def linearize(self, x: Tensor, rows: Tensor) -> Linearization:
+    def linearize(self, x: Tensor, batch: Batch) -> Linearization:
         """(F_0, ..., F_M, G_1, ..., G_P) on these rows; each F less its slack."""
         problem, n_pairs = self.problem, self.n_pairs
         w = self.parameters(x)
-        batch = problem.data.rows(rows)
         scores, model_pullback = problem.model.linearize(w, batch.X)
-        cell = batch.y * self._n_groups + batch.group
-        u, u_ = self.sides[:, cell] * (batch.weight / self._mean_weight)[:, None]
+        u, u_ = self.sides[:, self._cells(batch)] * (batch.weight / self._mean_weight)[:, None]
 
         def terms(h: Tensor, centres: Tensor) -> Tensor:
             a, b = centres[:n_pairs], centres[n_pairs:]

@@ -57,6 +57,7 @@ def test_every_method_fills_its_cells(tmp_path, monkeypatch):
     everywhere = {
         *("fairconstrained, AUC", "fairconstrained, AUC, with groups", "unconstrained, AUC"),
         *("quadratic surrogate, exact", "level sets", "proxy-Lagrangian"),
+        *("fairconstrained, AUC, margin 1", "fairconstrained, AUC, soft bins"),
     }
     assert methods["intra_group"] == everywhere
     assert methods["inter_group"] == everywhere | {"rescaled group"}
@@ -153,10 +154,23 @@ def test_test_gaps_are_counted_with_their_deviation():
         {
             "dataset": "d",
             "notion": "n",
+            "method": "m",
             "slack": 0.05,
-            "test_violation": [0.06, 0.07, 0.2],
+            "test_violation": [0.04, 0.07, 0.2],
+            "test_error": 0.3,
             "test_deviation": 0.01,
         }
     )
     line = objective._test_gaps(runs).splitlines()[-1]
-    assert "| 1 of 3 | 2 of 3 | 0.0100 |" in line
+    assert "| 0.0567 | 0.3000 | 1 of 3 | 2 of 3 | 0.0100 |" in line
+
+
+def test_passes_of_the_stochastic_method_end_above_the_exact_solution(monkeypatch):
+    speed = importlib.import_module("benchmarks.speed.auc")
+    monkeypatch.setattr(speed, "PASSES_ROWS", 2_000)
+    exact, short, long, stream = speed.passes(4, [50, 400])
+    assert exact[1] == stream[1] == 1.0
+    assert short[1] < long[1]
+    assert exact[3] < long[3] < short[3] < 0.5
+    assert exact[3] < stream[3] < 0.5
+    assert all(line[4] <= 0.4 + 0.02 for line in (exact, short, long))

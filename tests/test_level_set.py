@@ -70,20 +70,19 @@ def test_the_saddle_value_is_the_surrogate(notion, surrogate):
     """At a, b = means and alpha = G / 2, sum of F + alpha G - alpha^2 gives (f_0, ..., f_M)."""
     p, _ = on_rows(1, notion, surrogate=surrogate)
     saddle = Saddle(p)
-    everything = torch.arange(p.n_rows)
     w = p.start() + 0.4
     scores = p.model.scores(w, p.data.X)
     cell = p.data.y * 2 + p.data.group
     weight = p.data.weight / p.data.weight.mean()
     means = ((weight * scores[:, 0])[:, None] * saddle.sides[:, cell]).mean(dim=1)
     x = torch.cat((w, means.reshape(-1)))
-    value = saddle.linearize(x, everything).value
+    value = saddle.linearize(x, p.data).value
     F, G = value[: saddle.n_values], value[saddle.n_values :]
     f = F.index_add(0, saddle.owner, G**2 / 4)
     np.testing.assert_allclose(f, p.linearize(w).value, atol=1e-12)
     moved = x.clone()
     moved[len(w) :] += 0.1  # a and b minimise
-    assert (saddle.linearize(moved, everything).value[: saddle.n_values] > F).all()
+    assert (saddle.linearize(moved, p.data).value[: saddle.n_values] > F).all()
 
 
 def test_gradients_of_the_saddle():
@@ -91,7 +90,7 @@ def test_gradients_of_the_saddle():
     saddle = Saddle(p)
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(4 + 2 * saddle.n_pairs, dtype=torch.float64, generator=generator)
-    batch = torch.arange(0, 30, 3)
+    batch = p.data.rows(torch.arange(0, 30, 3))
     weights = torch.randn(
         saddle.n_values + saddle.n_pairs, dtype=torch.float64, generator=generator
     )
@@ -109,8 +108,8 @@ def test_single_rows_estimate_the_saddle_without_bias():
     p, _ = on_rows(3, n=40)
     saddle = Saddle(p)
     x = saddle.extended(p.start()) + 0.2
-    single = [saddle.linearize(x, torch.tensor([i])).value for i in range(p.n_rows)]
-    full = saddle.linearize(x, torch.arange(p.n_rows)).value
+    single = [saddle.linearize(x, p.data.rows(torch.tensor([i]))).value for i in range(p.n_rows)]
+    full = saddle.linearize(x, p.data).value
     np.testing.assert_allclose(torch.stack(single).mean(dim=0), full, atol=1e-10)
 
 
@@ -121,8 +120,7 @@ def test_the_log_loss_has_no_pair_of_its_own():
     assert (pairwise.n_pairs, log.n_pairs) == (5, 4)
     assert log.owner.tolist() == [1, 1, 2, 2]
     x = log.extended(q.start())
-    everything = torch.arange(q.n_rows)
-    value = log.linearize(x, everything).value
+    value = log.linearize(x, q.data).value
     assert value[0].item() == pytest.approx(q.linearize(q.start()).value[0].item())
 
 
@@ -196,65 +194,80 @@ def test_projection_is_the_nearest_point_of_ball_times_box():
 # --- the algorithms ------------------------------------------------------------------------------
 
 
-def test_two_steps_by_hand_on_single_rows():
-    """Algorithm 2, transcribed with plain numbers from the paper's F and G, alpha unscaled.
+class ByHand:
+    """Algorithm 2 on single rows, transcribed with plain numbers from the paper's F and G.
 
-    With d = c1 alpha^2 in place of alpha^2 (the correction of Lemma 1): what is scaled in the code
-    is the same step in alpha.
+    alpha is unscaled, with d = c1 alpha^2 in place of alpha^2 (the correction of Lemma 1): what is
+    scaled in the code is the same step in alpha.
     """
+
+    def __init__(self, solver, owner, c1, c2, model, ridge):
+        self.solver, self.c1, self.c2, self.model, self.ridge = solver, c1, c2, model, ridge
+        self.groups = [np.flatnonzero(owner == value) for value in range(max(owner) + 1)]
+        n_pairs, n_values = len(owner), len(self.groups)
+        self.w = np.zeros(model.n_params)
+        self.a, self.b, self.alpha = np.zeros((3, n_pairs))
+        self.y, self.t = np.full(n_values, 1 / n_values), 0
+
+    def step(self, x, omega, sides, r, slack):
+        """For features x, weight omega over the mean, and 1 / P(set) for the row's sets, else 0."""
+        c1, c2, interval = self.c1, self.c2, self.solver.interval * self.c2
+        decay = 1.0 / np.sqrt(self.t + 1)
+        eta, tau = self.solver.step_size * decay, self.solver.dual_step_size * decay
+        scale = 2 * (1 + np.sqrt(2) * np.sqrt(c1) * interval) ** 2
+        d = self.model.n_coef
+        T = self.model.transform.numpy()
+        moved_x = np.append((x - self.model.center.numpy()) @ T, np.ones(len(self.w) - d))
+        a, b, alpha, h = self.a, self.b, self.alpha, moved_x @ self.w
+        u, u_ = sides * omega
+        F = c1 * c2**2 - 2 * c1 * c2 * h * (u - u_) + c1 * (h - a) ** 2 * u + c1 * (h - b) ** 2 * u_
+        G = 2 * c1 * h * (u - u_)
+        values = np.array([F[group].sum() for group in self.groups]) - np.append(r, slack)
+        coefficients = T @ self.w[:d]
+        values[0] += 0.5 * self.ridge * coefficients @ coefficients
+        of_pair = np.zeros(len(a))
+        for i, group in enumerate(self.groups):
+            of_pair[group] = self.y[i]
+        dF = -2 * c1 * c2 * (u - u_) + 2 * c1 * (h - a) * u + 2 * c1 * (h - b) * u_
+        grad_w = (of_pair @ dF + (of_pair * alpha) @ (2 * c1 * (u - u_))) * moved_x
+        grad_w[:d] += self.y[0] * self.ridge * T.T @ coefficients
+        self.w = self.w - eta * grad_w
+        self.a = np.clip(a + eta * 2 * c1 * of_pair * (h - a) * u, -interval, interval)
+        self.b = np.clip(b + eta * 2 * c1 * of_pair * (h - b) * u_, -interval, interval)
+        # min over alpha of -alpha G + c1 alpha^2 + c1 (alpha - alpha')^2 / tau
+        moved = (G + 2 * c1 * alpha / tau) / (2 * c1 + 2 * c1 / tau)
+        moved = np.clip(moved, -interval, interval)
+        mu = -moved * G + c1 * moved**2 + c1 * (moved - alpha) ** 2 / tau
+        sums = np.array([mu[group].sum() for group in self.groups])
+        pi = self.y * np.exp(-tau * (sums - values) / scale)
+        self.y, self.alpha, self.t = pi / pi.sum(), moved, self.t + 1
+
+    def agrees_with(self, descent):
+        """Assert that the code's state is this one, and not where it began."""
+        x = np.concatenate((self.w, self.a, self.b))
+        np.testing.assert_allclose(descent.x, x, atol=1e-12)
+        np.testing.assert_allclose(descent.y.weights, self.y, rtol=1e-12)
+        np.testing.assert_allclose(descent.y.alpha, np.sqrt(self.c1) * self.alpha, atol=1e-12)
+        assert np.abs(self.w).max() > 1e-3
+        assert np.abs(self.alpha).max() > 0
+
+
+def test_two_steps_by_hand_on_single_rows():
     p, _ = on_rows(6, surrogate=Quadratic(c1=0.4, c2=1.1))
     saddle = Saddle(p)
     solver = LevelSet(step_size=0.05, dual_step_size=2.0, interval=1.5)
-    c1, c2, r, interval = 0.4, 1.1, 0.3, 1.5 * 1.1
+    by_hand = ByHand(solver, saddle.owner.numpy(), 0.4, 1.1, p.model, p.alpha)
     state = Descent.begin(saddle.extended(p.start() * 0), saddle)
-    share = saddle.sides.numpy()  # 1 / P(set) where the cell is in the set
     mean_weight = p.data.weight.mean().item()
-    pairs = [[0], [1, 2], [3, 4]]
-    order = [pair for value in range(3) for pair in np.flatnonzero(saddle.owner == value)]
-    groups = [order[:1], order[1:3], order[3:]]
-    assert [len(group) for group in groups] == [len(pair) for pair in pairs]
-    w, a, b = np.zeros(4), np.zeros(5), np.zeros(5)
-    y, alpha = np.full(3, 1 / 3), np.zeros(5)
-    T, X = p.model.transform.numpy(), p.data.X.to_dense().numpy()
-    scale = 2 * (1 + np.sqrt(2) * np.sqrt(c1) * interval) ** 2
-    for t, row in enumerate((7, 11)):
-        eta, tau = 0.05 / np.sqrt(t + 1), 2.0 / np.sqrt(t + 1)
-        cell = int(p.data.y[row] * 2 + p.data.group[row])
-        omega = p.data.weight[row].item() / mean_weight
-        x = X[row] @ T
-        h = x @ w
-        u, u_ = share[0, cell] * omega, share[1, cell] * omega
-        F = c1 * c2**2 - 2 * c1 * c2 * h * (u - u_) + c1 * (h - a) ** 2 * u + c1 * (h - b) ** 2 * u_
-        G = 2 * c1 * h * (u - u_)
-        values = np.array([F[group].sum() for group in groups]) - [r, 1.05, 1.05]
-        coefficients = T @ w
-        values[0] += 0.5 * p.alpha * coefficients @ coefficients
-        of_pair = np.zeros(5)
-        for i, group in enumerate(groups):
-            of_pair[group] = y[i]
-        dF = -2 * c1 * c2 * (u - u_) + 2 * c1 * (h - a) * u + 2 * c1 * (h - b) * u_
-        grad_w = (of_pair @ dF + (of_pair * alpha) @ (2 * c1 * (u - u_))) * x
-        grad_w = grad_w + y[0] * p.alpha * T.T @ coefficients
-        grad_a, grad_b = -2 * c1 * of_pair * (h - a) * u, -2 * c1 * of_pair * (h - b) * u_
-        new = [z - eta * g for z, g in ((w, grad_w), (a, grad_a), (b, grad_b))]
-        new[1:] = [np.clip(z, -interval, interval) for z in new[1:]]
-        mu, moved = np.zeros(5), np.zeros(5)
-        for k in range(5):  # min over alpha of -alpha G + c1 alpha^2 + c1 (alpha - alpha')^2 / tau
-            moved[k] = np.clip(
-                (G[k] + 2 * c1 * alpha[k] / tau) / (2 * c1 + 2 * c1 / tau), -interval, interval
-            )
-            mu[k] = -moved[k] * G[k] + c1 * moved[k] ** 2 + c1 * (moved[k] - alpha[k]) ** 2 / tau
-        pi = [
-            y[i] * np.exp(-tau * (mu[group].sum() - values[i]) / scale)
-            for i, group in enumerate(groups)
-        ]
-        (w, a, b), y, alpha = new, np.array(pi) / sum(pi), moved
-        state = solver.step(saddle, state, torch.tensor([row]), r, 0.0, state.x * 0)
-    np.testing.assert_allclose(state.x, np.concatenate((w, a, b)), atol=1e-12)
-    np.testing.assert_allclose(state.y.weights, y, rtol=1e-12)
-    np.testing.assert_allclose(state.y.alpha, np.sqrt(c1) * alpha, atol=1e-12)
-    assert np.abs(w).max() > 1e-3
-    assert np.abs(alpha).max() > 0
+    for row in (7, 11):
+        batch = p.data.rows(torch.tensor([row]))
+        cell = int(batch.y * 2 + batch.group)
+        omega = batch.weight.item() / mean_weight
+        by_hand.step(
+            batch.X.to_dense().numpy()[0], omega, saddle.sides[:, cell].numpy(), 0.3, [1.05, 1.05]
+        )
+        state = solver.step(saddle, state, batch, 0.3, 0.0, state.x * 0)
+    by_hand.agrees_with(state)
 
 
 def fit(p, solver, seed=0, tol=1e-9):
@@ -304,7 +317,7 @@ def test_the_upper_bound_is_above_the_level_set_function_up_to_noise():
     r = optimum + 0.05
     state = Descent.begin(start, saddle)
     for _ in range(1500):
-        batch = torch.randint(p.n_rows, (50,), generator=rng)
+        batch = p.data.rows(torch.randint(p.n_rows, (50,), generator=rng))
         state = SHORT.step(saddle, state, batch, r, 0.0, start)
     bound = SHORT.upper_bound(saddle, state, 0.0)
     assert optimum - r - 0.01 < bound < 0.03

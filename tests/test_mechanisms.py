@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from fairconstrained.privacy import mechanisms
+from fairconstrained.privacy import mechanisms, plan_releases
 from fairconstrained.privacy.mechanisms import (
     PoissonBatches,
     seed_from_system,
@@ -101,3 +101,25 @@ def test_everything_comes_from_the_generator():
     ):
         assert torch.equal(draw(generator(1)), draw(generator(1)))
         assert not torch.equal(draw(generator(1)), draw(generator(2)))
+
+
+def test_a_generator_of_another_kind_is_refused_and_not_seeded_by_32_bits(monkeypatch):
+    monkeypatch.setattr(mechanisms, "_STATE_BYTES", 16)
+    with pytest.raises(RuntimeError, match="keeps the state of its generators otherwise"):
+        seed_from_system(generator())
+
+
+@pytest.mark.parametrize("shares", [{}, {"counts": 0.0}, {"counts": 1.0, "moments": -0.1}])
+def test_shares_of_a_budget_are_positive(shares):
+    with pytest.raises(ValueError, match="shares must be positive numbers, at least one"):
+        plan_releases(shares, epsilon=1.0, delta=1e-5)
+
+
+def test_shares_of_a_budget_are_shares_of_the_inverse_variance():
+    """Four times the share is half the noise, whatever the unit of the shares."""
+    one, other = (
+        plan_releases({"a": 0.2 * unit, "b": 0.8 * unit}, epsilon=1.0, delta=1e-5).noise
+        for unit in (1.0, 7.0)
+    )
+    assert one["a"] == pytest.approx(2.0 * one["b"])
+    assert one == pytest.approx(other)

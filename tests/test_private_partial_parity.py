@@ -51,6 +51,26 @@ def test_the_declared_bound_holds_for_every_row(name):
         assert change <= 1.0
 
 
+@pytest.mark.parametrize("n_grid", [1, 0, 2.5, True])
+def test_bins_need_two_thresholds(n_grid):
+    notion = PARTIAL_PRIVATE["statistical_parity"](INTERVAL, n_grid=n_grid)
+    with pytest.raises(ValueError, match=r"InBins\.n_grid must be an integer >= 2; got"):
+        notion.bind(Space([0, 1], ["a", "b"]), 0.05, 2.0)
+
+
+def test_another_interval_is_another_constraint_and_its_values_are_named():
+    """`within` is what binding to that interval gives; values say their groups and edge."""
+    space, Notion = Space([0, 1], ["a", "b"]), PARTIAL_PRIVATE["statistical_parity"]
+    moved = Notion((0.0, 0.3), n_grid=5).bind(space, 0.05, 2.0).within(0.4, 0.8)
+    expected = Notion((0.4, 0.8), n_grid=5).bind(space, 0.05, 2.0)
+    everything = (*rows(), torch.zeros(0))
+    torch.testing.assert_close(moved.hard_values(*everything), expected.hard_values(*everything))
+    words = [expected.describe(j) for j in range(len(expected.hard_values(*everything)))]
+    assert len(set(words)) == len(words)
+    assert words[0].endswith("at edge 1 of 5")
+    assert all("a" in text and "b" in text for text in words)
+
+
 def test_distributions_in_bins_are_the_gaps_at_the_edges():
     """Against G from sorted scores at the same thresholds, without leak."""
     constraint = PARTIAL_PRIVATE["statistical_parity"](INTERVAL, n_grid=7, reach=2.0).bind(

@@ -208,6 +208,16 @@ def test_qcqp_solves_random_programs(seed):
     np.testing.assert_allclose(solution.iterate.dual, multipliers, atol=1e-5)
 
 
+def test_qcqp_ends_by_itself_at_rounding():
+    """A tolerance that no number meets: no step raises the dual any more."""
+    p = problem(rows(7), "inter_group", "quadratic", 0.1)
+    solution = solve(p, QCQP(), tol=1e-300)
+    assert solution.status is Status.FINISHED
+    assert 0 < solution.iterate.residual < 1e-12
+    expected = solve(p, QCQP(), tol=1e-9).iterate
+    np.testing.assert_allclose(solution.iterate.x, expected.x, atol=1e-7)
+
+
 def test_the_augmented_lagrangian_agrees_with_qcqp_on_the_surrogate():
     """At a slack that the true gap keeps too, the correction has nothing to correct."""
     p = problem(rows(8), "group_auc", "quadratic", 0.45)

@@ -6,6 +6,7 @@ import torch
 
 from fairconstrained import PartialParityClassifier, metrics
 from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
 from fairconstrained.problem import Evaluation, Linearization
 from fairconstrained.solvers import AugmentedLagrangian, SequentialQuadratic, run
 from fairconstrained.solvers.sequential_quadratic import _Curvature
@@ -110,3 +111,41 @@ def test_many_rows_end_within_slack_in_few_iterations(fairness):
 def test_bad_parameters_are_named(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         SequentialQuadratic(**bad).check(Circle())
+
+
+class Unreachable(Circle):
+    """No point has a hard value below 0.1; the centre is the least violated."""
+
+    offsets = torch.zeros(0, dtype=torch.long)
+
+    def __init__(self):
+        super().__init__(offset=0.6)
+
+
+def test_where_nothing_is_feasible_the_least_violated_point_is_kept():
+    solution = solve(Unreachable())
+    assert solution.iterate.hard[1] == pytest.approx(0.1, abs=5e-3)
+    assert solution.iterate.residual == torch.inf  # nothing is certified
+    assert solution.iterate.x.norm() < 0.1
+    least = min(float(iterate.hard[1]) for iterate in solution.history)
+    assert float(solution.iterate.hard[1]) == least
+
+
+def test_without_groups_there_is_nothing_to_step_for():
+    """No constraint at all: the fit of the solver for such problems."""
+    data = make_biased_classification(300, random_state=0)
+    fits = []
+    for solver in (SequentialQuadratic(), AugmentedLagrangian()):
+        clf = PartialParityClassifier(solver=solver)
+        with pytest.warns(MissingSensitiveFeaturesWarning):
+            fits.append(clf.fit(data.data, data.target))
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+    assert fits[0].converged_
+
+
+def test_a_step_of_no_length_teaches_nothing():
+    curvature, none = _Curvature(3), torch.zeros(4, dtype=torch.float64)
+    columns = torch.eye(4, dtype=torch.float64)
+    before = curvature.times(columns)
+    curvature.add(none, none)
+    assert torch.equal(curvature.times(columns), before)

@@ -18,7 +18,7 @@ from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import Linear
 from fairconstrained.objectives import MeanLoss
 from fairconstrained.problem import Batch, Evaluation, FairERM
-from fairconstrained.solvers import SGDA, AugmentedLagrangian, Status, run
+from fairconstrained.solvers import LBFGS, SGDA, AugmentedLagrangian, Status, run
 from fairconstrained.solvers.run import FEASIBILITY_TOL, violation
 
 TOL = 1e-4
@@ -323,3 +323,34 @@ def test_solvers_leave_start_and_parameters_alone():
         assert not dual.any()
         assert solver.get_params() == before
     assert repr(SGDA(step_size=0.1)) == "SGDA(step_size=0.1)"
+
+
+# --- without constraints -------------------------------------------------------------------------
+
+
+def unconstrained(seed, tol, max_iter=None):
+    """The run, the problem and its minimiser -P^{-1} q."""
+    p = QuadraticProblem.random(seed, n_constraints=0)
+    x, dual = p.start()
+    solution = run(LBFGS(), p, x, dual, torch.Generator(), max_iter=max_iter, tol=tol)
+    return solution, p, -torch.linalg.solve(p.P, p.q)
+
+
+def test_lbfgs_ends_by_itself_where_no_step_helps():
+    """A tolerance that no number meets: it ends at the minimiser, up to rounding."""
+    solution, _, expected = unconstrained(0, tol=1e-300)
+    assert solution.status is Status.FINISHED
+    np.testing.assert_allclose(solution.iterate.x, expected, atol=1e-7)
+
+
+def test_lbfgs_cut_short_keeps_its_last_point():
+    solution, p, _ = unconstrained(1, tol=1e-12, max_iter=1)
+    assert solution.status is Status.MAX_ITER
+    assert solution.iterate is solution.history[-1]
+    assert float(solution.iterate.soft[0]) < float(p.evaluate(p.start()[0]).soft[0])
+
+
+def test_an_update_rule_is_callable():
+    p = QuadraticProblem.random(0)
+    with pytest.raises(ValueError, match=r"SGDA\.optimizer must be callable; got 'adam'"):
+        SGDA(optimizer="adam").check(p)

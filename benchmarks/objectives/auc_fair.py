@@ -56,6 +56,7 @@ COLUMNS = [
     *("fit_time", "n_rows", "n_features", "feasible", "warned", "n_warnings", "warnings"),
 ]
 OURS, FREE = "fairconstrained, AUC", "unconstrained, AUC"
+WITH_MARGIN = "fairconstrained, AUC, margin 1"
 # These need everybody's group to predict, and are compared with each other.
 OURS_WITH_GROUPS, RESCALED = "fairconstrained, AUC, with groups", "rescaled group"
 TOLERANCE = 2e-3  # what a training gap may exceed the slack by
@@ -150,8 +151,8 @@ def report(results: pd.DataFrame, output: Path) -> str:
         [
             f"## Training gap of {OURS} against its slack",
             frontier.violation_table(results, OURS, TOLERANCE),
-            f"## Test gap of {OURS}",
-            _test_gaps(results[results["method"] == OURS]),
+            f"## Test gap of {OURS}, without and with a margin",
+            _test_gaps(results[results["method"].isin([OURS, WITH_MARGIN])]),
             f"## 1 - AUC of {OURS} minus that of a peer at equal gap",
             frontier.comparison_table(results[~with_groups], OURS, FREE),
             "## The same of the methods that need the group to predict",
@@ -163,20 +164,29 @@ def report(results: pd.DataFrame, output: Path) -> str:
 
 
 def _test_gaps(ours: pd.DataFrame) -> str:
-    """How many seeds keep the slack on test rows, beside the chance error of the gap there."""
+    """How many seeds keep the slack on test rows, beside the chance error of the gap there.
+
+    The excess of a seed is what its test gap has over the slack, or nothing.
+    """
     within = ours["test_violation"] <= ours["slack"] + TEST_TOLERANCE
     chance = ours["test_violation"] <= ours["slack"] + TEST_TOLERANCE + 2 * ours["test_deviation"]
-    marked = ours.assign(within=within, chance=chance)
+    excess = (ours["test_violation"] - ours["slack"]).clip(lower=0.0)
+    marked = ours.assign(within=within, chance=chance, excess=excess)
     rows = [
         {
             "data set": dataset,
             "notion": notion,
+            "method": method,
             "slack": slack,
             "mean test gap": f"{runs['test_violation'].mean():.4f}",
+            "mean excess": f"{runs['excess'].mean():.4f}",
+            "test error": f"{runs['test_error'].mean():.4f}",
             f"within slack + {TEST_TOLERANCE}": f"{runs['within'].sum()} of {len(runs)}",
             "and two of its deviations": f"{runs['chance'].sum()} of {len(runs)}",
             "deviation": f"{runs['test_deviation'].mean():.4f}",
         }
-        for (dataset, notion, slack), runs in marked.groupby(["dataset", "notion", "slack"])
+        for (dataset, notion, method, slack), runs in marked.groupby(
+            ["dataset", "notion", "method", "slack"]
+        )
     ]
     return frontier.markdown(pd.DataFrame(rows))

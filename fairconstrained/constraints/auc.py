@@ -18,7 +18,7 @@ from torch import Tensor
 from fairconstrained.constraints.moments import BoundConstraint, Space
 from fairconstrained.constraints.notions import Notion, checked_slack
 from fairconstrained.constraints.surrogates import SURROGATES, Surrogate
-from fairconstrained.ranking import COMPARISONS, auc_differences, win_table
+from fairconstrained.ranking import COMPARISONS, auc_deviations, auc_differences, win_table
 
 __all__ = ["AUCConstraint", "AUCParity"]
 
@@ -112,6 +112,18 @@ class AUCConstraint(BoundConstraint):
         kept = table[: self.n_parts, : self.n_parts]
         difference = torch.as_tensor(auc_differences(kept, counts, self.sets.numpy()))
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
+
+    def deviations(self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor) -> Tensor:
+        """Standard errors of the true AUCs' differences on these rows, (m,)."""
+        z, cell, w = (
+            column.cpu().numpy() for column in (scores[:, 0], self.bins(y, group), weight)
+        )
+        return torch.as_tensor(auc_deviations(z, cell, w, self.sets.numpy()))
+
+    def narrowed(self, by: Tensor) -> AUCConstraint:
+        """With slacks less `by` (m,), not below zero."""
+        slack = (self.slack[: len(self.comparisons)] - by).clamp_min(0.0).numpy()
+        return AUCConstraint(self.space, self.comparisons, slack, self.surrogate, self.name)
 
     def with_surrogate(self, surrogate: Surrogate) -> AUCConstraint:
         """The same comparisons, with another stand-in for true AUCs."""

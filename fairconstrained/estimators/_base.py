@@ -300,6 +300,9 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         dual = dual.to(x.dtype)
         if self.warm_start and hasattr(self, "classes_"):
             x, dual = self._warm(problem, x, dual, classes)
+        return self._run(solver, problem, x, dual, rng)
+
+    def _run(self, solver, problem, x, dual, rng):
         with progress(type(self).__name__, self.max_iter or solver.length, self.verbose) as tick:
             return run(
                 solver,

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numpy as np
+import torch
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from fairconstrained.constraints import Space
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._checks import checked_weight, unchanged_on_error
+from fairconstrained.estimators._checks import (
+    checked_callbacks,
+    checked_weight,
+    unchanged_on_error,
+)
+from fairconstrained.estimators._steps import Steps, as_batch, rows_to_begin
 from fairconstrained.estimators._stream import Stream
 from fairconstrained.groups import encode_groups
 
@@ -19,12 +29,21 @@ class StreamingClassifier(FairClassifier):
 
     __metadata_request__partial_fit = {"sensitive_features": True}  # noqa: RUF012
     _stream = None
+    _steps = None
 
     def _from_moments(self):
         """Whether group moments are all that training needs."""
         raise NotImplementedError
 
-    def partial_fit(self, X, y, classes=None, *, sensitive_features=None, sample_weight=None):
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Train on all rows seen by this method so far.
 
         Moments of groups add up exactly over chunks of any size, single rows included. With
@@ -33,8 +52,16 @@ class StreamingClassifier(FairClassifier):
         kept. Up to `stream_memory` rows all are kept: then the model is that of :meth:`fit` on the
         same rows, up to rounding. Beyond, they are a uniform sample.
 
-        Every call runs the solver afresh (also a stochastic one); ``warm_start=True`` starts from
-        the last solution, which is faster and agrees within the tolerance of the slack.
+        Every call runs the solver afresh; ``warm_start=True`` starts from the last solution, which
+        is faster and agrees within the tolerance of the slack.
+
+        With ``solver=LevelSet()`` (``surrogate="quadratic"``) the method's state is updated in
+        place: each row is used once, in one mini-batch of the solver's `batch_size`, for which rows
+        wait, so that the model does not depend on the chunks in which they came. It begins when the
+        first mini-batch is full, five rows a column have come (they set the coordinates), and both
+        labels of two groups or more, at the latest with `stream_memory` rows; sets without rows
+        are then left out. Groups may come until then, and `alpha` and `slack` are those of then.
+        Rows kept only serve to measure the model: with a small `stream_memory` a call is fast.
 
         Parameters
         ----------
@@ -43,20 +70,21 @@ class StreamingClassifier(FairClassifier):
         classes : array-like of shape (2,), optional
             Both labels; needed in the first call unless its rows have both.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
-            As in :meth:`fit`; new groups may come at any time.
+            As in :meth:`fit`; new groups may come at any time, but see above for ``LevelSet``.
         sample_weight : array-like of shape (n_samples,), optional
 
         Returns
         -------
         self
-            Ready to predict once both classes have been seen. A call to :meth:`fit` ends the
-            stream.
+            Ready to predict once both classes have been seen, or with ``LevelSet`` once it has
+            begun. A call to :meth:`fit` ends the stream.
 
         Raises
         ------
         ValueError
-            For a label that is not in `classes`, another number of columns, or sensitive features
-            in some chunks only; the estimator is then as it was before the call.
+            For a label that is not in `classes`, another number of columns, sensitive features in
+            some chunks only, or with ``LevelSet`` a group that was not there when it began; the
+            estimator is then as it was before the call.
         """
         with unchanged_on_error(self):
             self._check_parameters()
@@ -65,17 +93,73 @@ class StreamingClassifier(FairClassifier):
                     f"{type(self).__name__}.partial_fit needs epsilon=None: every call would spend "
                     "the whole budget."
                 )
-            groups = self._extend_stream(X, y, classes, sensitive_features, sample_weight)
+            chunk = self._extend_stream(X, y, classes, sensitive_features, sample_weight)
             stream = self._stream
-            if len(np.unique(stream.y)) == 2:
+            groups = stream.group, stream.groups
+            if stream.n_groups < 2:
+                known = None if stream.groups is None else groups
+                groups = self._without_groups(known, n_samples=len(stream.y))
+            if self._chosen_solver().in_place:
+                self._step(chunk, self._chosen_solver())
+            elif len(np.unique(stream.y)) == 2:
                 self._train(stream.X, stream.classes[stream.y], groups, stream.weight)
         return self
 
     def _forget(self):
-        vars(self).pop("_stream", None)
+        for name in ("_stream", "_steps"):
+            vars(self).pop(name, None)
+
+    def _step(self, chunk, solver):
+        """Go on from the state of the last call, or begin."""
+        if self.margin > 0:
+            raise ValueError(
+                f"{type(self).__name__}.margin must be 0 with {type(solver).__name__} in "
+                f"partial_fit: a margin takes a second fit; got {self.margin!r}."
+            )
+        # Networks initialise from torch's global generator: lend them one.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._stream.seed)
+            if self._steps is None:
+                chunk = self._stream.rows
+                self._steps = self._begun(chunk, solver)
+            if self._steps is None:
+                return
+            self._check_groups()
+            self._steps = self._steps.after(solver, chunk, self.device)
+            problem = self._steps.on(as_batch(self._stream.rows, self.device))
+            solution = self._steps.solution(problem, self.tol)
+            for callback in checked_callbacks(self):
+                callback(solution.iterate)
+            self._store(solution, problem, self._steps.space)
+
+    def _begun(self, rows, solver):
+        """The solver's state before its first step; None while it waits for rows."""
+        stream = self._stream
+        n_first = None
+        if stream.groups is None or stream.n_groups > 1:
+            n_first = rows_to_begin(rows, stream.n_groups, solver.batch_size, self.min_group_size)
+        if n_first is None:
+            if len(rows.y) < self.stream_memory or len(np.unique(rows.y)) < 2:
+                return None
+            n_first = len(rows.y)  # what lacks rows by now is left out, with a warning
+        first = as_batch(rows.part(slice(n_first)), self.device)
+        space = Space(stream.classes, ["all"] if stream.groups is None else stream.groups)
+        problem = self._problem(first, space, solver, None)
+        return Steps.begin(solver, problem, space, rows.part(slice(0)))
+
+    def _check_groups(self):
+        """Raise ValueError for groups that the state has no variables for."""
+        known, seen = self._steps.space.groups, self._stream.groups
+        if seen is not None and len(seen) > len(known):
+            new = [label for label in seen.tolist() if label not in known.tolist()]
+            raise ValueError(
+                f"partial_fit with {type(self.solver).__name__} began with the groups "
+                f"{known.tolist()}; this chunk has {new}, for which its state has no variables. "
+                "Begin anew, with rows of all groups first."
+            )
 
     def _extend_stream(self, X, y, classes, sensitive_features, sample_weight):
-        """Take in a chunk; give the groups of the rows kept."""
+        """Take in a chunk; give its rows."""
         first = self._stream is None
         X, y = validate_data(
             self,
@@ -97,8 +181,5 @@ class StreamingClassifier(FairClassifier):
                 y, classes, groups, X.shape[1], seed, with_moments=self._from_moments()
             )
         stream = begun if first else self._stream
-        self._stream = stream.extended(X, y, classes, groups, weight, self.stream_memory)
-        groups = None if groups is None else (self._stream.group, self._stream.groups)
-        if groups is None or len(groups[1]) < 2:
-            groups = self._without_groups(groups, n_samples=len(self._stream.y))
-        return groups
+        self._stream, chunk = stream.extended(X, y, classes, groups, weight, self.stream_memory)
+        return chunk

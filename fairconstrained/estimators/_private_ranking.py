@@ -29,6 +29,7 @@ def check_private_ranking(estimator):
         "objective": ("None or 'auc'", estimator.objective in (None, "auc")),
         "surrogate": ("None or 'binormal'", isinstance(estimator._surrogate(), Binormal)),
         "device": ("'cpu'", str(estimator.device) == "cpu"),
+        "margin": ("0", estimator.margin == 0),
     }
     for name, (allowed, holds) in wanted.items():
         if not holds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,25 @@ from scipy import sparse
 from fairconstrained.features import as_features
 from fairconstrained.ranking_problems import GroupMoments
 
-__all__ = ["Stream"]
+__all__ = ["Rows", "Stream", "stacked"]
+
+
+class Rows(NamedTuple):
+    """Rows of a stream, in the order in which they came, with class and group indices."""
+
+    X: Any  # dense or CSR
+    y: np.ndarray
+    group: np.ndarray
+    weight: np.ndarray
+
+    def part(self, index: Any) -> Rows:
+        """Some of them."""
+        return Rows(*(column[index] for column in self))
+
+    def then(self, other: Rows) -> Rows:
+        """These, and others after them."""
+        rest = (np.concatenate(both) for both in zip(self[1:], other[1:], strict=True))
+        return Rows(stacked(self.X, other.X), *rest)
 
 
 @dataclass(frozen=True)
@@ -57,37 +75,36 @@ class Stream:
             GroupMoments.none(n_cells, n_features) if with_moments else None,
         )
 
+    @property
+    def rows(self) -> Rows:
+        """The rows kept."""
+        return Rows(self.X, self.y, self.group, self.weight)
+
+    @property
+    def n_groups(self) -> int:
+        """Groups seen; one without groups."""
+        return 1 if self.groups is None else len(self.groups)
+
     def extended(self, X, y, classes, groups, weight, limit):
-        """With a chunk of rows, of which those of weight zero do not count."""
+        """With a chunk of rows, of which those of weight zero do not count; and these rows."""
         self._check(y, classes, groups)
-        used = weight > 0
-        X, weight = X[used], weight[used]
-        y = np.searchsorted(self.classes, y[used])
-        group = y * 0 if groups is None else groups.codes[used]
         labels = self.groups if groups is None else merged_labels(self.groups, groups.labels)
-        n_groups = 1 if labels is None else len(labels)
         old = positions(self.groups, labels)
-        own = (old if groups is None else positions(groups.labels, labels))[group]
+        own = old[y * 0] if groups is None else positions(groups.labels, labels)[groups.codes]
+        used = weight > 0
+        y = np.searchsorted(self.classes, y)
+        chunk = Rows(*(column[used] for column in (X, y, own, weight)))
         moments = self.moments
         if moments is not None:
-            cells = torch.as_tensor(np.concatenate((old, old + n_groups)))
-            cell, w = torch.as_tensor(y * n_groups + own), torch.as_tensor(weight)
-            chunk = GroupMoments.of(as_features(X), cell, w, 2 * n_groups)
-            moments = moments.spread(cells, 2 * n_groups).merged(chunk)
-        kept = (
-            stacked(self.X, X),
-            np.concatenate((self.y, y)),
-            np.concatenate((old[self.group], own)),
-            np.concatenate((self.weight, weight)),
-            np.concatenate(
-                (self.keys, np.random.default_rng([self.seed, self.n_seen]).random(len(y)))
-            ),
-        )
-        if len(kept[-1]) > limit:
-            index = np.sort(np.argpartition(kept[-1], limit)[:limit])
-            kept = tuple(column[index] for column in kept)
-        n_seen = self.n_seen + len(y)
-        return Stream(self.classes, labels, *kept, n_seen, self.seed, moments)
+            moments = _merged(moments, old, 1 if labels is None else len(labels), chunk)
+        rows = self.rows._replace(group=old[self.group]).then(chunk)
+        new_keys = np.random.default_rng([self.seed, self.n_seen]).random(len(chunk.y))
+        keys = np.concatenate((self.keys, new_keys))
+        if len(keys) > limit:
+            index = np.sort(np.argpartition(keys, limit)[:limit])
+            rows, keys = rows.part(index), keys[index]
+        n_seen = self.n_seen + len(chunk.y)
+        return Stream(self.classes, labels, *rows, keys, n_seen, self.seed, moments), chunk
 
     def _check(self, y, classes, groups):
         new = np.setdiff1d(y, self.classes)
@@ -101,6 +118,15 @@ class Stream:
                 "sensitive_features must be given in all calls of partial_fit or in none; this "
                 f"chunk has {'none' if groups is None else 'some'}, unlike those before."
             )
+
+
+def _merged(moments, old, n_groups, chunk):
+    """Moments of the rows so far, whose groups are now at `old`, and of a chunk."""
+    cells = torch.as_tensor(np.concatenate((old, old + n_groups)))
+    cell = torch.as_tensor(chunk.y * n_groups + chunk.group)
+    weight = torch.as_tensor(chunk.weight)
+    of_chunk = GroupMoments.of(as_features(chunk.X), cell, weight, 2 * n_groups)
+    return moments.spread(cells, 2 * n_groups).merged(of_chunk)
 
 
 def merged_labels(first, second):

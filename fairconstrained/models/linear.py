@@ -60,14 +60,15 @@ class Linear:
         """Choose centre and coordinates from the data: not for private training."""
         n_features = X.shape[1]
         center = X.mean(weight) if fit_intercept else weight.new_zeros(n_features)
-        # The logistic loss has curvature at most 1/4 in the score. A column without variance and
-        # without penalty has no scale of its own: any positive one will do.
-        curvature = 0.25 * column_variances(X, weight, center) + alpha
-        scale = torch.where(curvature > 0, curvature, torch.ones_like(curvature)).rsqrt()
+        # The logistic loss has curvature at most 1/4 in the score. A column without variance has
+        # no scale of its own: it keeps its units, for rows of a stream that are still to come.
+        variances = column_variances(X, weight, center)
+        ridge = torch.where(variances > 0, alpha, 1.0).to(variances)
+        scale = (0.25 * variances + ridge).rsqrt()
         # With few rows a column the fit can be near perfect, and its curvature far from 1/4.
         if n_features > _WHITEN_UP_TO or X.shape[0] < _WHITEN_ROWS * n_features:
             return cls(n_outputs, center, scale, fit_intercept)
-        hessian = 0.25 * X.covariance(weight, center) + alpha * torch.eye(n_features).to(scale)
+        hessian = 0.25 * X.covariance(weight, center) + torch.diag(ridge)
         return cls(n_outputs, center, whitener(hessian, scale), fit_intercept)
 
     def init(self) -> Tensor:

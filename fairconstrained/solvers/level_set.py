@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.problem import Problem
+from fairconstrained.problem import Batch, Problem
 from fairconstrained.saddle import Saddle
 from fairconstrained.solvers.run import Iterate, Solver
 from fairconstrained.solvers.sampling import ShuffledBatches
@@ -89,6 +89,11 @@ class Descent:
         # Paper: 1/T for x, and u, v without tau; here tau everywhere, as in Lin et al. (2020).
         return self.x_sum / self.total
 
+    def multipliers(self) -> Tensor:
+        """The constraints' averaged weights over that of the objective."""
+        weights = self.weights_sum / self.total
+        return weights[1:] / weights[0]
+
 
 class LevelSet(Solver):
     r"""Stochastic feasible level-set method (SFLS) with stochastic mirror descent.
@@ -130,6 +135,10 @@ class LevelSet(Solver):
     residual is what U still lacks to :math:`-\epsilon_{opt}`; a run ends when it is zero. Memory:
     a few parameter vectors.
 
+    ``AUCFairClassifier.partial_fit`` goes on from the state of the last call, a step for each
+    `batch_size` rows of the stream, every row being used once: see
+    ``fairconstrained.solvers.level_set_stream``.
+
     References
     ----------
     Yao, Lin and Yang (2023), Stochastic Methods for AUC Optimization subject to AUC-based Fairness
@@ -141,6 +150,8 @@ class LevelSet(Solver):
     >>> LevelSet(max_levels=10)
     LevelSet(max_levels=10)
     """
+
+    in_place = True
 
     def __init__(
         self,
@@ -201,18 +212,27 @@ class LevelSet(Solver):
         for _ in range(self.max_levels):
             state = Descent.begin(start, saddle)
             for _ in range(self.n_steps):
-                state = self.step(saddle, state, next(batches), r, rho, start)
+                state = self.step(saddle, state, problem.data.rows(next(batches)), r, rho, start)
             bound = self.upper_bound(saddle, state, rho)
             if accuracy is None:
-                # U >= 0 at a level known to be above the optimum: the steps were too inaccurate.
-                accuracy = -bound * self.epsilon / self.theta if bound < 0 else -torch.inf
+                accuracy = self.accuracy(bound)
             w = saddle.parameters(state.average())
             soft, hard = problem.evaluate(w)
-            weights = state.weights_sum / state.total
-            yield Iterate(w, soft, hard, weights[1:] / weights[0], max(-bound - accuracy, 0.0))
+            yield Iterate(w, soft, hard, state.multipliers(), max(-bound - accuracy, 0.0))
             if bound >= 0:
                 return
-            r += bound / (2.0 * self.theta)
+            r = self.next_level(r, bound)
+
+    def accuracy(self, bound: float) -> float:
+        """Give epsilon_opt, from U at the first level; infinitely strict if it certifies nothing.
+
+        U >= 0 at a level known to be above the optimum: the steps were too inaccurate.
+        """
+        return -bound * self.epsilon / self.theta if bound < 0 else -torch.inf
+
+    def next_level(self, r: float, bound: float) -> float:
+        """R less a part of what U says that it is above the optimum."""
+        return r + bound / (2.0 * self.theta)
 
     def first_level(self, saddle: Saddle, w: Tensor) -> float:
         """Give an r above the optimum: f_0 at a feasible point, constant scores or w itself."""
@@ -222,14 +242,14 @@ class LevelSet(Solver):
         return min(float(saddle.problem.linearize(w).value[0]), constants)
 
     def step(
-        self, saddle: Saddle, state: Descent, rows: Tensor, r: float, rho: float, centre: Tensor
+        self, saddle: Saddle, state: Descent, batch: Batch, r: float, rho: float, centre: Tensor
     ) -> Descent:
         """One step of Algorithm 2 on these rows: both x and y move from where they are."""
         surrogate_interval = self.interval * saddle.c2
         bound = saddle.c1**0.5 * surrogate_interval  # of the scaled alpha
         decay = (state.t + 1) ** -0.5
         eta, tau = self.step_size * decay, self.dual_step_size * decay
-        terms = saddle.linearize(state.x, rows)
+        terms = saddle.linearize(state.x, batch)
         u, v = terms.value[: saddle.n_values].clone(), terms.value[saddle.n_values :]
         u[0] -= r
         y = state.y

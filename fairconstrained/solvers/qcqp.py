@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.problem import Problem
-from fairconstrained.solvers.run import Iterate, Solver
+from fairconstrained.solvers.run import Iterate, Solver, last
 
 __all__ = ["QCQP", "Quadratics"]
 
@@ -99,6 +99,10 @@ class QCQP(Solver):
                 "QCQP solves problems in which everything is quadratic in the parameters: "
                 "AUCFairClassifier with model='linear', objective='auc', surrogate='quadratic'."
             )
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate:
+        """Keep the last: the dual rises, and the true gaps are not looked at."""
+        return last(iterates)
 
     def iterate(
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator

@@ -70,6 +70,7 @@ class Status(Enum):
     STOPPED = "a callback asked to stop"
     FINISHED = "the solver came to the end of its schedule"
     MAX_ITER = "max_iter iterations were made without reaching tol"
+    STREAMING = "all rows of the stream so far were used; more may come"
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     keeps_budget = True  # whether a private run spends no more than the budget it is given
     penalises = False  # whether it is for penalties in the objective, without constraints
     needs_rows = True  # whether it draws rows, or passes over the data are all it asks for
+    in_place = False  # whether partial_fit may go on from its state: see level_set_stream
 
     def check(self, problem: Problem) -> None:
         """Raise ValueError for a bad parameter, IncompatibleSolverError for a wrong problem."""

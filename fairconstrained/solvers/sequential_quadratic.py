@@ -31,7 +31,7 @@ _HALVED = 0.02  # more violation than this is halved in a step rather than remov
 _BACKTRACKS = 10
 _SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 _MAX_DUAL = 100.0
-_RIDGE = 1e-9
+_RIDGE, _TINY = 1e-9, 1e-30  # of the slopes; where all slopes vanish, squares of targets are finite
 _LOOSE = 2e-3  # residual and movement of shifts at which sharper soft values are worth more
 _FEW_ROWS, _ROUNDING = 1000, 1e-10
 _EQUAL = 1e-13  # merits that differ by no more are the same up to rounding
@@ -253,7 +253,7 @@ class _QuadraticProgram:
         self.curved = curvature.times(torch.cat((self.gradient[None], self.slopes)).T)
         gram = (self.slopes @ self.curved).cpu().numpy()  # (k, 1 + k)
         self._free, inner = gram[:, 0], gram[:, 1:]
-        ridge = _RIDGE * (np.trace(inner) + 1e-300) / max(len(inner), 1)
+        ridge = _RIDGE * (np.trace(inner) + _TINY) / max(len(inner), 1)
         self._root = np.linalg.cholesky(inner + ridge * np.eye(len(inner)))
 
     def solve(self, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,85 @@
+"""What partial_fit keeps for a solver that goes on from its state."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from fairconstrained.constraints import Space
+from fairconstrained.estimators._stream import Rows
+from fairconstrained.features import as_features
+from fairconstrained.objectives import PairwiseLoss
+from fairconstrained.problem import Batch, FairERM
+from fairconstrained.solvers import Iterate, LevelSet, Solution, Status
+from fairconstrained.solvers.level_set_stream import LevelSetStream
+
+__all__ = ["Steps", "as_batch", "rows_to_begin"]
+
+_WHITEN_ROWS = 5  # a column: what coordinates that decorrelate columns ask for
+
+
+def rows_to_begin(rows: Rows, n_groups: int, batch_size: int, min_rows: int) -> int | None:
+    """How many rows set coordinates and tell which sets there are; None while there are too few.
+
+    A mini-batch, five rows a column, and `min_rows` rows of both labels of every group that came.
+    """
+    least = max(batch_size, _WHITEN_ROWS * rows.X.shape[1])
+    cell = rows.y * n_groups + rows.group
+    counts = np.cumsum(cell[:, None] == np.arange(2 * n_groups), axis=0)
+    enough = (counts >= max(min_rows, 1)).all(axis=1)
+    enough[: least - 1] = False
+    return int(enough.argmax()) + 1 if enough.any() else None
+
+
+def as_batch(rows: Rows, device: str) -> Batch:
+    """Rows as solvers see them."""
+    columns = (torch.as_tensor(column, device=device) for column in rows[1:])
+    return Batch(as_features(rows.X, device), *columns)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A solver's state on a stream; a chunk gives a new one, so that an error leaves the old.
+
+    Rows wait until they fill a mini-batch: the state does not depend on the chunks in which they
+    came.
+    """
+
+    problem: FairERM  # on the rows it began with
+    space: Space
+    state: LevelSetStream
+    waiting: Rows
+
+    @classmethod
+    def begin(cls, solver: LevelSet, problem: FairERM, space: Space, none: Rows) -> Steps:
+        return cls(problem, space, LevelSetStream.begin(solver, problem), none)
+
+    def after(self, solver: LevelSet, rows: Rows, device: str) -> Steps:
+        """With a step for each mini-batch that is full."""
+        rows, size = self.waiting.then(rows), solver.batch_size
+        end = len(rows.y) - len(rows.y) % size
+        batches = (
+            as_batch(rows.part(slice(start, start + size)), device) for start in range(0, end, size)
+        )
+        state = self.state.through(solver, self.problem, batches)
+        return replace(self, state=state, waiting=rows.part(slice(end, None)))
+
+    def on(self, data: Batch) -> FairERM:
+        """The problem on other rows, to measure the model by; its model is a copy."""
+        shares = torch.stack([data.weight[data.y == k].sum() for k in (0, 1)])
+        risk = self.problem.risk
+        if isinstance(risk, PairwiseLoss):
+            risk = replace(risk, shares=tuple((shares / shares.sum()).tolist()))
+        return replace(self.problem, data=data, risk=risk, model=copy.deepcopy(self.problem.model))
+
+    def solution(self, problem: FairERM, tol: float) -> Solution:
+        """The state as a solution that has been measured on `problem`."""
+        state = self.state
+        w = state.x[: problem.model.n_params]
+        soft, hard = problem.evaluate(w)
+        iterate = Iterate(w, soft, hard, state.descent.multipliers(), state.residual)
+        status = Status.CONVERGED if state.residual <= tol else Status.STREAMING
+        return Solution(iterate, state.n_steps, status, [iterate], [0.0])
