@@ -113,6 +113,10 @@ class FermiERM(FairERM):
         """Itself: ERMI is of class probabilities."""
         return self
 
+    def loosened(self, x: Tensor, by: float) -> tuple[FermiERM, Tensor]:
+        """Itself: any start will do."""
+        return self, x
+
     def _measured(self, first: Tensor, probabilities: Tensor) -> Tensor:
         sums = self._sums(probabilities, self.data)
         values = self.constraint.of_moments(sums, self.counts, sums.new_zeros(0))

@@ -116,6 +116,9 @@ class Problem(Protocol):
     def sharpened(self) -> Problem:
         """The problem with soft values twice as close to the hard ones, where that can be."""
 
+    def loosened(self, x: Tensor, by: float) -> tuple[Problem, Tensor]:
+        """The problem with so much more slack, or itself where x is start enough, and x there."""
+
     @property
     def offsets(self) -> Tensor:
         """Positions in x that shift all rows' scores alike; far out, predictions are constant."""
@@ -262,9 +265,8 @@ class FairERM:
         with torch.enable_grad():
             share = batch.weight.sum() / self.total if n_first == 0 else 1.0
             risk = share * self.risk.soft(scores[first], batch.y[first], batch.weight[first])
-            statistics = self.constraint.at(at[1]).statistic.soft(
-                scores[n_first:], batch.y[n_first:]
-            )
+            statistic = self.constraint.at(at[1]).statistic
+            statistics = statistic.soft(scores[n_first:], batch.y[n_first:])
         values, table_pullback = affine.of_draws(statistics.detach(), bins, weight, sizes)
 
         def pullback(weights: Tensor) -> Tensor:
@@ -303,23 +305,22 @@ class FairERM:
         y, group, weight = self.data.y, self.data.group, self.data.weight
         self.model.settle(w, self.data.X)
         scores = self.model.scores(w, self.data.X)
-
-        rows = (scores, y, group, weight)
-        soft = torch.cat(
-            (
-                self.risk.soft(scores, y, weight)[None],
-                self.constraint.of_moments(self.constraint.at(aux).sums(*rows), self.counts, aux),
-            )
-        )
-        soft[0] += self.alpha * self.model.penalty(w).value
-        hard = torch.cat(
-            (self.risk.hard(scores, y, weight)[None], self.constraint.hard_values(*rows, aux))
-        )
-        return Evaluation(soft, hard)
+        rows, sums = (scores, y, group, weight), self.constraint.at(aux).sums
+        loss, error = (value(scores, y, weight)[None] for value in (self.risk.soft, self.risk.hard))
+        loss = loss + self.alpha * self.model.penalty(w).value
+        soft = torch.cat((loss, self.constraint.of_moments(sums(*rows), self.counts, aux)))
+        return Evaluation(soft, torch.cat((error, self.constraint.hard_values(*rows, aux))))
 
     def sharpened(self) -> FairERM:
         """The problem at twice the temperature of the soft rates; itself without any."""
-        constraint = self.constraint.sharpened()
+        return self._under(self.constraint.sharpened())
+
+    def loosened(self, x: Tensor, by: float) -> tuple[FairERM, Tensor]:
+        """The problem with more slack, and extra variables that suit the parameters in x."""
+        problem = self._under(self.constraint.loosened(by))
+        return problem, x if problem is self else problem.variables(self._split(x)[0])
+
+    def _under(self, constraint: MomentConstraint) -> FairERM:
         return self if constraint is self.constraint else replace(self, constraint=constraint)
 
     @property

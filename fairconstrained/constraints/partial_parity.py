@@ -79,6 +79,11 @@ class PartialDistributions(WithinIntervals):
         bound.statistic = Above(aux, step, temperature)
         return bound
 
+    def loosened(self, by: float) -> Self:
+        """The constraint with more slack: its grid reaches where sets with larger gaps differ."""
+        part, slack = self.part_of_cell.numpy(), self.gap + by
+        return type(self)(self.space, part, self.intervals, slack, self.statistic, self.name)
+
     def coarse_sets(self, rows: NDArray[np.int64]) -> list[str]:
         """Sets with fewer rows in their intervals than the grid has points."""
         n = self._rows_of_parts(rows)
