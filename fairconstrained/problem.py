@@ -210,25 +210,25 @@ class FairERM:
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
         """Objective and constraints from one forward pass."""
-        batch = self._batch(rows, scale)
         if self.affine is not None:
+            batch = self._batch(rows, scale)
             bins = self.constraint.bins(batch.y, batch.group)
             return self._linear(self.affine, x, batch, 0, bins, batch.weight, [len(batch.y)])
 
         def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
             return torch.cat((self._risk(scores, aux, batch), self._values(scores, aux, batch)))
 
-        return self._penalised(x, self._differentiable(terms, x, batch))
+        return self._penalised(x, self.of_scores(terms, x, rows, scale))
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Penalised risk."""
-        return self._penalised(x, self._differentiable(self._risk, x, self._batch(rows, None)))
+        return self._penalised(x, self.of_scores(self._risk, x, rows))
 
     def constraints(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
         """Constraint values."""
-        return self._differentiable(self._values, x, self._batch(rows, scale))
+        return self.of_scores(self._values, x, rows, scale)
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
         """Risk from `rows`, constraints from each draw.
@@ -241,8 +241,7 @@ class FairERM:
         joint = self.data.rows(torch.cat((rows, *(drawn for drawn, _ in draws))))
         weight = joint.weight[n:] * torch.cat([scale for _, scale in draws]).to(joint.weight)
         bins = self.constraint.bins(joint.y[n:], joint.group[n:])
-        sizes = [len(drawn) for drawn, _ in draws]
-        return self._linear(self.affine, x, joint, n, bins, weight, sizes)
+        return self._linear(self.affine, x, joint, n, bins, weight, [len(d) for d, _ in draws])
 
     def _linear(
         self,
@@ -297,7 +296,7 @@ class FairERM:
             parts = self.constraint.convex_parts(scores, *batch[1:], aux)
             return torch.cat((self._risk(scores, aux, batch), parts.reshape(-1)))
 
-        return self._penalised(x, self._differentiable(terms, x, self.data))
+        return self._penalised(x, self.of_scores(terms, x))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values from one pass of the model in evaluation mode."""
@@ -332,22 +331,15 @@ class FairERM:
         """No set constraint here."""
         return x
 
-    def _risk(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-        # The weights of a draw add up to those of the data in the mean only: no ratio of sums.
-        share = batch.weight.sum() / self.total
-        return (share * self.risk.soft(scores, batch.y, batch.weight))[None]
-
-    def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-        sums = self.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
-        if self.affine is None:
-            return self.constraint.of_moments(sums, self.counts, aux)
-        return self.affine.of_table(sums)
-
-    def _differentiable(
-        self, terms: Callable[[Tensor, Tensor, Batch], Tensor], x: Tensor, batch: Batch
+    def of_scores(
+        self,
+        terms: Callable[[Tensor, Tensor, Batch], Tensor],
+        x: Tensor,
+        rows: Tensor | None = None,
+        scale: Tensor | None = None,
     ) -> Linearization:
         """Terms of scores and extra variables as functions of x."""
-        w, aux = self._split(x)
+        batch, (w, aux) = self._batch(rows, scale), self._split(x)
         scores, model_pullback = self.model.linearize(w, batch.X)
         scores = scores.requires_grad_()
         aux = aux.detach().requires_grad_()
@@ -367,13 +359,23 @@ class FairERM:
 
         return Linearization(value.detach(), pullback)
 
-    def _batch(self, rows: Tensor | None, scale: Tensor | None) -> Batch:
-        return self.data if rows is None else self._scaled(self.data.rows(rows), scale)
+    def _risk(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+        # The weights of a draw add up to those of the data in the mean only: no ratio of sums.
+        share = batch.weight.sum() / self.total
+        return (share * self.risk.soft(scores, batch.y, batch.weight))[None]
 
-    def _scaled(self, batch: Batch, scale: Tensor | None) -> Batch:
-        """Weights that add up to those of the data, exactly or in the mean over draws."""
-        uniform = self.total / batch.weight.sum()
-        factor = uniform if scale is None else scale.to(uniform)
+    def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+        sums = self.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
+        if self.affine is None:
+            return self.constraint.of_moments(sums, self.counts, aux)
+        return self.affine.of_table(sums)
+
+    def _batch(self, rows: Tensor | None, scale: Tensor | None) -> Batch:
+        """Rows with weights that add up to those of the data, exactly or in the mean over draws."""
+        if rows is None:
+            return self.data
+        batch = self.data.rows(rows)
+        factor = self.total / batch.weight.sum() if scale is None else scale.to(self.total)
         return batch._replace(weight=batch.weight * factor)
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
@@ -394,6 +396,5 @@ class FairERM:
         return x[: self.model.n_params], x[self.model.n_params :]
 
     def _empty_table(self) -> tuple[Tensor, Tensor, Tensor]:
-        columns = self.constraint.statistic.n_columns
-        sums = self.counts.new_zeros((self.constraint.n_parts, columns))
+        sums = self.counts.new_zeros((self.constraint.n_parts, self.constraint.statistic.n_columns))
         return sums, self.counts, self.counts.new_zeros(self.constraint.n_aux)
