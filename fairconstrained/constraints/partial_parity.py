@@ -21,7 +21,7 @@ from fairconstrained.percentiles import Intervals, inside_intervals
 
 __all__ = ["PartialDistributions", "PartialRanks"]
 
-_BISECTIONS = 60
+_BISECTIONS = 45
 _CANDIDATES = 1001
 
 

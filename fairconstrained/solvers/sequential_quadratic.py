@@ -63,7 +63,7 @@ class SequentialQuadratic(Solver):
 
     For constraints whose hard values change smoothly, up to single rows: gaps of distributions.
     Where the start is far outside, it goes through problems with more slack
-    (:meth:`Problem.loosened`) that halve the violation: a grid of thresholds made for small gaps
+    (``Problem.loosened``) that halve the violation: a grid of thresholds made for small gaps
     does not reach the thresholds of large ones.
 
     Parameters
