@@ -79,7 +79,6 @@ class FermiERM(FairERM):
 
     def saddle(self, x: Tensor, dual: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         r"""Gradient in x of risk plus :math:`\lambda \psi(\cdot, W)`, and in W of psi, on rows."""
-        batch = self._batch(rows, None)
         weights = self.weight * self.information.weights(dual, self.counts)
         table = []
 
@@ -88,7 +87,7 @@ class FermiERM(FairERM):
             table.append(sums.detach())
             return FairERM._risk(self, scores, aux, batch) + (weights * sums).sum()
 
-        lagrangian = self._penalised(x, self._differentiable(terms, x, batch))
+        lagrangian = self._penalised(x, self.of_scores(terms, x, rows))
         gradient = lagrangian.pullback(torch.ones_like(lagrangian.value))
         return gradient, self.information.ascent(dual, table[0], self.counts)
 
@@ -96,7 +95,7 @@ class FermiERM(FairERM):
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
         """The penalised objective alone; on few rows ERMI is estimated with a bias upwards."""
-        return self._penalised(x, self._differentiable(self._risk, x, self._batch(rows, scale)))
+        return self._penalised(x, self.of_scores(self._risk, x, rows, scale))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Objective or error, and values of the notion on soft and on predicted labels."""
@@ -112,6 +111,10 @@ class FermiERM(FairERM):
     def sharpened(self) -> FermiERM:
         """Itself: ERMI is of class probabilities."""
         return self
+
+    def loosened(self, x: Tensor, by: float) -> tuple[FermiERM, Tensor]:
+        """Itself: any start will do."""
+        return self, x
 
     def _measured(self, first: Tensor, probabilities: Tensor) -> Tensor:
         sums = self._sums(probabilities, self.data)

@@ -117,6 +117,9 @@ class Problem(Protocol):
     def sharpened(self) -> Problem:
         """The problem with soft values twice as close to the hard ones, where that can be."""
 
+    def loosened(self, x: Tensor, by: float) -> tuple[Problem, Tensor]:
+        """The problem with so much more slack, or itself where x is start enough, and x there."""
+
     @property
     def offsets(self) -> Tensor:
         """Positions in x that shift all rows' scores alike; far out, predictions are constant."""
@@ -208,25 +211,25 @@ class FairERM:
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
         """Objective and constraints from one forward pass."""
-        batch = self._batch(rows, scale)
         if self.affine is not None:
+            batch = self._batch(rows, scale)
             bins = self.constraint.bins(batch.y, batch.group)
             return self._linear(self.affine, x, batch, 0, bins, batch.weight, [len(batch.y)])
 
         def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
             return torch.cat((self._risk(scores, aux, batch), self._values(scores, aux, batch)))
 
-        return self._penalised(x, self._differentiable(terms, x, batch))
+        return self._penalised(x, self.of_scores(terms, x, rows, scale))
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Penalised risk."""
-        return self._penalised(x, self._differentiable(self._risk, x, self._batch(rows, None)))
+        return self._penalised(x, self.of_scores(self._risk, x, rows))
 
     def constraints(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
         """Constraint values."""
-        return self._differentiable(self._values, x, self._batch(rows, scale))
+        return self.of_scores(self._values, x, rows, scale)
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
         """Risk from `rows`, constraints from each draw.
@@ -296,7 +299,7 @@ class FairERM:
             parts = self.constraint.convex_parts(scores, *batch[1:], aux)
             return torch.cat((self._risk(scores, aux, batch), parts.reshape(-1)))
 
-        return self._penalised(x, self._differentiable(terms, x, self.data))
+        return self._penalised(x, self.of_scores(terms, x))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values from one pass of the model in evaluation mode."""
@@ -304,23 +307,22 @@ class FairERM:
         y, group, weight = self.data.y, self.data.group, self.data.weight
         self.model.settle(w, self.data.X)
         scores = self.model.scores(w, self.data.X)
-
-        rows = (scores, y, group, weight)
-        soft = torch.cat(
-            (
-                self.risk.soft(scores, y, weight)[None],
-                self.constraint.of_moments(self.constraint.at(aux).sums(*rows), self.counts, aux),
-            )
-        )
-        soft[0] += self.alpha * self.model.penalty(w).value
-        hard = torch.cat(
-            (self.risk.hard(scores, y, weight)[None], self.constraint.hard_values(*rows, aux))
-        )
-        return Evaluation(soft, hard)
+        rows, sums = (scores, y, group, weight), self.constraint.at(aux).sums
+        loss, error = (value(scores, y, weight)[None] for value in (self.risk.soft, self.risk.hard))
+        loss = loss + self.alpha * self.model.penalty(w).value
+        soft = torch.cat((loss, self.constraint.of_moments(sums(*rows), self.counts, aux)))
+        return Evaluation(soft, torch.cat((error, self.constraint.hard_values(*rows, aux))))
 
     def sharpened(self) -> FairERM:
         """The problem at twice the temperature of the soft rates; itself without any."""
-        constraint = self.constraint.sharpened()
+        return self._under(self.constraint.sharpened())
+
+    def loosened(self, x: Tensor, by: float) -> tuple[FairERM, Tensor]:
+        """The problem with more slack, and extra variables that suit the parameters in x."""
+        problem = self._under(self.constraint.loosened(by))
+        return problem, x if problem is self else problem.variables(self._split(x)[0])
+
+    def _under(self, constraint: MomentConstraint) -> FairERM:
         return self if constraint is self.constraint else replace(self, constraint=constraint)
 
     @property
@@ -331,6 +333,24 @@ class FairERM:
     def project(self, x: Tensor) -> Tensor:
         """No set constraint here."""
         return x
+
+    def of_scores(
+        self,
+        terms: Callable[[Tensor, Tensor, Batch], Tensor],
+        x: Tensor,
+        rows: Tensor | None = None,
+        scale: Tensor | None = None,
+    ) -> Linearization:
+        """Terms of scores and extra variables as functions of x."""
+        batch, (w, aux) = self._batch(rows, scale), self._split(x)
+        scores, model_pullback = self.model.linearize(w, batch.X)
+        value, terms_pullback = linearized(lambda z, a: terms(z, a, batch), scores, aux)
+
+        def pullback(weights: Tensor) -> Tensor:
+            on_scores, on_aux = terms_pullback(weights)
+            return torch.cat((model_pullback(on_scores), on_aux))
+
+        return Linearization(value, pullback)
 
     def _risk(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
         # The weights of a draw add up to those of the data in the mean only: no ratio of sums.
@@ -343,27 +363,12 @@ class FairERM:
             return self.constraint.of_moments(sums, self.counts, aux)
         return self.affine.of_table(sums)
 
-    def _differentiable(
-        self, terms: Callable[[Tensor, Tensor, Batch], Tensor], x: Tensor, batch: Batch
-    ) -> Linearization:
-        """Terms of scores and extra variables as functions of x."""
-        w, aux = self._split(x)
-        scores, model_pullback = self.model.linearize(w, batch.X)
-        value, terms_pullback = linearized(lambda z, a: terms(z, a, batch), scores, aux)
-
-        def pullback(weights: Tensor) -> Tensor:
-            on_scores, on_aux = terms_pullback(weights)
-            return torch.cat((model_pullback(on_scores), on_aux))
-
-        return Linearization(value, pullback)
-
     def _batch(self, rows: Tensor | None, scale: Tensor | None) -> Batch:
-        return self.data if rows is None else self._scaled(self.data.rows(rows), scale)
-
-    def _scaled(self, batch: Batch, scale: Tensor | None) -> Batch:
-        """Weights that add up to those of the data, exactly or in the mean over draws."""
-        uniform = self.total / batch.weight.sum()
-        factor = uniform if scale is None else scale.to(uniform)
+        """Rows with weights that add up to those of the data, exactly or in the mean over draws."""
+        if rows is None:
+            return self.data
+        batch = self.data.rows(rows)
+        factor = self.total / batch.weight.sum() if scale is None else scale.to(self.total)
         return batch._replace(weight=batch.weight * factor)
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
@@ -386,6 +391,5 @@ class FairERM:
         return x[: self.model.n_params], x[self.model.n_params :]
 
     def _empty_table(self) -> tuple[Tensor, Tensor, Tensor]:
-        columns = self.constraint.statistic.n_columns
-        sums = self.counts.new_zeros((self.constraint.n_parts, columns))
+        sums = self.counts.new_zeros((self.constraint.n_parts, self.constraint.statistic.n_columns))
         return sums, self.counts, self.counts.new_zeros(self.constraint.n_aux)

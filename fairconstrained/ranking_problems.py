@@ -273,6 +273,10 @@ class MomentERM:
         """Itself: surrogates of moments have no sharpness."""
         return self
 
+    def loosened(self, x: Tensor, by: float) -> tuple[MomentERM, Tensor]:
+        """Itself: any start will do."""
+        return self, x
+
     def project(self, x: Tensor) -> Tensor:
         """No set constraint here."""
         return x

@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "problem": {"constraints", "features", "graphs", "losses", "models", "objectives"},
     "ranking_problems": {"constraints", "features", "models", "objectives", "problem"},
     "saddle": {"constraints", "graphs", "objectives", "problem"},
+    "majorant": {"problem"},
     "fermi_problem": {"constraints", "losses", "problem"},
     "group_posterior": {"features"},
     "private_scaling": {"features", "models", "privacy"},
@@ -49,7 +50,7 @@ MAY_IMPORT = {
     },
     "solvers": {
         *("exceptions", "fermi_problem", "group_posterior", "models", "privacy", "private_fermi"),
-        *("private_problem", "problem", "saddle"),
+        *("majorant", "private_problem", "problem", "saddle"),
     },
     "training": {
         *("constraints", "exceptions", "features", "groups", "models", "objectives"),

@@ -1,10 +1,13 @@
 """Sequential quadratic programs: a convex problem's solution, the promise of hard values, units."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 
 from fairconstrained import PartialParityClassifier, metrics
+from fairconstrained.constraints.partial_parity import PartialRanks
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
 from fairconstrained.problem import Evaluation, Linearization
@@ -31,6 +34,9 @@ class Circle:
 
     def sharpened(self):
         return self
+
+    def loosened(self, x, by):
+        return self, x
 
 
 def solve(problem, solver=None, start=(0.0, 0.0)):
@@ -101,10 +107,55 @@ def test_many_rows_end_within_slack_in_few_iterations(fairness):
     )
     assert gap == pytest.approx(clf.violation_, abs=1e-12)
     assert slack - 0.02 < gap <= slack + 1e-3
-    assert clf.n_iter_ <= 4 * 15 + 1
+    assert clf.n_iter_ <= 10 + 4 * 15 + 1
     free = PartialParityClassifier(fairness, interval=(0.1, 0.4), slack=5.0)
     free.fit(data.data, data.target, sensitive_features=groups)
     assert free.violation_ > 3 * slack
+
+
+def small_group():
+    """A few rows of a second group, most of which rank among the top quarter of the first."""
+    rng = np.random.default_rng(0)
+    group = (rng.random(4000) < 0.06).astype(int)
+    X = rng.normal(size=(4000, 5))
+    X[:, :2] += np.outer(group, [1.5, 1.0])
+    odds = X @ [1.2, 0.8, 0.5, 0.0, 0.0] - 4.0
+    return X, (rng.random(4000) < 1.0 / (1.0 + np.exp(-odds))).astype(int), group
+
+
+def fitted_to_small_group(**params):
+    X, y, group = small_group()
+    clf = PartialParityClassifier(
+        "rank_parity", interval=(0.0, 0.25), group_features=True, **params
+    )
+    return clf.fit(X, y, sensitive_features=group)
+
+
+def log_loss(clf):
+    X, y, group = small_group()
+    p = clf.predict_proba(X, sensitive_features=group)
+    return -np.log(p[np.arange(len(p)), y]).mean()
+
+
+def test_a_far_start_comes_nearer_by_halves():
+    """Each of the first iterates has about half the violation of the last, down to 0.02."""
+    gaps = [fitted_to_small_group(slack=5.0).violation_ - 0.02]
+    fitted_to_small_group(
+        slack=0.02, callbacks=lambda iterate: gaps.append(float(iterate.hard[1:].max()))
+    )
+    assert gaps[0] > 0.3
+    halves = int(np.log2(gaps[0] / 0.02))
+    for before, after in pairwise(gaps[: 1 + halves]):
+        assert after == pytest.approx(0.5 * before, abs=0.03)
+
+
+def test_the_way_through_looser_problems_is_worth_it(monkeypatch):
+    """At equal slack, straight from the free model ends with the larger loss."""
+    found = fitted_to_small_group(slack=0.02)
+    monkeypatch.setattr(PartialRanks, "loosened", lambda self, by: self)
+    straight = fitted_to_small_group(slack=0.02)
+    assert found.feasible_
+    assert log_loss(found) < log_loss(straight) - 1e-3
 
 
 @pytest.mark.parametrize("bad", [{"n_steps": 0}, {"sharpenings": -1}, {"memory": 1.5}])

@@ -155,6 +155,10 @@ class MomentConstraint:
         sharp.statistic = statistic
         return sharp
 
+    def loosened(self, by: float) -> Self:
+        """The constraint with more slack, if solvers had better go through such ones; or itself."""
+        return self
+
     def bins(self, y: Tensor, group: Tensor) -> Tensor:
         """Part of each row, (n,); one more bin, `n_parts`, for those that take no part.
 

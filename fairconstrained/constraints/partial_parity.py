@@ -21,7 +21,7 @@ from fairconstrained.percentiles import Intervals, inside_intervals
 
 __all__ = ["PartialDistributions", "PartialRanks"]
 
-_BISECTIONS = 60
+_BISECTIONS = 45
 _CANDIDATES = 1001
 
 
@@ -78,6 +78,11 @@ class PartialDistributions(WithinIntervals):
         step, temperature = self.statistic.step, self.statistic.temperature
         bound.statistic = Above(aux, step, temperature)
         return bound
+
+    def loosened(self, by: float) -> Self:
+        """The constraint with more slack: its grid reaches where sets with larger gaps differ."""
+        part, slack = self.part_of_cell.numpy(), self.gap + by
+        return type(self)(self.space, part, self.intervals, slack, self.statistic, self.name)
 
     def coarse_sets(self, rows: NDArray[np.int64]) -> list[str]:
         """Sets with fewer rows in their intervals than the grid has points."""

@@ -92,6 +92,13 @@ class Stack(MomentConstraint):
         sharp.members = tuple(member.sharpened() for member in self.members)
         return sharp
 
+    def loosened(self, by: float) -> Self:
+        """The stack with the slacks of those members loosened that ask for it."""
+        members = [member.loosened(by) for member in self.members]
+        if all(looser is member for looser, member in zip(members, self.members, strict=True)):
+            return self
+        return type(self)(self.space, members)
+
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """All members' values, one after the other."""
         values = [member.of_moments(*own) for member, own in self._tables(sums, counts, aux)]

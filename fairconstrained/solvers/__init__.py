@@ -16,6 +16,7 @@ from fairconstrained.solvers.sequential_quadratic import SequentialQuadratic
 from fairconstrained.solvers.sgda import SGDA
 from fairconstrained.solvers.stochastic import constant, cosine
 from fairconstrained.solvers.stochastic_ghost import StochasticGhost
+from fairconstrained.solvers.stochastic_idca import StochasticIDCA
 from fairconstrained.solvers.switching_subgradient import SwitchingSubgradient
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Solver",
     "Status",
     "StochasticGhost",
+    "StochasticIDCA",
     "SwitchingSubgradient",
     "constant",
     "cosine",

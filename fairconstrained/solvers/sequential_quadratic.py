@@ -3,6 +3,7 @@ r"""Sequential quadratic programs that see the hard values: many constraints, fe
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Generator as Steps
 from collections.abc import Iterator
 from itertools import islice
 from numbers import Integral
@@ -28,6 +29,7 @@ __all__ = ["SequentialQuadratic"]
 _AIM = 0.5 * FEASIBILITY_TOL  # the hard values end at most this far above 0
 _NEAR = 0.02  # constraints with at most this much room enter the quadratic program
 _HALVED = 0.02  # more violation than this is halved in a step rather than removed
+_APPROACHES = 10
 _BACKTRACKS = 10
 _SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 _MAX_DUAL = 100.0
@@ -53,12 +55,16 @@ class SequentialQuadratic(Solver):
     second-order correction until :math:`f + \mu \lVert [c + s]_+ \rVert_1` decreases, where the
     shifts are :math:`s = h(x) - c(x)` of the start of the step. Then the soft values are sharpened,
     the last point is the next start, and slopes are nearer to those of the hard values: that
-    improves the objective at equal hard violation. The feasible point of least error is kept; up to
+    improves the objective at equal hard violation, until a sharpness has no feasible point. The
+    feasible point of least error is kept; up to
     1000 rows the shifts are fixed there and the problem is solved to rounding. Where no step is
     feasible, :class:`AugmentedLagrangian` goes on for some iterations, and the least violated point
     is kept if that does not help either.
 
     For constraints whose hard values change smoothly, up to single rows: gaps of distributions.
+    Where the start is far outside, it goes through problems with more slack
+    (``Problem.loosened``) that halve the violation: a grid of thresholds made for small gaps
+    does not reach the thresholds of large ones.
 
     Parameters
     ----------
@@ -111,6 +117,8 @@ class SequentialQuadratic(Solver):
         if not len(dual):
             yield from AugmentedLagrangian(memory=self.memory).iterate(problem, x, dual, tol, rng)
             return
+        if not dual.any():
+            x = yield from self._approach(problem, x, dual)
         levels: list[tuple[Iterate, Problem]] = []  # the result of each sharpness
         # A warm start is at its solution already.
         for _ in range(1 if dual.any() else self.sharpenings + 1):
@@ -121,7 +129,8 @@ class SequentialQuadratic(Solver):
             x, dual = iterates[-1].x, iterates[-1].dual
             levels.append((best_feasible(iterates), problem))
             sharper = problem.sharpened()
-            if sharper is problem:
+            lost = len(levels) > 1 and violation(levels[-1][0].hard) > FEASIBILITY_TOL
+            if sharper is problem or lost:
                 break
             problem = sharper
         best = best_feasible([iterate for iterate, _ in levels])
@@ -132,6 +141,22 @@ class SequentialQuadratic(Solver):
             yield from self._settled(best, problem, tol)
         else:
             yield best
+
+    def _approach(self, problem: Problem, x: Tensor, dual: Tensor) -> Steps[Iterate, None, Tensor]:
+        """Halve the violation until it is small, each time by a problem with that much slack."""
+        hard = problem.evaluate(x).hard
+        for _ in range(_APPROACHES):
+            excess = violation(hard)
+            if excess <= _HALVED:
+                break
+            looser, start = problem.loosened(x, 0.5 * excess)
+            if looser is problem:
+                break
+            steps = list(islice(self._moving(looser, start, dual), 1 + self.n_steps // 2))
+            _, x = problem.loosened(best_feasible(steps).x, 0.0)
+            soft, hard = problem.evaluate(x)
+            yield Iterate(x, soft, hard, dual, torch.inf)
+        return x
 
     def _rescued(
         self, start: Iterate, problem: Problem, tol: float, rng: Generator

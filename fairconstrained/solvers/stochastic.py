@@ -147,6 +147,10 @@ class Estimates:
         terms = self.problem.objective(x, next(self._batches))
         return terms.pullback(torch.ones_like(terms.value))
 
+    def balanced_rows(self) -> tuple[Tensor, Tensor]:
+        """The next draw of rows for constraints, and how many rows of the data each stands for."""
+        return next(self._first)
+
     def independent(self, x: Tensor) -> Draws:
         """The objective and, twice, the constraints, all from rows of their own."""
         value, pullback, _ = self.problem.estimates(

@@ -104,6 +104,10 @@ class ModuleProblem:
         """Itself: functions have one form."""
         return self
 
+    def loosened(self, x: Tensor, by: float) -> tuple[ModuleProblem, Tensor]:
+        """Itself: any start will do."""
+        return self, x
+
     def project(self, x: Tensor) -> Tensor:
         """No set constraint here."""
         return x
