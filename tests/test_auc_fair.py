@@ -129,7 +129,7 @@ def test_integer_weights_are_repetitions():
         params = {"objective": objective, "slack": 0.1}
         one = fitted(data=(X, y, group), sample_weight=weight, **params)
         two = fitted(data=(X[index], y[index], group[index]), **params)
-        np.testing.assert_allclose(one.coef_, two.coef_, atol=1e-5)
+        np.testing.assert_allclose(one.coef_, two.coef_, atol=5e-5)  # tol is 1e-4
         # pairs of nearly equal scores may fall either way
         assert one.violation_ == pytest.approx(two.violation_, abs=1e-3)
 
