@@ -4,6 +4,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from fairconstrained import PartialParityClassifier
 from fairconstrained.datasets import make_biased_classification
@@ -87,6 +89,21 @@ def test_from_an_estimator_with_its_interval(group_features):
         assert (display.y_score == clf.decision_function(data.data, **given)).all()
         assert display.interval == (0.2, 0.6)
         assert display.figure_ is display.ax_.figure
+
+
+@pytest.mark.parametrize("steps", [[], [StandardScaler()]], ids=["alone", "scaled"])
+def test_a_pipeline_is_looked_at_as_its_last_step(steps):
+    """Its interval is marked, and it sees the groups if it wants to: predictions do not route."""
+    data = make_biased_classification(200, 6, 2, 2, bias=0.3, random_state=0)
+    X = steps[0].fit_transform(data.data) if steps else data.data
+    clf = PartialParityClassifier("demographic_parity", interval=(0.2, 0.6), group_features=True)
+    clf.fit(X, data.target, sensitive_features=data.sensitive_features)
+    display = GroupScoreDisplay.from_estimator(
+        make_pipeline(*steps, clf), data.data, sensitive_features=data.sensitive_features
+    )
+    expected = clf.decision_function(X, sensitive_features=data.sensitive_features)
+    assert (display.y_score == expected).all()
+    assert display.interval == (0.2, 0.6)
 
 
 def test_from_a_classifier_that_has_probabilities_only():

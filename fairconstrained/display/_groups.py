@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.display._style import legend, next_style, pyplot
@@ -15,8 +16,16 @@ from fairconstrained.percentiles import Intervals, rank_of_scores
 __all__ = ["GroupScoreDisplay", "ParityCurveDisplay"]
 
 
-def _scores_of(estimator: Any, X: Any, sensitive_features: Any) -> Any:
+def _last_step(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """The classifier at the end of a pipeline, and what reaches it of X."""
     check_is_fitted(estimator)
+    while isinstance(estimator, Pipeline):
+        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        estimator = estimator[-1]
+    return estimator, X
+
+
+def _scores_of(estimator: Any, X: Any, sensitive_features: Any) -> Any:
     if getattr(estimator, "group_features", False):
         return estimator.decision_function(X, sensitive_features=sensitive_features)
     if hasattr(estimator, "decision_function"):
@@ -107,6 +116,7 @@ class _OfScores:
         Parameters
         ----------
         estimator : fitted estimator
+            Of a pipeline the last step, with its interval and whether it wants to see groups.
         X : array-like of shape (n_samples, n_features)
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         interval : pair, list of pairs, or dict, optional
@@ -120,6 +130,7 @@ class _OfScores:
         -------
         display
         """
+        estimator, X = _last_step(estimator, X)
         return cls.from_predictions(
             _scores_of(estimator, X, sensitive_features),
             sensitive_features=sensitive_features,
