@@ -137,7 +137,8 @@ class LevelSet(Solver):
 
     ``AUCFairClassifier.partial_fit`` goes on from the state of the last call, a step for each
     `batch_size` rows of the stream, every row being used once: see
-    ``fairconstrained.solvers.level_set_stream``.
+    ``fairconstrained.solvers.level_set_stream``. A step on a single row wants a `step_size` many
+    times smaller (with 100 columns 0.0005) and more `n_steps`.
 
     References
     ----------
