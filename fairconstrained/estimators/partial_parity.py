@@ -371,8 +371,9 @@ class PartialParityClassifier(PrivateFairClassifier):
         solver.check(problem)  # before the work below
         if not constraint.members:
             return problem
-        free = replace(problem, constraint=Stack(constraint.members[0].space, []))
-        w = self._solve_free(free, solver)
+        if self._is_auto() or not solver.starts_feasible:
+            free = replace(problem, constraint=Stack(constraint.members[0].space, []))
+            w = self._solve_free(free, solver)
         if not solver.starts_feasible:
             problem = replace(problem, initial=w)
         if self._is_auto():
