@@ -55,7 +55,7 @@ class SequentialQuadratic(Solver):
     second-order correction until :math:`f + \mu \lVert [c + s]_+ \rVert_1` decreases, where the
     shifts are :math:`s = h(x) - c(x)` of the start of the step. Then the soft values are sharpened,
     the last point is the next start, and slopes are nearer to those of the hard values: that
-    improves the objective at equal hard violation, until a sharpness has no feasible point. The
+    improves the objective at equal hard violation, until a sharpness loses feasibility. The
     feasible point of least error is kept; up to
     1000 rows the shifts are fixed there and the problem is solved to rounding. Where no step is
     feasible, :class:`AugmentedLagrangian` goes on for some iterations, and the least violated point
@@ -129,7 +129,8 @@ class SequentialQuadratic(Solver):
             x, dual = iterates[-1].x, iterates[-1].dual
             levels.append((best_feasible(iterates), problem))
             sharper = problem.sharpened()
-            lost = len(levels) > 1 and violation(levels[-1][0].hard) > FEASIBILITY_TOL
+            kept = [violation(iterate.hard) <= FEASIBILITY_TOL for iterate, _ in levels]
+            lost = any(kept) and not kept[-1]
             if sharper is problem or lost:
                 break
             problem = sharper
