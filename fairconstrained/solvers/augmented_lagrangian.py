@@ -33,7 +33,7 @@ from fairconstrained.solvers.run import (
 
 __all__ = ["AugmentedLagrangian"]
 
-_LOOSE = 3e-4  # accuracy of a subproblem whose targets still move
+_LOOSE = 1e-3  # accuracy of a subproblem whose targets still move
 _PENALTY_GROWTH = 256.0
 _UPDATES = 5  # multiplier updates in one round
 _AIM = 0.5 * FEASIBILITY_TOL  # what the targets aim at
