@@ -117,7 +117,7 @@ class PrivateERM:
         # Of the released counts; a step is mostly the overhead of small operations.
         self._affine = AffineMap(constraint, counts) if constraint.is_linear else None
         self._steps_left = plan.privacy.n_steps
-        self._tables_left = 1
+        self._tables_left = plan.final_tables
         self._batches: PoissonBatches | None = None
 
     @property
@@ -154,8 +154,18 @@ class PrivateERM:
         (weights,) = torch.autograd.grad(total, table)
         return weights
 
-    def noise_of_values(self) -> Tensor:
-        """Standard deviation of the constraint values of one released table, about, (m,).
+    @property
+    def table_noise(self) -> float:
+        """Standard deviation of the entries of a step's table, scaled up to all rows."""
+        return self.plan.histogram_noise * self.constraint.bound / self._rate
+
+    @property
+    def final_noise(self) -> float:
+        """Standard deviation of the entries of a final table."""
+        return self.plan.final_noise * self.constraint.bound
+
+    def noise_of_values(self, table_noise: float) -> Tensor:
+        """Standard deviation of the constraint values of a table with such noise, about, (m,).
 
         Of values that are not linear in the table the largest over tables of equal shares: what is
         flat outside of an interval would seem to have no noise.
@@ -166,12 +176,7 @@ class PrivateERM:
         slopes = [
             max(float(self.weights(share * table, row).norm()) for share in shares) for row in unit
         ]
-        return (
-            table.new_tensor(slopes)
-            * self.plan.histogram_noise
-            * self.constraint.bound
-            / self._rate
-        )
+        return table.new_tensor(slopes) * table_noise
 
     def release(
         self, x: Tensor, weigh: Callable[[Tensor], Tensor], max_norm: float, rng: Generator
@@ -197,13 +202,13 @@ class PrivateERM:
         return Release(table, gradient / (self._rate * self.n_rows), scale)
 
     def release_table(self, x: Tensor, rng: Generator) -> Tensor:
-        """The table of all rows at `x`, once: what the trained model does."""
+        """The table of all rows at `x`, which the trained model may be: as often as planned."""
         if self._tables_left == 0:
-            raise RuntimeError("The privacy budget is spent: the final table has been released.")
+            raise RuntimeError("The privacy budget is spent: all final tables have been released.")
         self._tables_left -= 1
         scores = self.model.scores(x, self.data.X)
         table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data)
-        return with_gaussian_noise(table, self.plan.final_noise * self.constraint.bound, rng)
+        return with_gaussian_noise(table, self.final_noise, rng)
 
     def _next_rows(self, rng: Generator) -> Tensor:
         """Take a step off the plan: the rows of its Poisson batch."""

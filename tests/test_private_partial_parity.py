@@ -11,6 +11,7 @@ from fairconstrained.constraints import PARTIAL_PRIVATE, Space, Stack
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.private_problem import PrivateERM
+from fairconstrained.solvers.tilted_averages import MOST_RELEASES
 
 INTERVAL = (0.1, 0.5)
 
@@ -128,7 +129,7 @@ def test_private_training_moves_the_true_gap_to_its_slack(fairness):
 
 
 def test_every_release_is_in_the_plan(monkeypatch):
-    """As many joint releases as steps were priced, one table at the end, and nothing exact."""
+    """As many joint releases as steps were priced, up to four tables at the end, nothing exact."""
     calls = {"release": 0, "release_table": 0}
     for name in calls:
         original = getattr(PrivateERM, name)
@@ -141,7 +142,8 @@ def test_every_release_is_in_the_plan(monkeypatch):
     monkeypatch.delattr("fairconstrained.problem.FairERM.evaluate")
     monkeypatch.delattr("fairconstrained.problem.FairERM.linearize")
     clf = fitted("statistical_parity", epsilon=1.0)
-    assert calls == {"release": clf.privacy_.n_steps, "release_table": 1}
+    assert calls["release"] == clf.privacy_.n_steps
+    assert 1 <= calls["release_table"] <= MOST_RELEASES
 
 
 @pytest.mark.parametrize(

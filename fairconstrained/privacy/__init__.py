@@ -15,10 +15,10 @@ from fairconstrained.privacy.accounting import (
 from fairconstrained.privacy.calibration import (
     TrainingPlan,
     calibrate,
-    fermi_closed_form_sigmas,
     one_off_gaussian,
     plan_training,
 )
+from fairconstrained.privacy.closed_form import fermi_closed_form_sigmas
 from fairconstrained.privacy.one_off import ReleasePlan, plan_releases
 
 __all__ = [

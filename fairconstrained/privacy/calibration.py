@@ -29,7 +29,6 @@ from fairconstrained.privacy.accounting import (
 __all__ = [
     "TrainingPlan",
     "calibrate",
-    "fermi_closed_form_sigmas",
     "one_off_gaussian",
     "plan_training",
 ]
@@ -197,12 +196,14 @@ class TrainingPlan:
         Standard deviation (Gaussian) or scale (Laplace) of the noise on each table of a batch,
         divided by the largest norm (l2 or l1) of a row's entries; ``inf`` without tables.
     counts_noise, final_noise : float
-        Standard deviation of the noise on the group counts and on the final table, each released
-        once and of all rows; ``inf`` without.
+        Standard deviation of the noise on the group counts, released once, and on each final
+        table, both of all rows; ``inf`` without.
     privacy : PrivacyGuarantee
         For the attribute ``privacy_``.
     scaling_noise : float, default=inf
         Noise multiplier of the rows' mean squared norm, and of their mean, each released once.
+    final_tables : int, default=1
+        How many final tables there may be, each with ``final_noise``.
 
     Examples
     --------
@@ -218,6 +219,7 @@ class TrainingPlan:
     final_noise: float
     privacy: PrivacyGuarantee
     scaling_noise: float = math.inf
+    final_tables: int = 1
 
 
 def plan_training(
@@ -232,6 +234,7 @@ def plan_training(
     counts_share: float = 0.0,
     final_share: float = 0.0,
     scaling_share: float = 0.0,
+    final_tables: int = 1,
 ) -> TrainingPlan:
     """Noise for steps that release a table and a gradient of one Poisson batch each.
 
@@ -253,9 +256,11 @@ def plan_training(
         multiplier b where b is large.
     counts_share, final_share : float, default=0.0
         Shares of the budget for the counts of all rows, released once before the training, and for
-        a table of all rows, released once after it; in [0, 1).
+        tables of all rows, released after it; in [0, 1).
     scaling_share : float, default=0.0
         Share of the budget for the rows' mean squared norm and for their mean together.
+    final_tables : int, default=1
+        How many tables are released after the training; they divide `final_share`.
 
     Returns
     -------
@@ -278,18 +283,22 @@ def plan_training(
     for name, share in {"histogram_share": histogram_share, **shares}.items():
         if not 0 <= share < 1:
             raise ValueError(f"{name} must be in [0, 1); got {share!r}.")
+    if final_tables < 1:
+        raise ValueError(f"final_tables must be at least 1; got {final_tables!r}.")
     if histogram_noise not in NOISES:
         raise ValueError(f"histogram_noise must be one of {list(NOISES)}; got {histogram_noise!r}.")
     once = {
         what: one_off_gaussian(share, epsilon=epsilon, delta=delta, unit=unit, of=what)
         for what, share in (
             ("group counts", counts_share),
-            ("final table", final_share),
+            ("final table", final_share / final_tables),
             ("mean squared norm", 0.5 * scaling_share),
             ("mean row", 0.5 * scaling_share),
         )
         if share
     }
+
+    times = {"final table": final_tables}
 
     def split(noise: float) -> tuple[float, float]:
         table = noise / math.sqrt(histogram_share) if histogram_share else math.inf
@@ -299,7 +308,8 @@ def plan_training(
         table, gradient = split(noise)
         releases = [NOISES[histogram_noise](table, of="histogram")] if histogram_share else []
         releases.append(Gaussian(gradient, of="gradient"))
-        return [*(Phase([r]) for r in once.values()), Phase(releases, sampling_rate, n_steps)]
+        single = [Phase([r], n_steps=times.get(what, 1)) for what, r in once.items()]
+        return [*single, Phase(releases, sampling_rate, n_steps)]
 
     noise = calibrate(phases_at, epsilon=epsilon, delta=delta, unit=unit)
     table, gradient = split(noise)
@@ -310,89 +320,4 @@ def plan_training(
         once[what].noise_multiplier if what in once else math.inf
         for what in ("group counts", "final table", "mean row")
     )
-    return TrainingPlan(gradient, table, counts, final, privacy, scaling)
-
-
-def fermi_closed_form_sigmas(
-    *,
-    epsilon: float,
-    delta: float,
-    n_rows: int,
-    n_steps: int,
-    batch_size: int,
-    least_proportion: float,
-    lipschitz: float,
-    dual_bound: float,
-    n_classes: int = 2,
-    unit: Unit = "sensitive_features",
-) -> tuple[float, float]:
-    """Noise on the mean gradients of DP-FERMI by the paper's formulas (its Theorem 3.3).
-
-    They are kept for comparison: :func:`calibrate` needs less noise for the same promise, and
-    :func:`privacy_spent` tells what these really cost.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget that the theorem claims; ``epsilon <= 2 log(1/delta)``.
-    n_rows, n_steps, batch_size : int
-        n, T and m of the theorem, which asks for ``T >= (n sqrt(epsilon) / (2 m))**2``.
-    least_proportion : float
-        rho: a lower bound on the proportion of every group.
-    lipschitz : float
-        L_theta: a Lipschitz constant of the class probabilities in the parameters.
-    dual_bound : float
-        D: a bound on the entries of the dual variable W.
-    n_classes : int, default=2
-        l; used for the record only.
-    unit : {"record", "sensitive_features"}, default="sensitive_features"
-        Who is protected.
-
-    Returns
-    -------
-    sigma_theta, sigma_w : float
-        Standard deviations of the noise on the mean over a batch of the gradients in theta and W.
-
-    Raises
-    ------
-    ValueError
-        If a condition of the theorem is not met.
-
-    Notes
-    -----
-    The theorem's proof goes through the moments accountant for each gradient alone, with the whole
-    epsilon, and through group proportions that are not private. Compare before relying on it.
-
-    Examples
-    --------
-    What a claimed epsilon of 1 costs: in the gradient in W, one row contributes at most
-    ``2 / (sqrt(rho) m)``, in the one in theta at most ``2 L D / (sqrt(rho) m)``.
-
-    >>> from fairconstrained.privacy import (
-    ...     Gaussian, Phase, fermi_closed_form_sigmas, privacy_spent)
-    >>> n, m, T, rho = 36_000, 1024, 7_000, 0.3
-    >>> sigma_theta, sigma_w = fermi_closed_form_sigmas(
-    ...     epsilon=1.0, delta=1e-5, n_rows=n, n_steps=T, batch_size=m, least_proportion=rho,
-    ...     lipschitz=1.0, dual_bound=1.0)
-    >>> noises = [Gaussian(sigma * m * rho**0.5 / 2) for sigma in (sigma_theta, sigma_w)]
-    >>> spent = privacy_spent([Phase(noises, m / n, T)], delta=1e-5, unit="sensitive_features")
-    >>> print(f"{spent:.2f}")
-    1.63
-    """
-    check_positive("epsilon", epsilon)
-    check_budget(delta=delta, unit=unit)
-    log = math.log(1 / delta)
-    if epsilon > 2 * log:
-        raise ValueError(f"Theorem 3.3 needs epsilon <= 2 log(1/delta) = {2 * log:.4g}.")
-    fewest = (n_rows * math.sqrt(epsilon) / (2 * batch_size)) ** 2
-    if n_steps < fewest:
-        raise ValueError(f"Theorem 3.3 needs at least {math.ceil(fewest)} steps; got {n_steps}.")
-    common = n_steps * log / (epsilon * n_rows) ** 2
-    reach = (lipschitz * dual_bound) ** 2
-    if unit == "sensitive_features":
-        theta = 16 * reach * common / least_proportion
-        w = 16 * common / least_proportion
-    else:
-        theta = (64 / least_proportion + 32 * (dual_bound * n_classes) ** 2) * reach * common
-        w = 32 * common * (1 / least_proportion + dual_bound**2)
-    return math.sqrt(theta), math.sqrt(w)
+    return TrainingPlan(gradient, table, counts, final, privacy, scaling, final_tables)

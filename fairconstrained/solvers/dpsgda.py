@@ -14,13 +14,14 @@ from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.privacy import TrainingPlan, Unit, plan_training
 from fairconstrained.private_problem import PrivateERM
 from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
+from fairconstrained.solvers.tilted_averages import MOST_RELEASES, TiltedAverages
 
 __all__ = ["DPSGDA", "Budget", "default_rate"]
 
 _ITERATIONS = 30  # recorded points of one run
 _STEPS = 400
 _RATE, _BATCH = 0.05, (256, 8192)  # share of the rows in a batch; fewest and most of them
-_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.02, 0.01
+_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.04, 0.01
 _STEP, _STEP_OF_NETWORK = 4.0, 1.0
 _QUIET = 0.1  # noise of a constraint value up to which the multipliers take full steps
 
@@ -59,9 +60,9 @@ class DPSGDA(Solver):
             \quad \text{scaled down to} \; \textstyle\sum_j \lambda_j \le \Lambda,
 
     where the noisy table :math:`\tilde M` counts *predicted labels*, so that multipliers answer to
-    what users measure, and the noisy gradient is that of the soft rates
-    (``PrivateERM``). The average of the second half of the
-    iterates is returned.
+    what users measure, and the noisy gradient is that of the soft rates (``PrivateERM``). The
+    average of the second half of the iterates is returned, or, where its released labels violate
+    the constraints, one that leans towards iterates that keep them (``TiltedAverages``).
 
     Parameters
     ----------
@@ -86,10 +87,11 @@ class DPSGDA(Solver):
     Notes
     -----
     All defaults read nothing but the number of rows. A step costs a pass over its batch; memory
-    beyond the data grows with the batch. Besides the steps these are released once: before them the
-    counts of labels and groups (0.5 % of the budget), and the mean squared norm and the mean of the
-    rows (1 %), by which they are centred and scaled; after them the predicted labels of the result
-    (2 %), from which ``violation_`` is estimated.
+    beyond the data grows with the batch, and is eight times that of the parameters. Besides the
+    steps these are released once: before them the counts of labels and groups (0.5 % of the
+    budget), and the mean squared norm and the mean of the rows (1 %), by which they are centred and
+    scaled. After them come up to four times the predicted labels of what may be the result (4 %
+    together), from which it is chosen and ``violation_`` is estimated.
 
     The residual is infinite: the run ends with its steps.
 
@@ -153,6 +155,7 @@ class DPSGDA(Solver):
             histogram_noise=budget.histogram_noise,
             counts_share=_COUNTS_SHARE,
             final_share=_FINAL_SHARE,
+            final_tables=MOST_RELEASES,
             scaling_share=_SCALING_SHARE,
         )
 
@@ -177,11 +180,12 @@ class DPSGDA(Solver):
         n_steps = problem.plan.privacy.n_steps
         ends = torch.linspace(0, n_steps, _ITERATIONS).round().int().tolist()[1:]
         # A multiplier that follows noise disturbs more than it helps.
-        steps = self.dual_step_size * (_QUIET / problem.noise_of_values()).clamp_max(1.0)
+        noise = problem.noise_of_values(problem.table_noise)
+        steps = self.dual_step_size * (_QUIET / noise).clamp_max(1.0)
         step_size = self.step_size
         if step_size is None:
             step_size = _STEP if problem.model.linear else _STEP_OF_NETWORK
-        average, recent = torch.zeros_like(x), []
+        averages, recent = TiltedAverages(n_steps), []
         tables, seen = x.new_zeros(()), 0.0  # the average of tables, and how much of them is in it
         for step in range(1, n_steps + 1):
             released = problem.release(x, partial(problem.weights, dual=dual), self.clip, rng)
@@ -189,17 +193,19 @@ class DPSGDA(Solver):
             seen = self.memory * seen + (1.0 - self.memory)
             values = problem.values(tables / seen)
             penalty = released.scale * problem.penalty_gradient(x)
+            averages.see(x, float(dual @ values / dual.sum().clamp_min(1e-12)))
             x = x - step_size * (released.gradient + penalty)
             dual = (dual + steps * values).clamp_min(0.0)
             dual = dual * (self.max_dual / dual.sum().clamp_min(self.max_dual))
-            past = step - n_steps // 2
-            if past > 0:
-                average = average + (x - average) / past
             recent.append(values)
             if step in ends:
                 yield _iterate(x, torch.stack(recent).mean(dim=0), dual)
                 recent = []
-        yield _iterate(average, problem.values(problem.release_table(average, rng)), dual)
+        x, values = averages.choose(
+            lambda point: problem.values(problem.release_table(point, rng)),
+            problem.noise_of_values(problem.final_noise),
+        )
+        yield _iterate(x, values, dual)
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
         """Keep the last: choosing by exact quality would not be private."""

@@ -1,0 +1,78 @@
+"""Averages of a noisy run: which of them is chosen, and what that reads."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairconstrained.solvers.tilted_averages import MOST_RELEASES, TiltedAverages
+
+torch.set_default_dtype(torch.float64)
+
+
+def swinging(n_steps=400, seed=0):
+    """Iterates around (1, 0) that swing along the first axis, where they violate what they are."""
+    rng = torch.Generator().manual_seed(seed)
+    points = torch.stack((torch.full((n_steps,), 1.0), torch.zeros(n_steps)), dim=1)
+    points += torch.randn((n_steps, 2), generator=rng, dtype=points.dtype)
+    averages = TiltedAverages(n_steps)
+    for x in points:
+        averages.see(x, float(x[0]))
+    return points, averages
+
+
+def test_without_need_the_average_of_the_second_half_is_returned():
+    points, averages = swinging()
+    asked = []
+    x, values = averages.choose(lambda x: asked.append(x) or x[:1] - 5.0, torch.zeros(1))
+    torch.testing.assert_close(x, points[200:].mean(dim=0))
+    torch.testing.assert_close(values, x[:1] - 5.0)
+    assert len(asked) == 1
+
+
+def test_more_tilt_is_less_violation():
+    """Of weights exp(-tau z), the weighted mean of z falls with tau: its slope is -variance."""
+    points, averages = swinging()
+    violated = averages.points[:, 0]
+    assert (violated.diff() < 0).all()
+    usual = points[:200, 0]
+    z = (points[200:, 0] - usual.mean()) / usual.std(correction=0)
+    weights = torch.exp(-2.0 * z)
+    torch.testing.assert_close(averages.points[-2], weights @ points[200:] / weights.sum())
+
+
+@given(st.floats(-2.5, 2.5))
+def test_the_least_tilt_that_suffices(limit):
+    """As a search through all of them would find, with four releases at most."""
+    _, averages = swinging()
+    asked = []
+
+    def release(x):
+        asked.append(x)
+        return x[:1] - limit
+
+    x, values = averages.choose(release, torch.zeros(1))
+    kept = [point for point in averages.points if point[0] <= limit]
+    torch.testing.assert_close(x, kept[0] if kept else averages.points[-1])
+    torch.testing.assert_close(values, x[:1] - limit)
+    assert len(asked) <= MOST_RELEASES
+
+
+def test_what_noise_explains_is_no_violation():
+    points, averages = swinging()
+    plain = points[200:].mean(dim=0)
+    x, _ = averages.choose(lambda x: x[:1] - plain[0] + 0.19, torch.tensor([0.1]))
+    torch.testing.assert_close(x, plain)
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 3])
+def test_short_runs_and_multipliers_of_zero(n_steps):
+    averages = TiltedAverages(n_steps)
+    for step in range(n_steps):
+        averages.see(torch.tensor([float(step)]), 0.0)
+    expected = torch.arange(n_steps // 2, n_steps, dtype=torch.float64).mean()
+    for point in averages.points:
+        torch.testing.assert_close(point, expected[None])
+    x, values = averages.choose(lambda x: x[:0], torch.zeros(0))
+    torch.testing.assert_close(x, expected[None])
+    assert not len(values)
