@@ -129,7 +129,7 @@ def test_private_training_moves_the_true_gap_to_its_slack(fairness):
 
 
 def test_every_release_is_in_the_plan(monkeypatch):
-    """As many joint releases as steps were priced, up to four tables at the end, nothing exact."""
+    """As many joint releases as steps were priced, up to six tables at the end, nothing exact."""
     calls = {"release": 0, "release_table": 0}
     for name in calls:
         original = getattr(PrivateERM, name)

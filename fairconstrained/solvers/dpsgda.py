@@ -21,7 +21,7 @@ __all__ = ["DPSGDA", "Budget", "default_rate"]
 _ITERATIONS = 30  # recorded points of one run
 _STEPS = 400
 _RATE, _BATCH = 0.05, (256, 8192)  # share of the rows in a batch; fewest and most of them
-_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.04, 0.01
+_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.06, 0.01
 _STEP, _STEP_OF_NETWORK = 4.0, 1.0
 _QUIET = 0.1  # noise of a constraint value up to which the multipliers take full steps
 
@@ -90,7 +90,7 @@ class DPSGDA(Solver):
     beyond the data grows with the batch, and is eight times that of the parameters. Besides the
     steps these are released once: before them the counts of labels and groups (0.5 % of the
     budget), and the mean squared norm and the mean of the rows (1 %), by which they are centred and
-    scaled. After them come up to four times the predicted labels of what may be the result (4 %
+    scaled. After them come up to six times the predicted labels of what may be the result (6 %
     together), from which it is chosen and ``violation_`` is estimated.
 
     The residual is infinite: the run ends with its steps.

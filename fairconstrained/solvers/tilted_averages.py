@@ -9,8 +9,8 @@ from torch import Tensor
 
 __all__ = ["MOST_RELEASES", "TiltedAverages"]
 
-_TILTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
-MOST_RELEASES = 4  # the plain average, and three to bisect the seven others
+_TILTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
+MOST_RELEASES = 6  # the plain average, and five to bisect
 
 
 class TiltedAverages:
@@ -62,6 +62,8 @@ class TiltedAverages:
     def choose(self, release: Callable[[Tensor], Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """The least tilted average that keeps the constraints up to two deviations of the noise.
 
+        Bisection on what the plain average violates: too much tilt violates the opposite.
+
         Parameters
         ----------
         release : callable
@@ -75,19 +77,28 @@ class TiltedAverages:
             The point, and what was released of it; where none keeps the constraints, the one that
             violates them least.
         """
-        excess: dict[int, float] = {}
-        values: dict[int, Tensor] = {}
+        tried: list[tuple[float, float, Tensor, Tensor]] = []
 
-        def keeps(k: int) -> bool:
-            values[k] = release(self.points[k])
-            excess[k] = float((values[k] - 2.0 * noise).amax()) if len(noise) else 0.0
-            return excess[k] <= 0.0
+        def excess(tilt: float) -> Tensor:
+            x = self._between(tilt)
+            values = release(x)
+            over = (values - 2.0 * noise).clamp_min(0.0)
+            tried.append((max(over.tolist(), default=0.0), tilt, x, values))
+            return over
 
-        if keeps(0):
-            return self.points[0], values[0]
-        low, high = 1, len(_TILTS)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if keeps(middle) else (middle + 1, high)
-        chosen = high if high in values else min(excess, key=excess.__getitem__)
-        return self.points[chosen], values[chosen]
+        low, high = 0.0, len(_TILTS) - 1.0
+        violated = excess(low) > 0
+        if violated.any():
+            for _ in range(MOST_RELEASES - 1):
+                middle = 0.5 * (low + high)
+                if excess(middle)[violated].any():
+                    low = middle
+                else:
+                    high = middle
+        _, _, x, values = min(tried, key=lambda trial: trial[:2])
+        return x, values
+
+    def _between(self, position: float) -> Tensor:
+        """An average of two neighbouring averages."""
+        k = min(int(position), len(_TILTS) - 2)
+        return torch.lerp(self.points[k], self.points[k + 1], position - k)
