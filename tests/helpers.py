@@ -22,6 +22,18 @@ def numerical_jacobian(function, x, step=1e-5):
     return torch.stack(columns, dim=-1).reshape(-1, *x.shape)
 
 
+def tensor(values):
+    """Double precision."""
+    return torch.as_tensor(values, dtype=torch.float64)
+
+
+def badly_scaled(seed=0, n=400, d=5):
+    """Correlated columns with means and scales over many orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    scale = 10.0 ** rng.uniform(-3, 3, size=d)
+    return tensor((rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + rng.normal(size=d)) * scale)
+
+
 class Rows(NamedTuple):
     """Rows in score space."""
 
