@@ -5,9 +5,9 @@ from itertools import islice
 
 import numpy as np
 import torch
-from helpers import QuadraticProblem, tensor
+from helpers import QuadraticProblem, SoftIsHard, tensor
 
-from fairconstrained.problem import Evaluation, Linearization, separate_estimates
+from fairconstrained.problem import Evaluation, Linearization
 from fairconstrained.solvers import (
     run,
 )
@@ -20,7 +20,7 @@ def generator(seed=0):
 
 
 @dataclass
-class Rows:
+class Rows(SoftIsHard):
     """Row i: f_i = x'x / 2 + q_i'x, c_i = A_i x - b_i; constraints are means of strata's means."""
 
     n_rows: int = 12
@@ -76,10 +76,6 @@ class Rows:
             torch.cat((f.value, c.value)), lambda v: f.pullback(v[:1]) + c.pullback(v[1:])
         )
 
-    def estimates(self, x, rows, *draws):
-        """One call for each draw."""
-        return separate_estimates(self, x, rows, *draws)
-
     def all(self):
         """Every row."""
         return torch.arange(self.n_rows)
@@ -88,18 +84,6 @@ class Rows:
         """Soft is hard."""
         value = torch.cat((self.f(x, self.all())[0][None], self.c(x, self.all())[0]))
         return Evaluation(value, value)
-
-    def sharpened(self):
-        """Itself."""
-        return self
-
-    def loosened(self, x, by):
-        """Itself."""
-        return self, x
-
-    def project(self, x):
-        """The whole space."""
-        return x
 
     def quadratic(self):
         """The expectation as a quadratic programme."""
