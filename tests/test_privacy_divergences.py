@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
+from scipy.integrate import quad, trapezoid
 from scipy.stats import laplace, norm
 
 from fairconstrained.privacy._loss_distributions import (
@@ -28,7 +28,7 @@ def by_quadrature(a, m, q, epsilon, *, direction):
     mixture = (1 - q) * without + q * with_row
     pair = {"remove": (mixture, without), "add": (without, mixture)}[direction]
     excess = np.maximum(pair[0] - math.exp(epsilon) * pair[1], 0)
-    return np.trapezoid(np.trapezoid(excess, z, axis=1), x)
+    return trapezoid(trapezoid(excess, z, axis=1), x)
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, 0.0, 0.4])
@@ -89,7 +89,7 @@ def test_antipodal_contributions_are_the_worst_replacement(m, q):
 
     def divergence(v, w, epsilon):
         excess = np.maximum(law(v) - math.exp(epsilon) * law(w), 0)
-        return np.trapezoid(np.trapezoid(excess, z, axis=1), z)
+        return trapezoid(trapezoid(excess, z, axis=1), z)
 
     angles = np.pi * np.array([1.0, 0.9, 0.75, 0.5, 0.25])
     for angle, size in itertools.product(angles, (1.0, 0.5)):
@@ -110,7 +110,7 @@ def test_weight_on_one_entry_is_the_worst_for_laplace():
         upper = np.outer(laplace.pdf(x, share, b), laplace.pdf(x, 1 - share, b))
         lower = np.outer(laplace.pdf(x, 0, b), laplace.pdf(x, 0, b))
         excess = np.maximum(upper - math.exp(epsilon) * lower, 0)
-        split = np.trapezoid(np.trapezoid(excess, x, axis=1), x)
+        split = trapezoid(trapezoid(excess, x, axis=1), x)
         assert split < unsampled(Batch(1, 1, 0.0, 1 / b), np.array([epsilon]))[0]
 
 
