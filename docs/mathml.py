@@ -8,7 +8,11 @@ from latex2mathml.converter import convert_to_element
 from sphinx.errors import ExtensionError
 from sphinx.util.math import get_node_equation_number
 
-_KNOWN = {r"\arg\m": r"\operatorname{arg}\m", r"\lVert": r"\|", r"\rVert": r"\|"}
+_KNOWN = {
+    r"\arg\m": r"\operatorname{arg}\m",
+    **{r"\lvert": r"\left|", r"\rvert": r"\right|"},
+    **{r"\lVert": r"\left\|", r"\rVert": r"\right\|"},
+}
 
 
 def mathml(latex, display):
