@@ -74,5 +74,6 @@ def test_the_primal_step_is_the_proximal_minimiser(rho):
     new = primal_step(x, gradient, 0.3, rho, centre)
     z = cp.Variable(6)
     objective = gradient.numpy() @ z + cp.sum_squares(z - x.numpy()) / 0.6
-    cp.Problem(cp.Minimize(objective + rho / 2 * cp.sum_squares(z - centre.numpy()))).solve()
+    program = cp.Problem(cp.Minimize(objective + rho / 2 * cp.sum_squares(z - centre.numpy())))
+    program.solve(solver=cp.CLARABEL)
     np.testing.assert_allclose(new, z.value, atol=1e-6)
