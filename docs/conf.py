@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the checkout that holds this file
+sys.path.insert(0, str(Path(__file__).parent))  # mathml.py
 
 import fairconstrained
 
@@ -18,16 +19,17 @@ copyright = "The fairconstrained developers, BSD-3-Clause"
 version = release = fairconstrained.__version__
 
 extensions = [
+    "mathml",  # docs/mathml.py
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "gallery"]
 templates_path = ["_templates"]
+html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = f"fairconstrained {release}"
 html_static_path = ["_static"]

@@ -50,3 +50,11 @@ def measured(clf, name, data, **options):
     judged = clf.predict_proba(X) if name == "loss_parity" else clf.predict(X)
     groups = {} if name in CAPS else {"sensitive_features": group}
     return METRIC_OF[name](y, judged, **groups, **options)
+
+
+def same_model(one, other, rtol=1e-5):
+    """Assert that two linear models have the same coefficients."""
+    for attribute in ("coef_", "intercept_"):
+        np.testing.assert_allclose(
+            getattr(one, attribute), getattr(other, attribute), rtol=rtol, atol=rtol
+        )

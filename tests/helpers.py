@@ -22,6 +22,18 @@ def numerical_jacobian(function, x, step=1e-5):
     return torch.stack(columns, dim=-1).reshape(-1, *x.shape)
 
 
+def tensor(values):
+    """Double precision."""
+    return torch.as_tensor(values, dtype=torch.float64)
+
+
+def badly_scaled(seed=0, n=400, d=5):
+    """Correlated columns with means and scales over many orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    scale = 10.0 ** rng.uniform(-3, 3, size=d)
+    return tensor((rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + rng.normal(size=d)) * scale)
+
+
 class Rows(NamedTuple):
     """Rows in score space."""
 
@@ -68,8 +80,28 @@ def hard_values(constraint, rows):
     return constraint.of_moments(constraint.hard_sums(*rows), counts, torch.zeros(0))
 
 
+class SoftIsHard:
+    """What a problem has that is as sharp as it will be, over the whole space."""
+
+    def estimates(self, x, rows, *draws):
+        """One call for each draw."""
+        return separate_estimates(self, x, rows, *draws)
+
+    def sharpened(self):
+        """Itself."""
+        return self
+
+    def loosened(self, x, by):
+        """Itself."""
+        return self, x
+
+    def project(self, x):
+        """The whole space."""
+        return x
+
+
 @dataclass(frozen=True)
-class QuadraticProblem:
+class QuadraticProblem(SoftIsHard):
     """Minimise x'Px / 2 + q'x subject to Ax <= b; rows are ignored, hard values are the soft."""
 
     P: torch.Tensor
@@ -121,26 +153,10 @@ class QuadraticProblem:
         """The others."""
         return Linearization(self.linearize(x).value[1:], lambda w: w @ self.A)
 
-    def estimates(self, x, rows, *draws):
-        """The same for all draws."""
-        return separate_estimates(self, x, rows, *draws)
-
     def evaluate(self, x):
         """Hard values equal to the soft ones."""
         value = self.linearize(x).value
         return Evaluation(value, value)
-
-    def sharpened(self):
-        """Itself."""
-        return self
-
-    def loosened(self, x, by):
-        """Itself."""
-        return self, x
-
-    def project(self, x):
-        """The whole space."""
-        return x
 
 
 def solve_quadratic(problem, shift=0.0):

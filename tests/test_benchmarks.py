@@ -13,8 +13,10 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-# fairlearn's, about its use of pandas.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.usefixtures("from_root"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # fairlearn's, about pandas
+]
 
 ROOT = Path(__file__).parents[1]
 TINY = """
@@ -23,12 +25,6 @@ from fairconstrained.datasets import make_biased_classification
 def load():
     return make_biased_classification(400, 6, random_state=0)
 """
-
-
-@pytest.fixture(autouse=True)
-def _from_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    monkeypatch.setenv("MPLBACKEND", "Agg")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import csv
 import importlib
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,19 +10,14 @@ from scipy.special import expit
 from sklearn.utils import Bunch
 from test_auc_constraints import METRIC_OF
 
-ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.usefixtures("from_root")
+
 TINY = """
 from fairconstrained.datasets import make_biased_classification
 
 def load():
     return make_biased_classification(600, 6, random_state=0)
 """
-
-
-@pytest.fixture(autouse=True)
-def _from_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    monkeypatch.setenv("MPLBACKEND", "Agg")
 
 
 def component(kind, name):

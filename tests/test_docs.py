@@ -7,6 +7,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 from sklearn import config_context
 
 import fairconstrained
@@ -57,7 +59,8 @@ def test_most_pages_have_examples():
 
 @pytest.mark.filterwarnings("ignore:Setting an? (value|item):DeprecationWarning")  # in fairlearn
 @pytest.mark.parametrize("page", PAGES)
-def test_the_examples_of_a_page_run_in_its_order(page):
+def test_the_examples_of_a_page_run_in_its_order(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # pages write files
     namespace = {"__name__": "page"}
     with config_context():  # pages set metadata routing
         for block in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
@@ -118,6 +121,25 @@ def test_the_html_representation_links_to_the_page_of_the_estimator(name):
     site = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Documentation"]
     link = f"{site}/en/latest/api/fairconstrained.{name}.html"
     assert link in estimator._repr_html_()
+
+
+def test_the_oldest_versions_are_the_bounds_of_the_package():
+    """Torch apart: see the file."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    ours = [
+        *project["dependencies"],
+        *(line for e in ("privacy", "plot", "bench") for line in extras[e]),
+    ]
+    bounds = {}
+    for requirement in map(Requirement, ours):
+        if requirement.name not in {"fairconstrained", "torch"}:
+            (bound,) = requirement.specifier
+            assert bound.operator == ">="
+            bounds[requirement.name] = Version(bound.version)
+    lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert bounds == {name: Version(pinned[name]) for name in bounds}
 
 
 def test_the_version_is_said_in_one_place():

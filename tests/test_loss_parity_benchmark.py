@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.usefixtures("from_root")
+
 DATA = """
 from fairconstrained.datasets import make_biased_classification
 
@@ -27,12 +28,6 @@ def fit(X, y, sensitive_features, **asked):
     solver = {solver}(n_steps=60)
     return train_network(X, y, sensitive_features, solver=solver, **asked)
 """
-
-
-@pytest.fixture(autouse=True)
-def _from_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    monkeypatch.setenv("MPLBACKEND", "Agg")
 
 
 def load(name):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_stochastic_solvers import Rows, steps_of
+from stochastic import Rows, steps_of
 
 from fairconstrained.solvers import StochasticGhost
 from fairconstrained.solvers.directions import direction, least_level

@@ -14,8 +14,6 @@ All are linear models with the same l2 penalty.
 from __future__ import annotations
 
 import math
-import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -30,8 +28,7 @@ from sklearn.utils import Bunch
 
 from benchmarks import frontier
 from benchmarks.objectives import rate_constrained
-from benchmarks.objectives.rate_constrained import ALPHA, Rows, cells
-from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+from benchmarks.objectives.rate_constrained import ALPHA, Rows, cells, timed_fit
 from fairconstrained.groups import encode_groups
 from fairconstrained.ranking import COMPARISONS, auc_differences, win_table
 
@@ -96,11 +93,7 @@ def measure(
 ) -> dict[str, Any]:
     """Train and test once."""
     train, test = split
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        start = time.perf_counter()
-        fitted = solver.fit(*train, notion=notion, slack=slack, seed=seed)
-        fit_time = time.perf_counter() - start
+    fitted, told = timed_fit(solver, train, notion=notion, slack=slack, seed=seed)
     scores = [fitted.scores(rows.X, rows.groups) for rows in split]
     errors = [1 - roc_auc_score(r.y, z) for r, z in zip(split, scores, strict=True)]
     gaps = [
@@ -113,13 +106,8 @@ def measure(
         "train_violation": gaps[0],
         "test_violation": gaps[1],
         "test_deviation": _deviation(test, scores[1], notion, seed),
-        "fit_time": fit_time,
-        "n_rows": len(train.y),
-        "n_features": train.X.shape[1],
+        **told,
         "feasible": None if math.isnan(slack) else gaps[0] <= slack + TOLERANCE,
-        "warned": any(issubclass(w.category, ConstraintNotSatisfiedWarning) for w in caught),
-        "n_warnings": len(caught),
-        "warnings": " ".join(sorted({w.category.__name__ for w in caught})),
     }
 
 

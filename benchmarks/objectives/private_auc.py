@@ -6,17 +6,11 @@ training without privacy). A seed draws the split and the noise.
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import pandas as pd
-
-from benchmarks.objectives import auc_fair, private_rates
+from benchmarks.objectives import auc_fair
 from benchmarks.objectives.auc_fair import COLUMNS, prepare
-from benchmarks.objectives.private_rates import DELTA, cells
-from benchmarks.objectives.rate_constrained import Rows
+from benchmarks.objectives.private_rates import DELTA, cells, report, with_budget
 
 __all__ = ["COLUMNS", "DELTA", "PARAMETERS", "cells", "measure", "prepare", "report"]
 
@@ -27,20 +21,4 @@ PARAMETERS: dict[str, list[Any]] = {
 }
 
 
-def measure(
-    solver: ModuleType,
-    split: tuple[Rows, Rows],
-    seed: int,
-    *,
-    notion: str,
-    epsilon: float,
-    slack: float,
-) -> dict[str, Any]:
-    """Train and test once."""
-    private: Any = SimpleNamespace(fit=partial(solver.fit, epsilon=epsilon))
-    return auc_fair.measure(private, split, seed, notion=notion, slack=slack)
-
-
-def report(results: pd.DataFrame, output: Path) -> str:
-    """One table: 1 - AUC and gap on training and test rows, by budget."""
-    return private_rates.report(results, output)
+measure = with_budget(auc_fair.measure)

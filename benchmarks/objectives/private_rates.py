@@ -7,6 +7,7 @@ nan for training without privacy).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -38,18 +39,26 @@ def cells(solver: ModuleType, asked: dict[str, list[Any]]) -> list[dict[str, Any
     ]
 
 
-def measure(
-    solver: ModuleType,
-    split: tuple[Rows, Rows],
-    seed: int,
-    *,
-    notion: str,
-    epsilon: float,
-    slack: float,
-) -> dict[str, Any]:
-    """Train and test once."""
-    private: Any = SimpleNamespace(fit=partial(solver.fit, epsilon=epsilon))
-    return rate_constrained.measure(private, split, seed, notion=notion, slack=slack)
+def with_budget(measure: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """The measure of an objective for solvers whose `fit` also gets `epsilon`."""
+
+    def private(
+        solver: ModuleType,
+        split: tuple[Rows, Rows],
+        seed: int,
+        *,
+        notion: str,
+        epsilon: float,
+        slack: float,
+    ) -> dict[str, Any]:
+        """Train and test once."""
+        fit: Any = SimpleNamespace(fit=partial(solver.fit, epsilon=epsilon))
+        return measure(fit, split, seed, notion=notion, slack=slack)
+
+    return private
+
+
+measure = with_budget(rate_constrained.measure)
 
 
 def report(results: pd.DataFrame, output: Path) -> str:

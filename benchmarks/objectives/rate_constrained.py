@@ -121,11 +121,7 @@ def measure(
 ) -> dict[str, Any]:
     """Train and test once."""
     train, test = split
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        start = time.perf_counter()
-        fitted = solver.fit(*train, notion=notion, slack=slack, seed=seed)
-        fit_time = time.perf_counter() - start
+    fitted, told = timed_fit(solver, train, notion=notion, slack=slack, seed=seed)
     accepted = [fitted.acceptance(rows.X, rows.groups) for rows in split]
     (train_error, train_violation), (test_error, test_violation) = (
         _quality(rows, accept, notion) for rows, accept in zip(split, accepted, strict=True)
@@ -140,12 +136,24 @@ def measure(
         "test_violation": test_violation,
         "draw_error": draw_error,
         "draw_violation": draw_violation,
-        "fit_time": fit_time,
-        "n_rows": len(train.y),
-        "n_features": train.X.shape[1],
+        **told,
         "n_groups": len(np.unique(train.groups)),
         "converged": fitted.converged,
         "feasible": None if math.isnan(slack) else train_violation <= slack + TOLERANCE,
+    }
+
+
+def timed_fit(solver: ModuleType, train: Rows, **asked: Any) -> tuple[Any, dict[str, Any]]:
+    """What a solver gives back, and the columns that tell of the fit itself."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        start = time.perf_counter()
+        fitted = solver.fit(*train, **asked)
+        fit_time = time.perf_counter() - start
+    return fitted, {
+        "fit_time": fit_time,
+        "n_rows": len(train.y),
+        "n_features": train.X.shape[1],
         "warned": any(issubclass(w.category, ConstraintNotSatisfiedWarning) for w in caught),
         "n_warnings": len(caught),
         "warnings": " ".join(sorted({w.category.__name__ for w in caught})),

@@ -12,15 +12,13 @@ from scipy import sparse
 
 from benchmarks.objectives.auc_fair import ALPHA, Fitted
 from benchmarks.objectives.private_rates import DELTA
+from benchmarks.solvers.dpsgda import epsilons
 from fairconstrained import AUCFairClassifier
+
+__all__ = ["METHOD", "OBJECTIVES", "epsilons", "fit"]
 
 METHOD = "fairconstrained, AUC, private"
 OBJECTIVES = ["private_auc"]
-
-
-def epsilons(asked: list[float]) -> list[float]:
-    """Every budget, and none."""
-    return [*asked, math.nan]
 
 
 def fit(

@@ -101,7 +101,7 @@ class DPSGDA(Solver):
     accounted for as if it had a batch of its own; here: joint accounting of one batch. Paper: soft
     rates for the multipliers; here: predicted labels, because a soft slack of 0.05 can end at 0.10.
     Paper: each multiplier is bounded; here: their sum, because hundreds of pairs of small groups
-    follow their noise and leave nothing of the loss (20 groups of ACSIncome: error 0.45 to 0.25).
+    follow their noise and leave nothing of the loss (seen with the 20 groups of ACSIncome).
     Paper: counts from each batch; here: released once, which is less noise for less budget.
 
     Examples

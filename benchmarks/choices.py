@@ -1,0 +1,123 @@
+"""Choices that the architecture page gives numbers for: one setting varied, all else equal.
+
+    python -m benchmarks.choices temperature private_memory
+    python -m benchmarks.choices ranking_penalty --seeds 0 1 2 3 4
+
+Splits, measures and l2 penalty are those of the objective of the same data in
+``benchmarks/objectives``. A row is the mean over splits, notions and slacks; the excess is that of
+the gap over the slack, negative ones counted as zero.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from itertools import product
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pandas as pd
+from tqdm.auto import tqdm
+
+from benchmarks import frontier
+from benchmarks.objectives import auc_fair, rate_constrained
+from benchmarks.objectives.private_rates import DELTA
+from benchmarks.objectives.rate_constrained import ALPHA
+from benchmarks.run import component
+from fairconstrained import AUCFairClassifier, RateConstrainedClassifier
+from fairconstrained.solvers import DPSGDA
+
+COLUMNS = ["train_error", "train_violation", "test_error", "test_violation", "fit_time"]
+
+
+def labels(notion: str, **settings: Any) -> tuple[Any, Any]:
+    """A classifier, and what the objective of rates asks of it."""
+    model = RateConstrainedClassifier(notion, **{"alpha": ALPHA, **settings})
+    return model, lambda: rate_constrained.Fitted(lambda X, groups: model.predict(X).astype(float))
+
+
+def scores(notion: str, **settings: Any) -> tuple[Any, Any]:
+    """A ranker, and what the objective of AUCs asks of it."""
+    model = AUCFairClassifier(notion, **{"alpha": ALPHA, **settings})
+    return model, lambda: auc_fair.Fitted(lambda X, groups: model.decision_function(X))
+
+
+class Choice(NamedTuple):
+    """A setting and its values, and where they are compared."""
+
+    objective: Any
+    build: Any
+    datasets: list[str]
+    notions: list[str]
+    slacks: list[float]
+    variants: list[dict[str, Any]]
+
+
+AUCS = ["group_auc", "inter_group", "intra_group"]
+CHOICES = {
+    "temperature": Choice(
+        *(rate_constrained, labels, ["adult"], ["demographic_parity"], [0.05]),
+        [{"temperature": value} for value in (1.0, 2.0, 5.0)],
+    ),
+    "private_memory": Choice(
+        *(rate_constrained, labels, ["adult"], ["demographic_parity"], [0.02]),
+        [
+            {"epsilon": 1.0, "delta": DELTA, "random_state": 0, "solver": DPSGDA(memory=value)}
+            for value in (0.0, 0.5, 0.9)
+        ],
+    ),
+    "ranking_objective": Choice(
+        *(auc_fair, scores, ["a9a"], AUCS, [0.01]),
+        [{"objective": value} for value in ("log", "auc")],
+    ),
+    "ranking_penalty": Choice(
+        *(auc_fair, scores, ["bank", "compas_scores"], AUCS, [0.01, 0.02, 0.05, 0.1]),
+        [{"alpha": value} for value in (1e-4, 1e-3, 1e-2)],
+    ),
+}
+
+
+def measured(choice: Choice, split: Any, seed: int, notion: str, slack: float, variant: Any) -> Any:
+    """One fit."""
+
+    def fit(X: Any, y: Any, sensitive_features: Any, **asked: Any) -> Any:
+        model, fitted = choice.build(notion, slack=slack, **variant)
+        model.fit(X, y, sensitive_features=sensitive_features)
+        return fitted()
+
+    solver: Any = SimpleNamespace(fit=fit)
+    return choice.objective.measure(solver, split, seed, notion=notion, slack=slack)
+
+
+def compared(choice: Choice, datasets: list[str], seeds: list[int]) -> pd.DataFrame:
+    """A row for each data set, notion and variant."""
+    rows = []
+    for dataset, seed in tqdm(list(product(datasets, seeds)), unit="split"):
+        split = choice.objective.prepare(component("datasets", dataset).load(), seed)
+        for notion, slack, variant in product(choice.notions, choice.slacks, choice.variants):
+            row = measured(choice, split, seed, notion, slack, variant)
+            named = ", ".join(f"{name}={value}" for name, value in variant.items())
+            excess = max(0.0, row["test_violation"] - slack)
+            kept = {name: row[name] for name in COLUMNS}
+            rows.append(
+                {"data": dataset, "notion": notion, "with": named, **kept, "excess": excess}
+            )
+    by = ["data", "notion", "with"]
+    return pd.DataFrame(rows).groupby(by, sort=False, as_index=False).mean().round(4)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print a table for each choice."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("choices", nargs="+", choices=sorted(CHOICES))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--datasets", nargs="+", help="in place of the choice's own")
+    options = parser.parse_args(argv)
+    for name in options.choices:
+        choice = CHOICES[name]
+        table = compared(choice, options.datasets or choice.datasets, options.seeds)
+        print(frontier.markdown(table), flush=True)
+
+
+if __name__ == "__main__":
+    main()
