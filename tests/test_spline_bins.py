@@ -3,15 +3,19 @@
 import numpy as np
 import pytest
 import torch
-from helpers import bound, random_rows
+from helpers import bound, numerical_jacobian, random_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.interpolate import BSpline
 
+from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity, EqualizedOdds, SoftBins, Stack
 from fairconstrained.constraints.spline_bins import SplineBins
 from fairconstrained.constraints.statistics import Columns, Losses, sum_by
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.features import as_features
 from fairconstrained.losses import log_loss
+from fairconstrained.models import Linear
 
 NO_AUX = torch.zeros(0)
 reals = st.floats(-1e6, 1e6, allow_nan=False)
@@ -108,3 +112,41 @@ def test_a_stack_keeps_its_members_values_when_sharpened():
 def test_too_few_bins_are_refused(params):
     with pytest.raises(ValueError, match="SoftBins needs four bins or more and a finite reach > 0"):
         SoftBins(**params)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 1000), n_columns=st.integers(1, 5))
+def test_without_an_intercept_scores_keep_their_mean_at_zero(seed, n_columns):
+    """AUCs and bins then do not depend on what is added to a column."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, n_columns)) + 5.0
+    weight = torch.as_tensor(rng.exponential(size=40))
+    model = Linear.preconditioned(as_features(X), weight, 1, 1e-3, fit_intercept=True).centred()
+    w = torch.as_tensor(rng.normal(size=n_columns))
+    assert model.n_params == n_columns
+    scores, pullback = model.linearize(w, as_features(X))
+    assert float(weight @ scores[:, 0]) == pytest.approx(0.0, abs=1e-10)
+    expected = numerical_jacobian(lambda v: model.scores(v, as_features(X))[:, 0], w)
+    cotangent = torch.as_tensor(rng.normal(size=(40, 1)))
+    np.testing.assert_allclose(pullback(cotangent), cotangent[:, 0] @ expected, atol=1e-6)
+    coef, intercept = model.attributes(w).values()
+    np.testing.assert_allclose(X @ coef[0] + intercept[0], scores[:, 0], atol=1e-10)
+    np.testing.assert_allclose(model.restore({"coef_": coef, "intercept_": intercept}), w)
+
+
+@pytest.mark.parametrize("fairness", ["group_auc", "inter_group"])
+def test_what_is_added_to_a_column_changes_the_intercept_only(fairness):
+    data = make_biased_classification(400, random_state=0)
+    shift = np.linspace(-3.0, 5.0, data.data.shape[1])
+    fits = [
+        AUCFairClassifier(fairness, slack=0.05).fit(
+            X, data.target, sensitive_features=data.sensitive_features
+        )
+        for X in (data.data, data.data + shift)
+    ]
+    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, atol=5e-3)
+    scores = [
+        clf.decision_function(X)
+        for clf, X in zip(fits, (data.data, data.data + shift), strict=True)
+    ]
+    np.testing.assert_allclose(*scores, atol=0.05)
