@@ -63,7 +63,8 @@ class AUCFairClassifier(StreamingClassifier):
         the gap of new rows exceeds it less often; 1 or 2 help where a group has few rows. The
         errors are those of a first fit; a second one starts there.
     objective : {"auc", "log"}, default="auc"
-        What is minimised: 1 - AUC, in terms of `surrogate`, or the log loss.
+        What is minimised: 1 - AUC, in terms of `surrogate`, or the log loss, which ranks new rows
+        better where there are few rows a column.
     surrogate : {"soft_bins", "binormal", "quadratic"} or surrogate object, optional
         What stands in for true AUCs; default: ``"soft_bins"``, or ``"binormal"`` with `epsilon`.
         ``"soft_bins"`` counts pairs in smooth histograms of the scores and is close to the truth;
