@@ -92,9 +92,7 @@ class PairwiseLoss:
 
     def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """O(n): no pairs."""
-        rows = self.surrogate.statistic.soft(scores, y) * weight[:, None]
-        sums = rows.new_zeros((2, rows.shape[1])).index_add(0, y, rows)
-        return self.of_sums(sums / weight.sum())
+        return self.of_sums(self.surrogate.statistic.sums(scores, y, weight, y, 2) / weight.sum())
 
     def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
         """By autograd."""

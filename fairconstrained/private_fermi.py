@@ -16,9 +16,9 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.constraints import MomentConstraint, Space
-from fairconstrained.constraints.moments import sum_by
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.statistics import sum_by
 from fairconstrained.fermi_problem import FermiERM
 from fairconstrained.models import Model
 from fairconstrained.objectives import Objective

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.constraints import MomentConstraint
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.moments import sum_by
+from fairconstrained.constraints.statistics import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.features import Features
 from fairconstrained.losses import Loss

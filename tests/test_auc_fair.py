@@ -1,5 +1,6 @@
 """AUCFairClassifier: true gaps within slack, networks, the paper's solvers, messages."""
 
+import itertools
 import pickle
 
 import numpy as np
@@ -28,7 +29,7 @@ from fairconstrained.exceptions import (
 from fairconstrained.metrics import inter_group_auc_scorer
 from fairconstrained.solvers import QCQP, SGDA, AugmentedLagrangian, LevelSet, ProximalLevelSet
 
-OBJECTIVES = ("log", "auc")
+OBJECTIVES = ("auc", "log")
 every_objective = pytest.mark.parametrize("objective", OBJECTIVES)
 SHORT = SGDA(n_steps=150, batch_size=128)
 
@@ -84,7 +85,7 @@ def test_true_gaps_end_within_slack(fairness, objective, n_groups):
     assert clf.history_["error"][-1] == pytest.approx(1 - auc(clf, data), abs=1e-12)
 
 
-@pytest.mark.parametrize("surrogate", ["soft_bins", SoftBins(16, 2.0), "binormal", "quadratic"])
+@pytest.mark.parametrize("surrogate", ["soft_bins", SoftBins(24), "binormal", "quadratic"])
 @every_objective
 def test_every_surrogate_is_corrected_to_the_true_gap(surrogate, objective):
     data = table()
@@ -102,7 +103,7 @@ def test_less_slack_costs_auc():
 
 def test_without_a_binding_constraint_it_is_logistic_regression():
     X, y, _ = data = table()
-    clf = fitted(data=data, slack=np.inf, alpha=0.01, tol=1e-7)
+    clf = fitted(data=data, objective="log", slack=np.inf, alpha=0.01, tol=1e-7)
     lr = LogisticRegression(C=1 / (400 * 0.01), tol=1e-10, max_iter=1000).fit(X, y)
     np.testing.assert_allclose(clf.coef_, lr.coef_, atol=1e-5)
     np.testing.assert_allclose(clf.intercept_, lr.intercept_, atol=1e-5)
@@ -111,7 +112,7 @@ def test_without_a_binding_constraint_it_is_logistic_regression():
 def test_without_a_binding_constraint_the_pairwise_loss_is_one_linear_system():
     """The minimiser of the mean of (1 - (z - z'))^2 / 2 over pairs is linear discriminants'."""
     X, y, _ = data = table()
-    clf = fitted(data=data, objective="auc", slack=np.inf, alpha=0.0)
+    clf = fitted(data=data, surrogate="binormal", slack=np.inf, alpha=0.0)
     negative, positive = X[y == 0], X[y == 1]
     step = positive.mean(axis=0) - negative.mean(axis=0)
     spread = np.cov(positive.T, ddof=0) + np.cov(negative.T, ddof=0)
@@ -125,12 +126,13 @@ def test_integer_weights_are_repetitions():
     weight = np.random.default_rng(0).integers(0, 3, size=200)
     weight[:12] = 1
     index = np.repeat(np.arange(200), weight)
-    for objective in OBJECTIVES:
-        params = {"objective": objective, "slack": 0.1}
+    for objective, slack in itertools.product(OBJECTIVES, (0.1, np.inf)):
+        params = {"objective": objective, "slack": slack}
         one = fitted(data=(X, y, group), sample_weight=weight, **params)
         two = fitted(data=(X[index], y[index], group[index]), **params)
-        np.testing.assert_allclose(one.coef_, two.coef_, atol=5e-5)  # tol is 1e-4
-        # pairs of nearly equal scores may fall either way
+        # Pairs of nearly equal scores may fall either way, which moves the targets.
+        atol = 5e-3 if slack < np.inf else 1e-6
+        np.testing.assert_allclose(one.coef_, two.coef_, atol=atol)
         assert one.violation_ == pytest.approx(two.violation_, abs=1e-3)
 
 
@@ -152,12 +154,23 @@ def test_sparse_is_dense(objective):
 def test_many_columns_are_trained_on_rows_to_the_same_model(monkeypatch):
     """Beyond some number of columns the covariances are not kept; the problem is the same."""
     data = table()
-    params = {"objective": "auc", "slack": 0.1, "tol": 1e-6}
+    params = {"surrogate": "binormal", "slack": 0.1, "tol": 1e-6}
     moments = fitted(data=data, **params)
     monkeypatch.setattr("fairconstrained.estimators.auc_fair._MOST_COLUMNS", 3)
     on_rows = fitted(data=data, **params)
     np.testing.assert_allclose(on_rows.coef_, moments.coef_, atol=5e-3)
     assert on_rows.violation_ <= 0.1 + FORGIVEN
+
+
+def test_heavy_tails_hold_no_solver_up():
+    """One column has few huge values, which would lie beyond any range of bins."""
+    X, y, group = table(n=2000)
+    X = X.copy()
+    X[:, 4] = np.exp(1.5 * X[:, 4] + 3.0 * y)
+    log, ours = (fitted(data=(X, y, group), objective=name, slack=0.02) for name in ("log", "auc"))
+    assert ours.converged_
+    assert ours.feasible_
+    assert auc(ours, (X, y)) > auc(log, (X, y)) + 0.001
 
 
 def test_groups_of_any_kind():
@@ -299,7 +312,7 @@ def test_without_sensitive_features_it_warns_or_refuses():
     [
         ({"fairness": "auc"}, "fairness must be one of"),
         ({"slack": -1}, "slack must be a number >= 0"),
-        ({"objective": "mse"}, "objective must be None or one of"),
+        ({"objective": "mse"}, "objective must be one of"),
         ({"surrogate": "cubic"}, "surrogate must be one of"),
         ({"surrogate": 3}, "surrogate must be one of"),
         ({"stream_memory": 0}, "stream_memory must be an integer >= 1"),
@@ -357,22 +370,6 @@ def test_routed_in_a_search_and_a_pipeline():
             error_score="raise",
         ).fit(X, y, sensitive_features=group)
     assert search.best_params_ == {"aucfairclassifier__slack": 0.02}
-
-
-def test_the_default_surrogate_suits_the_model():
-    for model, name in (("linear", "binormal"), ((4,), "soft_bins")):
-        chosen, named = (
-            fitted(
-                model=model,
-                surrogate=s,
-                solver=None if model == "linear" else SHORT,
-                random_state=0,
-                slack=0.5,
-            )
-            for s in (None, name)
-        )
-        X = table()[0]
-        np.testing.assert_array_equal(chosen.decision_function(X), named.decision_function(X))
 
 
 def test_solver_parameters_are_searched():

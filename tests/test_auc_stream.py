@@ -51,7 +51,7 @@ def test_sparse_chunks_may_follow_dense_ones():
 def test_beyond_its_memory_a_stream_still_counts_every_row():
     """Moments of all rows decide the direction; the rows kept only set scale and offset."""
     X, y, group = data = table(n=3000)
-    params = {"objective": "auc", "slack": np.inf}
+    params = {"surrogate": "binormal", "slack": np.inf}
     stream = streamed(data, [1000, 1000], stream_memory=500, random_state=0, **params)
     assert stream._stream.y.shape == (500,)
     assert stream._stream.n_seen == 3000

@@ -51,7 +51,7 @@ def test_every_method_fills_its_cells(tmp_path, monkeypatch):
     everywhere = {
         *("fairconstrained, AUC", "fairconstrained, AUC, with groups", "unconstrained, AUC"),
         *("quadratic surrogate, exact", "level sets", "proxy-Lagrangian"),
-        *("fairconstrained, AUC, margin 1", "fairconstrained, AUC, soft bins"),
+        *("fairconstrained, AUC, margin 1", "fairconstrained, log loss"),
     }
     assert methods["intra_group"] == everywhere
     assert methods["inter_group"] == everywhere | {"rescaled group"}

@@ -18,7 +18,8 @@ from fairconstrained.constraints import (
     Parity,
     RateConstraint,
 )
-from fairconstrained.constraints.moments import look_up, sum_by
+from fairconstrained.constraints.moments import look_up
+from fairconstrained.constraints.statistics import sum_by
 from fairconstrained.losses import LOSSES, class_probabilities, hard_classes
 
 SHAPES = [(n_classes, n_groups) for n_classes in (2, 3) for n_groups in (2, 3, 5)]

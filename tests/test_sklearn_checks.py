@@ -25,7 +25,7 @@ NETWORK = RateConstrainedClassifier(
 )
 PARTIAL = PartialParityClassifier()
 RANKING = AUCFairClassifier()
-STREAMING = AUCFairClassifier(objective="auc")
+STREAMING = AUCFairClassifier(surrogate="binormal")
 RANKING_NETWORK = AUCFairClassifier(
     model=(4,), solver=SGDA(n_steps=30, step_size=0.1, batch_size=8)
 )

@@ -4,6 +4,7 @@ import pytest
 import torch
 from helpers import random_rows
 
+from fairconstrained.constraints.spline_bins import SplineBins
 from fairconstrained.constraints.statistics import (
     ClassProbabilities,
     Columns,
@@ -17,6 +18,7 @@ from fairconstrained.losses import LOSSES
 BINARY = {
     "score moments": ScoreMoments(),
     "score bins": ScoreBins(7, 2.0),
+    "spline bins": SplineBins(7, 2.0),
     **{
         f"above, {name}": Above(torch.tensor([-0.3, 0.1, 0.9]), step, 3.0)
         for name, step in STEPS.items()

@@ -35,7 +35,7 @@ def fit(
     model = AUCFairClassifier(
         notion,
         slack=slack,
-        objective="auc",
+        surrogate="binormal",
         epsilon=None if math.isnan(epsilon) else epsilon,
         delta=DELTA,
         feature_range=_range(X),

@@ -31,7 +31,6 @@ def fit_with(
     model = AUCFairClassifier(
         notion,
         slack=slack,
-        objective="auc",
         surrogate="quadratic",
         solver=solver,
         alpha=ALPHA,

@@ -2,9 +2,9 @@
 Learning from a stream of chunks
 ================================
 
-Where data come in chunks, :meth:`fairconstrained.AUCFairClassifier.partial_fit` keeps the moments
-of each group exactly and as many rows as you allow. While all rows fit into that memory, the model
-after the last chunk is that of one fit; beyond, it stays close.
+Where data come in chunks, :meth:`fairconstrained.AUCFairClassifier.partial_fit` keeps as many rows
+as you allow. While all fit into that memory, the model after the last chunk is that of one fit.
+Beyond, a surrogate of moments still counts every row: the moments of each group are kept exactly.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ X, y, groups = data.data, data.target, data.sensitive_features
 test = slice(8000, None)
 
 clf = AUCFairClassifier(
-    "group_auc", slack=0.03, objective="auc", stream_memory=2000, random_state=0
+    "group_auc", slack=0.03, surrogate="binormal", stream_memory=2000, random_state=0
 )
 seen, auc, gap = [], [], []
 ends = [100, 250, 500, 1000, 2000, 4000, 6000, 8000]
@@ -32,7 +32,7 @@ for start, end in zip([0, *ends], ends, strict=False):
     auc.append(roc_auc_score(y[test], scores))
     gap.append(group_auc_gap(y[test], scores, sensitive_features=groups[test]))
 
-whole = AUCFairClassifier("group_auc", slack=0.03, objective="auc", random_state=0)
+whole = AUCFairClassifier("group_auc", slack=0.03, surrogate="binormal", random_state=0)
 whole.fit(X[:8000], y[:8000], sensitive_features=groups[:8000])
 difference = np.abs(
     whole.coef_ / np.linalg.norm(whole.coef_) - clf.coef_ / np.linalg.norm(clf.coef_)

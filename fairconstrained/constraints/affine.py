@@ -8,7 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.moments import MomentConstraint, look_up, sum_by
+from fairconstrained.constraints.moments import MomentConstraint, look_up
+from fairconstrained.constraints.statistics import sum_by
 
 __all__ = ["AffineMap"]
 

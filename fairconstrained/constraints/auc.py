@@ -122,13 +122,11 @@ class AUCConstraint(BoundConstraint):
 
     def narrowed(self, by: Tensor) -> AUCConstraint:
         """With slacks less `by` (m,), not below zero."""
-        slack = (self.slack[: len(self.comparisons)] - by).clamp_min(0.0).numpy()
-        return AUCConstraint(self.space, self.comparisons, slack, self.surrogate, self.name)
+        return self._with(slack=(self.slack[: len(self.comparisons)] - by).clamp_min(0.0).numpy())
 
     def with_surrogate(self, surrogate: Surrogate) -> AUCConstraint:
         """The same comparisons, with another stand-in for true AUCs."""
-        slack = self.slack[: len(self.comparisons)]
-        return AUCConstraint(self.space, self.comparisons, slack, surrogate, self.name)
+        return self._with(surrogate=surrogate)
 
     def describe(self, j: int) -> str:
         """Words for value j: which AUCs it compares."""
@@ -153,8 +151,18 @@ class AUCConstraint(BoundConstraint):
         )
         keep = ~small.any(axis=1)
         slack = self.slack.numpy()[: len(keep)][keep]
-        kept = AUCConstraint(self.space, self.comparisons[keep], slack, self.surrogate, self.name)
-        return kept, dropped
+        return self._with(comparisons=self.comparisons[keep], slack=slack), dropped
+
+    def _with(self, **changes: Any) -> AUCConstraint:
+        """The constraint with other arguments."""
+        own: dict[str, Any] = {
+            "space": self.space,
+            "comparisons": self.comparisons,
+            "slack": self.slack[: len(self.comparisons)].numpy(),
+            "surrogate": self.surrogate,
+            "name": self.name,
+        }
+        return AUCConstraint(**(own | changes))
 
 
 class AUCParity(Notion):

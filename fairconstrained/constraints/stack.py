@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.moments import BoundConstraint, MomentConstraint, sum_by
+from fairconstrained.constraints.moments import BoundConstraint, MomentConstraint
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.statistics import side_by_side
+from fairconstrained.constraints.statistics import side_by_side, sum_by
 
 __all__ = ["Stack"]
 
@@ -87,15 +87,16 @@ class Stack(MomentConstraint):
         return bound
 
     def sharpened(self) -> Self:
-        """The stack with all statistics sharpened, the members' own included."""
-        sharp = super().sharpened()
-        sharp.members = tuple(member.sharpened() for member in self.members)
-        return sharp
+        """The stack with all members sharpened."""
+        return self._of([member.sharpened() for member in self.members])
 
     def loosened(self, by: float) -> Self:
         """The stack with the slacks of those members loosened that ask for it."""
-        members = [member.loosened(by) for member in self.members]
-        if all(looser is member for looser, member in zip(members, self.members, strict=True)):
+        return self._of([member.loosened(by) for member in self.members])
+
+    def _of(self, members: Sequence[BoundConstraint]) -> Self:
+        """Of these members; itself if they are its own."""
+        if all(other is own for other, own in zip(members, self.members, strict=True)):
             return self
         return type(self)(self.space, members)
 

@@ -17,7 +17,15 @@ from fairconstrained.losses import (
     through_probabilities,
 )
 
-__all__ = ["ByAutograd", "ClassProbabilities", "Columns", "Losses", "Statistic", "side_by_side"]
+__all__ = [
+    "ByAutograd",
+    "ClassProbabilities",
+    "Columns",
+    "Losses",
+    "Statistic",
+    "side_by_side",
+    "sum_by",
+]
 
 
 Linear = tuple[Tensor, Callable[[Tensor], Tensor]]  # values, and their pullback
@@ -42,6 +50,9 @@ class Statistic(Protocol):
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
         """`soft`, and from weights (n, n_columns) on it the weighted sum's derivative by scores."""
 
+    def sums(self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_bins: int) -> Tensor:
+        """Weighted sums of `soft` over rows of equal index, (n_bins, n_columns), differentiable."""
+
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """What users measure, on predicted labels, (n, n_columns)."""
 
@@ -49,10 +60,18 @@ class Statistic(Protocol):
         """Soft values twice as close to the hard ones, where that can be."""
 
 
-class ByAutograd:
-    """The derivative of a statistic whose `soft` autograd differentiates."""
+class _ByRows:
+    """Sums of a statistic that works out all columns of every row."""
 
     soft: Callable[[Tensor, Tensor], Tensor]
+
+    def sums(self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_bins: int) -> Tensor:
+        """Of the rows."""
+        return sum_by(self.soft(scores, y) * weight[:, None], index, n_bins)
+
+
+class ByAutograd(_ByRows):
+    """The derivative of a statistic whose `soft` autograd differentiates."""
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
         """By a graph of `soft`."""
@@ -61,7 +80,7 @@ class ByAutograd:
 
 
 @dataclass(frozen=True)
-class ClassProbabilities:
+class ClassProbabilities(_ByRows):
     """Tempered class probabilities; hard: the one-hot predicted class."""
 
     n_columns: int
@@ -88,7 +107,7 @@ class ClassProbabilities:
 
 
 @dataclass(frozen=True)
-class Losses:
+class Losses(_ByRows):
     """The row's loss: its own hard version."""
 
     loss: Loss
@@ -141,6 +160,11 @@ class Columns:
 
         return _side_by_side(scores, [soft for soft, _ in terms]), pullback
 
+    def sums(self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_bins: int) -> Tensor:
+        """Members' sums."""
+        sums = [member.sums(scores, y, weight, index, n_bins) for member in self.members]
+        return torch.cat([scores.new_zeros((n_bins, 0)), *sums], dim=1)
+
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """Members' columns."""
         return _side_by_side(scores, [member.hard(scores, y) for member in self.members])
@@ -159,3 +183,10 @@ def _side_by_side(scores: Tensor, blocks: Sequence[Tensor]) -> Tensor:
     """Blocks of columns as one, (n, n_columns), which lie one after the other in memory."""
     none = scores.new_zeros((0, len(scores)))
     return torch.cat([none, *(block.T for block in blocks)]).T
+
+
+def sum_by(rows: Tensor, index: Tensor, n_bins: int) -> Tensor:
+    """Sum rows of equal index, (n_bins, n_columns), along memory: half the time or less."""
+    if rows.stride(0) == 1:
+        return rows.new_zeros((rows.shape[1], n_bins)).index_add(1, index, rows.T).T
+    return rows.new_zeros((n_bins, rows.shape[1])).index_add(0, index, rows)

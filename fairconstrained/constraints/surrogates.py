@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from fairconstrained.constraints.spline_bins import SplineBins
 from fairconstrained.constraints.statistics import ByAutograd, Statistic
 
 __all__ = ["SURROGATES", "Binormal", "Quadratic", "ScoreBins", "ScoreMoments", "SoftBins"]
@@ -153,9 +155,17 @@ class Binormal:
 
 @dataclass(frozen=True)
 class SoftBins:
-    """Pairs counted in soft bins of the score, ties of a bin by half.
+    """Pairs counted in smooth bins of the score, ties of a bin by half.
 
-    Tends to the probability itself as bins and temperature grow.
+    Tends to the probability itself as the number of bins grows, and costs the same for many as for
+    few. Fewer bins smooth more: on test rows 64 rank better than 256.
+
+    Parameters
+    ----------
+    n_bins : int, default=64
+        At least 4.
+    reach : float, default=8.0
+        Half of the bins are for scores within 0.58 times it; see `SplineBins`.
 
     Examples
     --------
@@ -164,14 +174,20 @@ class SoftBins:
     20
     """
 
-    n_bins: int = 32
-    temperature: float = 4.0
+    n_bins: int = 64
+    reach: float = 8.0
     of_score_moments: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if self.n_bins < 4 or not 0 < self.reach < inf:
+            raise ValueError(
+                f"SoftBins needs four bins or more and a finite reach > 0; got {self!r}."
+            )
 
     @property
     def statistic(self) -> Statistic:
         """Shares in the bins."""
-        return ScoreBins(self.n_bins, self.temperature)
+        return SplineBins(self.n_bins, self.reach)
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
         """O(bins) from the two histograms."""

@@ -46,11 +46,11 @@ class StreamingClassifier(FairClassifier):
     ) -> Self:
         """Train on all rows seen by this method so far.
 
-        Moments of groups add up exactly over chunks of any size, single rows included. With
-        ``objective="auc"``, a linear model and a surrogate of moments the whole stream counts,
-        and the rows kept serve to measure true AUCs; otherwise the model is trained on the rows
-        kept. Up to `stream_memory` rows all are kept: then the model is that of :meth:`fit` on the
-        same rows, up to rounding. Beyond, they are a uniform sample.
+        The model is trained on the rows kept. Moments of groups add up exactly over chunks of any
+        size, single rows included: with ``surrogate="binormal"``, ``objective="auc"`` and a linear
+        model the whole stream counts, and the rows kept serve to measure true AUCs. Up to
+        `stream_memory` rows all are kept: then the model is that of :meth:`fit` on the same rows,
+        up to rounding. Beyond, they are a uniform sample.
 
         Every call runs the solver afresh; ``warm_start=True`` starts from the last solution, which
         is faster and agrees within the tolerance of the slack.

@@ -26,7 +26,7 @@ def check_private_ranking(estimator):
     check_promise(estimator)
     wanted = {
         "model": ("'linear'", estimator._is_linear()),
-        "objective": ("None or 'auc'", estimator.objective in (None, "auc")),
+        "objective": ("'auc'", estimator.objective == "auc"),
         "surrogate": ("None or 'binormal'", isinstance(estimator._surrogate(), Binormal)),
         "device": ("'cpu'", str(estimator.device) == "cpu"),
         "margin": ("0", estimator.margin == 0),

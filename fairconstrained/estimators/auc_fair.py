@@ -20,7 +20,7 @@ from fairconstrained.estimators._private_ranking import (
     private_ranking_problem,
 )
 from fairconstrained.estimators._promise import refuse_weights
-from fairconstrained.models import Module
+from fairconstrained.models import Module, as_model
 from fairconstrained.objectives import LogLossForRanking, PairwiseLoss
 from fairconstrained.problem import FairERM
 from fairconstrained.ranking import COMPARISONS
@@ -28,7 +28,7 @@ from fairconstrained.ranking_problems import GroupMoments, MomentERM, RankingERM
 
 __all__ = ["AUCFairClassifier"]
 
-_OBJECTIVES = ("log", "auc")
+_OBJECTIVES = ("auc", "log")
 _MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
 
 
@@ -62,18 +62,18 @@ class AUCFairClassifier(StreamingClassifier):
         Standard errors of the training gap by which `slack` is narrowed (not below zero), so that
         the gap of new rows exceeds it less often; 1 or 2 help where a group has few rows. The
         errors are those of a first fit; a second one starts there.
-    objective : {"log", "auc"}, optional
-        What is minimised: the log loss, or a pairwise loss of positives against negatives; default:
-        ``"log"``, or ``"auc"`` with `epsilon`. On a9a the log loss gives the higher AUC at every
-        slack (by 0.002). With ``"auc"``, moment surrogates and a linear model the data are read
-        once: what follows costs d x d, for any number of rows.
-    surrogate : {"binormal", "quadratic", "soft_bins"} or surrogate object, optional
-        What stands in for true AUCs; default: ``"binormal"`` for linear models, ``"soft_bins"`` for
-        networks. ``"binormal"`` is the AUC of normal scores with the groups' means and variances,
-        which tracks the truth closely; ``"quadratic"`` is the paper's, which does not for pairwise
-        notions; ``"soft_bins"`` tends to the truth with the number of bins and costs that many
-        columns. Objects: :class:`fairconstrained.constraints.Quadratic` (``c1, c2``), ``SoftBins``
-        (``n_bins, temperature``). The pairwise objective is quadratic, unless bins are asked for.
+    objective : {"auc", "log"}, default="auc"
+        What is minimised: 1 - AUC, in terms of `surrogate`, or the log loss, which ranks new rows
+        better where there are few rows a column.
+    surrogate : {"soft_bins", "binormal", "quadratic"} or surrogate object, optional
+        What stands in for true AUCs; default: ``"soft_bins"``, or ``"binormal"`` with `epsilon`.
+        ``"soft_bins"`` counts pairs in smooth histograms of the scores and is close to the truth;
+        ``"binormal"`` is the AUC of normal scores with the groups' means and variances;
+        ``"quadratic"`` is the paper's, which does not track the truth for pairwise notions. With
+        one of the last two, ``objective="auc"`` and a linear model the data are read once: what
+        follows costs d x d, for any number of rows, and the objective is the quadratic one.
+        Objects: :class:`fairconstrained.constraints.SoftBins` (``n_bins, reach``) and
+        ``Quadratic`` (``c1, c2``).
     stream_memory : int, default=100_000
         Rows that :meth:`partial_fit` keeps at most.
     epsilon : float, optional
@@ -91,12 +91,12 @@ class AUCFairClassifier(StreamingClassifier):
     solver : Solver, optional
         An object of :mod:`fairconstrained.solvers`; default: ``AugmentedLagrangian()`` for linear
         models, ``SGDA()`` for networks. ``QCQP()`` solves the paper's surrogate exactly, and
-        ``LevelSet()`` is the paper's stochastic method; both need ``surrogate="quadratic"`` and
-        ``objective="auc"``, and keep the surrogate's slack, not the true gap's.
+        ``LevelSet()`` is the paper's stochastic method; both need ``surrogate="quadratic"``, and
+        keep the surrogate's slack, not the true gap's.
     alpha : float, default=1e-4
         Weight of the l2 penalty on coefficients of the columns as given (not on intercepts).
     fit_intercept : bool, default=True
-        For the log loss; AUCs do not depend on intercepts.
+        With ``objective="log"``; AUCs do not depend on intercepts.
     max_iter : int, optional
         Most iterations of the solver; default: until it ends by itself.
     tol : float, default=1e-4
@@ -151,11 +151,11 @@ class AUCFairClassifier(StreamingClassifier):
     Notes
     -----
     ``decision_function`` gives log odds and ``predict`` the second class where they are positive:
-    where its probability is above one half. With ``objective="log"`` they are those of a logistic
-    model trained under constraints: calibrated as far as the constraints allow. With
-    ``objective="auc"`` scores rank only, so that after training a logistic regression on the one
-    score (Platt's calibration, on the training data) sets their scale and offset; that changes no
-    AUC. In both cases they are calibrated over everybody, and not within each group.
+    where its probability is above one half. With ``objective="auc"`` scores rank only, so that
+    after training a logistic regression on the one score (Platt's calibration, on the training
+    data) sets their scale and offset; that changes no AUC. With ``objective="log"`` they are those
+    of a logistic model trained under constraints: calibrated as far as the constraints allow. In
+    both cases they are calibrated over everybody, and not within each group.
 
     With `epsilon` the number of rows, the classes and the names of the groups are public.
     Everything else that leaves ``fit`` follows from four noisy releases
@@ -196,7 +196,7 @@ class AUCFairClassifier(StreamingClassifier):
         *,
         slack=0.05,
         margin=0.0,
-        objective=None,
+        objective="auc",
         surrogate=None,
         stream_memory=100_000,
         epsilon=None,
@@ -257,15 +257,12 @@ class AUCFairClassifier(StreamingClassifier):
         )
         check_parameter(self, "slack", Real, lambda v: v >= 0, "a number >= 0")
         check_parameter(self, "margin", Real, lambda v: 0 <= v < inf, "a finite number >= 0")
-        if self.objective is not None:
-            check_parameter(
-                self, "objective", str, _OBJECTIVES.__contains__, f"None or one of {_OBJECTIVES}"
-            )
+        check_parameter(self, "objective", str, _OBJECTIVES.__contains__, f"one of {_OBJECTIVES}")
         check_parameter(self, "stream_memory", Integral, lambda v: v >= 1, "an integer >= 1")
         if self._surrogate() is None:
             raise ValueError(
                 f"AUCFairClassifier.surrogate must be one of {sorted(SURROGATES)}, or an object "
-                f"such as fairconstrained.constraints.Quadratic(c1=0.5); got {self.surrogate!r}."
+                f"such as fairconstrained.constraints.SoftBins(n_bins=32); got {self.surrogate!r}."
             )
         if self.epsilon is not None:
             check_private_ranking(self)
@@ -283,13 +280,10 @@ class AUCFairClassifier(StreamingClassifier):
         again = self._run(solver, narrow, start.x, start.dual, rng)
         return told_by(problem.constraint, narrow.constraint, solution, again)
 
-    def _objective(self):
-        return self.objective or ("log" if self.epsilon is None else "auc")
-
     def _surrogate(self):
         """Give the surrogate asked for; None if there is no such thing."""
         if self.surrogate is None:
-            return SURROGATES["binormal" if self._is_linear() else "soft_bins"]
+            return SURROGATES["soft_bins" if self.epsilon is None else "binormal"]
         if isinstance(self.surrogate, str):
             return SURROGATES.get(self.surrogate)
         return self.surrogate if hasattr(self.surrogate, "loss") else None
@@ -319,7 +313,7 @@ class AUCFairClassifier(StreamingClassifier):
             model = whitened_model(moments, alpha, 2.0 * risk.surrogate.c1)
             return MomentERM(model, moments, risk, constraint, alpha, data)
         risk = LogLossForRanking()
-        if self._objective() == "auc":
+        if self.objective == "auc":
             risk = self._pairwise_loss([data.weight[data.y == k].sum() for k in (0, 1)])
         problem = RankingERM if self._is_linear() else FairERM
         return problem(self._model(data, len(space.classes)), data, risk, constraint, alpha)
@@ -345,7 +339,7 @@ class AUCFairClassifier(StreamingClassifier):
         """Whether group moments are all that training needs."""
         return (
             self._is_linear()
-            and self._objective() == "auc"
+            and self.objective == "auc"
             and self.n_features_in_ <= _MOST_COLUMNS
             and self._surrogate().of_score_moments
             and torch.device(self.device).type == "cpu"
@@ -358,9 +352,12 @@ class AUCFairClassifier(StreamingClassifier):
         return GroupMoments.of(data.X, data.y * n_groups + data.group, data.weight, 2 * n_groups)
 
     def _model(self, data, n_classes):
-        model = super()._model(data, n_classes)
-        if self._objective() == "log" or self._is_linear():
-            return model
+        if self.objective == "log":
+            return super()._model(data, n_classes)
+        model = as_model(self.model, data.X, data.weight, 1, self.alpha, fit_intercept=True)
+        if self._is_linear():
+            # AUCs are flat along an intercept: solvers would stop there where rounding lets them.
+            return model.centred()
         return Module(nn.Sequential(model.network, Rescale().to(data.weight)))
 
     def _store(self, solution, problem, space):
@@ -373,7 +370,7 @@ class AUCFairClassifier(StreamingClassifier):
         if self.epsilon is not None:
             return log_odds_of_columns(problem, w)
         attributes = problem.model.attributes(w)
-        if self._objective() == "log":
+        if self.objective == "log":
             return attributes
         data = problem.data
         scores = problem.model.scores(w, data.X)[:, 0]

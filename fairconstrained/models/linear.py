@@ -71,6 +71,10 @@ class Linear:
         hessian = 0.25 * X.covariance(weight, center) + torch.diag(ridge)
         return cls(n_outputs, center, whitener(hessian, scale), fit_intercept)
 
+    def centred(self) -> Linear:
+        """The model without an intercept: the mean of the scores stays zero."""
+        return Linear(self.n_outputs, self.center, self.transform, fit_intercept=False)
+
     def init(self) -> Tensor:
         """Zeros."""
         return self.center.new_zeros(self.n_params)
@@ -125,8 +129,8 @@ class Linear:
     def unpack(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients (d, K) and intercept (K,) for the columns as given."""
         coef = self._coef(w)
-        intercept = -(self.center @ coef)
-        return coef, intercept + w[self.n_coef :] if self.fit_intercept else 0.0 * intercept
+        intercept = 0.0 - self.center @ coef
+        return coef, intercept + w[self.n_coef :] if self.fit_intercept else intercept
 
     def _coef(self, w: Tensor) -> Tensor:
         v = w[: self.n_coef].reshape(-1, self.n_outputs)

@@ -82,7 +82,7 @@ class QCQP(Solver):
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import QCQP
     >>> data = make_biased_classification(500, random_state=0)
-    >>> clf = AUCFairClassifier(objective="auc", surrogate="quadratic", solver=QCQP())
+    >>> clf = AUCFairClassifier(surrogate="quadratic", solver=QCQP())
     >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).converged_
     True
     """

@@ -1,0 +1,102 @@
+"""Histograms of scores that are smooth in the scores, in the time of hard ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairconstrained.constraints.statistics import ByAutograd
+
+__all__ = ["SplineBins"]
+
+
+@dataclass(frozen=True)
+class SplineBins(ByAutograd):
+    r"""Shares of a row in `n_columns` bins: cubic B-splines of its squashed score.
+
+    With :math:`\tilde z = z / \sqrt{1 + (z / r)^2}` for the reach :math:`r`, and knots equally far
+    apart on [-r, r], the row between two knots at the relative place t has the shares
+
+    .. math::
+
+        \tfrac16 (1 - t)^3, \quad \tfrac23 - t^2 + \tfrac12 t^3, \quad
+        \tfrac16 + \tfrac12 (t + t^2 - t^3), \quad \tfrac16 t^3
+
+    in the four bins around it (three bins more than there are intervals). They add up to 1, and
+    their second derivatives are continuous, which Newton steps and L-BFGS want. Only four columns
+    of a row are not zero, so that a table costs as much for many bins as for few. Squashing
+    resolves scores near zero and gives every score a slope, however far out: the scores of a
+    logistic model are log odds, of which few lie beyond 8, but columns with heavy tails give some.
+    """
+
+    n_columns: int
+    reach: float = 8.0
+    bound: float = field(default=1.0, init=False)
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Shares of each row."""
+        rows = torch.arange(len(scores), device=scores.device)
+        return self.sums(scores, y, torch.ones_like(scores[:, 0]), rows, len(scores))
+
+    def sums(self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_bins: int) -> Tensor:
+        """Four additions for each row."""
+        shape = n_bins, self.n_columns
+        table: Tensor = _Table.apply(  # type: ignore[no-untyped-call]
+            self._place(scores), weight, index, shape
+        )
+        return table
+
+    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
+        """One-hot: one of the two bins with the largest shares."""
+        bins = 1 + _interval(self._place(scores), self.n_columns)
+        columns = torch.arange(self.n_columns, device=scores.device)
+        return (columns[:, None] == bins).T.to(scores.dtype)
+
+    def sharpened(self) -> SplineBins:
+        """Twice as many knots."""
+        return replace(self, n_columns=2 * self.n_columns - 3)
+
+    def _place(self, scores: Tensor) -> Tensor:
+        """Squashed scores in units of the distance of knots, from the first knot, (n,)."""
+        z = scores[:, 0] / self.reach
+        return 0.5 * (self.n_columns - 3) * (z * (1.0 + z**2).rsqrt() + 1.0)
+
+
+class _Table(torch.autograd.Function):
+    """Sums of cubic B-splines over rows of equal index, and their derivatives by the places."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, place: Tensor, weight: Tensor, index: Tensor, shape: tuple[int, int]
+    ) -> Tensor:
+        """A row of the table begins where the last one ends: it is filled as one long row."""
+        n_bins, n_columns = shape
+        interval = _interval(place, n_columns)
+        t = place - interval
+        rest, square, sixth = 1.0 - t, t * t, weight / 6.0
+        first, last = sixth * rest * rest * rest, sixth * square * t
+        second = weight * (2.0 / 3.0 + (0.5 * t - 1.0) * square)
+        at = index * n_columns + interval
+        table = place.new_zeros(n_bins * n_columns)
+        for column, share in enumerate((first, second, weight - first - second - last, last)):
+            table[column:].index_add_(0, at, share)
+        ctx.save_for_backward(at, t, weight)
+        return table.reshape(shape)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        """Quadratic splines of the differences between neighbours."""
+        at, t, weight = ctx.saved_tensors
+        difference = torch.diff(gradient.reshape(-1))
+        first, second, third = (difference[column:].index_select(0, at) for column in range(3))
+        # Horner's scheme in t
+        bend = 0.5 * t * (first - 2.0 * second + third) + (second - first)
+        return weight * (0.5 * (first + second) + t * bend), None, None, None
+
+
+def _interval(place: Tensor, n_columns: int) -> Tensor:
+    """Between which knots; the ends belong to the outermost intervals."""
+    return place.long().clamp(0, n_columns - 4)
