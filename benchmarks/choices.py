@@ -67,8 +67,12 @@ CHOICES = {
         ],
     ),
     "ranking_objective": Choice(
-        *(auc_fair, scores, ["a9a"], AUCS, [0.01]),
-        [{"objective": value} for value in ("log", "auc")],
+        *(auc_fair, scores, ["a9a", "bank", "compas_scores"], AUCS, [0.01]),
+        [
+            {"objective": "log", "surrogate": "binormal"},
+            {"objective": "auc", "surrogate": "binormal"},
+            {"objective": "auc", "surrogate": "soft_bins"},
+        ],
     ),
     "ranking_penalty": Choice(
         *(auc_fair, scores, ["bank", "compas_scores"], AUCS, [0.01, 0.02, 0.05, 0.1]),

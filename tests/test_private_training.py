@@ -230,7 +230,6 @@ def test_a_spent_plan_refuses_another_step():
 
 
 @quiet
-@quiet
 @pytest.mark.parametrize("memory", [0.0, 0.8])
 def test_multipliers_answer_to_the_average_of_the_tables_so_far(memory, monkeypatch):
     """Weights fall by the factor `memory` into the past and add up to one; no budget is spent."""

@@ -63,6 +63,9 @@ measure = with_budget(rate_constrained.measure)
 
 def report(results: pd.DataFrame, output: Path) -> str:
     """One table: error and violation on test rows, violation on training rows, by budget."""
-    names = ["none" if math.isnan(epsilon) else f"{epsilon:g}" for epsilon in results["epsilon"]]
-    named = results.assign(method=[f"epsilon {name}" for name in names])
+    names = [
+        f"{method}, epsilon {'none' if math.isnan(epsilon) else f'{epsilon:g}'}"
+        for method, epsilon in zip(results["method"], results["epsilon"], strict=True)
+    ]
+    named = results.assign(method=names)
     return "## All runs, delta 1e-5\n\n" + frontier.summary_table(named)
