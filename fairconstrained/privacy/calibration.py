@@ -275,14 +275,12 @@ def plan_training(
     """
     check_positive("epsilon", epsilon)
     check_budget(delta=delta, unit=unit)
-    shares = {
-        "counts_share": counts_share,
-        "final_share": final_share,
-        "scaling_share": scaling_share,
-    }
-    for name, share in {"histogram_share": histogram_share, **shares}.items():
-        if not 0 <= share < 1:
-            raise ValueError(f"{name} must be in [0, 1); got {share!r}.")
+    _check_shares(
+        histogram_share=histogram_share,
+        counts_share=counts_share,
+        final_share=final_share,
+        scaling_share=scaling_share,
+    )
     if final_tables < 1:
         raise ValueError(f"final_tables must be at least 1; got {final_tables!r}.")
     if histogram_noise not in NOISES:
@@ -298,8 +296,6 @@ def plan_training(
         if share
     }
 
-    times = {"final table": final_tables}
-
     def split(noise: float) -> tuple[float, float]:
         table = noise / math.sqrt(histogram_share) if histogram_share else math.inf
         return table, noise / math.sqrt(1 - histogram_share)
@@ -308,7 +304,8 @@ def plan_training(
         table, gradient = split(noise)
         releases = [NOISES[histogram_noise](table, of="histogram")] if histogram_share else []
         releases.append(Gaussian(gradient, of="gradient"))
-        single = [Phase([r], n_steps=times.get(what, 1)) for what, r in once.items()]
+        times = {"final table": final_tables}
+        single = [Phase([release], n_steps=times.get(what, 1)) for what, release in once.items()]
         return [*single, Phase(releases, sampling_rate, n_steps)]
 
     noise = calibrate(phases_at, epsilon=epsilon, delta=delta, unit=unit)
@@ -321,3 +318,9 @@ def plan_training(
         for what in ("group counts", "final table", "mean row")
     )
     return TrainingPlan(gradient, table, counts, final, privacy, scaling, final_tables)
+
+
+def _check_shares(**shares: float) -> None:
+    for name, share in shares.items():
+        if not 0 <= share < 1:
+            raise ValueError(f"{name} must be in [0, 1); got {share!r}.")
