@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairconstrained.features import DenseFeatures, Features, is_small
+from fairconstrained.features import DenseFeatures, Features
 from fairconstrained.models.base import (
     ClippedPullback,
     Penalty,
@@ -23,6 +23,7 @@ __all__ = ["Linear", "OwnCoordinates", "ScaledLinear", "whitener"]
 # Whitening costs d^2 per row once and d^3; beyond this many columns only the diagonal is used.
 _WHITEN_UP_TO = 1024
 _WHITEN_ROWS = 5
+_CHUNK_ROWS = 1024
 
 
 class Linear:
@@ -105,8 +106,8 @@ class Linear:
         return scores, clipped
 
     def prepared(self, X: Features) -> tuple[Linear, Features]:
-        """Small tables in these coordinates; others as they are, with the norms of their rows."""
-        if is_small(X):
+        """With the norms of the rows; where a dense copy pays, it lies in these coordinates."""
+        if X.better_dense:
             return OwnCoordinates.of(self, X)
         return self, X.with_norms(self.center, self.transform)
 
@@ -191,14 +192,18 @@ class OwnCoordinates(Linear):
     @classmethod
     def of(cls, given: Linear, X: Features) -> tuple[OwnCoordinates, Features]:
         """The model, and the rows of X in its coordinates."""
-        rows = X.to_dense() - given.center
-        rows = rows @ given.transform if given.transform.ndim == 2 else rows * given.transform
-        if given.fit_intercept:
-            rows = torch.cat((rows, torch.ones_like(rows[:, :1])), dim=1)
-        # Rows too long for their length to be known are clipped to nothing, and infinite entries
-        # would make that nan.
-        rows[~torch.linalg.vecdot(rows, rows).isfinite()] = 0.0
-        model = cls(given)
+        model, (n_rows, n_columns) = cls(given), X.shape
+        rows = given.center.new_ones((n_rows, len(model.center)))
+        for chunk in torch.split(torch.arange(n_rows), _CHUNK_ROWS):  # that fit into the cache
+            part = rows[chunk[0] : chunk[-1] + 1]
+            centred = X.rows(chunk).to_dense() - given.center
+            if given.transform.ndim == 2:
+                torch.mm(centred, given.transform, out=part[:, :n_columns])
+            else:
+                torch.mul(centred, given.transform, out=part[:, :n_columns])
+            # Rows too long for their length to be known are clipped to nothing, and infinite
+            # entries would make that nan.
+            part[~torch.linalg.vecdot(part, part).isfinite()] = 0.0
         return model, DenseFeatures(rows).with_norms(model.center, model.transform)
 
     def scores(self, w: Tensor, X: Features) -> Tensor:
