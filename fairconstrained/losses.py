@@ -60,11 +60,12 @@ def class_probabilities(scores: Tensor, temperature: float = 1.0) -> Tensor:
     >>> class_probabilities(torch.tensor([[0.0]]))
     tensor([[0.5000, 0.5000]])
     """
-    z = temperature * scores
+    z = scores if temperature == 1 else temperature * scores
     if scores.shape[1] > 1:
         return torch.softmax(z, dim=1)
     # Columns one after the other in memory: sums and products along rows are twice as fast.
-    return torch.sigmoid(torch.cat((-z.T, z.T))).T
+    z = z.T
+    return torch.sigmoid(torch.cat((-z, z))).T
 
 
 def hard_classes(scores: Tensor) -> Tensor:
@@ -120,8 +121,8 @@ def through_probabilities(p: Tensor, weights: Tensor, temperature: float = 1.0) 
         Of the probabilities.
     """
     if p.shape[1] == 2:
-        slope = temperature * p[:, 0] * p[:, 1]
-        return (slope * (weights[:, 1] - weights[:, 0]))[:, None]
+        (p_0, p_1), (w_0, w_1) = p.unbind(1), weights.unbind(1)
+        return (temperature * p_0 * p_1 * (w_1 - w_0))[:, None]
     return temperature * p * (weights - (weights * p).sum(dim=1, keepdim=True))
 
 

@@ -45,11 +45,9 @@ class _WeightedMean:
 
     def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
         """In closed form."""
-
-        def gradient() -> Tensor:
-            return (weight / weight.sum())[:, None] * self.loss.gradient(scores, y)
-
-        return self.soft(scores, y, weight), gradient
+        share = weight / weight.sum()
+        value = share @ self.loss(scores, y)
+        return value, lambda: share[:, None] * self.loss.gradient(scores, y)
 
 
 @dataclass(frozen=True)

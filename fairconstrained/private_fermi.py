@@ -24,7 +24,7 @@ from fairconstrained.models import Model
 from fairconstrained.objectives import Objective
 from fairconstrained.privacy import ReleasePlan, Unit
 from fairconstrained.privacy.mechanisms import with_gaussian_noise
-from fairconstrained.private_problem import PrivateERM, Release, Sampled
+from fairconstrained.private_problem import PrivateERM, Release, with_zero_row
 from fairconstrained.problem import Batch
 
 __all__ = ["AttributeFermi", "RecordFermi", "SecretGroups", "released_counts"]
@@ -84,7 +84,6 @@ class RecordFermi(PrivateERM):
         super().__init__(**problem, histogram_noise="gaussian")
         self.information = information
         self.weight = weight
-        self._part_of_label = _part_of_label(self.constraint)
 
     step_size = 4.0  # that suits columns of a public range
 
@@ -103,8 +102,8 @@ class RecordFermi(PrivateERM):
 
         return self.release(x, weigh, max_norm, rng)
 
-    def _counted(self, scores: Tensor, batch: Sampled) -> Tensor:
-        return self.constraint.statistic.soft(scores, batch.y)
+    def _counted(self, scores: Tensor, soft: Tensor, y: Tensor) -> Tensor:
+        return soft
 
 
 class AttributeFermi(RecordFermi):
@@ -119,6 +118,13 @@ class AttributeFermi(RecordFermi):
     sampling.
     """
 
+    def __init__(self, **problem: Any):
+        super().__init__(**problem)
+        # The term that all groups share is linear in W^2 and the same for all rows of a label.
+        shared = self.information.shared(self.counts)
+        of_label = _of_label(shared, _part_of_label(self.constraint))
+        self._shared = self.weight * self.n_rows * of_label
+
     step_size = 0.5  # that suits public columns, which are whitened
 
     def release_saddle(
@@ -128,20 +134,19 @@ class AttributeFermi(RecordFermi):
         sampled, drawn = self._next_rows(rng), self._public_rows(rng)
         n = len(sampled)
         rows = self.data.rows(torch.cat((sampled, drawn)))
-        private = Sampled(rows.X, rows.y[:n], rows.bins[:n])
         scores, clipped = self.model.linearize_rows(x, rows.X)
-        table = self._noisy_table(scores[:n], private, rng)
+        soft, on_scores = self.constraint.statistic.linearize(scores[:n], rows.y[:n])
+        bins = rows.bins[:n]
+        table = self._noisy_table(soft, bins, rng)
         dual = choose_dual(table)
         # Of a sum over the batch, in units of the mean over all rows.
         scale = self.weight / (self._rate * self.n_rows)
         weights = scale * self.n_rows * self.information.group_weights(dual, self.counts)
-        cotangents = (
-            self._on_scores(weights, scores[:n], private),
-            self._of_public(dual, scores[n:], rows.y[n:]) / len(drawn),
-        )
+        of_batch = on_scores(with_zero_row(weights).index_select(0, bins))
+        of_public = self._of_public(dual, scores[n:], rows.y[n:]) / len(drawn)
         max_norms = scores.new_full((len(scores),), torch.inf)
-        max_norms[:n] = scale * max_norm
-        gradient = clipped(torch.cat(cotangents), max_norms)
+        max_norms[:n].fill_(scale * max_norm)
+        gradient = clipped(torch.cat((of_batch, of_public)), max_norms)
         noise = self.plan.gradient_noise * scale * max_norm
         return Release(table, with_gaussian_noise(gradient, noise, rng), 1.0)
 
@@ -156,9 +161,8 @@ class AttributeFermi(RecordFermi):
 
     def _of_public(self, dual: Tensor, scores: Tensor, y: Tensor) -> Tensor:
         """Derivative by scores of the loss and of the term of psi that all groups share."""
-        common = self.information.common_weights(dual, self.counts)
-        of_label = self.weight * self.n_rows * _of_label(common, self._part_of_label)
         _, pullback = self.constraint.statistic.linearize(scores, y)
+        of_label = self._shared @ (dual * dual)
         return self.loss.gradient(scores, y) - pullback(of_label.index_select(0, y))
 
 
@@ -170,8 +174,7 @@ def _part_of_label(constraint: MomentConstraint) -> Tensor:
 
 def _of_label(of_part: Tensor, part: Tensor) -> Tensor:
     """What all parts of a label's condition share, (n_classes, n_columns); 0 where none is."""
-    padded = torch.cat((of_part, of_part.new_zeros((1, of_part.shape[1]))))
-    return padded[part]
+    return with_zero_row(of_part)[part]
 
 
 class SecretGroups:

@@ -25,7 +25,7 @@ from fairconstrained.privacy import TrainingPlan
 from fairconstrained.privacy.mechanisms import NOISES, PoissonBatches, with_gaussian_noise
 from fairconstrained.problem import Batch
 
-__all__ = ["PrivateERM", "Release"]
+__all__ = ["PrivateERM", "Release", "with_zero_row"]
 
 _SHARES = tuple((i + 0.5) / 20 for i in range(20))
 
@@ -49,6 +49,11 @@ class Sampled(NamedTuple):
         """These rows."""
         y, bins = self.y.index_select(0, index), self.bins.index_select(0, index)
         return Sampled(self.X.rows(index), y, bins)
+
+
+def with_zero_row(table: Tensor) -> Tensor:
+    """A table with one more row, for what is in no part."""
+    return torch.cat((table, table.new_zeros((1, table.shape[1]))))
 
 
 class PrivateERM:
@@ -106,8 +111,8 @@ class PrivateERM:
                 "variables of its own (partial statistical parity). Use a constraint of rates, or "
                 "epsilon=None."
             )
-        self.model = model
-        self.data = Sampled(model.prepare_rows(data.X), data.y, constraint.bins(data.y, data.group))
+        self.model, X = model.prepared(data.X)
+        self.data = Sampled(X, data.y, constraint.bins(data.y, data.group))
         self.loss = loss
         self.constraint = constraint
         self.alpha = alpha
@@ -190,10 +195,13 @@ class PrivateERM:
         """
         batch = self.data.rows(self._next_rows(rng))
         scores, clipped = self.model.linearize_rows(x, batch.X)
-        table = self._noisy_table(scores, batch, rng)
+        soft, on_scores = self.constraint.statistic.linearize(scores, batch.y)
+        table = self._noisy_table(self._counted(scores, soft, batch.y), batch.bins, rng)
         weights = self.n_rows * weigh(table)
         scale = 1.0 / (1.0 + self._mean_spread(weights))
-        cotangent = self.loss.gradient(scores, batch.y) + self._on_scores(weights, scores, batch)
+        # Row by row what the weights on the table are: no sum over parts, forth and back.
+        on_rows = with_zero_row(weights).index_select(0, batch.bins)
+        cotangent = self.loss.gradient(scores, batch.y) + on_scores(on_rows)
         # The gradient of a row whose scores are not finite is zero.
         cotangent = (scale * cotangent).nan_to_num(0.0, 0.0, 0.0)
         gradient = with_gaussian_noise(
@@ -207,7 +215,7 @@ class PrivateERM:
             raise RuntimeError("The privacy budget is spent: all final tables have been released.")
         self._tables_left -= 1
         scores = self.model.scores(x, self.data.X)
-        table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data)
+        table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.bins)
         return with_gaussian_noise(table, self.final_noise, rng)
 
     def _next_rows(self, rng: Generator) -> Tensor:
@@ -219,34 +227,25 @@ class PrivateERM:
             self._batches = PoissonBatches(self.n_rows, self._rate, rng)
         return next(self._batches).to(self.data.y.device)
 
-    def _noisy_table(self, scores: Tensor, batch: Sampled, rng: Generator) -> Tensor:
+    def _noisy_table(self, statistics: Tensor, bins: Tensor, rng: Generator) -> Tensor:
         """The table of a batch, scaled up to all rows."""
         deviation = self.plan.histogram_noise * self.constraint.bound
-        table = self._table(self._counted(scores, batch), batch)
-        return self._add_noise(table, deviation, rng) / self._rate
+        return self._add_noise(self._table(statistics, bins), deviation, rng) / self._rate
 
-    def _on_scores(self, weights: Tensor, scores: Tensor, batch: Sampled) -> Tensor:
-        """Derivative of the weighted soft table by the scores of each row, (n, K)."""
-        # Row by row what the weights on the table are: no sum over parts, forth and back.
-        padded = torch.cat((weights, weights.new_zeros((1, weights.shape[1]))))
-        on_rows = padded.index_select(0, batch.bins)
-        _, pullback = self.constraint.statistic.linearize(scores, batch.y)
-        return pullback(on_rows)
-
-    def _counted(self, scores: Tensor, batch: Sampled) -> Tensor:
-        """What the table of a step adds up: predicted labels."""
-        return self.constraint.statistic.hard(scores, batch.y)
+    def _counted(self, scores: Tensor, soft: Tensor, y: Tensor) -> Tensor:
+        """What the table of a step adds up: predicted labels, here."""
+        return self.constraint.statistic.hard(scores, y)
 
     def _mean_spread(self, weights: Tensor) -> float:
         """How much the constraint weighs in a row's gradient, on average over released counts."""
         if not weights.numel():
             return 0.0
-        spread = weights.max(dim=1).values - weights.min(dim=1).values
+        spread = weights.amax(dim=1) - weights.amin(dim=1)
         return float(spread @ self.counts) / self.n_rows
 
-    def _table(self, statistics: Tensor, batch: Sampled) -> Tensor:
+    def _table(self, statistics: Tensor, bins: Tensor) -> Tensor:
         n_parts = self.constraint.n_parts
-        return sum_by(statistics, batch.bins, n_parts + 1)[:n_parts]
+        return sum_by(statistics, bins, n_parts + 1)[:n_parts]
 
     def _uniform_table(self) -> Tensor:
         columns = self.constraint.statistic.n_columns

@@ -240,12 +240,13 @@ class FairERM:
             return separate_estimates(self, x, rows, *draws)
         n = len(rows)
         index = torch.cat((rows, *(drawn for drawn, _ in draws)))
-        joint = self.data.rows(index)
+        # A step is mostly the overhead of small operations: parts are looked up once for all rows,
+        # and take the place of groups.
+        bins = self.constraint.bins(self.data.y, self.data.group)
+        joint = self.data._replace(group=bins).rows(index)
         weight = joint.weight[n:] * torch.cat([scale for _, scale in draws]).to(joint.weight)
-        # A step is mostly the overhead of small operations: parts are looked up once for all rows.
-        bins = self.constraint.bins(self.data.y, self.data.group).index_select(0, index[n:])
         sizes = [len(drawn) for drawn, _ in draws]
-        return self._linear(self.affine, x, joint, n, bins, weight, sizes)
+        return self._linear(self.affine, x, joint, n, joint.group[n:], weight, sizes)
 
     def _linear(
         self,

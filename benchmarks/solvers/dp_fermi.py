@@ -37,9 +37,8 @@ def fit_with(**options: Any) -> Callable[..., Fitted]:
             epsilon=None if math.isnan(epsilon) else epsilon,
             delta=DELTA,
             protect=unit,
-            alpha=ALPHA,
             random_state=seed,
-            **options,
+            **{"alpha": ALPHA, **options},
         )
         model.fit(X, y, sensitive_features=sensitive_features)
         return Fitted(lambda X, groups: model.predict(X).astype(float), model.converged_)

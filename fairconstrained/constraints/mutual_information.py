@@ -100,18 +100,20 @@ class MutualInformation:
 
     def group_weights(self, dual: Tensor, counts: Tensor) -> Tensor:
         r"""The part :math:`2 W_{rj} / (\sqrt{\hat p_r} N)` that depends on the row's group."""
-        known = self._known(counts)
-        return 2.0 * dual * (known.inverse / known.root)
+        return dual * self._known(counts).own
 
     def common_weights(self, dual: Tensor, counts: Tensor) -> Tensor:
         r"""The part :math:`\sum_q W_{qj}^2 / N` that is the same for all groups."""
-        return self._over_condition(dual**2) * self._known(counts).inverse
+        return self.shared(counts) @ dual**2
+
+    def shared(self, counts: Tensor) -> Tensor:
+        r"""1 / N where two parts have the same condition, (n_parts, n_parts)."""
+        return self._known(counts).shared
 
     def ascent(self, dual: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
         """Gradient of the saddle form in W, (n_parts, n_classes)."""
         known = self._known(counts)
-        gradient = sums / known.root - dual * self._over_condition(sums)
-        return 2.0 * known.inverse * gradient
+        return sums * known.own - 2.0 * dual * (known.shared @ sums)
 
     def optimal_dual(self, sums: Tensor, counts: Tensor) -> Tensor:
         r"""The W that maximises: :math:`\hat P_{rj} / (\sqrt{\hat p_r} \sum_q \hat P_{qj})`."""
@@ -125,8 +127,12 @@ class MutualInformation:
         This ball holds the optimal W of every table:
         :math:`\sum_{rj} W_{rj}^2 = \sum_j \sum_r \hat P(r \mid j)^2 / \hat p_r`.
         """
+        known = self._known(counts)
+        # No condition's norm is larger than that of all.
+        if float(torch.linalg.vector_norm(dual)) <= known.least_radius:
+            return dual
         norms = self._over_condition(dual**2).sum(dim=1).sqrt()
-        factor = self._known(counts).radius / norms
+        factor = known.radius / norms
         return dual * factor.nan_to_num(nan=1.0, posinf=1.0).clamp_max(1.0)[:, None]
 
     def radius(self, counts: Tensor) -> Tensor:
@@ -144,12 +150,11 @@ class MutualInformation:
         total = counts[self.used].sum()
         others = torch.where(self._same > 0, share, torch.inf)
         least = others.amin(dim=1) if len(counts) else share
-        return _Counts(
-            share.sqrt()[:, None],
-            total,
-            torch.where(self.used, 1.0 / total, 0.0)[:, None],
-            (self.n_classes / least).sqrt(),
-        )
+        root = share.sqrt()[:, None]
+        inverse = torch.where(self.used, 1.0 / total, 0.0)[:, None]
+        radius = (self.n_classes / least).sqrt()
+        own, shared = 2.0 * inverse / root, inverse * self._same
+        return _Counts(root, total, own, shared, radius, min(radius.tolist(), default=0.0))
 
     def _over_condition(self, table: Tensor) -> Tensor:
         """Each part's row becomes the sum over its condition."""
@@ -161,5 +166,7 @@ class _Counts(NamedTuple):
 
     root: Tensor  # (n_parts, 1): square root of each part's share within its condition
     total: Tensor  # (): of the parts that count
-    inverse: Tensor  # (n_parts, 1): 1 / total, 0 for the others
+    own: Tensor  # (n_parts, 1): 2 / (root total), 0 for parts that do not count
+    shared: Tensor  # (n_parts, n_parts): 1 / total where two parts have the same condition
     radius: Tensor  # (n_parts,): of the ball that W is projected on
+    least_radius: float

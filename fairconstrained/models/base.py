@@ -57,8 +57,11 @@ class Model(Protocol):
         may each have a C, (n,), infinite for those that are public.
         """
 
-    def prepare_rows(self, X: Features) -> Features:
-        """The same features, with what `linearize_rows` reads of rows and no step changes."""
+    def prepared(self, X: Features) -> tuple[Model, Features]:
+        """A model and features for many batches of X: the same parameters give the same scores,
+
+        and what no step changes is worked out once.
+        """
 
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of the coefficients (never of intercepts and biases)."""
@@ -100,4 +103,4 @@ def clip_factors(norms: Tensor, max_norm: float | Tensor) -> Tensor:
 
     Zero for rows whose norm is not finite: one row must not decide about all.
     """
-    return (max_norm / norms.clamp_min(1e-30)).clamp_max(1.0).nan_to_num(nan=0.0)
+    return (max_norm / norms).clamp_max(1.0).nan_to_num(nan=0.0)

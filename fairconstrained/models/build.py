@@ -16,6 +16,7 @@ from fairconstrained.models.base import column_variances
 from fairconstrained.models.linear import Linear, ScaledLinear
 from fairconstrained.models.module import Module
 from fairconstrained.models.per_row import check_rows_independent
+from fairconstrained.models.perceptron import Perceptron
 
 __all__ = ["Standardize", "as_model", "as_private_model", "multilayer_perceptron"]
 
@@ -109,10 +110,12 @@ def _is_linear(spec: Any) -> bool:
 
 
 def _module(spec: Any, center: Tensor, scale: Tensor, n_outputs: int) -> Module:
+    kind: type[Module] = Module
     if callable(spec):
         network = spec(len(center), n_outputs)
     elif isinstance(spec, Sequence) and spec and all(map(_is_size, spec)):
         network = multilayer_perceptron(center, scale, [int(n) for n in spec], n_outputs)
+        kind = Perceptron
     else:
         raise ValueError(
             "model must be 'linear', a tuple of hidden sizes such as (64, 32), or a callable "
@@ -128,7 +131,7 @@ def _module(spec: Any, center: Tensor, scale: Tensor, n_outputs: int) -> Module:
     network = copy.deepcopy(network).to(device=center.device, dtype=center.dtype).eval()
     for training in (False, True):
         _check_scores(copy.deepcopy(network).train(training), center, n_outputs)
-    return Module(network)
+    return kind(network)
 
 
 def _check_scores(trial: nn.Module, like: Tensor, n_outputs: int) -> None:

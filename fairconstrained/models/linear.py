@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairconstrained.features import Features
+from fairconstrained.features import DenseFeatures, Features
 from fairconstrained.models.base import (
     ClippedPullback,
     Penalty,
@@ -18,11 +18,12 @@ from fairconstrained.models.base import (
     column_variances,
 )
 
-__all__ = ["Linear", "ScaledLinear", "whitener"]
+__all__ = ["Linear", "OwnCoordinates", "ScaledLinear", "whitener"]
 
 # Whitening costs d^2 per row once and d^3; beyond this many columns only the diagonal is used.
 _WHITEN_UP_TO = 1024
 _WHITEN_ROWS = 5
+_CHUNK_ROWS = 1024
 
 
 class Linear:
@@ -99,24 +100,26 @@ class Linear:
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
         """Scores, and the clipped pullback: row norms are |cotangent| |(T'(x - c), 1)|."""
         scores, pullback = self.linearize(w, X)
-        lengths = (X.square_norms(self.center, self.transform) + self.fit_intercept).sqrt()
+        squares = X.square_norms(self.center, self.transform)
+        lengths = (squares + 1.0 if self.fit_intercept else squares).sqrt()
 
         def clipped(cotangent: Tensor, max_norm: float | Tensor) -> Tensor:
-            norms = lengths * cotangent.norm(dim=1)
+            norms = lengths * torch.linalg.vector_norm(cotangent, dim=1)
             return pullback(cotangent * clip_factors(norms, max_norm)[:, None])
 
         return scores, clipped
 
-    def prepare_rows(self, X: Features) -> Features:
-        """With the norms of the rows in these coordinates."""
-        return X.with_norms(self.center, self.transform)
+    def prepared(self, X: Features) -> tuple[Linear, Features]:
+        """With the norms of the rows; where a dense copy pays, it lies in these coordinates."""
+        if X.better_dense:
+            return OwnCoordinates.of(self, X)
+        return self, X.with_norms(self.center, self.transform)
 
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of the coefficients of the columns as given."""
-        coef = self._coef(w)
-        gradient = torch.zeros_like(w)
-        gradient[: self.n_coef] = self.coordinates(coef).reshape(-1)
-        return Penalty(0.5 * (coef**2).sum(), gradient)
+        gradient = self.coordinates(self._coef(w)).reshape(-1)
+        value = 0.5 * gradient @ w[: self.n_coef]
+        return Penalty(value, torch.cat((gradient, torch.zeros_like(w[self.n_coef :]))))
 
     def settle(self, w: Tensor, X: Features) -> None:
         """Nothing: a linear model has no other state."""
@@ -170,9 +173,62 @@ class ScaledLinear(Linear):
 
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of the coefficients of the scaled columns."""
-        gradient = w.clone()
-        gradient[self.n_coef :] = 0.0
-        return Penalty(0.5 * gradient @ gradient, gradient)
+        v = w[: self.n_coef]
+        return Penalty(0.5 * v @ v, torch.cat((v, torch.zeros_like(w[self.n_coef :]))))
+
+
+class OwnCoordinates(Linear):
+    """A linear model on rows :math:`((x - c) T, 1)`: its scores are one product, its pullback too.
+
+    Parameters
+    ----------
+    given : Linear
+        The model for the columns as given; the parameters are the same.
+    """
+
+    def __init__(self, given: Linear):
+        n_columns = given.n_params // given.n_outputs
+        zeros = given.center.new_zeros(n_columns)
+        super().__init__(given.n_outputs, zeros, torch.ones_like(zeros), fit_intercept=False)
+        self.offsets = given.offsets
+        self._given = given
+
+    @classmethod
+    def of(cls, given: Linear, X: Features) -> tuple[OwnCoordinates, Features]:
+        """The model, and the rows of X in its coordinates."""
+        model, (n_rows, n_columns) = cls(given), X.shape
+        rows = given.center.new_ones((n_rows, len(model.center)))
+        for chunk in torch.split(torch.arange(n_rows), _CHUNK_ROWS):  # that fit into the cache
+            part = rows[chunk[0] : chunk[-1] + 1]
+            centred = X.rows(chunk).to_dense() - given.center
+            if given.transform.ndim == 2:
+                torch.mm(centred, given.transform, out=part[:, :n_columns])
+            else:
+                torch.mul(centred, given.transform, out=part[:, :n_columns])
+            # Rows too long for their length to be known are clipped to nothing, and infinite
+            # entries would make that nan.
+            part[~torch.linalg.vecdot(part, part).isfinite()] = 0.0
+        return model, DenseFeatures(rows).with_norms(model.center, model.transform)
+
+    def scores(self, w: Tensor, X: Features) -> Tensor:
+        """Scores (n, K)."""
+        return X.matmul(w.reshape(-1, self.n_outputs))
+
+    def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
+        """Scores, and the pullback X' cotangent."""
+        return self.scores(w, X), lambda cotangent: X.t_matmul(cotangent).reshape(-1)
+
+    def penalty(self, w: Tensor) -> Penalty:
+        """That of the model for the columns as given."""
+        return self._given.penalty(w)
+
+    def attributes(self, w: Tensor) -> dict[str, Any]:
+        """Those of the model for the columns as given."""
+        return self._given.attributes(w)
+
+    def restore(self, attributes: Mapping[str, Any]) -> Tensor:
+        """As the model for the columns as given."""
+        return self._given.restore(attributes)
 
 
 def whitener(hessian: Tensor, scale: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fairconstrained.features import Features
+from fairconstrained.features import DenseFeatures, Features
 from fairconstrained.models.base import ClippedPullback, Penalty, Pullback, attribute, clip_factors
 from fairconstrained.models.per_row import (
     clipped_sum,
@@ -107,9 +107,9 @@ class Module:
 
         return scores.detach(), by_ghost_norms if layers else by_chunks
 
-    def prepare_rows(self, X: Features) -> Features:
-        """As they are: the norms of gradients change with the parameters."""
-        return X
+    def prepared(self, X: Features) -> tuple[Module, Features]:
+        """Itself: the norms of gradients change with the parameters."""
+        return self, DenseFeatures(X.to_dense()) if X.better_dense else X
 
     def _ghosts(self, n_features: int) -> list[nn.Linear]:
         """The layers whose inputs and outputs give the norms of rows' gradients, if they do."""

@@ -105,7 +105,7 @@ def _chosen(n_rows: int, rate: float, rng: Generator) -> Tensor:
 def with_gaussian_noise(value: Tensor, deviation: float, rng: Generator) -> Tensor:
     """Add independent normal noise of this standard deviation to every entry."""
     noise = torch.randn(value.shape, generator=rng, dtype=torch.float64)
-    return value + deviation * noise.to(value)
+    return value.add(noise.to(value), alpha=deviation)
 
 
 def with_laplace_noise(value: Tensor, scale: float, rng: Generator) -> Tensor:

@@ -126,16 +126,16 @@ class ALM(StochasticSolver):
         factor = self.schedule(progress)
         step_size = factor * self.step_size
         draws = estimates.independent(now.x)
-        y = now.y + factor * self.dual_step_size * (draws.first + now.slack)
-        if y.norm() >= self.max_dual:
+        y = now.y.add(draws.first + now.slack, alpha=factor * self.dual_step_size)
+        if float(torch.linalg.vector_norm(y)) >= self.max_dual:
             y = torch.zeros_like(y)
-        force = y + self.penalty * (draws.second + now.slack)
+        force = y.add(draws.second + now.slack, alpha=self.penalty)
         difference = torch.cat((now.x, now.slack)) - now.center
-        gradient = torch.cat((draws.gradient(1.0, force), force)) + smoothing * difference
+        gradient = torch.cat((draws.gradient(1.0, force), force)).add(difference, alpha=smoothing)
         on_x, on_slack = gradient[: len(now.x)], gradient[len(now.x) :]
-        now.center = now.center + averaging * difference
+        now.center = now.center.add(difference, alpha=averaging)
         now.x = now.descent.step(now.x, on_x, step_size)
-        now.slack = (now.slack - step_size * on_slack).clamp_min(0.0)
+        now.slack = now.slack.add(on_slack, alpha=-step_size).clamp_min(0.0)
         now.y, now.dual = y, y.clamp_min(0.0)
 
 

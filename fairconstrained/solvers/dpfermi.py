@@ -187,13 +187,13 @@ class DPFERMI(Solver):
         recent = []
         for step, recorded in recorded_steps(n_steps):
             released = problem.release_saddle(x, matrix.at, max_norm, rng)
-            penalty = released.scale * problem.penalty_gradient(x)
-            x = x - step_size * (released.gradient + penalty)
+            gradient = released.gradient.add(problem.penalty_gradient(x), alpha=released.scale)
+            x = x.add(gradient, alpha=-step_size)
             matrix.move(released.table)
             output.see(step, x)
-            recent.append(problem.values(released.table))
+            recent.append(released.table)
             if recorded and step < n_steps:
-                soft = torch.stack(recent).mean(dim=0)
+                soft = problem.values(torch.stack(recent).mean(dim=0))
                 yield _iterate(x, soft, torch.full_like(soft, torch.nan), dual)
                 recent = []
         values = problem.values(problem.release_table(output.x, rng))

@@ -43,8 +43,7 @@ class _Average(Output):
             self.x = x.clone()
         else:
             self._seen += 1
-            mean = self.x if self._seen > 1 else torch.zeros_like(x)
-            self.x = mean + (x - mean) / self._seen
+            self.x = x.clone() if self._seen == 1 else torch.lerp(self.x, x, 1.0 / self._seen)
 
 
 class _Random(Output):

@@ -88,7 +88,7 @@ class Descent:
     def step(self, x: Tensor, gradient: Tensor, step_size: float) -> Tensor:
         """The next point, as a tensor of its own."""
         if self._optimizer is None:
-            return self._problem.project(x - step_size * gradient)
+            return self._problem.project(x.add(gradient, alpha=-step_size))
         for group in self._optimizer.param_groups:
             group["lr"] = step_size
         self._x.copy_(x)

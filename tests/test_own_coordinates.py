@@ -1,0 +1,111 @@
+"""Linear models on rows in their own coordinates: the same function, gradients and clips."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairconstrained import features
+from fairconstrained.constraints.mutual_information import MutualInformation
+from fairconstrained.features import as_features
+from fairconstrained.models.linear import Linear, OwnCoordinates, ScaledLinear
+
+N, D = 40, 5
+DRAWS = torch.Generator().manual_seed(0)
+X = (
+    torch.randn((N, D), generator=DRAWS, dtype=torch.float64)
+    * torch.rand(D, generator=DRAWS).double()
+)
+X[X.abs() < 0.2] = 0.0
+CENTER = torch.linspace(-1.0, 1.0, D, dtype=torch.float64)
+TRANSFORMS = {
+    "diagonal": torch.linspace(0.5, 2.0, D, dtype=torch.float64),
+    "full": torch.triu(torch.randn((D, D), generator=DRAWS, dtype=torch.float64)),
+}
+
+
+def draw(*shape):
+    return torch.randn(shape, generator=DRAWS, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("kind", [Linear, ScaledLinear])
+@pytest.mark.parametrize("transform", list(TRANSFORMS))
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array])
+def test_the_prepared_model_is_the_same_function(kind, transform, n_outputs, fit_intercept, wrap):
+    center = CENTER if fit_intercept else torch.zeros_like(CENTER)  # as all models are built
+    given_model = kind(n_outputs, center, TRANSFORMS[transform], fit_intercept)
+    given_rows = as_features(wrap(X.numpy()))
+    model, rows = given_model.prepared(given_rows)
+    assert (type(model) is OwnCoordinates) == (wrap is sp.csr_array)
+    assert model.n_params == given_model.n_params
+    assert torch.equal(model.offsets, given_model.offsets)
+    w, cotangent = draw(model.n_params), draw(N, n_outputs)
+    index = torch.tensor([3, 3, 0, 17])
+    for own, other in ((rows, given_rows), (rows.rows(index), given_rows.rows(index))):
+        c = cotangent[: own.shape[0]]
+        torch.testing.assert_close(model.scores(w, own), given_model.scores(w, other))
+        scores, clipped = model.linearize_rows(w, own)
+        expected, reference = given_model.linearize_rows(w, other)
+        torch.testing.assert_close(scores, expected)
+        for bound in (1e-2, 0.7, 1e6):
+            torch.testing.assert_close(clipped(c, bound), reference(c, bound))
+    ours, theirs = model.penalty(w), given_model.penalty(w)
+    torch.testing.assert_close(ours.gradient, theirs.gradient)
+    torch.testing.assert_close(ours.value, theirs.value)
+    restored = model.restore(model.attributes(w))
+    torch.testing.assert_close(restored, w)
+
+
+@given(st.floats(1e-3, 1e3), st.integers(0, N - 1))
+def test_no_row_moves_the_sum_by_more_than_the_clip(bound, row):
+    model, rows = ScaledLinear(1, CENTER, TRANSFORMS["diagonal"], True).prepared(
+        as_features(sp.csr_array(X.numpy()))
+    )
+    one = rows.rows(torch.tensor([row]))
+    _, clipped = model.linearize_rows(model.init(), one)
+    length = clipped(torch.full((1, 1), 1e4, dtype=torch.float64), bound).norm()
+    assert length == pytest.approx(min(bound, 1e4 * float(one.X.norm())))
+
+
+@pytest.mark.parametrize("entry", [1e160, 1e300, -1e308])
+@pytest.mark.parametrize("transform", list(TRANSFORMS))
+def test_a_row_too_long_for_its_length_gives_nothing_and_spoils_nothing(entry, transform):
+    huge = X.clone()
+    huge[0, 0] = entry
+    model, rows = ScaledLinear(1, CENTER, 1e3 * TRANSFORMS[transform], True).prepared(
+        as_features(sp.csr_array(huge.numpy()))
+    )
+    cotangent = draw(N, 1)
+    _, clipped = model.linearize_rows(draw(model.n_params), rows)
+    _, without = model.linearize_rows(draw(model.n_params), rows.rows(torch.arange(1, N)))
+    torch.testing.assert_close(clipped(cotangent, 1.0), without(cotangent[1:], 1.0))
+
+
+def test_large_tables_stay_as_they_are(monkeypatch):
+    monkeypatch.setattr(features, "_SMALL_NUMBERS", N * D - 1)
+    given_model, rows = (
+        Linear(1, CENTER, TRANSFORMS["full"], True),
+        as_features(sp.csr_array(X.numpy())),
+    )
+    model, prepared = given_model.prepared(rows)
+    assert model is given_model
+    assert type(prepared) is type(rows)
+
+
+@given(st.floats(0.0, 3.0))
+def test_projection_is_the_nearest_point_of_each_ball(scale):
+    """Also where the shortcut (all of W is shorter than the least radius) does not hold."""
+    condition = torch.tensor([0, 0, 1, 1])
+    information = MutualInformation(condition, 2)
+    counts = torch.tensor([30.0, 70.0, 50.0, 50.0]).double()
+    direction = torch.tensor([[3.0, 1.0], [1.0, 2.0], [0.1, 0.0], [0.2, 0.1]]).double()
+    dual = scale * direction
+    projected = information.project(dual, counts)
+    for part in (slice(0, 2), slice(2, 4)):
+        radius = float(information.radius(counts)[part][0])
+        factor = min(1.0, radius / max(float(dual[part].norm()), 1e-300))
+        torch.testing.assert_close(projected[part], factor * dual[part])

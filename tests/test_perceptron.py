@@ -1,0 +1,83 @@
+"""Backpropagation by hand through perceptrons, against autograd on the same network."""
+
+import pytest
+import scipy.sparse as sp
+import torch
+
+from fairconstrained.features import DenseFeatures, as_features
+from fairconstrained.models import as_model
+from fairconstrained.models.module import Module
+from fairconstrained.models.perceptron import Perceptron
+
+N, D = 30, 4
+
+
+def perceptron(hidden, n_outputs, seed=0):
+    torch.manual_seed(seed)
+    X = DenseFeatures(torch.randn((N, D), dtype=torch.float64) * 3.0 + 1.0)
+    return as_model(hidden, X, torch.ones(N).double(), n_outputs, 0.0, True), X
+
+
+@pytest.mark.parametrize("hidden", [(6,), (6, 5), (7, 3, 4)])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_scores_and_gradients_are_those_of_autograd(hidden, n_outputs):
+    model, X = perceptron(hidden, n_outputs)
+    assert type(model) is Perceptron
+    reference = Module(model.network)
+    w = model.init() + 0.3 * torch.randn(model.n_params).double()
+    scores, pullback = model.linearize(w, X)
+    expected, by_autograd = reference.linearize(w, X)
+    torch.testing.assert_close(scores, expected)
+    torch.testing.assert_close(scores, model.scores(w, X))
+    for rows in (slice(0, N), slice(0, 7), slice(11, 20), slice(N - 1, N)):
+        cotangent = torch.zeros((N, n_outputs), dtype=torch.float64)
+        cotangent[rows] = torch.randn_like(cotangent[rows])
+        gradient = pullback(cotangent)
+        assert gradient.abs().max() > 0
+        torch.testing.assert_close(gradient, by_autograd(cotangent))
+        torch.testing.assert_close(pullback(cotangent), gradient)  # and again
+
+
+def test_without_weights_the_gradient_is_zero_and_with_nan_it_is_nan():
+    model, X = perceptron((6,), 1)
+    _, pullback = model.linearize(model.init(), X)
+    cotangent = torch.zeros((N, 1), dtype=torch.float64)
+    assert torch.equal(pullback(cotangent), torch.zeros(model.n_params).double())
+    cotangent[3] = torch.nan
+    assert pullback(cotangent).isnan().any()
+
+
+def test_units_at_rest_pass_nothing_on():
+    """At exactly zero the derivative of the rectifier is zero, as in autograd."""
+    model, X = perceptron((6, 5), 1)
+    w = torch.zeros(model.n_params).double()
+    w[-1] = 1.0
+    _, pullback = model.linearize(w, X)
+    gradient = pullback(torch.ones((N, 1), dtype=torch.float64))
+    assert gradient[-1] == N
+    assert not gradient[:-1].any()
+
+
+def test_sparse_rows_give_the_same():
+    model, X = perceptron((6,), 2)
+    w, cotangent = model.init(), torch.randn((N, 2)).double()
+    (scores, pullback), (expected, reference) = (
+        model.linearize(w, rows) for rows in (as_features(sp.csr_array(X.X.numpy())), X)
+    )
+    torch.testing.assert_close(scores, expected)
+    torch.testing.assert_close(pullback(cotangent), reference(cotangent))
+
+
+def test_networks_of_the_user_are_left_to_autograd():
+    def network(n_features, n_outputs):
+        return torch.nn.Sequential(
+            torch.nn.Identity(),
+            torch.nn.Linear(n_features, 3),
+            torch.nn.Tanh(),
+            torch.nn.Linear(3, n_outputs),
+        )
+
+    model = as_model(
+        network, DenseFeatures(torch.randn(N, D).double()), torch.ones(N).double(), 1, 0.0, True
+    )
+    assert type(model) is Module
