@@ -249,9 +249,8 @@ class _Path:
                 bend = program.solve(left - target)[0] - direction
             else:
                 length *= 0.5
-        weights = torch.cat((torch.ones_like(dual[:1]), dual))
-        gradient = there.pullback(weights)
-        self.curvature.add(point - x, gradient - terms.pullback(weights))
+        gradient = there.pullback(torch.cat((torch.ones_like(dual[:1]), dual)))
+        self.curvature.add(point - x, gradient - program.gradient_of_lagrangian(dual))
         self.x, self.terms, self.dual = point, there, dual
         soft, hard = self.problem.evaluate(point)
         gap = float(torch.minimum(dual, -(there.value[1:] + shift)).abs().max())
@@ -273,10 +272,9 @@ class _QuadraticProgram:
         unit = torch.eye(len(terms.value), dtype=values.dtype, device=values.device)
         self.near = torch.nonzero((values > -_NEAR) | (dual > 0)).reshape(-1)
         self._size = len(values)
-        self.gradient = terms.pullback(unit[0])
-        slopes = [terms.pullback(unit[1 + j]) for j in self.near]
-        self.slopes = torch.stack(slopes) if slopes else unit.new_zeros((0, len(self.gradient)))
-        self.curved = curvature.times(torch.cat((self.gradient[None], self.slopes)).T)
+        gradients = terms.pullbacks(torch.cat((unit[:1], unit[1 + self.near])))
+        self.gradient, self.slopes = gradients[0], gradients[1:]
+        self.curved = curvature.times(gradients.T)
         gram = (self.slopes @ self.curved).cpu().numpy()  # (k, 1 + k)
         self._free, inner = gram[:, 0], gram[:, 1:]
         ridge = _RIDGE * (np.trace(inner) + _TINY) / max(len(inner), 1)
@@ -292,6 +290,10 @@ class _QuadraticProgram:
             dual[self.near] = torch.as_tensor(found).to(values)
         weights = torch.cat((torch.ones_like(dual[:1]), dual[self.near]))
         return -(self.curved @ weights), dual
+
+    def gradient_of_lagrangian(self, dual: Tensor) -> Tensor:
+        """At the start of the step, for multipliers that are 0 far from binding."""
+        return self.gradient + dual[self.near] @ self.slopes
 
     def linear(self, direction: Tensor) -> Tensor:
         """First-order changes of the constraints, (m,); of those far from binding 0."""
