@@ -4,7 +4,7 @@
 
 IDCA, the switching subgradient method and the default solve one surrogate problem from the same
 data, the first two at the sharpness where the default starts. A pass is one evaluation or one
-pullback over all rows. Infeasibility is that of the soft constraints for the first two, which look
+gradient over all rows, also where several gradients are taken at once. Infeasibility is that of the soft constraints for the first two, which look
 at nothing else, and that of the true gap for all.
 """
 
@@ -36,14 +36,18 @@ class Meter:
         self._start = time.process_time()
 
     def watch(self, linearized: Linearization) -> Linearization:
-        """The same terms; this pass and each pullback count."""
+        """The same terms; this pass and each gradient count."""
         self.passes += 1
 
         def pullback(weights: Any) -> Any:
             self.passes += 1
             return linearized.pullback(weights)
 
-        return linearized._replace(pullback=pullback)
+        def together(weights: Any) -> Any:
+            self.passes += len(weights)
+            return linearized.pullbacks(weights)
+
+        return linearized._replace(pullback=pullback, together=together)
 
     def record(self, method: str, iterate: Iterate) -> None:
         """Add a row."""
