@@ -4,8 +4,8 @@
 
 IDCA, the switching subgradient method and the default solve one surrogate problem from the same
 data, the first two at the sharpness where the default starts. A pass is one evaluation or one
-gradient over all rows, also where several gradients are taken at once. Infeasibility is that of the soft constraints for the first two, which look
-at nothing else, and that of the true gap for all.
+gradient over all rows, also where several gradients are taken at once. Infeasibility is that of the
+soft constraints for the first two, which look at nothing else, and that of the true gap for all.
 """
 
 from __future__ import annotations
