@@ -171,9 +171,6 @@ class PartialDistributions(WithinIntervals):
         from_middle = 2.0 * shares - shares.max(axis=0) - shares.min(axis=0)
         return from_middle, -from_middle
 
-    def _on(self, part_of_cell: NDArray[np.int64], intervals: Intervals) -> Self:
-        return type(self)(self.space, part_of_cell, intervals, self.gap, self.statistic, self.name)
-
 
 class PartialRanks(PartialDistributions):
     r"""Equal ranks of every threshold that lies in some set's interval: gaps at most `slack`.
