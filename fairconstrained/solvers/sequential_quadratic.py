@@ -77,8 +77,9 @@ class SequentialQuadratic(Solver):
 
     Notes
     -----
-    A step costs a pass over the data for every constraint that nearly binds, and two to ten
-    others. Without constraints the problem is left to :class:`AugmentedLagrangian`.
+    A step takes the gradient of every constraint that nearly binds, for gaps of distributions all
+    in one product with the data, and two to ten other passes. Without constraints the problem is
+    left to :class:`AugmentedLagrangian`.
 
     References
     ----------
