@@ -135,8 +135,9 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
             axes[1, column].set(xlabel=x, xscale="log")
     axes[0, 0].set(ylabel="objective")
     axes[1, 0].set(ylabel="infeasibility")
-    axes[0, 0].legend()
-    figure.savefig(path, dpi=120)
+    lines, names = axes[0, 0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside upper center", ncols=len(names))
+    figure.savefig(path, dpi=90)
     plt.close(figure)
 
 
