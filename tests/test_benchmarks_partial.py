@@ -100,6 +100,8 @@ def test_methods_that_know_no_notion_are_taken_from_where_they_were_run():
     full = runs("full parity", "statistical_parity", 0, [0.8], [0.8])
     assert len(objective._of_notion(auc, "demographic_parity")) == 1
     assert len(objective._of_notion(full, "demographic_parity")) == 0
+    penalty = runs("penalty", "statistical_parity", 0, [0.8], [0.8])
+    assert len(objective._of_notion(penalty, "demographic_parity")) == 0
 
 
 @pytest.mark.parametrize(("notion", "unit"), [("statistical_parity", 0.3), ("rank_parity", 1.0)])

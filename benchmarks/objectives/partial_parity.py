@@ -43,6 +43,7 @@ COLUMNS = [
 ] + ["fit_time", "cpu_time", "warnings"]
 ALPHA = 1e-4
 OURS = ["partial parity", "partial parity, loose", "rank parity"]
+WITHOUT_NOTION = ["group AUC", "inter-group pairs", "intra-group pairs", "no constraint"]
 MEASURES = {"statistical_parity": ["table", "definition"], "demographic_parity": ["rates"]}
 _SHOWN = ["splits", "test", "least", "points", "training", "least", "points"]
 Scores = Callable[[Any, Any], NDArray[np.float64]]
@@ -183,7 +184,7 @@ def _against_others(results: pd.DataFrame) -> list[list[str]]:
 def _of_notion(runs: pd.DataFrame, notion: str) -> pd.DataFrame:
     """Those of this notion; of a method that knows none, and was run under the other, these."""
     own = runs[runs["notion"] == notion]
-    return own if len(own) or "parity" in str(runs["method"].iloc[0]) else runs
+    return runs if own.empty and runs["method"].isin(WITHOUT_NOTION).all() else own
 
 
 def _compared(ours: pd.DataFrame, others: pd.DataFrame, measure: str) -> list[str]:
