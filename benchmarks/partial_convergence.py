@@ -4,8 +4,8 @@
 
 IDCA, the switching subgradient method and the default solve one surrogate problem from the same
 data, the first two at the sharpness where the default starts. A pass is one evaluation or one
-pullback over all rows. Infeasibility is that of the soft constraints for the first two, which look
-at nothing else, and that of the true gap for all.
+gradient over all rows, also where several gradients are taken at once. Infeasibility is that of the
+soft constraints for the first two, which look at nothing else, and that of the true gap for all.
 """
 
 from __future__ import annotations
@@ -36,14 +36,18 @@ class Meter:
         self._start = time.process_time()
 
     def watch(self, linearized: Linearization) -> Linearization:
-        """The same terms; this pass and each pullback count."""
+        """The same terms; this pass and each gradient count."""
         self.passes += 1
 
         def pullback(weights: Any) -> Any:
             self.passes += 1
             return linearized.pullback(weights)
 
-        return linearized._replace(pullback=pullback)
+        def together(weights: Any) -> Any:
+            self.passes += len(weights)
+            return linearized.pullbacks(weights)
+
+        return linearized._replace(pullback=pullback, together=together)
 
     def record(self, method: str, iterate: Iterate) -> None:
         """Add a row."""
@@ -131,8 +135,9 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
             axes[1, column].set(xlabel=x, xscale="log")
     axes[0, 0].set(ylabel="objective")
     axes[1, 0].set(ylabel="infeasibility")
-    axes[0, 0].legend()
-    figure.savefig(path, dpi=120)
+    lines, names = axes[0, 0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside upper center", ncols=len(names))
+    figure.savefig(path, dpi=90)
     plt.close(figure)
 
 

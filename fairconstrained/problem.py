@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from fairconstrained.features import Features
 from fairconstrained.graphs import linearized
 from fairconstrained.models import Model
 from fairconstrained.objectives import Objective
+from fairconstrained.terms import Evaluation, Linearization
 
 __all__ = [
     "Batch",
@@ -42,37 +44,6 @@ class Batch(NamedTuple):
         """These rows."""
         y, group, weight = (column.index_select(0, index) for column in self[1:])
         return Batch(self.X.rows(index), y, group, weight)
-
-
-class Linearization(NamedTuple):
-    """Values at a point, and the map from weights on them to the gradient of the weighted sum."""
-
-    value: Tensor  # (m,)
-    pullback: Callable[[Tensor], Tensor]  # (m,) -> (n_variables,)
-    span: Callable[[], Tensor] | None = None  # () -> (m, r), orthonormal: J's columns lie in it
-
-    def jacobian(self) -> Tensor:
-        """The Jacobian J, (m, n_variables), from r gradients: J = U U'J for its span U."""
-        identity = torch.eye(len(self.value), dtype=self.value.dtype, device=self.value.device)
-        span = identity if self.span is None else self.span()
-        return span @ torch.stack([self.pullback(column) for column in span.T])
-
-    def part(self, which: slice) -> Linearization:
-        """Some of the values."""
-
-        def pullback(weights: Tensor) -> Tensor:
-            full = torch.zeros_like(self.value)
-            full[which] = weights
-            return self.pullback(full)
-
-        return Linearization(self.value[which], pullback)
-
-
-class Evaluation(NamedTuple):
-    """(f, c_1, ..., c_m) twice: as optimised, and as users measure them on predicted labels."""
-
-    soft: Tensor  # (1 + m,)
-    hard: Tensor  # (1 + m,): error, constraint values
 
 
 class Problem(Protocol):
@@ -211,6 +182,13 @@ class FairERM:
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
         """Objective and constraints from one forward pass."""
+        if (
+            rows is None
+            and self.affine is not None
+            and self.model.linear
+            and self.constraint.moving
+        ):
+            return self._penalised(x, self._at_thresholds(self.affine, x))
         if self.affine is not None:
             batch = self._batch(rows, scale)
             bins = self.constraint.bins(batch.y, batch.group)
@@ -287,6 +265,28 @@ class FairERM:
 
         value = torch.cat(((share * risk)[None], values))
         return self._penalised(x, Linearization(value, pullback, span))
+
+    def _at_thresholds(self, affine: AffineMap, x: Tensor) -> Linearization:
+        """Terms on all rows where extra variables are thresholds: many gradients in one pass."""
+        w, aux = self._split(x)
+        scores, model_pullback = self.model.linearize(w, self.data.X)
+        _, y, group, weight = self.data
+        risk, risk_gradient = self.risk.linearize(scores, y, weight)
+        steps: Any = self.constraint.at(aux).statistic
+        rows = self.constraint.bins(y, group), weight
+        values, steps_pullback = affine.of_steps(steps, steps.soft(scores, y), *rows)
+
+        def together(weights: Tensor) -> Tensor:
+            on_scores, on_aux = steps_pullback(weights[:, 1:])
+            on_scores += risk_gradient() * weights[:, 0]
+            return torch.cat((model_pullback(on_scores[:, None]).T, on_aux), dim=1)
+
+        return Linearization(
+            torch.cat((risk[None], values)),
+            lambda weights: together(weights[None])[0],
+            None,
+            together,
+        )
 
     @property
     def difference_of_convex(self) -> bool:
@@ -378,15 +378,17 @@ class FairERM:
             return terms
         penalty = self.model.penalty(x[: self.model.n_params])
 
-        def pullback(weights: Tensor) -> Tensor:
-            gradient = terms.pullback(weights)
-            of_model = gradient[: self.model.n_params]
-            of_model += (self.alpha * weights[0]) * penalty.gradient
+        def penalised(pullback: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor:
+            gradient = pullback(weights)
+            of_model = gradient[..., : self.model.n_params]
+            of_model += (self.alpha * weights[..., :1]) * penalty.gradient
             return gradient
 
         value = terms.value.clone()
         value[0] += self.alpha * penalty.value
-        return terms._replace(value=value, pullback=pullback)
+        together = terms.together and partial(penalised, terms.together)
+        pullback = partial(penalised, terms.pullback)
+        return terms._replace(value=value, pullback=pullback, together=together)
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[: self.model.n_params], x[self.model.n_params :]

@@ -124,3 +124,34 @@ def test_a_point_that_no_step_improves_is_given_back():
     np.testing.assert_array_equal(downhill, start)
     wrong = lbfgs(lambda x: (x @ x, -2.0 * x), start, accuracy=1e-8, effort=effort)
     np.testing.assert_array_equal(wrong, start)
+
+
+def test_the_damped_curvature_obeys_the_last_secant_and_stays_positive():
+    """H y = s for the last pair; negative curvature leaves the estimate positive definite."""
+    rng, curvature = np.random.default_rng(0), Curvature(5)
+    for _ in range(8):
+        step, change = rng.normal(size=(2, 6))
+        curvature.learn_damped(step, change)
+        matrix = curvature.inverse(np.eye(6))
+        assert matrix == pytest.approx(matrix.T, abs=1e-9 * np.abs(matrix).max())
+        assert np.linalg.eigvalsh(matrix).min() > 0
+    step = rng.normal(size=6)
+    curvature.learn_damped(step, 2.0 * step)
+    assert curvature.inverse(2.0 * step) == pytest.approx(step, abs=1e-12)
+
+
+def test_the_inverse_of_a_matrix_is_that_of_its_columns():
+    rng, curvature = np.random.default_rng(1), Curvature(3)
+    for _ in range(4):
+        step = rng.normal(size=5)
+        curvature.learn(step, step * np.arange(1.0, 6.0))
+    assert len(curvature) == 3
+    columns = rng.normal(size=(5, 2))
+    expected = np.stack([-curvature.direction(column) for column in columns.T], axis=1)
+    assert curvature.inverse(columns) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_step_of_no_length_teaches_nothing():
+    curvature = Curvature(3)
+    curvature.learn_damped(np.zeros(4), np.zeros(4))
+    assert len(curvature) == 0

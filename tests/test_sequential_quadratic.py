@@ -12,7 +12,6 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
 from fairconstrained.problem import Evaluation, Linearization
 from fairconstrained.solvers import AugmentedLagrangian, SequentialQuadratic, run
-from fairconstrained.solvers.sequential_quadratic import _Curvature
 
 
 class Circle:
@@ -61,21 +60,6 @@ def test_the_hard_constraint_is_met_with_equality(offset):
 
 def test_a_start_far_outside_is_brought_back():
     assert solve(Circle(), start=(-30.0, 40.0)).iterate.hard[1] <= 1e-3
-
-
-def test_the_curvature_obeys_the_last_secant_and_stays_positive():
-    """H y = s for the last pair; negative curvature leaves the estimate positive definite."""
-    rng = torch.Generator().manual_seed(0)
-    curvature = _Curvature(5)
-    for _ in range(8):
-        step, change = (torch.randn(6, generator=rng, dtype=torch.float64) for _ in range(2))
-        curvature.add(step, change)
-        matrix = curvature.times(torch.eye(6, dtype=torch.float64))
-        assert matrix == pytest.approx(matrix.T, abs=1e-9 * float(matrix.abs().max()))
-        assert torch.linalg.eigvalsh(matrix).min() > 0
-    step = torch.randn(6, generator=rng, dtype=torch.float64)
-    curvature.add(step, 2.0 * step)
-    assert curvature.times(2.0 * step[:, None])[:, 0] == pytest.approx(step, abs=1e-12)
 
 
 def test_without_multipliers_it_is_the_other_solver():
@@ -192,11 +176,3 @@ def test_without_groups_there_is_nothing_to_step_for():
             fits.append(clf.fit(data.data, data.target))
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
     assert fits[0].converged_
-
-
-def test_a_step_of_no_length_teaches_nothing():
-    curvature, none = _Curvature(3), torch.zeros(4, dtype=torch.float64)
-    columns = torch.eye(4, dtype=torch.float64)
-    before = curvature.times(columns)
-    curvature.add(none, none)
-    assert torch.equal(curvature.times(columns), before)

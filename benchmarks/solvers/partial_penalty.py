@@ -18,6 +18,7 @@ from fairconstrained.solvers import AugmentedLagrangian, Iterate, Solver
 METHOD = "penalty"
 OBJECTIVES = ["partial_parity"]
 WEIGHTS = [0.02, 0.05, 0.1, 0.3, 1.0]
+N_STEPS = 2_000
 
 
 class MaxPenalty(Solver):
@@ -25,7 +26,7 @@ class MaxPenalty(Solver):
 
     length = 20
 
-    def __init__(self, weight: float, *, n_steps: int = 2_000, step_size: float = 0.3):
+    def __init__(self, weight: float, *, n_steps: int, step_size: float = 0.3):
         self.weight = weight
         self.n_steps = n_steps
         self.step_size = step_size
@@ -61,5 +62,5 @@ def levels(notion: str, asked: list[int]) -> list[int]:
 
 def fit(train: Rows, task: Task, *, notion: str, level: int, seed: int) -> Scores:
     """Train with the gap itself as the penalty: slack 0."""
-    solver = MaxPenalty(WEIGHTS[level - 1])
+    solver = MaxPenalty(WEIGHTS[level - 1], n_steps=N_STEPS)
     return fitted(train, fairness=notion, interval=task.interval, slack=0.0, solver=solver)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint, look_up
 from fairconstrained.constraints.statistics import sum_by
+from fairconstrained.constraints.steps import Above
 
 __all__ = ["AffineMap"]
 
@@ -60,8 +61,9 @@ class AffineMap:
         return torch.addmv(self._offset, self._matrix[:, : self._n_used], sums.reshape(-1))
 
     def on_table(self, weights: Tensor) -> Tensor:
-        """Derivative of weights . g by the table, (n_parts, n_columns)."""
-        return (weights @ self._matrix[:, : self._n_used]).reshape(self._shape)
+        """Derivative of weights . g by the table, (..., n_parts, n_columns), for (..., m)."""
+        flat = weights @ self._matrix[:, : self._n_used]
+        return flat.reshape(*weights.shape[:-1], *self._shape)
 
     def of_draws(
         self, statistics: Tensor, bins: Tensor, weight: Tensor, sizes: Sequence[int]
@@ -97,6 +99,41 @@ class AffineMap:
             return look_up(on_tables.reshape(tables.shape), bins, statistics) * column
 
         return values.reshape(-1), pullback
+
+    def of_steps(
+        self, steps: Above, soft: Tensor, bins: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
+        """Values from all rows, and the pullback to their scores and the steps' thresholds.
+
+        Parameters
+        ----------
+        steps : Above
+        soft : Tensor of shape (n, n_columns)
+            Its values.
+        bins : LongTensor of shape (n,)
+            Part of each row, or the last bin.
+        weight : Tensor of shape (n,)
+
+        Returns
+        -------
+        values : Tensor of shape (m,)
+        pullback : callable
+            From several weights on the values, (k, m), to weights on the scores, (n, k), and on
+            the thresholds, (k, n_columns).
+        """
+        # Products with few rows of weights take an eighth of the time of sums by index.
+        member = (bins == torch.arange(self.n_bins - 1)[:, None].to(bins)) * weight
+
+        def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
+            tables, slopes = self.on_table(weights), steps.slopes(soft)
+            on_scores = slopes.new_zeros((len(slopes), len(weights)))
+            for q, of_part in enumerate(member):
+                rows = torch.nonzero(bins == q)[:, 0]
+                own = slopes.index_select(0, rows) * of_part.index_select(0, rows)[:, None]
+                on_scores.index_copy_(0, rows, own @ tables[:, q].T)
+            return on_scores, -(tables * (member @ slopes)).sum(dim=1)
+
+        return self.of_table(member @ soft), pullback
 
     def _first_bins(self, sizes: tuple[int, ...]) -> Tensor:
         """First bin of each row's draw; kept, as draws are as large in the next step."""

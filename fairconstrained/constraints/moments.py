@@ -55,6 +55,7 @@ class MomentConstraint:
     offsets_matter = True  # whether shifting all scores alike changes the hard values
     difference_of_convex = False  # whether `convex_parts` says how the values are one
     is_linear = False  # whether values are affine in the table, for given counts
+    moving = False  # whether extra variable c is the threshold of column c of an `Above`
 
     def __init__(self, part_of_cell: Tensor, statistic: Statistic, n_aux: int = 0):
         self.part_of_cell = part_of_cell

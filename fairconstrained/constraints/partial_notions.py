@@ -6,6 +6,7 @@ group and unions of them. Two classes, any number of groups by the worst pair.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from fairconstrained.constraints.partial_pairs import (
 from fairconstrained.constraints.partial_parity import PartialDistributions, PartialRanks
 from fairconstrained.constraints.steps import STEPS, Above
 from fairconstrained.constraints.surrogates import ScoreBins
-from fairconstrained.percentiles import Intervals, read_intervals
+from fairconstrained.constraints.within_intervals import WithinIntervals
+from fairconstrained.percentiles import read_intervals
 
 __all__ = [
     "PARTIAL",
@@ -45,6 +47,7 @@ class PartialNotion(Notion):
     """Base of the partial notions: an interval, and what stands in for "above a threshold"."""
 
     name = "partial"
+    _constraint: Callable[..., WithinIntervals]  # what it becomes on given labels and groups
 
     def __init__(self, interval: Any, slack: float | None = None, *, surrogate: str = "logistic"):
         self.interval = interval
@@ -60,7 +63,7 @@ class PartialNotion(Notion):
         part = self._sets(len(space.groups))
         group_of_part = [np.argwhere(part == q)[0, 1] for q in range(part.max() + 1)]
         intervals = read_intervals(self.interval, list(space.groups)).take(group_of_part)
-        return self._bound(space, part, intervals, slack, statistic)
+        return self._constraint(space, part, intervals, slack, statistic, self.name, *self._more())
 
     def _statistic(self, temperature: float) -> Any:
         """What the table sums over rows: steps at the thresholds."""
@@ -75,15 +78,9 @@ class PartialNotion(Notion):
         """The set of the rows of each label and group, (2, n_groups): here the groups."""
         return np.tile(np.arange(n_groups), (2, 1))
 
-    def _bound(
-        self,
-        space: Space,
-        part: NDArray[np.int64],
-        intervals: Intervals,
-        slack: float,
-        statistic: Above,
-    ) -> BoundConstraint:
-        raise NotImplementedError
+    def _more(self) -> tuple[float, ...]:
+        """What the constraint takes beyond what all do."""
+        return ()
 
 
 class PartialStatisticalParity(PartialNotion):
@@ -110,6 +107,7 @@ class PartialStatisticalParity(PartialNotion):
     """
 
     name = "partial_statistical_parity"
+    _constraint = PartialDistributions
 
     def __init__(
         self,
@@ -123,20 +121,7 @@ class PartialStatisticalParity(PartialNotion):
         self.n_grid = n_grid
 
     def _thresholds(self) -> Any:
-        n: Any = self.n_grid
-        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
-            raise ValueError(f"{type(self).__name__}.n_grid must be an integer >= 1; got {n!r}.")
-        return np.zeros(int(n))  # variables, see PartialDistributions.at
-
-    def _bound(
-        self,
-        space: Space,
-        part: NDArray[np.int64],
-        intervals: Intervals,
-        slack: float,
-        statistic: Above,
-    ) -> BoundConstraint:
-        return PartialDistributions(space, part, intervals, slack, statistic, self.name)
+        return np.zeros(_checked_grid(self, least=1))  # variables, see PartialDistributions.at
 
 
 class PartialRankParity(PartialStatisticalParity):
@@ -154,16 +139,7 @@ class PartialRankParity(PartialStatisticalParity):
     """
 
     name = "partial_rank_parity"
-
-    def _bound(
-        self,
-        space: Space,
-        part: NDArray[np.int64],
-        intervals: Intervals,
-        slack: float,
-        statistic: Above,
-    ) -> BoundConstraint:
-        return PartialRanks(space, part, intervals, slack, statistic, self.name)
+    _constraint = PartialRanks
 
 
 class PartialDemographicParity(PartialNotion):
@@ -187,6 +163,7 @@ class PartialDemographicParity(PartialNotion):
     """
 
     name = "partial_demographic_parity"
+    _constraint = PartialRates
 
     def __init__(
         self,
@@ -204,16 +181,8 @@ class PartialDemographicParity(PartialNotion):
     def _thresholds(self) -> Any:
         return np.array([checked_slack(self, "threshold", self.threshold, minimum=-np.inf)])
 
-    def _bound(
-        self,
-        space: Space,
-        part: NDArray[np.int64],
-        intervals: Intervals,
-        slack: float,
-        statistic: Above,
-    ) -> BoundConstraint:
-        leak = checked_slack(self, "leak", self.leak)
-        return PartialRates(space, part, intervals, slack, statistic, self.name, leak)
+    def _more(self) -> tuple[float, ...]:
+        return (checked_slack(self, "leak", self.leak),)
 
 
 class PartialEqualOpportunity(PartialDemographicParity):
@@ -279,6 +248,7 @@ class PartialStatisticalParityInBins(PartialNotion):
     """
 
     name = "partial_statistical_parity"
+    _constraint = PartialDistributionsInBins
 
     def __init__(
         self,
@@ -295,21 +265,11 @@ class PartialStatisticalParityInBins(PartialNotion):
         self.leak = leak
 
     def _statistic(self, temperature: float) -> Any:
-        n: Any = self.n_grid
-        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 2:
-            raise ValueError(f"{type(self).__name__}.n_grid must be an integer >= 2; got {n!r}.")
-        return ScoreBins(int(n) + 1, temperature, checked_slack(self, "reach", self.reach))
+        n = _checked_grid(self, least=2)
+        return ScoreBins(n + 1, temperature, checked_slack(self, "reach", self.reach))
 
-    def _bound(
-        self,
-        space: Space,
-        part: NDArray[np.int64],
-        intervals: Intervals,
-        slack: float,
-        statistic: Any,
-    ) -> BoundConstraint:
-        leak = checked_slack(self, "leak", self.leak)
-        return PartialDistributionsInBins(space, part, intervals, slack, statistic, self.name, leak)
+    def _more(self) -> tuple[float, ...]:
+        return (checked_slack(self, "leak", self.leak),)
 
 
 class PartialGroupAUC(PartialNotion):
@@ -326,19 +286,20 @@ class PartialGroupAUC(PartialNotion):
     """
 
     name = "partial_group_auc"
+    _constraint = PartialGroupAUCs
 
     def _thresholds(self) -> Any:
         return _BINS
 
-    def _bound(
-        self,
-        space: Space,
-        part: NDArray[np.int64],
-        intervals: Intervals,
-        slack: float,
-        statistic: Above,
-    ) -> BoundConstraint:
-        return PartialGroupAUCs(space, part, intervals, slack, statistic, self.name)
+
+def _checked_grid(notion: Any, least: int) -> int:
+    """Give the number of thresholds, or raise ValueError."""
+    n = notion.n_grid
+    if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < least:
+        raise ValueError(
+            f"{type(notion).__name__}.n_grid must be an integer >= {least}; got {n!r}."
+        )
+    return int(n)
 
 
 # By the names that estimators accept: without the "partial".

@@ -2,7 +2,7 @@ r"""Partial parity of rates and of AUCs: every two sets of rows are compared."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,38 +35,21 @@ class _Pairs(WithinIntervals):
         self.first, self.second = (torch.as_tensor(index) for index in np.nonzero(same))
         self.slack = torch.full((len(self.first),), self.gap, dtype=torch.float64)
 
-    def _shares(self, rates: Tensor, leak: float) -> Tensor:
-        """G of rates (n_sets, n_columns), with a slope outside of the intervals."""
-        inside: Tensor = share(rates, self.lower.to(rates), self.upper.to(rates))
-        return inside + leak * (rates / self.lengths.to(rates)[:, None] - inside)
-
     def describe(self, j: int) -> str:
         """Words for value j."""
         sides = (self._describe_part(side[j]) for side in (self.first, self.second))
         return f"{self.name}: " + " against ".join(sides)
 
 
-class PartialRates(_Pairs):
-    r"""Equal rates of positive decisions inside the intervals (problems 21, 50 and 56).
+class _Shares(_Pairs):
+    r"""Base: differences of shares of the rows inside, by rates above thresholds.
 
-    For every ordered pair of sets of the same label, at the decision threshold,
-
-    .. math:: \tilde G_q(r_q) - \tilde G_{q'}(r_{q'}) - \mathrm{slack}, \qquad
-              \tilde G(r) = G(r) + \mathrm{leak} \, (r / L - G(r)) .
+    .. math:: \tilde G(r) = G(r) + \mathrm{leak} \, (r / L - G(r))
 
     Hard values are those of G. Where both rates are outside of their intervals, G is flat and a
     violated constraint says nothing of how to mend it; the leak keeps a direction, and solvers that
     follow the hard values undo its bias.
-
-    Parameters
-    ----------
-    space, part_of_cell, intervals, slack, statistic, name
-        As in the base class; one column of the statistic, for the decision threshold.
-    leak : float
-        Slope of soft shares outside of the intervals, relative to that inside. Paper: 0.
     """
-
-    difference_of_convex = True
 
     def __init__(
         self,
@@ -83,11 +66,43 @@ class PartialRates(_Pairs):
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
-        return self._differences(self._shares(sums / counts[:, None], self.leak)[:, 0])
+        return self._differences(self._above(sums) / counts[:, None], self.leak)
 
     def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values of G, without the leak."""
-        return self._differences(self._shares(sums / counts[:, None], 0.0)[:, 0])
+        return self._differences(self._above(sums) / counts[:, None], 0.0)
+
+    def _above(self, sums: Tensor) -> Tensor:
+        """Weight of each set above each threshold, (n_sets, n_thresholds), from the table."""
+        return sums
+
+    def _differences(self, rates: Tensor, leak: float) -> Tensor:
+        """Values from rates above the thresholds, (n_sets, n_thresholds)."""
+        inside: Tensor = share(rates, self.lower.to(rates), self.upper.to(rates))
+        shares = inside + leak * (rates / self.lengths.to(rates)[:, None] - inside)
+        first, second = self.first.to(shares.device), self.second.to(shares.device)
+        return (shares[first] - shares[second]).reshape(-1) - self.slack.to(shares)
+
+    def _more(self) -> tuple[float, ...]:
+        return (self.leak,)
+
+
+class PartialRates(_Shares):
+    r"""Equal rates of positive decisions inside the intervals (problems 21, 50 and 56).
+
+    For every ordered pair of sets of the same label, at the decision threshold,
+
+    .. math:: \tilde G_q(r_q) - \tilde G_{q'}(r_{q'}) - \mathrm{slack} .
+
+    Parameters
+    ----------
+    space, part_of_cell, intervals, slack, statistic, name
+        As in the base class; one column of the statistic, for the decision threshold.
+    leak : float
+        Slope of soft shares outside of the intervals, relative to that inside. Paper: 0.
+    """
+
+    difference_of_convex = True
 
     def convex_parts(
         self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
@@ -112,24 +127,15 @@ class PartialRates(_Pairs):
             )
         )
 
-    def _differences(self, by_part: Tensor) -> Tensor:
-        first, second = self.first.to(by_part.device), self.second.to(by_part.device)
-        return by_part[first] - by_part[second] - self.slack.to(by_part)
 
-    def _on(self, part_of_cell: NDArray[np.int64], intervals: Intervals) -> Self:
-        return type(self)(
-            *(self.space, part_of_cell, intervals, self.gap, self.statistic, self.name, self.leak)
-        )
-
-
-class PartialDistributionsInBins(_Pairs):
+class PartialDistributionsInBins(_Shares):
     r"""Equal distributions inside the intervals at fixed thresholds: the edges of bins of scores.
 
     For every ordered pair of sets and every edge t,
 
     .. math:: \tilde G_q(r_q(t)) - \tilde G_{q'}(r_{q'}(t)) - \mathrm{slack},
 
-    with the leak of :class:`PartialRates`. A row falls into one bin, so that it adds 1 to the table
+    with the leak of the base class. A row falls into one bin, so that it adds 1 to the table
     however many edges there are, as private training asks for; between edges nothing is compared.
 
     Parameters are those of the base class, with bins in the statistic, and `leak`.
@@ -145,35 +151,18 @@ class PartialDistributionsInBins(_Pairs):
         name: str,
         leak: float,
     ):
-        super().__init__(space, part_of_cell, intervals, slack, statistic, name)
-        self.leak = leak
+        super().__init__(space, part_of_cell, intervals, slack, statistic, name, leak)
         self._n_edges = statistic.n_columns - 1
         self.slack = self.slack.repeat_interleave(self._n_edges)
-
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values from the table, (m,): of each pair at all edges."""
-        return self._at_edges(sums, counts, self.leak)
-
-    def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values of G, without the leak."""
-        return self._at_edges(sums, counts, 0.0)
 
     def describe(self, j: int) -> str:
         """Words for value j."""
         pair, edge = divmod(j, self._n_edges)
         return f"{super().describe(pair)} at edge {1 + edge} of {self._n_edges}"
 
-    def _at_edges(self, sums: Tensor, counts: Tensor, leak: float) -> Tensor:
-        # Above an edge are the bins to its right.
-        above = (sums.flip(1).cumsum(1).flip(1)[:, 1:]) / counts[:, None]
-        shares = self._shares(above, leak)
-        first, second = self.first.to(shares.device), self.second.to(shares.device)
-        return (shares[first] - shares[second]).reshape(-1) - self.slack.to(shares)
-
-    def _on(self, part_of_cell: NDArray[np.int64], intervals: Intervals) -> Self:
-        return type(self)(
-            *(self.space, part_of_cell, intervals, self.gap, self.statistic, self.name, self.leak)
-        )
+    def _above(self, sums: Tensor) -> Tensor:
+        # The bins to the right of an edge.
+        return sums.flip(1).cumsum(1).flip(1)[:, 1:]
 
 
 class PartialGroupAUCs(_Pairs):
@@ -207,6 +196,3 @@ class PartialGroupAUCs(_Pairs):
     def _of_aucs(self, aucs: Tensor) -> Tensor:
         pairs = aucs[self.first.to(aucs.device), self.second.to(aucs.device)]
         return pairs - 0.5 - self.slack.to(aucs)
-
-    def _on(self, part_of_cell: NDArray[np.int64], intervals: Intervals) -> Self:
-        return type(self)(self.space, part_of_cell, intervals, self.gap, self.statistic, self.name)

@@ -21,7 +21,7 @@ from fairconstrained.percentiles import Intervals, inside_intervals
 
 __all__ = ["PartialDistributions", "PartialRanks"]
 
-_BISECTIONS = 45
+_SEARCH_STEPS, _FOUND = 60, 1e-12  # for thresholds of given rates
 _CANDIDATES = 1001
 
 
@@ -49,6 +49,8 @@ class PartialDistributions(WithinIntervals):
 
     offsets_matter = False
     difference_of_convex = True
+    is_linear = True
+    moving = True
 
     def __init__(
         self,
@@ -94,18 +96,23 @@ class PartialDistributions(WithinIntervals):
 
         For tied scores and the same intervals everywhere these are feasible.
         """
-        weight = torch.ones_like(scores[:, 0])
-        counts = self.counts(y, group, weight)
+        counts = self.counts(y, group, torch.ones_like(scores[:, 0]))
+        share = torch.cat((1.0 / (self.n_parts * counts), counts.new_zeros(1)))[self.bins(y, group)]
         target = (0.5 * (self.least + self.most)).mean(dim=0).to(scores)
         margin = 40.0 / self.statistic.temperature
         low = scores.new_full((self.n_aux,), float(scores.min()) - margin)
         high = scores.new_full((self.n_aux,), float(scores.max()) + margin)
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high)
-            rates = self.at(middle).sums(scores, y, group, weight) / counts[:, None]
-            above = rates.mean(dim=0) > target
-            low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-        return 0.5 * (low + high)
+        theta = 0.5 * (low + high)
+        for _ in range(_SEARCH_STEPS):  # Newton steps, halving where they leave what is known
+            statistic = self.at(theta).statistic
+            soft = statistic.soft(scores, y)
+            excess = share @ soft - target
+            if float(excess.abs().max()) <= _FOUND:
+                break
+            low, high = torch.where(excess > 0, theta, low), torch.where(excess > 0, high, theta)
+            newton = theta + excess / (share @ statistic.slopes(soft))
+            theta = torch.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
+        return theta
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table: all upper bounds, then all lower ones."""
@@ -163,9 +170,6 @@ class PartialDistributions(WithinIntervals):
         shares = self.intervals.share(rank)
         from_middle = 2.0 * shares - shares.max(axis=0) - shares.min(axis=0)
         return from_middle, -from_middle
-
-    def _on(self, part_of_cell: NDArray[np.int64], intervals: Intervals) -> Self:
-        return type(self)(self.space, part_of_cell, intervals, self.gap, self.statistic, self.name)
 
 
 class PartialRanks(PartialDistributions):

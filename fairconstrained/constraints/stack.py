@@ -146,6 +146,11 @@ class Stack(MomentConstraint):
         return all(member.difference_of_convex for member in self.members)
 
     @property
+    def moving(self) -> bool:  # type: ignore[override]
+        """Whether the only member is."""
+        return len(self.members) == 1 and self.members[0].moving
+
+    @property
     def offsets_matter(self) -> bool:  # type: ignore[override]
         """Whether they do to any member, or to the objective alone."""
         return not self.members or any(member.offsets_matter for member in self.members)

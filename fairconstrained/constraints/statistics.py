@@ -19,6 +19,7 @@ from fairconstrained.losses import (
 
 __all__ = [
     "ByAutograd",
+    "ByRows",
     "ClassProbabilities",
     "Columns",
     "Losses",
@@ -60,7 +61,7 @@ class Statistic(Protocol):
         """Soft values twice as close to the hard ones, where that can be."""
 
 
-class _ByRows:
+class ByRows:
     """Sums of a statistic that works out all columns of every row."""
 
     soft: Callable[[Tensor, Tensor], Tensor]
@@ -70,7 +71,7 @@ class _ByRows:
         return sum_by(self.soft(scores, y) * weight[:, None], index, n_bins)
 
 
-class ByAutograd(_ByRows):
+class ByAutograd(ByRows):
     """The derivative of a statistic whose `soft` autograd differentiates."""
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
@@ -80,7 +81,7 @@ class ByAutograd(_ByRows):
 
 
 @dataclass(frozen=True)
-class ClassProbabilities(_ByRows):
+class ClassProbabilities(ByRows):
     """Tempered class probabilities; hard: the one-hot predicted class."""
 
     n_columns: int
@@ -107,7 +108,7 @@ class ClassProbabilities(_ByRows):
 
 
 @dataclass(frozen=True)
-class Losses(_ByRows):
+class Losses(ByRows):
     """The row's loss: its own hard version."""
 
     loss: Loss

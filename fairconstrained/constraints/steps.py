@@ -13,16 +13,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.statistics import ByAutograd
+from fairconstrained.constraints.statistics import ByRows, Linear
 
 __all__ = ["STEPS", "Above", "Step"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step from 0 to 1 around 0, and its convex part: both act elementwise."""
+    """A step from 0 to 1 around 0, its slope and its convex part: all act elementwise."""
 
     value: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]  # from the step's value
     convex: Callable[[Tensor], Tensor]
 
 
@@ -33,14 +34,18 @@ def _logistic_convex(x: Tensor) -> Tensor:
 
 
 STEPS: dict[str, Step] = {
-    "logistic": Step(torch.sigmoid, _logistic_convex),
+    "logistic": Step(torch.sigmoid, lambda value: value * (1.0 - value), _logistic_convex),
     # Paper: Example D.3.
-    "ramp": Step(lambda x: (x + 0.5).clamp(0.0, 1.0), lambda x: (x + 0.5).clamp_min(0.0)),
+    "ramp": Step(
+        lambda x: (x + 0.5).clamp(0.0, 1.0),
+        lambda value: ((value > 0.0) & (value < 1.0)).to(value.dtype),
+        lambda x: (x + 0.5).clamp_min(0.0),
+    ),
 }
 
 
 @dataclass(frozen=True, eq=False)
-class Above(ByAutograd):
+class Above(ByRows):
     """Whether the score is above each of some thresholds: a column each.
 
     Parameters
@@ -70,6 +75,21 @@ class Above(ByAutograd):
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Steps at the thresholds."""
         return self.step.value(self._distance(scores))
+
+    def slopes(self, soft: Tensor) -> Tensor:
+        """Derivative of each column by the score, and minus that by its threshold, from `soft`."""
+        return self.temperature * self.step.slope(soft)
+
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        """In closed form; thresholds are fixed here."""
+        soft = self.soft(scores, y)
+
+        def pullback(weights: Tensor) -> Tensor:
+            gradient = torch.zeros_like(scores)
+            gradient[:, 0] = torch.linalg.vecdot(weights, self.slopes(soft))
+            return gradient
+
+        return soft, pullback
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """Ones where the score is above."""

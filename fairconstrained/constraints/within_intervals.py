@@ -8,6 +8,7 @@ values are the exact metrics of :mod:`fairconstrained.metrics`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -86,7 +87,13 @@ class WithinIntervals(BoundConstraint):
 
     def _on(self, part_of_cell: NDArray[np.int64], intervals: Intervals) -> Self:
         """The same constraint on other sets."""
-        raise NotImplementedError
+        where = self.space, part_of_cell, intervals, self.gap, self.statistic, self.name
+        of_same_kind: Callable[..., Self] = type(self)
+        return of_same_kind(*where, *self._more())
+
+    def _more(self) -> tuple[float, ...]:
+        """What the constructor takes beyond what all do."""
+        return ()
 
     def _rows_of_parts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         part = self.part_of_cell.numpy()

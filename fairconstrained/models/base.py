@@ -48,7 +48,10 @@ class Model(Protocol):
         """Scores as in prediction, without a graph."""
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
-        """Scores as in training, and the map from cotangents (n, K) to gradients (n_params,)."""
+        """Scores as in training, and the map from cotangents (n, K) to gradients (n_params,).
+
+        Of linear models also from several, (n, K, k), to (n_params, k).
+        """
 
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
         """Scores as in training, and the map from cotangents c (n, K) and a norm C to

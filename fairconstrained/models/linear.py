@@ -86,14 +86,17 @@ class Linear:
         return X.matmul(coef) + intercept
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
-        """Scores, and the closed-form pullback T' (X - c)' cotangent."""
+        """Scores, and the closed-form pullback T' (X - c)' cotangent: also of several at once."""
 
         def pullback(cotangent: Tensor) -> Tensor:
-            total = cotangent.sum(dim=0)
-            gradient = self.coordinates(
-                X.t_matmul(cotangent) - self.center[:, None] * total
-            ).reshape(-1)
-            return torch.cat((gradient, total)) if self.fit_intercept else gradient
+            n, _, *several = cotangent.shape
+            columns = cotangent.reshape(n, -1)
+            total = columns.sum(dim=0)
+            gradient = self.coordinates(X.t_matmul(columns) - self.center[:, None] * total)
+            gradient = gradient.reshape(-1, *several)
+            if not self.fit_intercept:
+                return gradient
+            return torch.cat((gradient, total.reshape(-1, *several)))
 
         return self.scores(w, X), pullback
 

@@ -161,7 +161,7 @@ def convex_subproblem(problem: Problem, x: Tensor) -> Terms:
     at_x = problem.convex_parts(x)  # type: ignore[attr-defined]
     concave = at_x.value[1 + m :]
     units = torch.eye(1 + 2 * m, dtype=x.dtype, device=x.device)[1 + m :]
-    slopes = torch.stack([at_x.pullback(unit) for unit in units]) if m else x.new_zeros((0, len(x)))
+    slopes = at_x.pullbacks(units) if m else x.new_zeros((0, len(x)))
 
     def terms(v: Tensor) -> Linearization:
         parts = problem.convex_parts(v)  # type: ignore[attr-defined]

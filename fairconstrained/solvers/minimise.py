@@ -68,18 +68,39 @@ class Curvature:
         if bend > _BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
             self._pairs.append((step, change, bend))
 
+    def learn_damped(self, step: Vector, change: Vector) -> None:
+        """The same of any change: one that bends too little is mixed with what was expected."""
+        expected, bend = float(step @ step) / self._scale, float(step @ change)
+        if bend < 0.2 * expected:
+            share = 0.8 * expected / (expected - bend)
+            change = share * change + (1.0 - share) / self._scale * step
+        self.learn(step, change)
+
     def direction(self, gradient: Vector) -> Vector:
-        """Quasi-Newton direction (Nocedal and Wright, Numerical Optimization, Algorithm 7.4)."""
-        direction, shares = -gradient, []
+        """Quasi-Newton direction."""
+        return self.inverse(-gradient)
+
+    def inverse(self, columns: Vector) -> Vector:
+        """The inverse Hessian times a vector, or times each column of a matrix.
+
+        (Nocedal and Wright, Numerical Optimization, Algorithm 7.4.)
+        """
+        result, shares = columns, []
         for step, change, bend in reversed(self._pairs):
-            shares.append(step @ direction / bend)
-            direction = direction - shares[-1] * change
-        if self._pairs:
-            _, change, bend = self._pairs[-1]
-            direction = direction * (bend / (change @ change))
+            shares.append(step @ result / bend)
+            result = result - np.multiply.outer(change, shares[-1])
+        result = result * self._scale
         for (step, change, bend), share in zip(self._pairs, reversed(shares), strict=True):
-            direction = direction + (share - change @ direction / bend) * step
-        return direction
+            result = result + np.multiply.outer(step, share - change @ result / bend)
+        return result
+
+    @property
+    def _scale(self) -> float:
+        """Of the multiple of the identity that is known before any pair."""
+        if not self._pairs:
+            return 1.0
+        _, change, bend = self._pairs[-1]
+        return bend / float(change @ change)
 
 
 class Effort(NamedTuple):

@@ -2,7 +2,6 @@ r"""Sequential quadratic programs that see the hard values: many constraints, fe
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator as Steps
 from collections.abc import Iterator
 from itertools import islice
@@ -15,6 +14,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.problem import Linearization, Problem
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
+from fairconstrained.solvers.minimise import FEW_ROWS, Curvature
 from fairconstrained.solvers.run import (
     FEASIBILITY_TOL,
     Iterate,
@@ -35,7 +35,7 @@ _SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 _MAX_DUAL = 100.0
 _RIDGE, _TINY = 1e-9, 1e-30  # of the slopes; where all slopes vanish, squares of targets are finite
 _LOOSE = 2e-3  # residual and movement of shifts at which sharper soft values are worth more
-_FEW_ROWS, _ROUNDING = 1000, 1e-10
+_ROUNDING = 1e-10  # residual of a solution that depends on nothing but the data
 _EQUAL = 1e-13  # merits that differ by no more are the same up to rounding
 _RESCUE_STEPS = 15
 _POLISHES, _POLISH_STEPS, _STALLS = 3, 60, 8
@@ -77,8 +77,9 @@ class SequentialQuadratic(Solver):
 
     Notes
     -----
-    A step costs a pass over the data for every constraint that nearly binds, and two to ten
-    others. Without constraints the problem is left to :class:`AugmentedLagrangian`.
+    A step takes the gradient of every constraint that nearly binds, for gaps of distributions all
+    in one product with the data, and two to ten other passes. Without constraints the problem is
+    left to :class:`AugmentedLagrangian`.
 
     References
     ----------
@@ -138,7 +139,7 @@ class SequentialQuadratic(Solver):
         problem = next(level for iterate, level in levels if iterate is best)
         if violation(best.hard) > FEASIBILITY_TOL:
             yield from self._rescued(best, problem, tol, rng)
-        elif problem.n_rows <= _FEW_ROWS:
+        elif problem.n_rows <= FEW_ROWS:
             yield from self._settled(best, problem, tol)
         else:
             yield best
@@ -221,7 +222,7 @@ class _Path:
     def __init__(self, problem: Problem, x: Tensor, dual: Tensor, memory: int):
         self.problem, self.x, self.dual = problem, x, dual
         self.terms = problem.linearize(x)
-        self.curvature = _Curvature(memory)
+        self.curvature = Curvature(memory)
 
     def step(self, shift: Tensor) -> Iterate:
         """One step for the soft constraints with this shift."""
@@ -249,9 +250,9 @@ class _Path:
                 bend = program.solve(left - target)[0] - direction
             else:
                 length *= 0.5
-        weights = torch.cat((torch.ones_like(dual[:1]), dual))
-        gradient = there.pullback(weights)
-        self.curvature.add(point - x, gradient - terms.pullback(weights))
+        gradient = there.pullback(torch.cat((torch.ones_like(dual[:1]), dual)))
+        change = gradient - program.gradient_of_lagrangian(dual)
+        self.curvature.learn_damped((point - x).cpu().numpy(), change.cpu().numpy())
         self.x, self.terms, self.dual = point, there, dual
         soft, hard = self.problem.evaluate(point)
         gap = float(torch.minimum(dual, -(there.value[1:] + shift)).abs().max())
@@ -269,14 +270,13 @@ class _QuadraticProgram:
     contradict each other give a compromise.
     """
 
-    def __init__(self, terms: Linearization, values: Tensor, dual: Tensor, curvature: _Curvature):
+    def __init__(self, terms: Linearization, values: Tensor, dual: Tensor, curvature: Curvature):
         unit = torch.eye(len(terms.value), dtype=values.dtype, device=values.device)
         self.near = torch.nonzero((values > -_NEAR) | (dual > 0)).reshape(-1)
         self._size = len(values)
-        self.gradient = terms.pullback(unit[0])
-        slopes = [terms.pullback(unit[1 + j]) for j in self.near]
-        self.slopes = torch.stack(slopes) if slopes else unit.new_zeros((0, len(self.gradient)))
-        self.curved = curvature.times(torch.cat((self.gradient[None], self.slopes)).T)
+        gradients = terms.pullbacks(torch.cat((unit[:1], unit[1 + self.near])))
+        self.gradient, self.slopes = gradients[0], gradients[1:]
+        self.curved = torch.as_tensor(curvature.inverse(gradients.T.cpu().numpy())).to(values)
         gram = (self.slopes @ self.curved).cpu().numpy()  # (k, 1 + k)
         self._free, inner = gram[:, 0], gram[:, 1:]
         ridge = _RIDGE * (np.trace(inner) + _TINY) / max(len(inner), 1)
@@ -293,40 +293,12 @@ class _QuadraticProgram:
         weights = torch.cat((torch.ones_like(dual[:1]), dual[self.near]))
         return -(self.curved @ weights), dual
 
+    def gradient_of_lagrangian(self, dual: Tensor) -> Tensor:
+        """At the start of the step, for multipliers that are 0 far from binding."""
+        return self.gradient + dual[self.near] @ self.slopes
+
     def linear(self, direction: Tensor) -> Tensor:
         """First-order changes of the constraints, (m,); of those far from binding 0."""
         changes = direction.new_zeros(self._size)
         changes[self.near] = self.slopes @ direction
         return changes
-
-
-class _Curvature:
-    """L-BFGS estimate of the inverse Hessian of the Lagrangian; first a multiple of identity."""
-
-    def __init__(self, memory: int):
-        self._pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=memory)
-        self._scale = 1.0
-
-    def add(self, step: Tensor, change: Tensor) -> None:
-        """Learn from a step and the change of the gradient along it."""
-        expected, product = float(step @ step) / self._scale, float(step @ change)
-        if expected == 0.0:
-            return
-        if product < 0.2 * expected:  # damped: negative curvature is not to be learnt
-            share = 0.8 * expected / (expected - product)
-            change = share * change + (1.0 - share) / self._scale * step
-            product = float(step @ change)
-        self._scale = product / float(change @ change)
-        self._pairs.append((step, change, 1.0 / product))
-
-    def times(self, columns: Tensor) -> Tensor:
-        """The estimate times each column, (n_variables, k)."""
-        result, shares = columns.clone(), []
-        for step, change, inverse in reversed(self._pairs):
-            share = inverse * (step @ result)
-            result -= change[:, None] * share
-            shares.append(share)
-        result *= self._scale
-        for (step, change, inverse), share in zip(self._pairs, reversed(shares), strict=True):
-            result += step[:, None] * (share - inverse * (change @ result))
-        return result

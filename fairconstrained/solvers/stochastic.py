@@ -153,11 +153,11 @@ class Estimates:
 
     def independent(self, x: Tensor) -> Draws:
         """The objective and, twice, the constraints, all from rows of their own."""
-        value, pullback, _ = self.problem.estimates(
+        terms = self.problem.estimates(
             x, next(self._batches), next(self._first), next(self._second)
         )
-        c_1, c_2 = value[1:].tensor_split(2)
-        return Draws(c_1 + self.shift, c_2 + self.shift, pullback)
+        c_1, c_2 = terms.value[1:].tensor_split(2)
+        return Draws(c_1 + self.shift, c_2 + self.shift, terms.pullback)
 
     def all(self, x: Tensor) -> Linearization:
         """Objective and constraints from the same uniform rows."""
