@@ -2,19 +2,17 @@
 
 import pytest
 import torch
+from helpers import tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairconstrained.solvers.tilted_averages import MOST_RELEASES, TiltedAverages
 
-torch.set_default_dtype(torch.float64)
-
 
 def swinging(n_steps=400, seed=0):
     """Iterates around (1, 0) that swing along the first axis, where they violate what they are."""
     rng = torch.Generator().manual_seed(seed)
-    points = torch.stack((torch.full((n_steps,), 1.0), torch.zeros(n_steps)), dim=1)
-    points += torch.randn((n_steps, 2), generator=rng, dtype=points.dtype)
+    points = tensor([1.0, 0.0]) + torch.randn((n_steps, 2), generator=rng, dtype=torch.float64)
     averages = TiltedAverages(n_steps)
     for x in points:
         averages.see(x, float(x[0]))
@@ -24,7 +22,7 @@ def swinging(n_steps=400, seed=0):
 def test_without_need_the_average_of_the_second_half_is_returned():
     points, averages = swinging()
     asked = []
-    x, values = averages.choose(lambda x: asked.append(x) or x[:1] - 5.0, torch.zeros(1))
+    x, values = averages.choose(lambda x: asked.append(x) or x[:1] - 5.0, tensor([0.0]))
     torch.testing.assert_close(x, points[200:].mean(dim=0))
     torch.testing.assert_close(values, x[:1] - 5.0)
     assert len(asked) == 1
@@ -51,7 +49,7 @@ def test_the_least_tilt_that_suffices(limit):
         asked.append(x)
         return x[:1] - limit
 
-    x, values = averages.choose(release, torch.zeros(1))
+    x, values = averages.choose(release, tensor([0.0]))
     torch.testing.assert_close(values, x[:1] - limit)
     assert len(asked) <= MOST_RELEASES
     ends = len(averages.points) - 1
@@ -67,7 +65,7 @@ def test_too_much_tilt_is_no_remedy():
     def gap(x):
         return torch.stack((x[0], -x[0])) - 0.3
 
-    _, values = averages.choose(gap, torch.zeros(2))
+    _, values = averages.choose(gap, tensor([0.0, 0.0]))
     assert gap(averages.points[0])[0] > 0
     assert gap(averages.points[-1])[1] > 0
     assert (values <= 0).all()
@@ -76,7 +74,7 @@ def test_too_much_tilt_is_no_remedy():
 def test_where_nothing_helps_the_least_violation_is_returned():
     _, averages = swinging()
     asked = []
-    x, _ = averages.choose(lambda x: asked.append(x) or x[:1] + 9.0, torch.zeros(1))
+    x, _ = averages.choose(lambda x: asked.append(x) or x[:1] + 9.0, tensor([0.0]))
     assert float(x[0]) == min(float(a[0]) for a in asked)
     assert len(asked) == MOST_RELEASES
 
@@ -84,7 +82,7 @@ def test_where_nothing_helps_the_least_violation_is_returned():
 def test_what_noise_explains_is_no_violation():
     points, averages = swinging()
     plain = points[200:].mean(dim=0)
-    x, _ = averages.choose(lambda x: x[:1] - plain[0] + 0.19, torch.tensor([0.1]))
+    x, _ = averages.choose(lambda x: x[:1] - plain[0] + 0.19, tensor([0.1]))
     torch.testing.assert_close(x, plain)
 
 
@@ -92,10 +90,10 @@ def test_what_noise_explains_is_no_violation():
 def test_short_runs_and_multipliers_of_zero(n_steps):
     averages = TiltedAverages(n_steps)
     for step in range(n_steps):
-        averages.see(torch.tensor([float(step)]), 0.0)
+        averages.see(tensor([float(step)]), 0.0)
     expected = torch.arange(n_steps // 2, n_steps, dtype=torch.float64).mean()
     for point in averages.points:
         torch.testing.assert_close(point, expected[None])
-    x, values = averages.choose(lambda x: x[:0], torch.zeros(0))
+    x, values = averages.choose(lambda x: x[:0], tensor([]))
     torch.testing.assert_close(x, expected[None])
     assert not len(values)

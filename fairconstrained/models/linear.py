@@ -89,8 +89,8 @@ class Linear:
         """Scores, and the closed-form pullback T' (X - c)' cotangent: also of several at once."""
 
         def pullback(cotangent: Tensor) -> Tensor:
-            n, _, *several = cotangent.shape
-            columns = cotangent.reshape(n, -1)
+            several = cotangent.shape[2:]
+            columns = cotangent.flatten(start_dim=1)
             total = columns.sum(dim=0)
             gradient = self.coordinates(X.t_matmul(columns) - self.center[:, None] * total)
             gradient = gradient.reshape(-1, *several)
