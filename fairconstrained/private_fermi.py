@@ -80,12 +80,12 @@ class RecordFermi(PrivateERM):
         The parameters of PrivateERM.
     """
 
+    step_size = 4.0  # that suits columns of a public range
+
     def __init__(self, *, information: MutualInformation, weight: float, **problem: Any):
         super().__init__(**problem, histogram_noise="gaussian")
         self.information = information
         self.weight = weight
-
-    step_size = 4.0  # that suits columns of a public range
 
     @property
     def n_constraints(self) -> int:
@@ -118,14 +118,14 @@ class AttributeFermi(RecordFermi):
     sampling.
     """
 
+    step_size = 0.5  # that suits public columns, which are whitened
+
     def __init__(self, **problem: Any):
         super().__init__(**problem)
         # The term that all groups share is linear in W^2 and the same for all rows of a label.
         shared = self.information.shared(self.counts)
         of_label = _of_label(shared, _part_of_label(self.constraint))
         self._shared = self.weight * self.n_rows * of_label
-
-    step_size = 0.5  # that suits public columns, which are whitened
 
     def release_saddle(
         self, x: Tensor, choose_dual: ChooseDual, max_norm: float, rng: Generator
