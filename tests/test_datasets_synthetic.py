@@ -195,6 +195,13 @@ def test_one_hot_columns(rows):
             assert (X["size"] == 0).all()
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-300, 2.225e-311, 1e150])
+def test_one_hot_standardises_numbers_of_any_unit(unit):
+    X, _ = one_hot(pd.DataFrame({"size": [0.0, unit, 3 * unit]}))
+    expected = (np.array([0.0, 1.0, 3.0]) - 4 / 3) / np.std([0.0, 1.0, 3.0])
+    np.testing.assert_allclose(X[:, 0], expected)
+
+
 def test_one_hot_is_sparse_if_fewer_than_half_of_the_entries_are_nonzero():
     assert isinstance(one_hot(pd.DataFrame({"a": list("xyxy")}))[0], np.ndarray)
     X, names = one_hot(pd.DataFrame({"a": list("xyz")}))

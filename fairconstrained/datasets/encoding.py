@@ -95,7 +95,10 @@ def _check(frame: pd.DataFrame, categorical: Collection[str]) -> None:
 def _standardise(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     centred = numbers - numbers.mean(axis=0)
     # The deviation of a constant column is rounding noise at most: do not divide by it.
-    constant = np.ptp(numbers, axis=0) == 0
+    spread = np.ptp(numbers, axis=0)
+    constant = spread == 0
+    # Powers of two change no digit, and squares of tiny numbers would be rounded to zero.
+    centred = np.ldexp(centred, -np.frexp(spread)[1])
     scaled = np.where(constant, 0.0, centred / np.where(constant, 1.0, centred.std(axis=0)))
     indicator = ((numbers == 0) | (numbers == 1)).all(axis=0)
     return np.where(indicator, numbers, scaled)
