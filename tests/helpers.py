@@ -1,5 +1,6 @@
-"""What several test files share: derivatives by differences, random rows, quadratic programs."""
+"""What several test files share: derivatives, random rows, quadratic programs, results."""
 
+import csv
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,6 +33,20 @@ def badly_scaled(seed=0, n=400, d=5):
     rng = np.random.default_rng(seed)
     scale = 10.0 ** rng.uniform(-3, 3, size=d)
     return tensor((rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + rng.normal(size=d)) * scale)
+
+
+def rows_of(path):
+    """Rows of a benchmark's results, as they stand in the file."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def methods_of(table):
+    """The methods that were run on each notion."""
+    methods = {}
+    for row in table:
+        methods.setdefault(row["notion"], set()).add(row["method"])
+    return methods
 
 
 class Rows(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import os
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import rows_of
 from scipy import sparse
 
 pytestmark = [
@@ -39,11 +39,7 @@ def run(tmp_path):
 def table(tmp_path):
     path = tmp_path / "results" / "rate_constrained.csv"
 
-    def read():
-        with path.open(newline="") as file:
-            return list(csv.DictReader(file))
-
-    return read
+    return lambda: rows_of(path)
 
 
 def objective():

@@ -1,11 +1,11 @@
 """The benchmark of AUC-fair ranking: what is measured, and what the baselines do."""
 
-import csv
 import importlib
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import methods_of, rows_of
 from scipy.special import expit
 from sklearn.utils import Bunch
 from test_auc_constraints import METRIC_OF
@@ -43,11 +43,8 @@ def test_every_method_fills_its_cells(tmp_path, monkeypatch):
     base = ["--objective", "auc_fair", "--output", str(results)]
     arguments = ["--datasets", str(tmp_path / "tiny.py"), "--slack", "0.05"]
     assert main([*base, *arguments]) == 0
-    with (results / "auc_fair.csv").open(newline="") as file:
-        table = list(csv.DictReader(file))
-    methods = {}
-    for row in table:
-        methods.setdefault(row["notion"], set()).add(row["method"])
+    table = rows_of(results / "auc_fair.csv")
+    methods = methods_of(table)
     everywhere = {
         *("fairconstrained, AUC", "fairconstrained, AUC, with groups", "unconstrained, AUC"),
         *("quadratic surrogate, exact", "level sets", "proxy-Lagrangian"),

@@ -1,6 +1,5 @@
 """The benchmark of partial parity: every method runs, and comparisons compare like with like."""
 
-import csv
 import importlib
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from helpers import methods_of, rows_of
 
 from fairconstrained.terms import Linearization
 
@@ -47,11 +47,8 @@ def test_every_method_fills_its_cells(tmp_path, monkeypatch):
     main, results = module("run").main, tmp_path / "results"
     base = ["--objective", "partial_parity", "--output", str(results)]
     assert main([*base, "--datasets", str(tmp_path / "tiny.py"), "--level", "2"]) == 0
-    with (results / "partial_parity.csv").open(newline="") as file:
-        table = list(csv.DictReader(file))
-    methods = {}
-    for row in table:
-        methods.setdefault(row["notion"], set()).add(row["method"])
+    table = rows_of(results / "partial_parity.csv")
+    methods = methods_of(table)
     both = {
         *("partial parity", "full parity", "penalty", "no constraint"),
         *("group AUC", "inter-group pairs", "intra-group pairs"),

@@ -18,7 +18,7 @@ class TiltedAverages:
 
     Iterates of a descent-ascent swing around the point where the constraints hold: on average over
     iterates they do, and the average of the iterates, which is more accurate than any of them, may
-    violate them. With networks the difference is large (a slack of 0.05 ended at 0.19). Among
+    violate them. With networks the difference is large (a slack of 0.05 ended at 0.17). Among
 
     .. math::
 
@@ -79,11 +79,11 @@ class TiltedAverages:
         """
         tried: list[tuple[float, float, Tensor, Tensor]] = []
 
-        def excess(tilt: float) -> Tensor:
-            x = self._between(tilt)
+        def excess(position: float) -> Tensor:
+            x = self._between(position)
             values = release(x)
             over = (values - 2.0 * noise).clamp_min(0.0)
-            tried.append((max(over.tolist(), default=0.0), tilt, x, values))
+            tried.append((max(over.tolist(), default=0.0), position, x, values))
             return over
 
         low, high = 0.0, len(_TILTS) - 1.0
