@@ -20,12 +20,12 @@ from fairconstrained import DPFermiClassifier
 from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.features import as_features
-from fairconstrained.fermi_problem import FermiERM, shares_of
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear
-from fairconstrained.objectives import MeanLoss
-from fairconstrained.problem import Batch
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import Batch
+from fairconstrained.problems.fermi import FermiERM, shares_of
+from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import DPFERMI, ReleasedMoments, Solver
 
 _PENALTY, _ALPHA, _COLUMNS = 2.0, 1e-4, 6

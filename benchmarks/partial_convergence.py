@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.objectives.partial_parity import prepare
 from benchmarks.run import component
 from fairconstrained import PartialParityClassifier
-from fairconstrained.problem import FairERM, Linearization
+from fairconstrained.problems import FairERM, Linearization
 from fairconstrained.solvers import IDCA, DirectSwitching, Iterate, Solver
 from fairconstrained.solvers.run import violation
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fairconstrained.constraints import Space
-from fairconstrained.problem import Evaluation, Linearization, separate_estimates
+from fairconstrained.problems import Evaluation, Linearization, separate_estimates
 
 
 def numerical_jacobian(function, x, step=1e-5):

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from helpers import QuadraticProblem, SoftIsHard, tensor
 
-from fairconstrained.problem import Evaluation, Linearization
+from fairconstrained.problems import Evaluation, Linearization
 from fairconstrained.solvers import (
     run,
 )
-from fairconstrained.solvers.stochastic import Estimates
+from fairconstrained.solvers.stochastic.base import Estimates
 
 
 def generator(seed=0):

@@ -22,51 +22,25 @@ MAX_FILE, MAX_FUNCTION = 400, 60  # lines
 MAY_IMPORT = {
     "_version": set(),
     "exceptions": set(),
-    "calibration": set(),
     "groups": set(),
     "percentiles": {"groups"},
-    "ranking": set(),
-    "features": set(),
+    "auc": set(),
+    "autograd": set(),
     "losses": set(),
-    "models": {"features"},
-    "graphs": set(),
-    "constraints": {"graphs", "groups", "losses", "percentiles", "ranking"},
-    "objectives": {"constraints", "graphs", "losses", "ranking"},
+    "models": set(),
+    "constraints": {"auc", "autograd", "groups", "losses", "percentiles"},
     "privacy": {"exceptions"},
-    "metrics": {"exceptions", "groups", "percentiles", "ranking"},
+    "metrics": {"auc", "exceptions", "groups", "percentiles"},
     "datasets": {"_version"},
-    "terms": set(),
-    "problem": {"constraints", "features", "graphs", "losses", "models", "objectives", "terms"},
-    "ranking_problems": {"constraints", "features", "models", "objectives", "problem"},
-    "saddle": {"constraints", "graphs", "objectives", "problem"},
-    "majorant": {"problem"},
-    "fermi_problem": {"constraints", "losses", "problem"},
-    "group_posterior": {"features"},
-    "private_scaling": {"features", "models", "privacy"},
-    "private_problem": {
-        *("constraints", "exceptions", "features", "losses", "models", "privacy", "problem"),
+    "problems": {"auc", "autograd", "constraints", "losses", "models"},
+    "problems.private": {
+        *("constraints", "exceptions", "losses", "models", "privacy", "problems"),
     },
-    "private_moments": {
-        *("constraints", "features", "models", "objectives", "privacy", "problem"),
-        *("private_scaling", "ranking_problems"),
-    },
-    "private_fermi": {
-        *("constraints", "fermi_problem", "losses", "models", "objectives", "privacy", "problem"),
-        "private_problem",
-    },
-    "solvers": {
-        *("exceptions", "fermi_problem", "group_posterior", "models", "privacy", "private_fermi"),
-        *("majorant", "private_problem", "problem", "saddle"),
-    },
-    "training": {
-        *("constraints", "exceptions", "features", "groups", "models", "objectives"),
-        *("problem", "solvers"),
-    },
+    "solvers": {"exceptions", "models", "privacy", "problems", "problems.private"},
+    "training": {"constraints", "exceptions", "groups", "models", "problems", "solvers"},
     "estimators": {
-        *("calibration", "constraints", "exceptions", "features", "groups", "losses", "ranking"),
-        *("models", "percentiles", "ranking_problems", "objectives", "problem", "solvers"),
-        *("fermi_problem", "privacy", "private_fermi", "private_moments", "private_problem"),
-        "private_scaling",
+        *("auc", "constraints", "exceptions", "groups", "losses", "models", "percentiles"),
+        *("privacy", "problems", "problems.private", "solvers"),
     },
     "model_selection": {"exceptions", "groups", "metrics", "privacy"},
     "display": {"metrics", "model_selection", "percentiles"},
@@ -76,12 +50,9 @@ MAY_IMPORT = {
         *("groups", "metrics", "model_selection"),
     },
 }
-CORE = {
-    *("features", "losses", "models", "constraints", "objectives"),
-    *("problem", "solvers", "training"),
-}
+CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
-    *("exceptions", "groups", "percentiles", "ranking", "metrics", "datasets"),
+    *("exceptions", "groups", "percentiles", "auc", "metrics", "datasets"),
     *("privacy", "model_selection", "display"),
 }
 # Installed by extras only: imported inside the functions that need them.
@@ -90,8 +61,13 @@ OPTIONAL = {"cvxpy", "dp_accounting", "fairlearn", "matplotlib", "polars"}
 
 def unit(path):
     """The module or subpackage that a file belongs to."""
-    first = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    return "the package" if first == "__init__" else first
+    return unit_of(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def unit_of(parts):
+    """The longest name of a unit that a dotted name begins with."""
+    names = (".".join(parts[:length]) for length in (2, 1))
+    return next((name for name in names if name in MAY_IMPORT), "the package")
 
 
 def imports(nodes):
@@ -107,8 +83,7 @@ def imports(nodes):
 def units_imported(path):
     """Units of this package that a file imports, at whatever depth of its code."""
     names = [name.split(".") for name in imports(ast.walk(parsed(path)))]
-    own = [name[1] for name in names if name[0] == "fairconstrained"]
-    return {name if name in MAY_IMPORT else "the package" for name in own} - {unit(path)}
+    return {unit_of(name[1:]) for name in names if name[0] == "fairconstrained"} - {unit(path)}
 
 
 def parsed(path):

@@ -6,8 +6,8 @@ import torch
 from helpers import badly_scaled, tensor
 from torch import nn
 
-from fairconstrained.features import DenseFeatures
 from fairconstrained.models import Linear, Module, as_model
+from fairconstrained.models.features import DenseFeatures
 
 X = badly_scaled(n=30)
 WEIGHT = tensor(np.random.default_rng(1).exponential(size=30) + 0.1)

@@ -9,6 +9,7 @@ from helpers import bound, numerical_jacobian, random_rows
 from scipy.stats import norm
 
 from fairconstrained import metrics
+from fairconstrained.auc import COMPARISONS
 from fairconstrained.constraints import (
     AUCConstraint,
     AUCParity,
@@ -20,8 +21,7 @@ from fairconstrained.constraints import (
     Stack,
 )
 from fairconstrained.losses import log_loss
-from fairconstrained.objectives import LogLossForRanking, MeanLoss, PairwiseLoss
-from fairconstrained.ranking import COMPARISONS
+from fairconstrained.problems.objectives import LogLossForRanking, MeanLoss, PairwiseLoss
 
 METRIC_OF = {
     "group_auc": metrics.group_auc_gap,

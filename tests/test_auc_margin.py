@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from test_auc_fair import auc, every_objective, fitted, measured, table
 
 from fairconstrained import AUCFairClassifier
-from fairconstrained.ranking import COMPARISONS, auc_deviations, auc_differences, win_table
+from fairconstrained.auc import COMPARISONS, auc_deviations, auc_differences, win_table
 
 N_CELLS = 4
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from helpers import methods_of, rows_of
 
-from fairconstrained.terms import Linearization
+from fairconstrained.problems.linearization import Linearization
 
 ROOT = Path(__file__).parents[1]
 TINY = """

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from test_auc_fair import every_objective, fitted, table
 
-from fairconstrained.calibration import Rescale, log_odds_scale
+from fairconstrained.models.platt import Rescale, log_odds_scale
 from fairconstrained.solvers import SGDA
 
 

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from fairconstrained import private_fermi
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, Space, Stack
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.features import DenseFeatures
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear
-from fairconstrained.objectives import MeanLoss
+from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Phase, plan_releases, plan_training, privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
-from fairconstrained.private_fermi import AttributeFermi, RecordFermi, SecretGroups
-from fairconstrained.problem import Batch
+from fairconstrained.problems import Batch
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.problems.private import fermi as private_fermi
+from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi, SecretGroups
 
 UNITS = ("sensitive_features", "record")
 N_ROWS, DELTA, N_SAMPLES, RATE = 6, 0.02, 1500, 0.3

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 
 from fairconstrained import features
-from fairconstrained.features import DenseFeatures, SparseFeatures, as_features
+from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
 
 
 def matrix(seed=0, n=40, d=6, density=0.6):

@@ -16,13 +16,13 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, IncompatibleSolverError
-from fairconstrained.features import as_features
 from fairconstrained.losses import log_loss
 from fairconstrained.models import as_model
-from fairconstrained.objectives import MeanLoss
-from fairconstrained.problem import Batch, FairERM
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import IDCA, DirectSwitching, run
-from fairconstrained.solvers.idca import best_of, convex_subproblem, subgradient_path
+from fairconstrained.solvers.deterministic.idca import best_of, convex_subproblem, subgradient_path
 from fairconstrained.solvers.run import violation
 
 NOTIONS = {

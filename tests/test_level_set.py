@@ -9,15 +9,15 @@ from test_ranking_problems import problem as moment_problem
 from test_ranking_problems import rows, solve
 from torch import nn
 
+from fairconstrained.auc import COMPARISONS
 from fairconstrained.constraints import DemographicParity, Quadratic, Stack
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.features import as_features
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Module
-from fairconstrained.objectives import LogLossForRanking, MeanLoss
-from fairconstrained.problem import FairERM
-from fairconstrained.ranking import COMPARISONS
-from fairconstrained.saddle import Saddle
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import FairERM
+from fairconstrained.problems.objectives import LogLossForRanking, MeanLoss
+from fairconstrained.problems.saddle import Saddle
 from fairconstrained.solvers import (
     QCQP,
     AugmentedLagrangian,
@@ -26,7 +26,7 @@ from fairconstrained.solvers import (
     Status,
     run,
 )
-from fairconstrained.solvers.level_set import (
+from fairconstrained.solvers.stochastic.level_set import (
     Descent,
 )
 

@@ -6,7 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import rosen, rosen_der
 
-from fairconstrained.solvers.minimise import Curvature, Effort, lbfgs, lbfgs_then_newton
+from fairconstrained.solvers.deterministic.minimise import (
+    Curvature,
+    Effort,
+    lbfgs,
+    lbfgs_then_newton,
+)
 
 SEEDS = st.integers(0, 10_000)
 

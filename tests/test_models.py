@@ -9,9 +9,9 @@ import torch
 from helpers import badly_scaled, numerical_jacobian, tensor
 from torch import nn
 
-from fairconstrained.features import DenseFeatures, SparseFeatures
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear, Module
+from fairconstrained.models.features import DenseFeatures, SparseFeatures
 
 X = badly_scaled(n=30)
 WEIGHT = tensor(np.random.default_rng(1).exponential(size=400) + 0.1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairconstrained import features
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.features import as_features
+from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import Linear, OwnCoordinates, ScaledLinear
 
 N, D = 40, 5

@@ -9,12 +9,12 @@ from partial import bound
 
 from fairconstrained.constraints import PARTIAL, PartialDemographicParity, Stack
 from fairconstrained.constraints.steps import STEPS, Above
-from fairconstrained.features import as_features
 from fairconstrained.losses import log_loss
+from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import Linear
-from fairconstrained.objectives import MeanLoss
-from fairconstrained.problem import Batch, FairERM
-from fairconstrained.terms import Linearization
+from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems.linearization import Linearization
+from fairconstrained.problems.objectives import MeanLoss
 
 AT_THRESHOLDS = ["statistical_parity", "rank_parity"]
 every_notion = pytest.mark.parametrize("name", AT_THRESHOLDS)

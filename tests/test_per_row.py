@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fairconstrained.features import DenseFeatures, SparseFeatures
 from fairconstrained.models import Linear, Module
+from fairconstrained.models.features import DenseFeatures, SparseFeatures
 from fairconstrained.models.per_row import check_rows_independent, ghost_layers
 
 N, D = 12, 5

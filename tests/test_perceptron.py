@@ -4,8 +4,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from fairconstrained.features import DenseFeatures, as_features
 from fairconstrained.models import as_model
+from fairconstrained.models.features import DenseFeatures, as_features
 from fairconstrained.models.module import Module
 from fairconstrained.models.perceptron import Perceptron
 

@@ -13,13 +13,13 @@ import torch
 
 from fairconstrained import private_problem
 from fairconstrained.constraints import DemographicParity, Space, Stack
-from fairconstrained.features import DenseFeatures
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear
+from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Laplace, Phase, TrainingPlan, privacy_guarantee
 from fairconstrained.privacy.audit import epsilon_lower_bound
-from fairconstrained.private_problem import PrivateERM
-from fairconstrained.problem import Batch
+from fairconstrained.problems import Batch
+from fairconstrained.problems.private.erm import PrivateERM
 
 # A large delta: a few thousand outputs say little about rare ones.
 RATE, DELTA, CLIP, N_SAMPLES, N_ROWS = 6 / 7, 0.02, 0.5, 3_000, 6

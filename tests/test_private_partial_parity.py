@@ -10,8 +10,8 @@ from fairconstrained import PartialParityClassifier, metrics
 from fairconstrained.constraints import PARTIAL_PRIVATE, Space, Stack
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
-from fairconstrained.private_problem import PrivateERM
-from fairconstrained.solvers.tilted_averages import MOST_RELEASES
+from fairconstrained.problems.private.erm import PrivateERM
+from fairconstrained.solvers.private.tilted_averages import MOST_RELEASES
 
 INTERVAL = (0.1, 0.5)
 
@@ -139,8 +139,8 @@ def test_every_release_is_in_the_plan(monkeypatch):
             return _original(self, *args)
 
         monkeypatch.setattr(PrivateERM, name, counted)
-    monkeypatch.delattr("fairconstrained.problem.FairERM.evaluate")
-    monkeypatch.delattr("fairconstrained.problem.FairERM.linearize")
+    monkeypatch.delattr("fairconstrained.problems.FairERM.evaluate")
+    monkeypatch.delattr("fairconstrained.problems.FairERM.linearize")
     clf = fitted("statistical_parity", epsilon=1.0)
     assert calls["release"] == clf.privacy_.n_steps
     assert 1 <= calls["release_table"] <= MOST_RELEASES

@@ -19,11 +19,12 @@ from fairconstrained.exceptions import (
     PrivacyWarning,
     SmallGroupWarning,
 )
-from fairconstrained.features import as_features
 from fairconstrained.metrics import inter_group_auc_gap
+from fairconstrained.models.features import as_features
 from fairconstrained.privacy import privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
-from fairconstrained.private_moments import (
+from fairconstrained.problems.moments import GroupMoments
+from fairconstrained.problems.private.moments import (
     clipped,
     distances,
     length_histogram,
@@ -32,7 +33,6 @@ from fairconstrained.private_moments import (
     score_table,
     statistics,
 )
-from fairconstrained.ranking_problems import GroupMoments
 from fairconstrained.solvers import QCQP, SGDA
 
 D = 3

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from fairconstrained import private_scaling
-from fairconstrained.features import DenseFeatures, SparseFeatures, as_features
-from fairconstrained.private_scaling import Coordinates, release_coordinates
+from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
+from fairconstrained.problems.private.coordinates import Coordinates, release_coordinates
 
 
 def public(d, low=0.0, width=1.0):

@@ -18,12 +18,12 @@ from fairconstrained.constraints import (
     Stack,
 )
 from fairconstrained.constraints.statistics import ClassProbabilities
-from fairconstrained.features import DenseFeatures, SparseFeatures
 from fairconstrained.losses import LOSSES, hard_classes, log_loss
 from fairconstrained.models import Linear, Module
-from fairconstrained.objectives import MeanLoss
-from fairconstrained.problem import Batch, FairERM, separate_estimates
-from fairconstrained.solvers.sampling import Balanced
+from fairconstrained.models.features import DenseFeatures, SparseFeatures
+from fairconstrained.problems import Batch, FairERM, separate_estimates
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.solvers.stochastic.sampling import Balanced
 
 N_ROWS, N_FEATURES, N_GROUPS = 60, 4, 3
 NOTIONS = [DemographicParity(0.1), EqualizedOdds(0.1, reference="rest"), LossParity(0.2)]

@@ -9,16 +9,16 @@ from helpers import QuadraticProblem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairconstrained.auc import COMPARISONS
 from fairconstrained.constraints import AUCParity, Binormal, Quadratic, Space, Stack
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.features import as_features
 from fairconstrained.models import Linear
-from fairconstrained.objectives import PairwiseLoss
-from fairconstrained.problem import Batch, FairERM
-from fairconstrained.ranking import COMPARISONS
-from fairconstrained.ranking_problems import GroupMoments, MomentERM, whitened_model
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_model
+from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, run
-from fairconstrained.solvers.qcqp import Quadratics
+from fairconstrained.solvers.deterministic.qcqp import Quadratics
 
 ALPHA = 1e-2
 every_notion = pytest.mark.parametrize("notion", COMPARISONS)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairconstrained.exceptions import DivergenceError, IncompatibleSolverError
 from fairconstrained.solvers import Iterate, Solver, Status, run
 from fairconstrained.solvers.run import FEASIBILITY_TOL, best_feasible, last, violation
-from fairconstrained.solvers.sampling import ShuffledBatches
+from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
 
 PROBLEM = QuadraticProblem.random(0, 2, 1)
 

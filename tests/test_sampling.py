@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, LossParity, Space, Stack
-from fairconstrained.features import DenseFeatures
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Module
-from fairconstrained.objectives import MeanLoss
-from fairconstrained.problem import Batch, FairERM
-from fairconstrained.solvers.sampling import Balanced, BalancedBatches
+from fairconstrained.models.features import DenseFeatures
+from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.solvers.stochastic.sampling import Balanced, BalancedBatches
 
 strata_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=40)
 

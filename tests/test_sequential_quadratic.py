@@ -10,7 +10,7 @@ from fairconstrained import PartialParityClassifier, metrics
 from fairconstrained.constraints.partial_parity import PartialRanks
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
-from fairconstrained.problem import Evaluation, Linearization
+from fairconstrained.problems import Evaluation, Linearization
 from fairconstrained.solvers import AugmentedLagrangian, SequentialQuadratic, run
 
 

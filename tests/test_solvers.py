@@ -13,11 +13,11 @@ from sklearn.linear_model import LogisticRegression
 
 from fairconstrained.constraints import CONSTRAINTS, DemographicParity, Parity, Space, Stack
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.features import as_features
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import Linear
-from fairconstrained.objectives import MeanLoss
-from fairconstrained.problem import Batch, Evaluation, FairERM
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import Batch, Evaluation, FairERM
+from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import LBFGS, SGDA, AugmentedLagrangian, Status, run
 from fairconstrained.solvers.run import FEASIBILITY_TOL, violation
 

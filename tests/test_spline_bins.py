@@ -13,9 +13,9 @@ from fairconstrained.constraints import AUCParity, EqualizedOdds, SoftBins, Stac
 from fairconstrained.constraints.spline_bins import SplineBins
 from fairconstrained.constraints.statistics import Columns, Losses, sum_by
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.features import as_features
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear
+from fairconstrained.models.features import as_features
 
 NO_AUX = torch.zeros(0)
 reals = st.floats(-1e6, 1e6, allow_nan=False)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from stochastic import Rows, steps_of
 
 from fairconstrained.solvers import StochasticGhost
-from fairconstrained.solvers.directions import direction, least_level
-from fairconstrained.solvers.stochastic import Estimates
+from fairconstrained.solvers.stochastic.base import Estimates
+from fairconstrained.solvers.stochastic.directions import direction, least_level
 
 seeds = st.integers(0, 10_000)
 TIGHT = {"solver": cp.CLARABEL, "tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}

@@ -15,17 +15,17 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.features import as_features
 from fairconstrained.losses import log_loss
-from fairconstrained.majorant import Majorant
 from fairconstrained.models import as_model
-from fairconstrained.objectives import MeanLoss
-from fairconstrained.problem import Batch, Evaluation, FairERM
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import Batch, Evaluation, FairERM
+from fairconstrained.problems.majorant import Majorant
+from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, StochasticIDCA, constant, run
-from fairconstrained.solvers.idca import convex_subproblem
+from fairconstrained.solvers.deterministic.idca import convex_subproblem
 from fairconstrained.solvers.run import violation
-from fairconstrained.solvers.sampling import Balanced
-from fairconstrained.solvers.stochastic import Estimates
+from fairconstrained.solvers.stochastic.base import Estimates
+from fairconstrained.solvers.stochastic.sampling import Balanced
 
 NOTIONS = [
     PartialStatisticalParity((0.1, 0.5), n_grid=3),

@@ -9,7 +9,7 @@ from helpers import QuadraticProblem, solve_quadratic
 from sklearn.base import clone
 from stochastic import Rows, solve
 
-from fairconstrained.problem import Evaluation
+from fairconstrained.problems import Evaluation
 from fairconstrained.solvers import (
     ALM,
     SGD,

@@ -15,7 +15,7 @@ from fairconstrained.solvers import (
     constant,
     cosine,
 )
-from fairconstrained.solvers.stochastic import Estimates
+from fairconstrained.solvers.stochastic.base import Estimates
 
 
 @pytest.mark.parametrize("schedule", [constant, cosine])

@@ -6,7 +6,7 @@ from helpers import tensor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairconstrained.solvers.tilted_averages import MOST_RELEASES, TiltedAverages
+from fairconstrained.solvers.private.tilted_averages import MOST_RELEASES, TiltedAverages
 
 
 def swinging(n_steps=400, seed=0):

@@ -29,8 +29,8 @@ from sklearn.utils import Bunch
 from benchmarks import frontier
 from benchmarks.objectives import rate_constrained
 from benchmarks.objectives.rate_constrained import ALPHA, Rows, cells, timed_fit
+from fairconstrained.auc import COMPARISONS, auc_differences, win_table
 from fairconstrained.groups import encode_groups
-from fairconstrained.ranking import COMPARISONS, auc_differences, win_table
 
 __all__ = [
     "ALPHA",

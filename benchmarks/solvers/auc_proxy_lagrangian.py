@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmarks.objectives.auc_fair import ALPHA, Fitted, differences
 from benchmarks.objectives.rate_constrained import dense
-from fairconstrained.ranking import COMPARISONS
+from fairconstrained.auc import COMPARISONS
 
 METHOD = "proxy-Lagrangian"
 OBJECTIVES = ["auc_fair"]

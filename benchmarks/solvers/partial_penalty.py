@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from benchmarks.objectives.partial_parity import Rows, Scores
 from benchmarks.partial_tasks import Task
 from benchmarks.solvers.partial_default import fitted
-from fairconstrained.problem import Problem
+from fairconstrained.problems import Problem
 from fairconstrained.solvers import AugmentedLagrangian, Iterate, Solver
 
 METHOD = "penalty"

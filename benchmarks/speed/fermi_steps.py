@@ -17,11 +17,11 @@ import torch.nn.functional as F
 
 from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.features import as_features
 from fairconstrained.losses import log_loss
 from fairconstrained.models import as_model, as_private_model
-from fairconstrained.private_fermi import AttributeFermi, RecordFermi
-from fairconstrained.problem import Batch
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import Batch
+from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
 from fairconstrained.solvers import DPFERMI, Budget, NoisyTables
 from fairconstrained.solvers.run import one_thread
 

@@ -23,15 +23,15 @@ import torch
 import torch.nn.functional as F
 
 from fairconstrained.constraints import DemographicParity, Space, Stack
-from fairconstrained.features import as_features
 from fairconstrained.losses import log_loss
 from fairconstrained.models import as_private_model
-from fairconstrained.objectives import MeanLoss
-from fairconstrained.private_problem import PrivateERM
-from fairconstrained.problem import Batch, FairERM
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers import DPSGDA, SGD, Budget
 from fairconstrained.solvers.run import one_thread
-from fairconstrained.solvers.stochastic import Estimates
+from fairconstrained.solvers.stochastic.base import Estimates
 
 STEPS = 200  # in one round
 SPACE = Space([0, 1], ["a", "b"])

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from fairconstrained.features import DenseFeatures, SparseFeatures
+from fairconstrained.models.features import DenseFeatures, SparseFeatures
 
 DENSITIES = (0.02, 0.05, 0.1, 0.13, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
 

@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairconstrained.constraints import LossParity, Space, Stack
-from fairconstrained.features import DenseFeatures
 from fairconstrained.losses import log_loss
 from fairconstrained.models import as_model
-from fairconstrained.objectives import MeanLoss
-from fairconstrained.problem import Batch, FairERM
+from fairconstrained.models.features import DenseFeatures
+from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import (
     ALM,
     SGD,
@@ -33,7 +33,7 @@ from fairconstrained.solvers import (
     SwitchingSubgradient,
 )
 from fairconstrained.solvers.run import one_thread
-from fairconstrained.solvers.stochastic import Estimates, StochasticSolver
+from fairconstrained.solvers.stochastic.base import Estimates, StochasticSolver
 
 _ROWS, _FIRST_GROUP, _FEATURES = 14_333, 10_680, 9
 _ROUNDS = 200

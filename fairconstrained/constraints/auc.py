@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairconstrained.auc import COMPARISONS, auc_deviations, auc_differences, win_table
 from fairconstrained.constraints.moments import BoundConstraint, Space
 from fairconstrained.constraints.notions import Notion, checked_slack
 from fairconstrained.constraints.surrogates import SURROGATES, Surrogate
-from fairconstrained.ranking import COMPARISONS, auc_deviations, auc_differences, win_table
 
 __all__ = ["AUCConstraint", "AUCParity"]
 

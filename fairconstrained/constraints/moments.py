@@ -20,9 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairconstrained.autograd import linearized
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.statistics import Statistic, sum_by
-from fairconstrained.graphs import linearized
 
 __all__ = ["BoundConstraint", "LinearMoments", "MomentConstraint", "Space", "look_up"]
 

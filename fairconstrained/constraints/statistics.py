@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fairconstrained.graphs import linearized
+from fairconstrained.autograd import linearized
 from fairconstrained.losses import (
     Loss,
     class_probabilities,

@@ -24,12 +24,12 @@ from fairconstrained.estimators._checks import (
     warn_caller,
 )
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
-from fairconstrained.features import as_features
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss, n_outputs
 from fairconstrained.models import as_model
-from fairconstrained.objectives import MeanLoss
-from fairconstrained.problem import Batch, FairERM
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, Status, run
 from fairconstrained.solvers.run import FEASIBILITY_TOL
 

@@ -18,8 +18,8 @@ from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning, 
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import as_private_model
 from fairconstrained.privacy.mechanisms import NOISES, seed_from_system, with_gaussian_noise
-from fairconstrained.private_problem import PrivateERM
-from fairconstrained.private_scaling import release_coordinates
+from fairconstrained.problems.private.coordinates import release_coordinates
+from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers import DPSGDA, Budget
 
 __all__ = ["PrivateFairClassifier"]

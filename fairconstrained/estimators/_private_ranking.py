@@ -14,7 +14,7 @@ from fairconstrained.estimators._promise import (
 )
 from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning
 from fairconstrained.privacy.mechanisms import seed_from_system
-from fairconstrained.private_moments import PrivateMomentERM, plan_moments, release
+from fairconstrained.problems.private.moments import PrivateMomentERM, plan_moments, release
 
 __all__ = ["check_private_ranking", "log_odds_of_columns", "private_ranking_problem"]
 

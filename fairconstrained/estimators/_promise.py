@@ -9,7 +9,7 @@ import torch
 
 from fairconstrained.estimators._checks import check_parameter, warn_caller
 from fairconstrained.exceptions import PrivacyWarning
-from fairconstrained.private_scaling import Coordinates
+from fairconstrained.problems.private.coordinates import Coordinates
 
 __all__ = [
     "bounded",

@@ -10,11 +10,11 @@ import torch
 
 from fairconstrained.constraints import Space
 from fairconstrained.estimators._stream import Rows
-from fairconstrained.features import as_features
-from fairconstrained.objectives import PairwiseLoss
-from fairconstrained.problem import Batch, FairERM
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.solvers import Iterate, LevelSet, Solution, Status
-from fairconstrained.solvers.level_set_stream import LevelSetStream
+from fairconstrained.solvers.stochastic.level_set_stream import LevelSetStream
 
 __all__ = ["Steps", "as_batch", "rows_to_begin"]
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from fairconstrained.features import as_features
-from fairconstrained.ranking_problems import GroupMoments
+from fairconstrained.models.features import as_features
+from fairconstrained.problems.moments import GroupMoments
 
 __all__ = ["Rows", "Stream", "stacked"]
 

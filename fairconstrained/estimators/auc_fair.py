@@ -8,7 +8,7 @@ from numbers import Integral, Real
 import torch
 from torch import nn
 
-from fairconstrained.calibration import Rescale, log_odds_scale
+from fairconstrained.auc import COMPARISONS
 from fairconstrained.constraints import AUCParity, Quadratic
 from fairconstrained.constraints.surrogates import SURROGATES
 from fairconstrained.estimators._checks import check_parameter
@@ -21,10 +21,10 @@ from fairconstrained.estimators._private_ranking import (
 )
 from fairconstrained.estimators._promise import refuse_weights
 from fairconstrained.models import Module, as_model
-from fairconstrained.objectives import LogLossForRanking, PairwiseLoss
-from fairconstrained.problem import FairERM
-from fairconstrained.ranking import COMPARISONS
-from fairconstrained.ranking_problems import GroupMoments, MomentERM, RankingERM, whitened_model
+from fairconstrained.models.platt import Rescale, log_odds_scale
+from fairconstrained.problems import FairERM
+from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
+from fairconstrained.problems.objectives import LogLossForRanking, PairwiseLoss
 
 __all__ = ["AUCFairClassifier"]
 
@@ -159,7 +159,7 @@ class AUCFairClassifier(StreamingClassifier):
 
     With `epsilon` the number of rows, the classes and the names of the groups are public.
     Everything else that leaves ``fit`` follows from four noisy releases
-    (``fairconstrained.private_moments``): ``violation_`` and ``history_`` are those of normal
+    (``problems.private.moments``): ``violation_`` and ``history_`` are those of normal
     scores with the released moments, moved to what a noisy table of scores says of the gaps; scores
     become log odds as if they were normal with one variance. `alpha` is in the units of the clipped
     rows, and the noise on the moments adds to it. Weights, warm starts and streams are refused. The

@@ -15,20 +15,20 @@ from fairconstrained.estimators._private import PrivateFairClassifier
 from fairconstrained.estimators._promise import bounded, public_range, warn_of_delta
 from fairconstrained.estimators._proportions import public_cells
 from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning, SmallGroupWarning
-from fairconstrained.fermi_problem import FermiERM, shares_of
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import as_private_model
 from fairconstrained.models.per_row import check_rows_independent
-from fairconstrained.objectives import MeanLoss
 from fairconstrained.privacy import ReleasePlan, privacy_guarantee
 from fairconstrained.privacy.mechanisms import seed_from_system
-from fairconstrained.private_fermi import (
+from fairconstrained.problems.fermi import FermiERM, shares_of
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.problems.private.coordinates import release_coordinates
+from fairconstrained.problems.private.fermi import (
     AttributeFermi,
     RecordFermi,
     SecretGroups,
     released_counts,
 )
-from fairconstrained.private_scaling import release_coordinates
 from fairconstrained.solvers import (
     FERMI,
     LBFGS,

@@ -17,9 +17,9 @@ from fairconstrained.estimators._intervals import in_least_fair_interval, warn_o
 from fairconstrained.estimators._private import PrivateFairClassifier
 from fairconstrained.estimators._promise import refuse_with_epsilon
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
-from fairconstrained.objectives import MeanLoss
 from fairconstrained.percentiles import read_intervals
-from fairconstrained.problem import FairERM
+from fairconstrained.problems import FairERM
+from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import SequentialQuadratic, run
 
 __all__ = ["PartialParityClassifier"]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
+from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.metrics._docs import documented
 from fairconstrained.metrics._tables import (
@@ -22,7 +23,6 @@ from fairconstrained.metrics._tables import (
     encode_labels,
     named_groups,
 )
-from fairconstrained.ranking import COMPARISONS, auc_differences, ranks, win_table, wins
 
 __all__ = [
     "auc_between",

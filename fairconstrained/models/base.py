@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from fairconstrained.features import Features
+from fairconstrained.models.features import Features
 
 __all__ = [
     "ClippedPullback",

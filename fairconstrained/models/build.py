@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairconstrained.features import Features
 from fairconstrained.models.base import column_variances
+from fairconstrained.models.features import Features
 from fairconstrained.models.linear import Linear, ScaledLinear
 from fairconstrained.models.module import Module
 from fairconstrained.models.per_row import check_rows_independent

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairconstrained.features import DenseFeatures, Features
 from fairconstrained.models.base import (
     ClippedPullback,
     Penalty,
@@ -17,6 +16,7 @@ from fairconstrained.models.base import (
     clip_factors,
     column_variances,
 )
+from fairconstrained.models.features import DenseFeatures, Features
 
 __all__ = ["Linear", "OwnCoordinates", "ScaledLinear", "whitener"]
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fairconstrained.features import DenseFeatures, Features
 from fairconstrained.models.base import ClippedPullback, Penalty, Pullback, attribute, clip_factors
+from fairconstrained.models.features import DenseFeatures, Features
 from fairconstrained.models.per_row import (
     clipped_sum,
     ghost_layers,

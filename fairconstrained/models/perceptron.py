@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fairconstrained.features import Features
 from fairconstrained.models.base import Pullback
+from fairconstrained.models.features import Features
 from fairconstrained.models.module import Module
 
 __all__ = ["Perceptron"]

@@ -1,23 +1,23 @@
 """Algorithms: each sees a problem and yields iterates; ``run`` does the rest."""
 
-from fairconstrained.solvers.alm import ALM, SSLALM
-from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
-from fairconstrained.solvers.baselines import SGD, PenaltySGD
-from fairconstrained.solvers.dpfermi import DPFERMI, ClosedFormNoise, NoisyTables
-from fairconstrained.solvers.dpsgda import DPSGDA, Budget
-from fairconstrained.solvers.fermi import FERMI
-from fairconstrained.solvers.idca import IDCA, DirectSwitching
-from fairconstrained.solvers.lbfgs import LBFGS
-from fairconstrained.solvers.level_set import LevelSet, ProximalLevelSet
-from fairconstrained.solvers.qcqp import QCQP
-from fairconstrained.solvers.released_moments import ReleasedMoments
+from fairconstrained.solvers.deterministic.augmented_lagrangian import AugmentedLagrangian
+from fairconstrained.solvers.deterministic.idca import IDCA, DirectSwitching
+from fairconstrained.solvers.deterministic.lbfgs import LBFGS
+from fairconstrained.solvers.deterministic.qcqp import QCQP
+from fairconstrained.solvers.deterministic.sequential_quadratic import SequentialQuadratic
+from fairconstrained.solvers.private.dpfermi import DPFERMI, ClosedFormNoise, NoisyTables
+from fairconstrained.solvers.private.dpsgda import DPSGDA, Budget
+from fairconstrained.solvers.private.released_moments import ReleasedMoments
 from fairconstrained.solvers.run import Iterate, Solution, Solver, Status, run
-from fairconstrained.solvers.sequential_quadratic import SequentialQuadratic
-from fairconstrained.solvers.sgda import SGDA
-from fairconstrained.solvers.stochastic import constant, cosine
-from fairconstrained.solvers.stochastic_ghost import StochasticGhost
-from fairconstrained.solvers.stochastic_idca import StochasticIDCA
-from fairconstrained.solvers.switching_subgradient import SwitchingSubgradient
+from fairconstrained.solvers.stochastic.alm import ALM, SSLALM
+from fairconstrained.solvers.stochastic.base import constant, cosine
+from fairconstrained.solvers.stochastic.baselines import SGD, PenaltySGD
+from fairconstrained.solvers.stochastic.fermi import FERMI
+from fairconstrained.solvers.stochastic.level_set import LevelSet, ProximalLevelSet
+from fairconstrained.solvers.stochastic.sgda import SGDA
+from fairconstrained.solvers.stochastic.stochastic_ghost import StochasticGhost
+from fairconstrained.solvers.stochastic.stochastic_idca import StochasticIDCA
+from fairconstrained.solvers.stochastic.switching_subgradient import SwitchingSubgradient
 
 __all__ = [
     "ALM",

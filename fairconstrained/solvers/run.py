@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import DivergenceError
-from fairconstrained.problem import Problem
+from fairconstrained.problems import Problem
 
 __all__ = [
     "Callback",

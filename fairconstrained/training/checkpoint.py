@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problem import Problem
+from fairconstrained.problems import Problem
 from fairconstrained.solvers import Iterate, Solver
-from fairconstrained.solvers.stochastic import StochasticSolver
+from fairconstrained.solvers.stochastic.base import StochasticSolver
 
 __all__ = ["Checkpointed"]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fairconstrained.features import DenseFeatures
 from fairconstrained.models import Module
-from fairconstrained.problem import Evaluation, Linearization, separate_estimates
+from fairconstrained.models.features import DenseFeatures
+from fairconstrained.problems import Evaluation, Linearization, separate_estimates
 from fairconstrained.training.data import Rows, Source, Stream
 from fairconstrained.training.terms import Group, Term
 from fairconstrained.training.workers import Workers

@@ -1,0 +1,53 @@
+r"""Convex bounds on differences of convex constraints, from mini-batches and for any model.
+
+For constraints :math:`c = c^+ - c^-` with both parts convex in the scores z and the extra variables
+a, and scores :math:`z_0, a_0` of an anchor,
+
+.. math:: g(z, a) = c^+(z, a) - c^-(z_0, a_0)
+          - \nabla c^-(z_0, a_0)' \big( (z, a) - (z_0, a_0) \big) \ge c(z, a) .
+
+For a linear model that is the subproblem (31) of the partial-parity paper. For other models it is
+still a bound, since c is a function of scores: linearising in the parameters would not be one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fairconstrained.problems import Batch, FairERM, Linearization
+
+__all__ = ["Majorant"]
+
+
+@dataclass(frozen=True)
+class Majorant:
+    """The bound g on a problem's constraints at an anchor."""
+
+    problem: FairERM
+    anchor: Tensor  # like x
+
+    def constraints(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization:
+        """Values of g, as :meth:`FairERM.constraints` gives those of c."""
+        return self.problem.of_scores(self._values, x, rows, scale)
+
+    def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+        n_params = self.problem.model.n_params
+        with torch.no_grad():
+            scores_0 = self.problem.model.scores(self.anchor[:n_params], batch.X)
+        at = (scores_0.requires_grad_(), self.anchor[n_params:].clone().requires_grad_())
+        parts, columns = self.problem.constraint.convex_parts, batch[1:]
+        concave = parts(at[0], *columns, at[1])[1]
+        # The slopes times a step, J d, is the derivative in u of the linear map u -> (J'u)'d:
+        # torch's forward mode would do it at once, but compiles scripts on first use.
+        u = torch.ones_like(concave, requires_grad=True)
+        slopes = torch.autograd.grad(concave @ u, at, create_graph=True, materialize_grads=True)
+        steps = (scores - scores_0.detach(), aux - at[1].detach())
+        along = (slopes[0] * steps[0]).sum() + (slopes[1] * steps[1]).sum()
+        (change,) = torch.autograd.grad(along, u, create_graph=True)
+        linear: Tensor = concave.detach() + change
+        return parts(scores, *columns, aux)[0] - linear

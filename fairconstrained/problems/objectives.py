@@ -1,0 +1,115 @@
+"""What a fit minimises, and what it is judged by: functions of all scores at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairconstrained.auc import ranks, wins
+from fairconstrained.autograd import linearized
+from fairconstrained.constraints.surrogates import Surrogate
+from fairconstrained.losses import Loss, log_loss, zero_one_loss
+
+__all__ = ["LogLossForRanking", "MeanLoss", "Objective", "PairwiseLoss"]
+
+
+Gradient = Callable[[], Tensor]
+
+
+class Objective(Protocol):
+    """The first value of a problem, twice: as optimised and as measured."""
+
+    def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """Differentiable, ()."""
+
+    def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
+        """`soft`, and a function that gives its derivative by the scores, (n, K)."""
+
+    def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """What solvers select by among feasible points, ()."""
+
+
+class _WeightedMean:
+    """The weighted mean of a row's loss."""
+
+    loss: Loss
+
+    def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """Weighted mean."""
+        return weight @ self.loss(scores, y) / weight.sum()
+
+    def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
+        """In closed form."""
+        share = weight / weight.sum()
+        value = share @ self.loss(scores, y)
+        return value, lambda: share[:, None] * self.loss.gradient(scores, y)
+
+
+@dataclass(frozen=True)
+class MeanLoss(_WeightedMean):
+    """The mean of a row's loss; measured by the error rate, or the mean of another loss."""
+
+    loss: Loss
+    error: Callable[[Tensor, Tensor], Tensor] = zero_one_loss
+
+    def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """Weighted share of wrong predictions."""
+        return weight @ self.error(scores, y) / weight.sum()
+
+
+@dataclass(frozen=True)
+class LogLossForRanking(_WeightedMean):
+    """The log loss; measured by 1 - AUC."""
+
+    loss: Loss = field(default=log_loss, init=False)
+
+    def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """1 - AUC of all positives against all negatives."""
+        return misranked(scores, y, weight)
+
+
+@dataclass(frozen=True)
+class PairwiseLoss:
+    """The surrogate's loss of positives against negatives; measured by 1 - AUC.
+
+    Parameters
+    ----------
+    surrogate : Surrogate
+    shares : tuple of float
+        The weight of the negatives and of the positives, out of 1: known shares make the means of
+        a batch unbiased, and a batch without positives harmless.
+    """
+
+    surrogate: Surrogate
+    shares: tuple[float, float]
+
+    def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """O(n): no pairs."""
+        return self.of_sums(self.surrogate.statistic.sums(scores, y, weight, y, 2) / weight.sum())
+
+    def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
+        """By autograd."""
+        value, pullback = linearized(lambda z: self.soft(z, y, weight), scores)
+        return value, lambda: pullback(torch.ones_like(value))[0]
+
+    def of_sums(self, sums: Tensor) -> Tensor:
+        """From sums of the statistic over negatives and positives, per unit of all weight."""
+        means = sums / sums.new_tensor(self.shares)[:, None]
+        return self.surrogate.loss(means[1], means[0])
+
+    def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """1 - AUC of all positives against all negatives."""
+        return misranked(scores, y, weight)
+
+
+def misranked(scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    """1 - AUC of all positives against all negatives, ties by half, ()."""
+    w, positive = weight.cpu().numpy(), y.cpu().numpy() == 1
+    sides = np.where(positive, w, 0.0), np.where(positive, 0.0, w)
+    won = sides[0] @ wins(ranks(scores[:, 0].cpu().numpy()), sides[1])
+    return torch.as_tensor(1.0 - won / (sides[0].sum() * sides[1].sum())).to(scores)

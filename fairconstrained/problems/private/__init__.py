@@ -1,0 +1,1 @@
+"""Problems for private training: solvers see noisy, priced releases and nothing exact."""

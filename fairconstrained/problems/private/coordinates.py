@@ -1,0 +1,81 @@
+r"""Coordinates for private training from two noisy statistics: how long rows are, and where.
+
+Steps of gradient descent suit rows of norms of a few units whose mean is near zero. Public ranges
+alone do not bring that about: a hundred columns that fill a quarter of their ranges all point the
+same way, and steps along their mean swing from one constant prediction to the other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Generator, Tensor
+
+from fairconstrained.models.base import clip_factors
+from fairconstrained.models.features import Features
+from fairconstrained.privacy.mechanisms import with_gaussian_noise
+
+__all__ = ["Coordinates", "release_coordinates", "weighted_sum"]
+
+_REACH = 2.0  # rows longer than this many typical norms are clipped in their mean
+_TYPICAL = 4.0  # longer rows are scaled down to this norm
+
+
+class Coordinates(NamedTuple):
+    """Columns become (x - center) / scale."""
+
+    center: Tensor  # (d,)
+    scale: Tensor  # (d,)
+
+
+def release_coordinates(
+    X: Features, public: Coordinates, noise: float, rng: Generator
+) -> Coordinates:
+    r"""Release the mean squared norm of the rows, then the mean of the rows, and use them.
+
+    With :math:`u_i = (x_i - c) / s` in public coordinates that bring columns to [0, 1],
+
+    .. math::
+
+        \tilde r^2 = \frac1n \Big( \sum_i \min(\lVert u_i \rVert^2, d)
+            + d\, \sigma \xi \Big), \qquad
+        \tilde m = \frac1n \Big( \sum_i \mathrm{clip}_{2 \tilde r}(u_i)
+            + 2 \tilde r\, \sigma \xi' \Big),
+
+    with standard normal :math:`\xi, \xi'`: two Gaussian releases of noise multiplier
+    :math:`\sigma`. The mean is shrunk towards zero by its known noise (positive-part James-Stein),
+    and the scale grows where centred rows are longer than 4.
+
+    Parameters
+    ----------
+    X : Features of shape (n, d)
+    public : Coordinates
+        From ranges that are known without the data.
+    noise : float
+        Noise multiplier of each of the two releases.
+    rng : Generator
+
+    Returns
+    -------
+    Coordinates
+    """
+    n_rows, n_columns = X.shape
+    squares = X.square_norms(public.center, 1.0 / public.scale)
+    total = squares.clamp_max(n_columns).sum()
+    typical = with_gaussian_noise(total, noise * n_columns, rng) / n_rows
+    typical = typical.clamp(1.0, float(n_columns))
+    reach = _REACH * float(typical.sqrt())
+    factors = clip_factors(squares.sqrt(), reach)
+    total = weighted_sum(X, factors, *public)
+    mean = with_gaussian_noise(total, noise * reach, rng) / n_rows
+    of_noise = n_columns * (noise * reach / n_rows) ** 2
+    mean = mean * (1.0 - of_noise / mean.square().sum().clamp_min(1e-30)).clamp_min(0.0)
+    spread = (typical - mean.square().sum()).clamp_min(0.0).sqrt()
+    return Coordinates(
+        public.center + public.scale * mean, public.scale * (spread / _TYPICAL).clamp_min(1.0)
+    )
+
+
+def weighted_sum(X: Features, factor: Tensor, center: Tensor, scale: Tensor) -> Tensor:
+    """Sum of factor (x - center) / scale, (d,)."""
+    return (X.t_matmul(factor[:, None])[:, 0] - center * factor.sum()) / scale

@@ -1,0 +1,314 @@
+r"""The penalised problem as private solvers see it: noisy, priced releases and nothing exact.
+
+Two units of privacy, two kinds of secrets. Where the whole *record* is protected,
+:class:`RecordFermi` releases noisy tables and clipped gradients of Poisson batches. Where the
+*sensitive features* are, features and labels are public, and only terms that know a row's group
+are noisy: :class:`AttributeFermi` does so batch by batch, :class:`SecretGroups` releases sums of
+public vectors over the groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.constraints import MomentConstraint, Space
+from fairconstrained.constraints.mutual_information import MutualInformation
+from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.statistics import sum_by
+from fairconstrained.models import Model
+from fairconstrained.privacy import ReleasePlan, Unit
+from fairconstrained.privacy.mechanisms import with_gaussian_noise
+from fairconstrained.problems import Batch
+from fairconstrained.problems.fermi import FermiERM
+from fairconstrained.problems.objectives import Objective
+from fairconstrained.problems.private.erm import PrivateERM, Release, with_zero_row
+
+__all__ = ["AttributeFermi", "RecordFermi", "SecretGroups", "released_counts"]
+
+ChooseDual = Callable[[Tensor], Tensor]
+
+
+def released_counts(data: Batch, space: Space, noise: float, unit: Unit, rng: Generator) -> Tensor:
+    """Noisy weight of the rows of each label and group, (n_classes, n_groups).
+
+    Where the sensitive features are protected the weight of each label is public and kept.
+    """
+    n_labels, n_groups = len(space.classes), len(space.groups)
+    column = data.weight[:, None]
+    cells = sum_by(column, data.y * n_groups + data.group, space.n_cells)
+    cells = cells.reshape(n_labels, n_groups, 1)
+    if unit == "record":
+        return with_gaussian_noise(cells, noise, rng)[..., 0]
+    public = sum_by(column, data.y, n_labels)
+    noise = noise * float(data.weight.max())
+    return _with_noise_between_groups(cells, public, noise, rng)[0][..., 0]
+
+
+def _with_noise_between_groups(
+    sums: Tensor, public: Tensor, noise: float, rng: Generator
+) -> tuple[Tensor, float]:
+    """Noise on sums (n_conditions, n_groups, m) whose total over the groups is public.
+
+    `public` must not be summed over groups: not even its rounding may depend on them.
+    """
+    k = sums.shape[1]
+    share = public[:, None] / k
+    if k == 1:
+        return share, 0.0
+    deviation = noise * ((k - 1) / k) ** 0.5
+    noisy = with_gaussian_noise(sums - share, deviation, rng)
+    # The total is public: noise on it is undone.
+    return noisy - noisy.mean(dim=1, keepdim=True) + share, deviation
+
+
+class RecordFermi(PrivateERM):
+    r"""Loss plus ERMI with the whole record protected: every row's whole gradient is clipped.
+
+    As :class:`PrivateERM`, but tables hold class probabilities, and the
+    weights on them are those of the saddle form.
+
+    Parameters
+    ----------
+    information : MutualInformation
+    weight : float
+        :math:`\lambda`.
+    **problem
+        The parameters of PrivateERM.
+    """
+
+    step_size = 4.0  # that suits columns of a public range
+
+    def __init__(self, *, information: MutualInformation, weight: float, **problem: Any):
+        super().__init__(**problem, histogram_noise="gaussian")
+        self.information = information
+        self.weight = weight
+
+    @property
+    def n_constraints(self) -> int:
+        """None: the penalty takes their place."""
+        return 0
+
+    def release_saddle(
+        self, x: Tensor, choose_dual: ChooseDual, max_norm: float, rng: Generator
+    ) -> Release:
+        """One step: a table, and a gradient of the saddle form at the W chosen for this table."""
+
+        def weigh(table: Tensor) -> Tensor:
+            return self.weight * self.information.weights(choose_dual(table), self.counts)
+
+        return self.release(x, weigh, max_norm, rng)
+
+    def _counted(self, scores: Tensor, soft: Tensor, y: Tensor) -> Tensor:
+        return soft
+
+
+class AttributeFermi(RecordFermi):
+    r"""Loss plus ERMI with the sensitive features protected: features and labels are public.
+
+    Private, of a Poisson batch: the table, and the clipped gradients of the rows'
+    :math:`2 \sum_j W_{r_i j} F_j / \sqrt{p_{r_i}}`. Public: the loss and
+    :math:`\sum_q W_{qj}^2 F_j`, from rows that are drawn independently.
+
+    Paper: the public terms are of the same batch and carry no noise; here: of rows of their own,
+    because exact gradients of a batch tell which rows are in it, and then nothing is gained by
+    sampling.
+    """
+
+    step_size = 0.5  # that suits public columns, which are whitened
+
+    def __init__(self, **problem: Any):
+        super().__init__(**problem)
+        # The term that all groups share is linear in W^2 and the same for all rows of a label.
+        shared = self.information.shared(self.counts)
+        of_label = _of_label(shared, _part_of_label(self.constraint))
+        self._shared = self.weight * self.n_rows * of_label
+
+    def release_saddle(
+        self, x: Tensor, choose_dual: ChooseDual, max_norm: float, rng: Generator
+    ) -> Release:
+        """One step, as above: one pass over the rows of both kinds, each clipped or not."""
+        sampled, drawn = self._next_rows(rng), self._public_rows(rng)
+        n = len(sampled)
+        rows = self.data.rows(torch.cat((sampled, drawn)))
+        scores, clipped = self.model.linearize_rows(x, rows.X)
+        soft, on_scores = self.constraint.statistic.linearize(scores[:n], rows.y[:n])
+        bins = rows.bins[:n]
+        table = self._noisy_table(soft, bins, rng)
+        dual = choose_dual(table)
+        # Of a sum over the batch, in units of the mean over all rows.
+        scale = self.weight / (self._rate * self.n_rows)
+        weights = scale * self.n_rows * self.information.group_weights(dual, self.counts)
+        of_batch = on_scores(with_zero_row(weights).index_select(0, bins))
+        of_public = self._of_public(dual, scores[n:], rows.y[n:]) / len(drawn)
+        max_norms = scores.new_full((len(scores),), torch.inf)
+        max_norms[:n].fill_(scale * max_norm)
+        gradient = clipped(torch.cat((of_batch, of_public)), max_norms)
+        noise = self.plan.gradient_noise * scale * max_norm
+        return Release(table, with_gaussian_noise(gradient, noise, rng), 1.0)
+
+    def _public_rows(self, rng: Generator) -> Tensor:
+        """As many as a batch is expected to have, independent of it."""
+        if self._rate >= 1:
+            rows = torch.arange(self.n_rows)
+        else:
+            size = max(1, round(self._rate * self.n_rows))
+            rows = torch.randint(self.n_rows, (size,), generator=rng)
+        return rows.to(self.data.y.device)
+
+    def _of_public(self, dual: Tensor, scores: Tensor, y: Tensor) -> Tensor:
+        """Derivative by scores of the loss and of the term of psi that all groups share."""
+        _, pullback = self.constraint.statistic.linearize(scores, y)
+        of_label = self._shared @ (dual * dual)
+        return self.loss.gradient(scores, y) - pullback(of_label.index_select(0, y))
+
+
+def _part_of_label(constraint: MomentConstraint) -> Tensor:
+    """A part of each label's condition, (n_classes,); -1 for labels that no part has."""
+    part: Tensor = constraint.part_of_cell.max(dim=1).values
+    return part
+
+
+def _of_label(of_part: Tensor, part: Tensor) -> Tensor:
+    """What all parts of a label's condition share, (n_classes, n_columns); 0 where none is."""
+    return with_zero_row(of_part)[part]
+
+
+class SecretGroups:
+    r"""Public features and labels, secret groups: noisy sums over the groups are all that is told.
+
+    For public vectors :math:`q_i` a release gives, for each condition on the label and each group,
+
+    .. math:: \sum_{i \in c} \omega_i q_i \otimes (e_{s_i} - \tfrac1k \mathbf 1) + \text{noise},
+
+    to which the public sums are added. The centred indicators of two groups are antipodal, which
+    is what the accountant charges for; without centring the noise would have to be
+    :math:`\sqrt{k / (k - 1)}` times larger.
+
+    Parameters
+    ----------
+    model, data, risk, alpha
+        As in :class:`fairconstrained.problems.FairERM`.
+    constraint : Stack
+        What is measured; its parts are the groups within labels.
+    counts : Tensor of shape (n_parts,)
+        Released or public.
+    information : MutualInformation
+    weight : float
+        :math:`\lambda`.
+    plan : ReleasePlan
+        One noise for each release that may be asked for, by name.
+    """
+
+    n_constraints = 0
+
+    def __init__(
+        self,
+        *,
+        model: Model,
+        data: Batch,
+        risk: Objective,
+        alpha: float,
+        constraint: Stack,
+        counts: Tensor,
+        information: MutualInformation,
+        weight: float,
+        plan: ReleasePlan,
+    ):
+        self.model = model
+        self.public = data._replace(group=torch.zeros_like(data.group))
+        self.constraint = constraint
+        self.counts = counts
+        self.information = information
+        self.weight = weight
+        self.plan = plan
+        self._group = data.group
+        self._risk, self._alpha = risk, alpha
+        self._left = dict(plan.noise)
+        conditions = ((information.condition + 1) * information.used)[:, None].to(data.weight)
+        # Of the rows whose label no part has: 0, and one more for the others.
+        of_label = _of_label(conditions, _part_of_label(constraint))
+        self.condition = of_label[data.y, 0].long()
+
+    @property
+    def data(self) -> Batch:
+        """The rows, all in one group."""
+        return self.public
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, which is public."""
+        return len(self.public.y)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups, which is public."""
+        return self.constraint.part_of_cell.shape[1]
+
+    def start(self) -> Tensor:
+        """Where a fit begins."""
+        return self.model.init()
+
+    def prior(self) -> Tensor:
+        """Shares of the groups in each condition by the counts, (n_conditions + 1, n_groups)."""
+        shares = self.counts.new_zeros((self.information.n_conditions + 1, self.n_groups))
+        for part, cells in enumerate(self.constraint.part_cells()):
+            if not self.information.used[part]:
+                continue
+            condition = int(self.information.condition[part]) + 1
+            shares[condition, torch.as_tensor(cells.any(axis=0))] = self.counts[part]
+        shares[shares.sum(dim=1) == 0] = 1.0  # nothing is compared there
+        return shares
+
+    def release(self, name: str, queries: Tensor, rng: Generator) -> tuple[Tensor, float]:
+        """Noisy sums of the public queries (n, m) over conditions and groups, once for each name.
+
+        Returns
+        -------
+        sums : Tensor of shape (n_conditions + 1, n_groups, m)
+            The first condition is that of the rows that take no part: zeros.
+        deviation : float
+            Standard deviation of the noise on an entry.
+
+        Raises
+        ------
+        RuntimeError
+            If the plan has no such release left.
+        """
+        if name not in self._left:
+            raise RuntimeError(f"The privacy budget is spent: no release {name!r} is left.")
+        noise = self._left.pop(name)
+        used = self.condition > 0
+        queries = queries * (used * self.public.weight)[:, None]
+        largest = float(queries.norm(dim=1).max())  # public
+        k, n_conditions = self.n_groups, self.information.n_conditions + 1
+        sums = sum_by(queries, self.condition * k + self._group, n_conditions * k)
+        public = sum_by(queries, self.condition, n_conditions)
+        sums = sums.reshape(n_conditions, k, -1)
+        return _with_noise_between_groups(sums, public, noise * largest, rng)
+
+    def surrogate(self, shares: Tensor) -> FermiERM:
+        """The problem if each row belonged to the groups by these shares, (n, n_groups)."""
+        part = self.constraint.part_of_cell.to(shares.device)[self.public.y] + 1
+        of_parts = shares.new_zeros((self.n_rows, self.constraint.n_parts + 1))
+        of_parts = of_parts.scatter_add(1, part, shares)[:, 1:]
+        return FermiERM(
+            self.model,
+            self.public,
+            self._risk,
+            self.constraint,
+            self._alpha,
+            information=self.information,
+            shares=of_parts,
+            part_counts=self.counts,
+            weight=self.weight,
+        )
+
+    def predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Class probabilities and one-hot predicted labels of the rows, which are public."""
+        scores = self.model.scores(x, self.public.X)
+        statistic = self.constraint.statistic
+        return statistic.soft(scores, self.public.y), statistic.hard(scores, self.public.y)

@@ -1,0 +1,120 @@
+r"""What noisy sums over groups tell of each row's group.
+
+With prior shares :math:`\pi` and noisy sums of public vectors :math:`q_i`,
+:math:`Y_g = \sum_i \omega_i q_i S_{ig} + \text{noise}`, the estimate is the ridge regression
+
+.. math::
+
+    \hat S_{ig} = \pi_g + \gamma q_i' (\gamma G + \mathrm{diag}(v))^{-1}
+        \Big( Y_g - \pi_g \sum_j \omega_j q_j \Big), \qquad G = \sum_j \omega_j q_j q_j' ,
+
+with the variances v of the noise. Its own sums are the released ones, shrunk by as much as they are
+noise: it is the posterior mean if :math:`S = \pi + q'\beta` with :math:`\beta` normal of covariance
+:math:`\gamma G^{-1}`, and :math:`\gamma`, how much the groups depend on the vectors, maximises the
+likelihood of what was released.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fairconstrained.models.features import Features
+
+__all__ = ["GroupPosterior", "principal_components"]
+
+_STRENGTHS = -6, 6, 73  # exponents of ten, number of values tried
+_EXACT = 1e-9  # added to the variances: sums without noise may be redundant
+
+
+class GroupPosterior:
+    """Estimates of the rows' groups from all releases so far.
+
+    Parameters
+    ----------
+    condition : LongTensor of shape (n,)
+        Rows of different conditions are estimated apart; 0 for rows that take no part.
+    weight : Tensor of shape (n,)
+    prior : Tensor of shape (n_conditions + 1, n_groups)
+        Shares of the groups.
+    """
+
+    def __init__(self, condition: Tensor, weight: Tensor, prior: Tensor):
+        self.condition = condition
+        self.weight = weight
+        self.prior = prior / prior.sum(dim=1, keepdim=True)
+        self._queries: list[Tensor] = []
+        self._sums: list[Tensor] = []
+        self._variances: list[Tensor] = []
+
+    def add(self, queries: Tensor, sums: Tensor, deviation: float) -> None:
+        """Take in a release: queries (n, m), their sums (n_conditions + 1, n_groups, m)."""
+        self._queries.append(queries)
+        self._sums.append(sums)
+        self._variances.append(queries.new_full((queries.shape[1],), deviation**2))
+
+    def shares(self) -> Tensor:
+        """Estimated shares of the groups in each row, (n, n_groups); rows add up to 1."""
+        if not self._queries:
+            return self.prior[self.condition]
+        queries, variances = torch.cat(self._queries, dim=1), torch.cat(self._variances)
+        sums = torch.cat(self._sums, dim=2)
+        shares = self.prior[self.condition]
+        for c in range(1, len(self.prior)):
+            rows = self.condition == c
+            own, weight, prior = queries[rows], self.weight[rows], self.prior[c]
+            excess = (sums[c] - prior[:, None] * (weight @ own)).T
+            shares[rows] = prior + own @ _ridge(own.T @ (own * weight[:, None]), excess, variances)
+        return shares
+
+
+def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
+    """Coefficients (m, n_groups) of the likeliest ridge regression, the same one for all groups.
+
+    In coordinates in which the noise has covariance 1 and the Gram matrix is diagonal.
+    """
+    noise = (variances + _EXACT * gram.diagonal().mean()).sqrt()
+    values, vectors = torch.linalg.eigh(gram / noise[:, None] / noise)
+    values = values.clamp_min(0.0)
+    seen = vectors.T @ (excess / noise[:, None])
+    strengths = torch.logspace(*_STRENGTHS, dtype=gram.dtype, device=gram.device)
+    total = 1.0 + strengths[:, None] * values
+    # The excesses of the groups add up to zero: one group less is independent.
+    likelihood = -(seen.shape[1] - 1) * total.log().sum(dim=1) - (1.0 / total) @ (seen**2).sum(1)
+    strength = strengths[likelihood.argmax()]
+    shrunk = strength / (1.0 + strength * values)
+    coefficients: Tensor = (vectors @ (shrunk[:, None] * seen)) / noise[:, None]
+    return coefficients
+
+
+def principal_components(X: Features, weight: Tensor, n_components: int) -> Tensor:
+    """A constant and the leading components of the standardised columns, each of mean square 1.
+
+    Reads features only. With more columns than components a random sketch (with a seed of its own)
+    and one power iteration find them; columns without variance are left out.
+    """
+    total, center = weight.sum(), X.mean(weight)
+    scale = X.variance(weight, center).sqrt()
+    scale = torch.where(scale > 1e-6 * center.abs().clamp_min(1e-6), 1.0 / scale, 0.0 * scale)
+    n_columns = X.shape[1]
+    basis = torch.eye(n_columns).to(scale)
+    if n_columns > n_components:
+        sketch = torch.randn(
+            (n_columns, n_components + 8), generator=torch.Generator().manual_seed(0)
+        )
+        basis = sketch.to(scale)
+        for _ in range(2):
+            found = _standardised(X, center, scale, basis) * weight[:, None]
+            back = scale[:, None] * (X.t_matmul(found) - torch.outer(center, found.sum(dim=0)))
+            basis = torch.linalg.qr(back).Q
+    rows = _standardised(X, center, scale, basis)
+    values, vectors = torch.linalg.eigh(rows.T @ (rows * weight[:, None]) / total)
+    keep = (values > 1e-6 * values.max()).nonzero()[:, 0].flip(0)[:n_components]
+    components = rows @ vectors[:, keep] / values[keep].sqrt()
+    return torch.cat((torch.ones_like(components[:, :1]), components), dim=1)
+
+
+def _standardised(X: Features, center: Tensor, scale: Tensor, basis: Tensor) -> Tensor:
+    """Standardised rows in a basis, (n, r), without a dense copy of X."""
+    scaled = scale[:, None] * basis
+    return X.matmul(scaled) - center @ scaled

@@ -1,0 +1,162 @@
+r"""The AUC problem with quadratic surrogates as a min-max problem, one row at a time.
+
+For a pair k of sets :math:`(G, G')` with shares :math:`p, p'` of all rows, scores h of a row and
+:math:`u = 1[G] / p`, :math:`u' = 1[G'] / p'` (AUC-fairness paper, equation 8),
+
+.. math::
+
+    F_k &= c_1 c_2^2 - 2 c_1 c_2 h (u - u') + c_1 (h - a_k)^2 u + c_1 (h - b_k)^2 u' , \\
+    G_k &= 2 \sqrt{c_1}\, h (u - u') , \\
+    E[c_1 (h - h' - c_2)^2] &= \min_{a, b} \max_\alpha E[F_k + \alpha G_k] - \alpha^2 .
+"""
+
+# Paper (Lemma 1): G = 2 c1 h (u - u') with - alpha^2, whose maximum is c1^2 (E h - E h')^2; here
+# alpha is scaled so that it is c1 (E h - E h')^2, as the double sum needs, and the steps of Lemmas
+# 3 and 4 stay as they are printed.
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairconstrained.autograd import linearized
+from fairconstrained.constraints.auc import AUCConstraint
+from fairconstrained.constraints.surrogates import Quadratic
+from fairconstrained.problems import Batch, FairERM, Linearization, Problem
+from fairconstrained.problems.objectives import PairwiseLoss
+
+__all__ = ["Saddle"]
+
+
+class Saddle:
+    """F and G of a problem on any rows, in the variables x = (w, a, b).
+
+    Parameters
+    ----------
+    problem : FairERM
+        With quadratic surrogates in all its constraints, and in a pairwise objective; any other
+        objective has its own unbiased estimate and no pair.
+
+    Attributes
+    ----------
+    owner : Tensor of shape (n_pairs,)
+        The value (0: objective) that each pair is part of.
+    """
+
+    def __init__(self, problem: FairERM):
+        self.problem = problem
+        surrogate = self.surrogate_of(problem)
+        assert surrogate is not None
+        self.c1, self.c2 = surrogate.c1, surrogate.c2
+        pairs, slack = [], [torch.zeros(1, dtype=torch.float64)]
+        owner = []
+        n_values = 1
+        self.pairwise = isinstance(problem.risk, PairwiseLoss)
+        if self.pairwise:
+            label = torch.arange(2, dtype=torch.float64)[:, None]
+            positive = label.expand(problem.constraint.part_of_cell.shape)
+            pairs.append(torch.stack((positive, 1.0 - positive))[None])
+            owner.append(torch.zeros(1, dtype=torch.long))
+        for member in problem.constraint.members:  # type: ignore[attr-defined]
+            first, first_, second, second_ = torch.as_tensor(member.comparisons).unbind(dim=1)
+            above = [torch.stack((first_, first), dim=1), torch.stack((second, second_), dim=1)]
+            below = [torch.stack((second_, second), dim=1), torch.stack((first, first_), dim=1)]
+            m = len(first)
+            for sides, start in ((above, n_values), (below, n_values + m)):
+                pairs += sides
+                owner += 2 * [torch.arange(start, start + m)]
+            n_values += 2 * m
+            slack.append(1.0 + member.slack)
+        self.n_values = n_values
+        self.owner = torch.cat(owner)
+        self.slack = torch.cat(slack)
+        # (n_cells, n_pairs) for each side
+        self._sets = torch.cat(pairs).flatten(start_dim=2).permute(1, 2, 0)
+        self._n_groups = problem.constraint.part_of_cell.shape[1]
+        self._weigh(self.cell_weights(problem.data), problem.n_rows)
+
+    @staticmethod
+    def surrogate_of(problem: Problem) -> Quadratic | None:
+        """The quadratic surrogate that all of a problem's AUCs share; None if they do not."""
+        members = getattr(getattr(problem, "constraint", None), "members", ())
+        surrogates: list[Any] = [m.surrogate for m in members if isinstance(m, AUCConstraint)]
+        risk = getattr(problem, "risk", None)
+        if isinstance(risk, PairwiseLoss):
+            surrogates.append(risk.surrogate)
+        usable = isinstance(problem, FairERM) and all(isinstance(m, AUCConstraint) for m in members)
+        same = len(set(surrogates)) == 1 and isinstance(surrogates[0], Quadratic)
+        quadratic: Quadratic | None = surrogates[0] if usable and same else None
+        return quadratic
+
+    def _weigh(self, cell_weights: Tensor, n_rows: int) -> None:
+        """Divide the sets by their shares."""
+        total = cell_weights.sum()
+        shares = torch.tensordot(cell_weights / total, self._sets, dims=([0], [1]))
+        self.sides = self._sets / shares[:, None]
+        self._mean_weight = total / n_rows
+
+    def weighed(self, cell_weights: Tensor, n_rows: int) -> Saddle:
+        """The same with the shares of other rows, say of all that a stream has brought so far."""
+        other = copy.copy(self)
+        other._weigh(cell_weights, n_rows)
+        return other
+
+    def cell_weights(self, batch: Batch) -> Tensor:
+        """Sum of the weights in each cell, (n_cells,)."""
+        zeros = batch.weight.new_zeros(self._sets.shape[1])
+        return zeros.index_add(0, self._cells(batch), batch.weight)
+
+    def _cells(self, batch: Batch) -> Tensor:
+        return batch.y * self._n_groups + batch.group
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of sets, each with its a, b and alpha."""
+        return len(self.owner)
+
+    def extended(self, w: Tensor) -> Tensor:
+        """X = (w, a, b) with a = b = 0."""
+        return torch.cat((w, w.new_zeros(2 * self.n_pairs)))
+
+    def parameters(self, x: Tensor) -> Tensor:
+        """The w of x."""
+        return x[: len(x) - 2 * self.n_pairs]
+
+    def objective_of_constants(self) -> float:
+        """The risk of scores that are all zero, without a penalty."""
+        data = self.problem.data
+        zeros = data.weight.new_zeros(len(data.y), 1)
+        return float(self.problem.risk.soft(zeros, data.y, data.weight))
+
+    def linearize(self, x: Tensor, batch: Batch) -> Linearization:
+        """(F_0, ..., F_M, G_1, ..., G_P) on these rows; each F less its slack."""
+        problem, n_pairs = self.problem, self.n_pairs
+        w = self.parameters(x)
+        scores, model_pullback = problem.model.linearize(w, batch.X)
+        u, u_ = self.sides[:, self._cells(batch)] * (batch.weight / self._mean_weight)[:, None]
+
+        def terms(h: Tensor, centres: Tensor) -> Tensor:
+            a, b = centres[:n_pairs], centres[n_pairs:]
+            lead = (h * (u - u_)).mean(dim=0)
+            around = ((h - a) ** 2 * u + (h - b) ** 2 * u_).mean(dim=0)
+            pairs = self.c1 * (self.c2**2 - 2.0 * self.c2 * lead + around)
+            values = pairs.new_zeros(self.n_values).index_add(0, self.owner, pairs) - self.slack
+            if not self.pairwise:
+                risk = problem.risk.soft(h, batch.y, batch.weight)
+                values = torch.cat((risk[None], values[1:]))
+            return torch.cat((values, 2.0 * self.c1**0.5 * lead))
+
+        value, terms_pullback = linearized(terms, scores, x[len(w) :])
+        penalty = problem.model.penalty(w)
+
+        def pullback(weights: Tensor) -> Tensor:
+            on_scores, on_centres = terms_pullback(weights)
+            on_w = model_pullback(on_scores) + problem.alpha * weights[0] * penalty.gradient
+            return torch.cat((on_w, on_centres))
+
+        value = value.clone()
+        value[0] += problem.alpha * penalty.value
+        return Linearization(value, pullback)

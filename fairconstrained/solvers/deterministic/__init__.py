@@ -1,0 +1,1 @@
+"""Algorithms that pass over all rows."""

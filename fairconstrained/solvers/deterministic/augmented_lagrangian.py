@@ -1,0 +1,387 @@
+"""The deterministic default: augmented Lagrangian, L-BFGS inside, tightened to hard rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from numbers import Integral
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.problems import Linearization, Problem
+from fairconstrained.solvers.deterministic.minimise import (
+    FEW_ROWS,
+    ROUNDING,
+    Curvature,
+    Effort,
+    Function,
+    Vector,
+    lbfgs,
+    lbfgs_then_newton,
+)
+from fairconstrained.solvers.run import (
+    FEASIBILITY_TOL,
+    Iterate,
+    Solver,
+    best_feasible,
+    check_numbers,
+    violation,
+)
+
+__all__ = ["AugmentedLagrangian"]
+
+_LOOSE = 1e-3  # accuracy of a subproblem whose targets still move
+_PENALTY_GROWTH = 256.0
+_UPDATES = 5  # multiplier updates in one round
+_AIM = 0.5 * FEASIBILITY_TOL  # what the targets aim at
+_SAME = 1e-12  # soft and hard values that differ by no more are one function
+_ROOM = 5e-4  # room under a binding hard constraint that is not worth another round
+_ROUNDS_FOR_ROOM = 8  # after these, any feasible point will do
+_MAX_ROUNDS = 40
+_HOPELESS = 100.0  # a multiplier that, with much excess left, says that it cannot be met
+_SHARPENINGS = 4
+_MANY_ROWS = 10_000  # with more, the first sharpness that is feasible will do
+_REPAIRS = 10
+_REPAIRABLE = 0.05  # more excess is not a matter of single rows
+_WORST = 3  # violated constraints that a repair moves against
+_BINDING = 20  # constraints that it looks at
+_NEARLY = 0.01  # room under a constraint that nearly binds
+_NEAR = np.geomspace(1e-4, 0.3, 16)  # steps, in units of scores
+_FAR = np.geomspace(1e-3, 1e2, 200)
+
+
+class AugmentedLagrangian(Solver):
+    r"""Powell-Hestenes-Rockafellar augmented Lagrangian with targets that follow the hard rates.
+
+    For shifts :math:`s` the subproblem :math:`\min f(x)` s.t. :math:`c(x) + s \le 0` is solved by
+
+    .. math::
+
+        x &\leftarrow \arg\min_x \; f(x)
+            + \tfrac{1}{2\rho} \lVert [\lambda + \rho (c(x) + s)]_+ \rVert^2, \\
+        \lambda &\leftarrow [\lambda + \rho (c(x) + s)]_+ ,
+
+    each minimisation by L-BFGS from the last point, with the curvature seen so far. Soft rates are
+    not what users measure, so every round ends by moving the shifts towards the error of the soft
+    values at the last point,
+    :math:`s \leftarrow s + \theta\,(h(x) - c(x) - s)` with the hard values :math:`h`, until these
+    are met and the room under them is used. Up to 10,000 rows all is then done again with soft
+    rates twice as sharp, and the result of less error is kept: neither is better everywhere. Where
+    soft rates do not lead to feasible labels at all, they are sharpened up to four times.
+
+    Parameters
+    ----------
+    penalty : float, default=10.0
+        First :math:`\rho`; doubled, up to 256 times it, while a subproblem resists.
+    inner_max_iter : int, default=60
+        L-BFGS iterations in one minimisation.
+    memory : int, default=20
+        Pairs kept by L-BFGS.
+    patience : int, default=5
+        Rounds without progress before a degree of sharpness is left.
+
+    Notes
+    -----
+    An iteration is one update of the multipliers; the first costs about 30 passes over the data,
+    later ones, with what is known of the curvature, 1 to 20. Memory beyond the data: a few vectors
+    of length n, the last pass among them, and `memory` pairs of parameter vectors.
+
+    The residual is the largest entry of the KKT conditions of the shifted problem (stationarity in
+    the solver's coordinates, violation, complementarity); while the targets still move it is
+    infinite.
+
+    A point that just fails is repaired by short moves along its offsets and against the constraints
+    that it violates. If no iterate meets the hard constraints at the end, long moves are tried: far
+    out along an offset all predictions are equal, and parity holds.
+
+    References
+    ----------
+    Nocedal and Wright, Numerical Optimization, 2nd ed., Section 17.4. The correction of targets by
+    the measured values is the proxy-Lagrangian idea of Cotter et al. (2019), applied to shifts.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import AugmentedLagrangian
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = RateConstrainedClassifier(solver=AugmentedLagrangian(penalty=20.0))
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
+    """
+
+    needs_rows = False
+
+    def __init__(
+        self,
+        *,
+        penalty: float = 10.0,
+        inner_max_iter: int = 60,
+        memory: int = 20,
+        patience: int = 5,
+    ):
+        self.penalty = penalty
+        self.inner_max_iter = inner_max_iter
+        self.memory = memory
+        self.patience = patience
+
+    def check(self, problem: Problem) -> None:
+        """Raise ValueError for a bad parameter."""
+        check_numbers(self, positive=["penalty"])
+        lengths = ("inner_max_iter", "memory", "patience")
+        check_numbers(self, positive=lengths, kind=Integral)
+
+    def iterate(
+        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Rounds of subproblems at growing sharpness; no randomness."""
+        start, shift = (x, dual), torch.zeros_like(dual)
+        opinions = 2 if problem.n_rows <= _MANY_ROWS else 1
+        if dual.any():  # a warm start: close to its solution, at this sharpness
+            soft, hard = problem.evaluate(x)
+            shift, opinions = _shift_solved_at(soft[1:], hard[1:], dual), 1
+        feasible: list[Iterate] = []  # the result of each sharpness that has one
+        for _ in range(_SHARPENINGS + 1):
+            iterates: list[Iterate] = []
+            for iterate in self._rounds(problem, x, dual, shift, tol):
+                yield iterate._replace(residual=torch.inf)
+                iterates.append(iterate)
+                if iterate.residual <= tol:
+                    iterates = [iterate]
+                    break
+            best = best_feasible(iterates)
+            if best.residual > tol:
+                best = _repair(problem, best)
+                yield best
+            sharper = problem.sharpened()
+            last, problem = sharper is problem, sharper
+            if violation(best.hard) <= FEASIBILITY_TOL:
+                feasible.append(best)
+                if last or len(feasible) == opinions or not best.dual.any():
+                    yield best_feasible(feasible)
+                    return
+                (x, dual), shift = start, torch.zeros_like(dual)
+            else:
+                x, dual = best.x, best.dual.clamp_max(_HOPELESS)
+                soft, hard = problem.evaluate(x)
+                shift = hard[1:] - soft[1:]
+        if not feasible:
+            feasible = [_search(problem, best, _directions(problem, best), _FAR)]
+        yield best_feasible(feasible)
+
+    def _rounds(
+        self, problem: Problem, x: Tensor, dual: Tensor, shift: Tensor, tol: float
+    ) -> Iterator[Iterate]:
+        """Solve, compare with the hard values, move the targets; end when patience runs out."""
+        targets = _Targets(shift)
+        penalty = self.penalty
+        passes = _Passes(problem)
+        # The last minimisation goes beyond tol, on few rows as far as their sums are exact: the
+        # result depends on the data, not on their order or on weights given as repetitions.
+        effort = Effort(self.inner_max_iter, Curvature(self.memory))
+        if problem.n_rows <= FEW_ROWS:
+            polish = partial(lbfgs_then_newton, accuracy=ROUNDING, effort=effort)
+        else:
+            polish = partial(lbfgs, accuracy=1e-3 * tol, effort=effort)
+        while targets.stalled < self.patience and targets.rounds < _MAX_ROUNDS:
+            accuracy = tol if targets.settled else _LOOSE
+            previous = torch.inf
+            for _ in range(_UPDATES):
+                minimise = partial(lbfgs, accuracy=0.5 * accuracy, effort=effort)
+                iterate, gap = _update(passes, x, dual, targets.shift, penalty, minimise)
+                x, dual = iterate.x, iterate.dual
+                # While the targets move it is enough that the multipliers hold the constraints.
+                if (iterate.residual if targets.settled else gap) <= accuracy:
+                    break
+                yield iterate._replace(residual=torch.inf)
+                if gap > max(0.5 * previous, accuracy):
+                    penalty = min(2.0 * penalty, _PENALTY_GROWTH * self.penalty)
+                previous = gap
+            done = targets.settled and violation(iterate.hard) <= _AIM
+            if done and iterate.residual <= tol:
+                iterate, _ = _update(passes, x, dual, targets.shift, penalty, polish)
+                done = violation(iterate.hard) <= _AIM
+            yield iterate if done else iterate._replace(residual=torch.inf)
+            if violation(iterate.hard) > _REPAIRABLE and (dual > _HOPELESS).any():
+                break
+            x, dual = targets.follow(iterate)
+
+
+Answer = TypeVar("Answer")
+
+
+def _kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer]:
+    """The function with its last answer kept: one minimisation ends where the next begins."""
+    last: list[tuple[Tensor, Answer]] = []
+
+    def asked(x: Tensor) -> Answer:
+        if not (last and torch.equal(last[0][0], x)):
+            last[:] = [(x.clone(), function(x))]
+        return last[0][1]
+
+    return asked
+
+
+class _Passes:
+    """Passes over the data, none of them made twice in a row."""
+
+    def __init__(self, problem: Problem):
+        self._linearize = problem.linearize
+        self.linearize = _kept(self._with_gradient_kept)
+        self.evaluate = problem.evaluate
+
+    def _with_gradient_kept(self, x: Tensor) -> Linearization:
+        terms = self._linearize(x)
+        return terms._replace(pullback=_kept(terms.pullback))
+
+
+def _update(
+    passes: _Passes,
+    x: Tensor,
+    dual: Tensor,
+    shift: Tensor,
+    penalty: float,
+    minimise: Callable[[Function, Vector], Vector],
+) -> tuple[Iterate, float]:
+    """Minimise the augmented Lagrangian and move the multipliers.
+
+    Returns the iterate and how far the constraints are from being met and complementary to their
+    multipliers.
+    """
+
+    def lagrangian(variables: Vector) -> tuple[float, Vector]:
+        terms = passes.linearize(torch.as_tensor(variables, device=x.device))
+        active = (dual + penalty * (terms.value[1:] + shift)).clamp_min(0.0)
+        value = terms.value[0] + (active**2).sum() / (2.0 * penalty)
+        gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
+        return value.item(), gradient.cpu().numpy()
+
+    x = torch.as_tensor(minimise(lagrangian, x.cpu().numpy()), device=x.device)
+    terms = passes.linearize(x)
+    value = terms.value[1:] + shift
+    moved = (dual + penalty * value).clamp_min(0.0)
+    gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), moved)))
+    # min(dual, -value) vanishes where a constraint is met and complementary to its multiplier.
+    gap = max(torch.minimum(moved, -value).abs().tolist(), default=0.0)
+    residual = max(float(gradient.abs().max()), gap)
+    return Iterate(x, terms.value, passes.evaluate(x).hard, moved, residual), gap
+
+
+class _Targets:
+    """Shifts of the soft constraints, moved until the hard ones are met and their room is used.
+
+    ``settled`` says that the shifts should stay and the subproblem be solved to full accuracy;
+    ``stalled`` counts the rounds in a row that brought nothing, ``rounds`` all of them.
+    """
+
+    def __init__(self, shift: Tensor):
+        self.shift = shift
+        self.settled = False
+        self.stalled = 0
+        self._step = 0.7
+        self._last = torch.zeros_like(self.shift)
+        self._least = torch.inf  # hard violation so far
+        self._miss = torch.inf  # hard violation or room so far, of what binds
+        self.rounds = 0
+        self._best: tuple[Iterate, Tensor] | None = None  # least error among feasible, its shifts
+
+    def follow(self, iterate: Iterate) -> tuple[Tensor, Tensor]:
+        """Move the shifts towards the present difference of hard and soft values.
+
+        Returns the point and the multipliers to go on from.
+        """
+        self.rounds += 1
+        excess = violation(iterate.hard)
+        feasible = excess <= _AIM
+        better = self._best is None or float(iterate.hard[0]) < float(self._best[0].hard[0])
+        soft, hard, binds = iterate.soft[1:], iterate.hard[1:], iterate.dual > 0
+        gap = torch.where(binds | (hard > 0), hard, torch.zeros_like(hard))
+        miss = max(gap.abs().tolist(), default=0.0)
+        nearer = excess < 0.8 * self._least or miss < 0.8 * self._miss
+        self.stalled = 0 if nearer or (feasible and better) else self.stalled + 1
+        self._least, self._miss = min(self._least, excess), min(self._miss, miss)
+        if feasible:
+            shift = _shift_solved_at(soft, hard, iterate.dual)
+            if self._best is None or iterate.hard[0] < self._best[0].hard[0]:
+                self._best = (iterate, shift)
+            if self.settled or bool((gap.abs() <= _ROOM).all()):
+                self.settled, self.shift = True, shift
+                return iterate.x, iterate.dual
+        if self.settled and excess <= FEASIBILITY_TOL:
+            # The accurate solution slipped just outside: tighten what it violates.
+            self.shift = self.shift + 2.0 * hard.clamp_min(0.0)
+            return iterate.x, iterate.dual
+        patient = self.stalled < 2 and self.rounds < _ROUNDS_FOR_ROOM
+        if self._best is not None and not (patient or self.settled):
+            # Room keeps opening and closing (few rows decide): take the best shifts seen.
+            self.settled = True
+            iterate, self.shift = self._best
+            return iterate.x, iterate.dual
+        self.settled = False
+        overshot = float(gap @ self._last) < 0
+        self._step = 0.5 * self._step if overshot else min(1.3 * self._step, 1.0)
+        self._last = gap
+        # One step for all: shifts that are differences of the rates' errors never contradict each
+        # other (a > b and b > a), as they could if each constraint had its own.
+        self.shift = self.shift + self._step * (hard - soft - self.shift)
+        return iterate.x, iterate.dual
+
+
+def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:
+    """Shifts with which the subproblem is solved where it has these values and multipliers.
+
+    Where soft and hard values are the same there is nothing to correct.
+    """
+    shift = torch.where(dual > 0, -soft, torch.minimum(hard - soft, -soft))
+    same = torch.isclose(hard, soft, rtol=0.0, atol=_SAME)  # summed by another route
+    return torch.where(same, torch.zeros_like(soft), shift)
+
+
+def _repair(problem: Problem, iterate: Iterate) -> Iterate:
+    """Short moves along the offsets and against violated constraints, while they help.
+
+    Predicted labels change with single rows: next to a point that just fails lie many that do not.
+    """
+    for _ in range(_REPAIRS if violation(iterate.hard) <= _REPAIRABLE else 0):
+        better = _search(problem, iterate, _directions(problem, iterate), _NEAR)
+        if better is iterate:
+            break
+        iterate = better
+    return iterate
+
+
+def _directions(problem: Problem, iterate: Iterate) -> list[Tensor]:
+    """Of the offsets, and of the worst violated constraints: against each, alone and at once.
+
+    "Alone" leaves the other constraints that nearly bind as they are, to first order.
+    """
+    x, hard = iterate.x, iterate.hard[1:]
+    directions = list(torch.eye(len(x), dtype=x.dtype, device=x.device)[problem.offsets])
+    worst = hard.argsort(descending=True)[:_BINDING]
+    near = worst[hard[worst] > -_NEARLY]
+    violated = int((hard[near[:_WORST]] > FEASIBILITY_TOL).sum())
+    if violated == 0:
+        return directions
+    terms = problem.linearize(x)
+    unit = torch.eye(len(terms.value), dtype=x.dtype, device=x.device)
+    gradients = torch.stack([terms.pullback(unit[1 + j]) for j in near])
+    alone = torch.linalg.pinv(gradients, rtol=1e-6)[:, :violated].T
+    at_once = (torch.linalg.pinv(gradients, rtol=1e-6) @ hard[near].clamp_min(0.0))[None]
+    moves = torch.cat((gradients[:violated], alone, at_once))
+    return directions + list(moves / moves.norm(dim=1, keepdim=True).clamp_min(1e-30))
+
+
+def _search(
+    problem: Problem, iterate: Iterate, directions: Sequence[Tensor], steps: Vector
+) -> Iterate:
+    """The best point by one step along one of the directions, or the iterate itself."""
+    candidates = [iterate]
+    for direction in directions:
+        for step in (*steps, *-steps):
+            x = iterate.x + step * direction
+            soft, hard = problem.evaluate(x)
+            candidates.append(iterate._replace(x=x, soft=soft, hard=hard, residual=torch.inf))
+    return best_feasible(candidates)

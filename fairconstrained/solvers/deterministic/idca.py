@@ -1,0 +1,201 @@
+r"""Difference-of-convex constraints: the paper's IDCA, and its subgradient method by itself.
+
+For min f s.t. c = c^+ - c^- <= 0 with convex f, c^+ and c^-; subproblems are convex, because the
+concave parts are linearised, and lie inside of the problem: their points are feasible for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from numbers import Integral
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.problems import Linearization, Problem
+from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last, violation
+
+__all__ = ["IDCA", "DirectSwitching"]
+
+Terms = Callable[[Tensor], Linearization]
+
+
+class _FromFeasible(Solver):
+    """Base: from a nearly feasible start all iterates are, to a tolerance; the last one counts."""
+
+    starts_feasible = True
+
+    epsilon: float
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate:
+        """Keep the last: hard values play no role in these methods."""
+        return last(iterates)
+
+
+class IDCA(_FromFeasible):
+    r"""Inexact difference-of-convex algorithm (Algorithm 1) with switching subgradients inside.
+
+    From a feasible point x, each iteration solves, to a tolerance :math:`\epsilon`, the convex
+
+    .. math:: \min_v f(v) \quad \text{s.t.} \quad
+        g_i(v) = c_i^+(v) - c_i^-(x) - \nabla c_i^-(x)' (v - x) \le 0
+
+    by `inner_steps` steps of Algorithm 2 (see :class:`DirectSwitching`) from x. As
+    :math:`c \le g`, every iterate has :math:`c \le \epsilon`: the surrogate constraints hold up to
+    :math:`\epsilon` from the first iterate on. True gaps are not looked at.
+
+    Parameters
+    ----------
+    epsilon : float, default=1e-3
+        The tolerance, and the length of steps; in the units of objective and constraints.
+    inner_steps : int, default=200
+        T, steps in one subproblem: a pass over the data each.
+    max_outer : int, default=100
+        K, subproblems.
+
+    Notes
+    -----
+    The paper takes T from 150 to 200, K from 100 to 400 and :math:`\epsilon` from 5e-4 to 5e-3, by
+    validation. Steps are taken in the coordinates of the model, which are well conditioned.
+
+    References
+    ----------
+    The partial-parity paper, Algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import IDCA
+    >>> IDCA(inner_steps=150)
+    IDCA(inner_steps=150)
+    """
+
+    def __init__(self, *, epsilon: float = 1e-3, inner_steps: int = 200, max_outer: int = 100):
+        self.epsilon = epsilon
+        self.inner_steps = inner_steps
+        self.max_outer = max_outer
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        """Subproblems."""
+        return self.max_outer
+
+    def check(self, problem: Problem) -> None:
+        """Refuse problems that are not known as differences of convex functions."""
+        check_numbers(self, positive=["epsilon"])
+        check_numbers(self, positive=["inner_steps", "max_outer"], kind=Integral)
+        if not getattr(problem, "difference_of_convex", False):
+            raise IncompatibleSolverError(
+                "IDCA needs a linear model and constraints that are differences of convex "
+                "functions, as the partial notions but group_auc are. Use AugmentedLagrangian() "
+                "for other constraints and SGDA() for networks."
+            )
+
+    def iterate(
+        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Solve one subproblem after the other; deterministic."""
+        for _ in range(self.max_outer):
+            path = subgradient_path(convex_subproblem(problem, x), x, self.epsilon)
+            x = best_of(islice(path, self.inner_steps), x, self.epsilon)
+            soft, hard = problem.evaluate(x)
+            yield Iterate(x, soft, hard, torch.zeros_like(dual), torch.inf)
+
+
+class DirectSwitching(_FromFeasible):
+    r"""Switching subgradients on the problem as it is (Algorithm 3): the paper's comparison.
+
+    .. math::
+
+        x \leftarrow x - \frac{\epsilon}{\lVert \nabla f \rVert^2} \nabla f
+        \;\text{ where } \max_i c_i(x) \le \epsilon, \quad
+        x \leftarrow x - \frac{c_i(x)}{\lVert \nabla c_i \rVert^2} \nabla c_i
+        \;\text{ else, for the largest } c_i .
+
+    The result is the best nearly feasible point met. On problems that are not convex nothing is
+    guaranteed.
+
+    Parameters
+    ----------
+    epsilon : float, default=1e-3
+    n_steps : int, default=10000
+        A pass over the data each; an iteration reports a hundredth of them.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import DirectSwitching
+    >>> DirectSwitching()
+    DirectSwitching()
+    """
+
+    length = 100
+
+    def __init__(self, *, epsilon: float = 1e-3, n_steps: int = 10_000):
+        self.epsilon = epsilon
+        self.n_steps = n_steps
+
+    def check(self, problem: Problem) -> None:
+        """Raise ValueError for a bad parameter."""
+        check_numbers(self, positive=["epsilon"])
+        check_numbers(self, positive=["n_steps"], kind=Integral)
+
+    def iterate(
+        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Yield the best nearly feasible point so far, a hundred times; deterministic."""
+        path = subgradient_path(problem.linearize, x, self.epsilon)
+        best = problem.linearize(x).value[0]
+        for _ in range(self.length):
+            candidate = best_of(islice(path, -(-self.n_steps // self.length)), x, self.epsilon)
+            value = problem.linearize(candidate).value[0]
+            if value <= best:
+                x, best = candidate, value
+            soft, hard = problem.evaluate(x)
+            yield Iterate(x, soft, hard, torch.zeros_like(dual), torch.inf)
+
+
+def convex_subproblem(problem: Problem, x: Tensor) -> Terms:
+    """(f, g) with the concave parts of the constraints linearised at x (31)."""
+    m = problem.n_constraints
+    at_x = problem.convex_parts(x)  # type: ignore[attr-defined]
+    concave = at_x.value[1 + m :]
+    units = torch.eye(1 + 2 * m, dtype=x.dtype, device=x.device)[1 + m :]
+    slopes = at_x.pullbacks(units) if m else x.new_zeros((0, len(x)))
+
+    def terms(v: Tensor) -> Linearization:
+        parts = problem.convex_parts(v)  # type: ignore[attr-defined]
+        value = parts.value[: 1 + m].clone()
+        value[1:] -= concave + slopes @ (v - x)
+
+        def pullback(weights: Tensor) -> Tensor:
+            padded = torch.cat((weights, torch.zeros_like(concave)))
+            gradient: Tensor = parts.pullback(padded) - weights[1:] @ slopes
+            return gradient
+
+        return Linearization(value, pullback)
+
+    return terms
+
+
+def subgradient_path(terms: Terms, x: Tensor, epsilon: float) -> Iterator[tuple[Tensor, Tensor]]:
+    """Points of the switching subgradient method with Polyak steps, and (f, c) there; no end."""
+    while True:
+        at_x = terms(x)
+        yield x, at_x.value
+        excess = violation(at_x.value)
+        unit = torch.zeros_like(at_x.value)
+        feasible = excess <= epsilon
+        unit[0 if feasible else 1 + int(at_x.value[1:].argmax())] = 1.0
+        subgradient = at_x.pullback(unit)
+        step = (epsilon if feasible else excess) / (subgradient @ subgradient).clamp_min(1e-30)
+        x = x - subgradient * step
+
+
+def best_of(path: Iterable[tuple[Tensor, Tensor]], x: Tensor, epsilon: float) -> Tensor:
+    """The nearly feasible point of least objective; x if there is none."""
+    best, least = x, torch.inf
+    for point, value in path:
+        if violation(value) <= epsilon and float(value[0]) < least:
+            best, least = point, float(value[0])
+    return best

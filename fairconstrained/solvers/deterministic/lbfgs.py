@@ -1,0 +1,111 @@
+"""Deterministic minimisation of problems without constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from numbers import Integral
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.problems import Problem
+from fairconstrained.solvers.deterministic.minimise import (
+    FEW_ROWS,
+    ROUNDING,
+    Curvature,
+    Effort,
+    Vector,
+    lbfgs,
+    lbfgs_then_newton,
+)
+from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
+
+__all__ = ["LBFGS"]
+
+_FIRST = 1e-1  # accuracy of the first iteration; each goes ten times further
+_MOST = 100  # iterations
+
+
+class LBFGS(Solver):
+    r"""Minimise :math:`f(x)` on all rows, for objectives that hold their own penalty.
+
+    Parameters
+    ----------
+    inner_max_iter : int, default=60
+        L-BFGS iterations in one recorded iteration, of which each goes on to a tenth of the
+        gradient.
+    memory : int, default=20
+        Pairs kept.
+
+    Notes
+    -----
+    The residual is the largest entry of the gradient, in the coordinates of the model. At the end
+    the point is brought well beyond ``tol``, with at most 1000 rows to rounding, so that the result
+    depends on the data and not on their order. Where the objective is not convex (ERMI is not) the
+    result is a stationary point.
+
+    References
+    ----------
+    Nocedal and Wright, Numerical Optimization, 2nd ed., Section 7.2.
+
+    Examples
+    --------
+    >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import LBFGS
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=None, solver=LBFGS())
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).converged_
+    True
+    """
+
+    needs_rows = False
+    penalises = True
+
+    def __init__(self, *, inner_max_iter: int = 60, memory: int = 20):
+        self.inner_max_iter = inner_max_iter
+        self.memory = memory
+
+    def check(self, problem: Problem) -> None:
+        """Raise ValueError for a bad parameter, IncompatibleSolverError with constraints."""
+        check_numbers(self, positive=("inner_max_iter", "memory"), kind=Integral)
+        if problem.n_constraints:
+            raise IncompatibleSolverError(
+                "LBFGS minimises without constraints; use AugmentedLagrangian() for these."
+            )
+
+    def iterate(
+        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Yield at every tenth of the gradient; no randomness."""
+
+        def objective(v: Vector) -> tuple[float, Vector]:
+            terms = problem.linearize(torch.as_tensor(v, device=x.device))
+            gradient = terms.pullback(torch.ones_like(terms.value))
+            return terms.value.item(), gradient.cpu().numpy()
+
+        effort = Effort(self.inner_max_iter, Curvature(self.memory))
+        exact = problem.n_rows <= FEW_ROWS
+        point, accuracy = x.cpu().numpy(), _FIRST
+        for _ in range(_MOST):
+            found = lbfgs(objective, point, accuracy=max(accuracy, tol), effort=effort)
+            residual = float(np.abs(objective(found)[1]).max())
+            stuck = np.array_equal(found, point)
+            if residual <= tol:
+                last_steps = lbfgs_then_newton if exact else lbfgs
+                goal = ROUNDING if exact else 1e-3 * tol
+                found = last_steps(objective, found, accuracy=goal, effort=effort)
+                residual = min(residual, float(np.abs(objective(found)[1]).max()))
+            point = found
+            there = torch.as_tensor(point, device=x.device)
+            soft, hard = problem.evaluate(there)
+            yield Iterate(there, soft, hard, dual, residual)
+            if stuck and accuracy <= tol:
+                return
+            accuracy = 0.1 * accuracy
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate:
+        """Keep the last: descent."""
+        return last(iterates)

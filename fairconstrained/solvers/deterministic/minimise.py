@@ -1,0 +1,191 @@
+"""Smooth minimisation by L-BFGS, and to rounding by Newton steps: what deterministic solvers share.
+
+Functions are of flat arrays, ``x -> (value, gradient)``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, cg
+
+__all__ = [
+    "FEW_ROWS",
+    "ROUNDING",
+    "Curvature",
+    "Effort",
+    "Function",
+    "Vector",
+    "lbfgs",
+    "lbfgs_then_newton",
+]
+
+Vector = NDArray[np.float64]
+Gradient = Callable[[Vector], Vector]
+Function = Callable[[Vector], tuple[float, Vector]]
+Point = tuple[Vector, float, Vector]  # x, value, gradient
+
+FEW_ROWS = 1000
+_NOISE = 1e-14  # rounding of a gradient's entries, and of a value in units of itself
+ROUNDING = 1e-12  # of a gradient summed over few rows, with a margin
+_DECREASE, _FLATTER = 1e-4, 0.9  # Wolfe's conditions
+_TRIALS = 50  # a step across a penalty's cliff may need 30
+_BENT = 1e-10  # less curvature along a step is rounding
+
+
+class Curvature:
+    """What L-BFGS has learnt of a Hessian: the last steps, with how the gradient changed there.
+
+    Kept from one minimisation to the next it saves learning it again, where functions are alike.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained.solvers.deterministic.minimise import Curvature
+    >>> curvature = Curvature(memory=5)
+    >>> curvature.learn(np.array([1.0, 0.0]), np.array([4.0, 0.0]))
+    >>> curvature.direction(np.array([4.0, 0.0]))
+    array([-1.,  0.])
+    """
+
+    def __init__(self, memory: int):
+        self._pairs: deque[tuple[Vector, Vector, float]] = deque(maxlen=memory)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def forget(self) -> None:
+        """Start again."""
+        self._pairs.clear()
+
+    def learn(self, step: Vector, change: Vector) -> None:
+        """Take in a step and the change of the gradient along it, unless it does not bend up."""
+        bend = float(step @ change)
+        if bend > _BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
+            self._pairs.append((step, change, bend))
+
+    def learn_damped(self, step: Vector, change: Vector) -> None:
+        """The same of any change: one that bends too little is mixed with what was expected."""
+        expected, bend = float(step @ step) / self._scale, float(step @ change)
+        if bend < 0.2 * expected:
+            share = 0.8 * expected / (expected - bend)
+            change = share * change + (1.0 - share) / self._scale * step
+        self.learn(step, change)
+
+    def direction(self, gradient: Vector) -> Vector:
+        """Quasi-Newton direction."""
+        return self.inverse(-gradient)
+
+    def inverse(self, columns: Vector) -> Vector:
+        """The inverse Hessian times a vector, or times each column of a matrix.
+
+        (Nocedal and Wright, Numerical Optimization, Algorithm 7.4.)
+        """
+        result, shares = columns, []
+        for step, change, bend in reversed(self._pairs):
+            shares.append(step @ result / bend)
+            result = result - np.multiply.outer(change, shares[-1])
+        result = result * self._scale
+        for (step, change, bend), share in zip(self._pairs, reversed(shares), strict=True):
+            result = result + np.multiply.outer(step, share - change @ result / bend)
+        return result
+
+    @property
+    def _scale(self) -> float:
+        """Of the multiple of the identity that is known before any pair."""
+        if not self._pairs:
+            return 1.0
+        _, change, bend = self._pairs[-1]
+        return bend / float(change @ change)
+
+
+class Effort(NamedTuple):
+    """Most iterations, and what is known of the Hessian: more after each of them."""
+
+    max_iter: int
+    curvature: Curvature
+
+
+def lbfgs(function: Function, x: Vector, *, accuracy: float, effort: Effort) -> Vector:
+    """Iterate until no entry of the gradient exceeds `accuracy`, or as often as is allowed."""
+    point: Point = (np.asarray(x, dtype=float), *function(x))
+    curvature = effort.curvature
+    for _ in range(effort.max_iter):
+        x, _, gradient = point
+        if np.abs(gradient).max(initial=0.0) <= accuracy:
+            break
+        found = _line_search(function, point, curvature)
+        if found is None and len(curvature):
+            curvature.forget()
+            found = _line_search(function, point, curvature)
+        if found is None:
+            break
+        curvature.learn(found[0] - x, found[2] - gradient)
+        point = found
+    return point[0]
+
+
+def _line_search(function: Function, point: Point, curvature: Curvature) -> Point | None:
+    """Bisection to Wolfe's conditions; nothing if no step meets them.
+
+    Where values differ by rounding only, slopes tell whether they decrease (Hager and Zhang 2005,
+    "A new conjugate gradient method with guaranteed descent and an efficient line search", T2).
+    """
+    x, value, gradient = point
+    direction = curvature.direction(gradient)
+    slope = float(gradient @ direction)
+    if not slope < 0:
+        return None
+    step = 1.0 if len(curvature) else min(1.0, 1.0 / float(np.linalg.norm(gradient)))
+    low, high = 0.0, np.inf
+    for _ in range(_TRIALS):
+        there = x + step * direction
+        reached, gradient = function(there)
+        slope_there = float(gradient @ direction)
+        lower = reached <= value + _DECREASE * step * slope or (
+            reached <= value + _NOISE * abs(value)
+            and slope_there <= (2.0 * _DECREASE - 1.0) * slope
+        )
+        if not lower:
+            high = step
+        elif slope_there < _FLATTER * slope:
+            low = step
+        else:
+            return there, reached, gradient
+        step = 0.5 * (low + high) if high < np.inf else 2.0 * step
+    return None
+
+
+def lbfgs_then_newton(function: Function, x: Vector, *, accuracy: float, effort: Effort) -> Vector:
+    """As :func:`lbfgs`, and on to where line searches see nothing but rounding."""
+    x = lbfgs(function, x, accuracy=accuracy, effort=effort)
+    gradient = function(x)[1]
+    if np.abs(gradient).max() <= 10.0 * accuracy:
+        return x
+    return _newton(lambda v: function(v)[1], x, gradient, effort.max_iter)
+
+
+def _newton(gradient: Gradient, x: Vector, at_x: Vector, max_iter: int) -> Vector:
+    """Newton steps by conjugate gradients, from gradients alone, while they at least halve them.
+
+    Line searches compare values, which near the minimum differ by rounding only.
+    """
+
+    def curvature(direction: Vector) -> Vector:
+        step = 1e-5 / max(float(np.linalg.norm(direction)), 1e-30)
+        there, back = gradient(x + step * direction), gradient(x - step * direction)
+        return (there - back) / (2.0 * step)
+
+    # Steps from less are made of rounding: along directions without curvature they are long.
+    while np.abs(at_x).max() > _NOISE:
+        hessian = LinearOperator((len(x), len(x)), matvec=curvature, dtype=x.dtype)
+        step, _ = cg(hessian, at_x, rtol=1e-3, maxiter=max_iter)
+        smaller = gradient(x - step)
+        if not np.abs(smaller).max() < 0.5 * np.abs(at_x).max():
+            break
+        x, at_x = x - step, smaller
+    return x

@@ -1,0 +1,157 @@
+"""The exact solution of quadratic problems: few multipliers, a closed form inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.problems import Problem
+from fairconstrained.solvers.run import Iterate, Solver, last
+
+__all__ = ["QCQP", "Quadratics"]
+
+_ENOUGH = 1e-4  # of the decrease that a Newton step promises
+_SMALLEST_STEP = 1e-12
+
+
+class Quadratics:
+    r"""Convex quadratics :math:`\tfrac12 x' P_j x + q_j' x + r_j` and the dual of their program.
+
+    Parameters
+    ----------
+    P : Tensor of shape (1 + m, p, p)
+    q : Tensor of shape (1 + m, p)
+    r : Tensor of shape (1 + m,)
+        Of the objective, first, and of the constraints.
+    """
+
+    def __init__(self, P: Tensor, q: Tensor, r: Tensor):
+        self.P, self.q, self.r = P, q, r
+
+    def values(self, x: Tensor) -> Tensor:
+        """All of them at x, (1 + m,)."""
+        return 0.5 * (self.P @ x) @ x + self.q @ x + self.r
+
+    def gradients(self, x: Tensor) -> Tensor:
+        """All of them at x, (1 + m, p)."""
+        return self.P @ x + self.q
+
+    def minimiser(self, dual: Tensor) -> tuple[Tensor, Tensor]:
+        """The minimiser of the Lagrangian, and the Cholesky factor of its Hessian."""
+        weights = torch.cat((dual.new_ones(1), dual))
+        factor = torch.linalg.cholesky(torch.tensordot(weights, self.P, dims=1))
+        x = torch.cholesky_solve(-(weights @ self.q)[:, None], factor)[:, 0]
+        return x, factor
+
+
+class QCQP(Solver):
+    r"""Projected Newton ascent on the dual of a convex quadratic program.
+
+    For multipliers :math:`\lambda` the Lagrangian's minimiser solves one linear system,
+
+    .. math:: x(\lambda) = -(P_0 + \textstyle\sum_j \lambda_j P_j)^{-1}
+              (q_0 + \textstyle\sum_j \lambda_j q_j) ,
+
+    the dual's gradient is the constraints' values at it, and its Hessian
+    :math:`-J (P_0 + \sum_j \lambda_j P_j)^{-1} J'` with their Jacobian J. Steps are Newton's in the
+    multipliers that are free to move, with backtracking along the projected arc.
+
+    It solves the surrogate's problem as it stands and does not follow the true gaps: of the
+    quadratic surrogate they can be far apart (see ``AugmentedLagrangian`` for a solver that does).
+
+    Parameters
+    ----------
+    max_dual : float, default=1e8
+        Multipliers beyond it mean that no point is feasible.
+
+    Notes
+    -----
+    An iteration is one Newton step: a d x d factorisation for each trial of the line search. The
+    residual is the largest entry of the KKT conditions; stationarity holds to rounding.
+
+    References
+    ----------
+    Bertsekas (1982), Projected Newton methods for optimization problems with simple constraints.
+
+    Examples
+    --------
+    >>> from fairconstrained import AUCFairClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import QCQP
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = AUCFairClassifier(surrogate="quadratic", solver=QCQP())
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).converged_
+    True
+    """
+
+    needs_rows = False
+
+    def __init__(self, *, max_dual: float = 1e8):
+        self.max_dual = max_dual
+
+    def check(self, problem: Problem) -> None:
+        """Raise unless the problem consists of quadratics."""
+        if not getattr(problem, "is_quadratic", False):
+            raise IncompatibleSolverError(
+                "QCQP solves problems in which everything is quadratic in the parameters: "
+                "AUCFairClassifier with model='linear', objective='auc', surrogate='quadratic'."
+            )
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate:
+        """Keep the last: the dual rises, and the true gaps are not looked at."""
+        return last(iterates)
+
+    def iterate(
+        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """One Newton step on the dual an iteration; no randomness, no rows."""
+        quadratics = Quadratics(*problem.quadratic_forms())  # type: ignore[attr-defined]
+        x, factor = quadratics.minimiser(dual)
+        while True:
+            value = quadratics.values(x)[1:]
+            gap = torch.minimum(dual, -value).abs().max().item() if len(dual) else 0.0
+            soft, hard = problem.evaluate(x)
+            yield Iterate(x, soft, hard, dual, gap)
+            step = _newton_step(quadratics, x, factor, dual)
+            moved = _line_search(quadratics, x, dual, step)
+            if moved is None or float(moved[1].max()) > self.max_dual:
+                return
+            (x, factor), dual = moved
+
+
+def _newton_step(quadratics: Quadratics, x: Tensor, factor: Tensor, dual: Tensor) -> Tensor:
+    """Newton's step in the free multipliers, the gradient's sign elsewhere being kept at zero."""
+    value = quadratics.values(x)[1:]
+    jacobian = quadratics.gradients(x)[1:]
+    free = (dual > 0) | (value > 0)
+    J = jacobian[free]
+    curvature = J @ torch.cholesky_solve(J.T, factor)
+    curvature.diagonal().add_(1e-12 * (1.0 + curvature.diagonal().sum()))
+    step = torch.zeros_like(dual)
+    step[free] = torch.linalg.solve(curvature, value[free])
+    return step
+
+
+def _line_search(
+    quadratics: Quadratics, x: Tensor, dual: Tensor, step: Tensor
+) -> tuple[tuple[Tensor, Tensor], Tensor] | None:
+    """The first of the halved projected steps that raises the dual enough; None if none does."""
+
+    def dual_function(point: Tensor, multipliers: Tensor) -> float:
+        values = quadratics.values(point)
+        return float(values[0] + multipliers @ values[1:])
+
+    before = dual_function(x, dual)
+    slope = quadratics.values(x)[1:]
+    size = 1.0
+    while size > _SMALLEST_STEP:
+        moved = (dual + size * step).clamp_min(0.0)
+        at = quadratics.minimiser(moved)
+        promised = float(slope @ (moved - dual))
+        if dual_function(at[0], moved) >= before + _ENOUGH * promised and promised > 0:
+            return at, moved
+        size *= 0.5
+    return None

@@ -1,0 +1,304 @@
+r"""Sequential quadratic programs that see the hard values: many constraints, few passes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator as Steps
+from collections.abc import Iterator
+from itertools import islice
+from numbers import Integral
+
+import numpy as np
+import torch
+from scipy.optimize import lsq_linear
+from torch import Generator, Tensor
+
+from fairconstrained.problems import Linearization, Problem
+from fairconstrained.solvers.deterministic.augmented_lagrangian import AugmentedLagrangian
+from fairconstrained.solvers.deterministic.minimise import FEW_ROWS, Curvature
+from fairconstrained.solvers.run import (
+    FEASIBILITY_TOL,
+    Iterate,
+    Solver,
+    best_feasible,
+    check_numbers,
+    violation,
+)
+
+__all__ = ["SequentialQuadratic"]
+
+_AIM = 0.5 * FEASIBILITY_TOL  # the hard values end at most this far above 0
+_NEAR = 0.02  # constraints with at most this much room enter the quadratic program
+_HALVED = 0.02  # more violation than this is halved in a step rather than removed
+_APPROACHES = 10
+_BACKTRACKS = 10
+_SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
+_MAX_DUAL = 100.0
+_RIDGE, _TINY = 1e-9, 1e-30  # of the slopes; where all slopes vanish, squares of targets are finite
+_LOOSE = 2e-3  # residual and movement of shifts at which sharper soft values are worth more
+_ROUNDING = 1e-10  # residual of a solution that depends on nothing but the data
+_EQUAL = 1e-13  # merits that differ by no more are the same up to rounding
+_RESCUE_STEPS = 15
+_POLISHES, _POLISH_STEPS, _STALLS = 3, 60, 8
+
+
+class SequentialQuadratic(Solver):
+    r"""Quasi-Newton steps from quadratic programs with hard values and soft slopes.
+
+    With the objective f, the soft constraints c and the hard ones h, a step from x solves
+
+    .. math::
+
+        \min_d \; \nabla f(x)' d + \tfrac12 d' B d \quad \text{s.t.} \quad
+        h(x) + \nabla c(x) d \le 0
+
+    with an L-BFGS estimate B of the Lagrangian's Hessian, and goes back along the arc to the
+    second-order correction until :math:`f + \mu \lVert [c + s]_+ \rVert_1` decreases, where the
+    shifts are :math:`s = h(x) - c(x)` of the start of the step. Then the soft values are sharpened,
+    the last point is the next start, and slopes are nearer to those of the hard values: that
+    improves the objective at equal hard violation, until a sharpness loses feasibility. The
+    feasible point of least error is kept; up to
+    1000 rows the shifts are fixed there and the problem is solved to rounding. Where no step is
+    feasible, :class:`AugmentedLagrangian` goes on for some iterations, and the least violated point
+    is kept if that does not help either.
+
+    For constraints whose hard values change smoothly, up to single rows: gaps of distributions.
+    Where the start is far outside, it goes through problems with more slack
+    (``Problem.loosened``) that halve the violation: a grid of thresholds made for small gaps
+    does not reach the thresholds of large ones.
+
+    Parameters
+    ----------
+    n_steps : int, default=15
+        Most steps at one sharpness.
+    sharpenings : int, default=3
+        Most doublings of the sharpness.
+    memory : int, default=20
+        Pairs kept by L-BFGS.
+
+    Notes
+    -----
+    A step takes the gradient of every constraint that nearly binds, for gaps of distributions all
+    in one product with the data, and two to ten other passes. Without constraints the problem is
+    left to :class:`AugmentedLagrangian`.
+
+    References
+    ----------
+    Nocedal and Wright, Numerical Optimization, 2nd ed., Chapter 18: Algorithm 18.3, (18.22) for the
+    damping, Section 18.3 for the second-order correction.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import SequentialQuadratic
+    >>> data = make_biased_classification(2000, random_state=0)
+    >>> clf = RateConstrainedClassifier(slack=0.05, solver=SequentialQuadratic())
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> bool(clf.violation_ <= 0.051)
+    True
+    """
+
+    needs_rows = False
+
+    def __init__(self, *, n_steps: int = 15, sharpenings: int = 3, memory: int = 20):
+        self.n_steps = n_steps
+        self.sharpenings = sharpenings
+        self.memory = memory
+
+    def check(self, problem: Problem) -> None:
+        """Raise ValueError for a bad parameter."""
+        check_numbers(
+            self, positive=["n_steps", "memory"], nonnegative=["sharpenings"], kind=Integral
+        )
+
+    def iterate(
+        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Steps at growing sharpness, then a solution for fixed shifts; no randomness."""
+        if not len(dual):
+            yield from AugmentedLagrangian(memory=self.memory).iterate(problem, x, dual, tol, rng)
+            return
+        if not dual.any():
+            x = yield from self._approach(problem, x, dual)
+        levels: list[tuple[Iterate, Problem]] = []  # the result of each sharpness
+        # A warm start is at its solution already.
+        for _ in range(1 if dual.any() else self.sharpenings + 1):
+            iterates = []
+            for iterate in self._moving(problem, x, dual):
+                yield iterate
+                iterates.append(iterate)
+            x, dual = iterates[-1].x, iterates[-1].dual
+            levels.append((best_feasible(iterates), problem))
+            sharper = problem.sharpened()
+            kept = [violation(iterate.hard) <= FEASIBILITY_TOL for iterate, _ in levels]
+            lost = any(kept) and not kept[-1]
+            if sharper is problem or lost:
+                break
+            problem = sharper
+        best = best_feasible([iterate for iterate, _ in levels])
+        problem = next(level for iterate, level in levels if iterate is best)
+        if violation(best.hard) > FEASIBILITY_TOL:
+            yield from self._rescued(best, problem, tol, rng)
+        elif problem.n_rows <= FEW_ROWS:
+            yield from self._settled(best, problem, tol)
+        else:
+            yield best
+
+    def _approach(self, problem: Problem, x: Tensor, dual: Tensor) -> Steps[Iterate, None, Tensor]:
+        """Halve the violation until it is small, each time by a problem with that much slack."""
+        hard = problem.evaluate(x).hard
+        for _ in range(_APPROACHES):
+            excess = violation(hard)
+            if excess <= _HALVED:
+                break
+            looser, start = problem.loosened(x, 0.5 * excess)
+            if looser is problem:
+                break
+            steps = list(islice(self._moving(looser, start, dual), 1 + self.n_steps // 2))
+            _, x = problem.loosened(best_feasible(steps).x, 0.0)
+            soft, hard = problem.evaluate(x)
+            yield Iterate(x, soft, hard, dual, torch.inf)
+        return x
+
+    def _rescued(
+        self, start: Iterate, problem: Problem, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Go on with another solver, for a bounded time; then the least violated point."""
+        solver, none = AugmentedLagrangian(memory=self.memory), torch.zeros_like(start.dual)
+        found = [start]
+        for iterate in islice(solver.iterate(problem, start.x, none, tol, rng), _RESCUE_STEPS):
+            found.append(iterate._replace(residual=torch.inf))
+            yield found[-1]
+            if violation(iterate.hard) <= FEASIBILITY_TOL:
+                break
+        yield best_feasible(found)
+
+    def _moving(self, problem: Problem, x: Tensor, dual: Tensor) -> Iterator[Iterate]:
+        """Steps with shifts that follow the hard values; their residuals do not end the run."""
+        path = _Path(problem, x, dual, self.memory)
+        soft, hard = problem.evaluate(x)
+        shift, share, moved = hard[1:] - soft[1:], 1.0, torch.inf
+        for _ in range(self.n_steps):
+            iterate = path.step(shift + _AIM)
+            yield iterate._replace(residual=torch.inf)
+            change = iterate.hard[1:] - iterate.soft[1:] - shift
+            last, moved = moved, float(change.abs().max())
+            if max(iterate.residual, moved) <= _LOOSE and violation(iterate.hard) <= _AIM:
+                break
+            share = share if moved < last else 0.7 * share
+            shift = shift + share * change
+
+    def _settled(self, start: Iterate, problem: Problem, tol: float) -> Iterator[Iterate]:
+        """Solve with fixed shifts, as far as sums over few rows are exact.
+
+        The result then depends on the data, not on their order or on weights given as repetitions.
+        Gives the start itself if the hard values slip out of the slack.
+        """
+        room = start.hard[1:].clamp(-_NEAR, 0.0) * (start.dual > 0)
+        shift = start.hard[1:] - start.soft[1:] - room
+        for _ in range(_POLISHES):
+            path, least = _Path(problem, start.x, start.dual, self.memory), torch.inf
+            for k in range(_POLISH_STEPS):
+                iterate = path.step(shift)
+                yield iterate._replace(residual=torch.inf)
+                if iterate.residual <= _ROUNDING:
+                    break
+                if k % _STALLS == _STALLS - 1:
+                    if iterate.residual > 0.5 * least:
+                        break
+                    least = iterate.residual
+            if iterate.residual > tol:
+                break
+            if violation(iterate.hard) <= FEASIBILITY_TOL:
+                yield iterate
+                return
+            shift = shift + 2.0 * iterate.hard[1:].clamp_min(0.0)
+        yield start
+
+
+class _Path:
+    """A point, the problem's terms there, and what its steps have learnt of the curvature."""
+
+    def __init__(self, problem: Problem, x: Tensor, dual: Tensor, memory: int):
+        self.problem, self.x, self.dual = problem, x, dual
+        self.terms = problem.linearize(x)
+        self.curvature = Curvature(memory)
+
+    def step(self, shift: Tensor) -> Iterate:
+        """One step for the soft constraints with this shift."""
+        terms, x = self.terms, self.x
+        values = terms.value[1:] + shift
+        program = _QuadraticProgram(terms, values, self.dual, self.curvature)
+        excess = float(values.max())
+        target = 0.5 * excess if excess > _HALVED else 0.0
+        direction, dual = program.solve(values - target)
+        penalty = 2.0 * float(dual.max())
+        merit = _merit(terms, shift, penalty)
+        ahead = (values + program.linear(direction)).clamp_min(0.0)
+        saved = float((values.clamp_min(0.0) - ahead).sum())
+        slope = float(program.gradient @ direction) - penalty * saved
+        length, bend = 1.0, torch.zeros_like(x)
+        for trial in range(_BACKTRACKS):
+            point = x + length * direction + length**2 * bend
+            there = self.problem.linearize(point)
+            allowed = merit + _SUFFICIENT * length * slope + _EQUAL
+            if _merit(there, shift, penalty) <= allowed:
+                break
+            if trial == 0:
+                # The constraints bend: solve again for what is left of them at the full step.
+                left = there.value[1:] + shift - program.linear(direction)
+                bend = program.solve(left - target)[0] - direction
+            else:
+                length *= 0.5
+        gradient = there.pullback(torch.cat((torch.ones_like(dual[:1]), dual)))
+        change = gradient - program.gradient_of_lagrangian(dual)
+        self.curvature.learn_damped((point - x).cpu().numpy(), change.cpu().numpy())
+        self.x, self.terms, self.dual = point, there, dual
+        soft, hard = self.problem.evaluate(point)
+        gap = float(torch.minimum(dual, -(there.value[1:] + shift)).abs().max())
+        return Iterate(point, soft, hard, dual, max(float(gradient.abs().max()), gap))
+
+
+def _merit(terms: Linearization, shift: Tensor, penalty: float) -> float:
+    return float(terms.value[0] + penalty * (terms.value[1:] + shift).clamp_min(0.0).sum())
+
+
+class _QuadraticProgram:
+    r"""Minimise :math:`g'd + d' B d / 2` s.t. values + slopes d <= 0, by its dual.
+
+    Only constraints that nearly bind take part. Multipliers are capped, so that constraints that
+    contradict each other give a compromise.
+    """
+
+    def __init__(self, terms: Linearization, values: Tensor, dual: Tensor, curvature: Curvature):
+        unit = torch.eye(len(terms.value), dtype=values.dtype, device=values.device)
+        self.near = torch.nonzero((values > -_NEAR) | (dual > 0)).reshape(-1)
+        self._size = len(values)
+        gradients = terms.pullbacks(torch.cat((unit[:1], unit[1 + self.near])))
+        self.gradient, self.slopes = gradients[0], gradients[1:]
+        self.curved = torch.as_tensor(curvature.inverse(gradients.T.cpu().numpy())).to(values)
+        gram = (self.slopes @ self.curved).cpu().numpy()  # (k, 1 + k)
+        self._free, inner = gram[:, 0], gram[:, 1:]
+        ridge = _RIDGE * (np.trace(inner) + _TINY) / max(len(inner), 1)
+        self._root = np.linalg.cholesky(inner + ridge * np.eye(len(inner)))
+
+    def solve(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Direction (n_variables,) and multipliers (m,) for other values of the constraints."""
+        dual = torch.zeros_like(values)
+        if len(self.near):
+            room = self._free - values[self.near].cpu().numpy()
+            target = -np.linalg.solve(self._root, room)
+            found = lsq_linear(self._root.T, target, bounds=(0.0, _MAX_DUAL), method="bvls").x
+            dual[self.near] = torch.as_tensor(found).to(values)
+        weights = torch.cat((torch.ones_like(dual[:1]), dual[self.near]))
+        return -(self.curved @ weights), dual
+
+    def gradient_of_lagrangian(self, dual: Tensor) -> Tensor:
+        """At the start of the step, for multipliers that are 0 far from binding."""
+        return self.gradient + dual[self.near] @ self.slopes
+
+    def linear(self, direction: Tensor) -> Tensor:
+        """First-order changes of the constraints, (m,); of those far from binding 0."""
+        changes = direction.new_zeros(self._size)
+        changes[self.near] = self.slopes @ direction
+        return changes

@@ -1,0 +1,1 @@
+"""Algorithms that see noisy releases of the data only."""

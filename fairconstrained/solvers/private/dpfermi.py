@@ -1,0 +1,398 @@
+"""Private stochastic FERMI: noisy descent-ascent, and with W in closed form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from numbers import Integral
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.privacy import (
+    Gaussian,
+    Phase,
+    TrainingPlan,
+    fermi_closed_form_sigmas,
+    one_off_gaussian,
+    plan_training,
+    privacy_guarantee,
+)
+from fairconstrained.problems.private.fermi import RecordFermi
+from fairconstrained.solvers.private.dpsgda import Budget, default_rate
+from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
+from fairconstrained.solvers.stochastic.fermi import OUTPUTS, check_output, recorded_steps
+
+__all__ = ["DPFERMI", "ClosedFormNoise", "NoisyTables"]
+
+_STEPS = 400
+_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.02, 0.01
+
+
+class _Ascent:
+    """W by noisy ascent from 0."""
+
+    def __init__(self, problem: RecordFermi, step_size: float):
+        self._problem, self._step_size = problem, step_size
+        information = problem.information
+        shape = (information.n_parts, information.n_classes)
+        self._matrix = problem.counts.new_zeros(shape)
+
+    def at(self, table: Tensor) -> Tensor:
+        """W for the gradient of this step; it does not know this step's table yet."""
+        return self._matrix
+
+    def move(self, table: Tensor) -> None:
+        """Ascend with the table of the point before the step."""
+        information, counts = self._problem.information, self._problem.counts
+        ascent = information.ascent(self._matrix, table, counts)
+        self._matrix = information.project(self._matrix + self._step_size * ascent, counts)
+
+
+class _Optimal:
+    """The best W for an average of the tables so far."""
+
+    def __init__(self, problem: RecordFermi, memory: float):
+        self._problem, self._memory = problem, memory
+        self._past, self._weight = torch.zeros_like(problem.counts)[:, None], 0.0
+
+    def at(self, table: Tensor) -> Tensor:
+        """W for the gradient of this step, its own table included."""
+        self._past = self._memory * self._past + (1.0 - self._memory) * table
+        self._weight = self._memory * self._weight + (1.0 - self._memory)
+        information, counts = self._problem.information, self._problem.counts
+        mean = (self._past / self._weight).clamp_min(0.0)
+        return information.project(information.optimal_dual(mean, counts), counts)
+
+    def move(self, table: Tensor) -> None:
+        """Nothing: there is no memory of W."""
+
+
+class DPFERMI(Solver):
+    r"""Noisy descent in the parameters and ascent in W, one joint release a step.
+
+    .. math::
+
+        x &\leftarrow x - \eta\, \big( \tilde\nabla_x (f + \lambda \psi(\cdot, W)) \big), \\
+        W &\leftarrow \Pi \big( W + \eta_w \tilde\nabla_W \psi(x, W) \big),
+
+    both at the same point and from one Poisson batch: the gradient in W is a linear function of the
+    noisy table of class probabilities, the gradient in x a noisy sum of clipped gradients
+    (``fairconstrained.problems.private.fermi.RecordFermi`` for the record,
+    ``fairconstrained.problems.private.fermi.AttributeFermi`` for sensitive features). Noise is
+    calibrated to the budget for both, the group counts, the final table and (for records) the
+    centre and scale of the rows, jointly.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        :math:`\eta`; default: 4 for records (features of a public range), 0.5 for sensitive
+        features (where public features are whitened).
+    dual_step_size : float, default=0.2
+        :math:`\eta_w`.
+    clip : float, default=1.0
+        Largest norm of a row's (private) gradient.
+    n_steps : int, default=400
+    batch_size : int, optional
+        Rows expected in a Poisson batch; default: a twentieth of the rows, but at least 256 and at
+        most 8192.
+    histogram_share : float, default=0.2
+        Share of a step's budget for its table.
+    output : {"average", "last", "random"}, default="average"
+        The mean over the second half of the steps, the last point, or one drawn uniformly.
+
+    Notes
+    -----
+    The default solvers do better: :class:`NoisyTables` for records,
+    :class:`~fairconstrained.solvers.ReleasedMoments` for sensitive features.
+
+    References
+    ----------
+    Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning", Algorithm 1.
+    Paper: group proportions are exact; here: released with the budget, or public. Paper: the whole
+    epsilon for each of both gradients; here: joint accounting. Paper: noise on
+    :math:`W F` and on :math:`e_s F'`; here: on the table alone, of which both are functions. Paper:
+    a random point is returned in theory, the last in experiments; here the average by default.
+
+    Examples
+    --------
+    >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import DPFERMI
+    >>> data = make_biased_classification(5000, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=1.0, solver=DPFERMI(n_steps=50), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.epsilon <= 1.0
+    True
+    """
+
+    private = True
+    penalises = True
+    length = 30
+
+    def __init__(
+        self,
+        *,
+        step_size: float | None = None,
+        dual_step_size: float = 0.2,
+        clip: float = 1.0,
+        n_steps: int = _STEPS,
+        batch_size: int | None = None,
+        histogram_share: float = 0.2,
+        output: str = "average",
+    ):
+        self.step_size = step_size
+        self.dual_step_size = dual_step_size
+        self.clip = clip
+        self.n_steps = n_steps
+        self.batch_size = batch_size
+        self.histogram_share = histogram_share
+        self.output = output
+
+    def plan(self, n_rows: int, budget: Budget, counts: bool) -> TrainingPlan:
+        """Noise of all releases; `counts` says whether group counts are among them."""
+        self._check_parameters()
+        return plan_training(
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            unit=budget.unit,
+            sampling_rate=self._rate(n_rows),
+            n_steps=self.n_steps,
+            histogram_share=self.histogram_share,
+            counts_share=_COUNTS_SHARE if counts else 0.0,
+            final_share=_FINAL_SHARE,
+            # Features are public where groups are the secret: nothing is released to scale them.
+            scaling_share=_SCALING_SHARE if budget.unit == "record" else 0.0,
+        )
+
+    # A private problem is no Problem: exact values stay inside.
+    def check(self, problem: RecordFermi) -> None:  # type: ignore[override]
+        """Raise IncompatibleSolverError unless the problem is a private one with ERMI."""
+        if not isinstance(problem, RecordFermi):
+            raise IncompatibleSolverError(
+                f"{type(self).__name__} trains DPFermiClassifier privately: give epsilon, or "
+                "another solver."
+            )
+
+    def iterate(  # type: ignore[override]
+        self, problem: RecordFermi, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Yield after every thirtieth of the steps; the result is measured by its own release."""
+        n_steps = problem.plan.privacy.n_steps
+        step_size = problem.step_size if self.step_size is None else self.step_size
+        max_norm, matrix = self._max_norm(problem.plan.privacy.unit), self._dual(problem)
+        output = OUTPUTS[self.output](n_steps, rng)
+        recent = []
+        for step, recorded in recorded_steps(n_steps):
+            released = problem.release_saddle(x, matrix.at, max_norm, rng)
+            gradient = released.gradient.add(problem.penalty_gradient(x), alpha=released.scale)
+            x = x.add(gradient, alpha=-step_size)
+            matrix.move(released.table)
+            output.see(step, x)
+            recent.append(released.table)
+            if recorded and step < n_steps:
+                soft = problem.values(torch.stack(recent).mean(dim=0))
+                yield _iterate(x, soft, torch.full_like(soft, torch.nan), dual)
+                recent = []
+        values = problem.values(problem.release_table(output.x, rng))
+        yield _iterate(output.x, values, values, dual)
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate:
+        """Keep the last: choosing by exact quality would not be private."""
+        return last(iterates)
+
+    def _dual(self, problem: RecordFermi) -> _Ascent | _Optimal:
+        return _Ascent(problem, self.dual_step_size)
+
+    def _max_norm(self, unit: str) -> float:
+        return self.clip
+
+    def _rate(self, n_rows: int) -> float:
+        size = self.batch_size
+        return default_rate(n_rows) if size is None else min(1.0, size / n_rows)
+
+    def _check_parameters(self) -> None:
+        check_numbers(self, positive=("dual_step_size", "clip"))
+        if self.step_size is not None:
+            check_numbers(self, positive=["step_size"])
+        lengths = ["n_steps"] if self.batch_size is None else ["n_steps", "batch_size"]
+        check_numbers(self, positive=lengths, kind=Integral)
+        check_output(self)
+
+
+class NoisyTables(DPFERMI):
+    r"""As :class:`DPFERMI`, with W in closed form from an average of noisy tables.
+
+    The best W is a function of the table of class probabilities,
+    :math:`W^*_{rj} = \tilde P_{rj} / (\sqrt{p_r} \sum_q \tilde P_{qj})`, and averages of released
+    tables cost nothing: there is no second player to follow the first.
+
+    Parameters
+    ----------
+    step_size, clip, n_steps, batch_size, histogram_share, output
+        As in :class:`DPFERMI`.
+    memory : float, default=0.8
+        Weight of the past in the average of tables, in [0, 1).
+
+    Examples
+    --------
+    >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import NoisyTables
+    >>> data = make_biased_classification(5000, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=1.0, solver=NoisyTables(n_steps=50), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.n_steps
+    50
+    """
+
+    def __init__(
+        self,
+        *,
+        step_size: float | None = None,
+        clip: float = 1.0,
+        n_steps: int = _STEPS,
+        batch_size: int | None = None,
+        histogram_share: float = 0.2,
+        output: str = "average",
+        memory: float = 0.8,
+    ):
+        super().__init__(
+            step_size=step_size,
+            clip=clip,
+            n_steps=n_steps,
+            batch_size=batch_size,
+            histogram_share=histogram_share,
+            output=output,
+        )
+        self.memory = memory
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_numbers(self, nonnegative=["memory"])
+        if self.memory >= 1:
+            raise ValueError(f"NoisyTables.memory must be in [0, 1); got {self.memory!r}.")
+
+    def _dual(self, problem: RecordFermi) -> _Optimal:
+        return _Optimal(problem, self.memory)
+
+
+class ClosedFormNoise(DPFERMI):
+    r"""As :class:`DPFERMI`, with the noise of the paper's formulas instead of a calibrated one.
+
+    ``privacy_`` holds what the noise really costs, counts and final table included: more than the
+    epsilon that was asked for, usually. For comparisons.
+
+    Parameters
+    ----------
+    step_size, dual_step_size, n_steps, batch_size, output
+        As in :class:`DPFERMI`.
+    lipschitz : float, default=1.0
+        :math:`L_\theta`, of the class probabilities in the parameters.
+    dual_bound : float, default=1.0
+        D, of the entries of W.
+    least_proportion : float, default=0.1
+        :math:`\rho`, a public lower bound on the share of every group.
+    n_classes : int, default=2
+        l; it matters for records only.
+
+    Notes
+    -----
+    Rows' gradients are clipped to what the theorem's constants say,
+    :math:`2 L D / \sqrt\rho` for sensitive features and :math:`2 L D (1 / \sqrt\rho + D)` for
+    records, so that the cost is what it is said to be also where the constants are wrong.
+
+    References
+    ----------
+    Lowy, Gupta and Razaviyayn, Theorem 3.3.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import ClosedFormNoise
+    >>> ClosedFormNoise(least_proportion=0.3).clip
+    1.0
+    """
+
+    keeps_budget = False
+
+    def __init__(
+        self,
+        *,
+        step_size: float | None = None,
+        dual_step_size: float = 0.2,
+        n_steps: int = _STEPS,
+        batch_size: int | None = None,
+        output: str = "average",
+        lipschitz: float = 1.0,
+        dual_bound: float = 1.0,
+        least_proportion: float = 0.1,
+        n_classes: int = 2,
+    ):
+        super().__init__(
+            step_size=step_size,
+            dual_step_size=dual_step_size,
+            n_steps=n_steps,
+            batch_size=batch_size,
+            output=output,
+        )
+        self.lipschitz = lipschitz
+        self.dual_bound = dual_bound
+        self.least_proportion = least_proportion
+        self.n_classes = n_classes
+
+    def plan(self, n_rows: int, budget: Budget, counts: bool) -> TrainingPlan:
+        """Noise of the theorem, and its price."""
+        self._check_parameters()
+        rate = self._rate(n_rows)
+        batch_size = max(1, round(rate * n_rows))
+        sigma_theta, sigma_w = fermi_closed_form_sigmas(
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            n_rows=n_rows,
+            n_steps=self.n_steps,
+            batch_size=batch_size,
+            least_proportion=self.least_proportion,
+            lipschitz=self.lipschitz,
+            dual_bound=self.dual_bound,
+            n_classes=self.n_classes,
+            unit=budget.unit,
+        )
+        # The theorem's noise is on means over the batch, in units of the gradients in x and in W.
+        gradient = sigma_theta * batch_size / self._max_norm(budget.unit)
+        table = sigma_w * batch_size / self._reach(budget.unit)
+        of_scaling = 0.5 * _SCALING_SHARE * (budget.unit == "record")
+        shares = {"group counts": _COUNTS_SHARE * counts, "final table": _FINAL_SHARE}
+        shares.update({"mean squared norm": of_scaling, "mean row": of_scaling})
+        once = {
+            name: one_off_gaussian(
+                share, epsilon=budget.epsilon, delta=budget.delta, unit=budget.unit, of=name
+            )
+            for name, share in shares.items()
+            if share
+        }
+        steps = [Gaussian(table, of="histogram"), Gaussian(gradient, of="gradient")]
+        phases = [*(Phase([noise]) for noise in once.values()), Phase(steps, rate, self.n_steps)]
+        privacy = privacy_guarantee(phases, delta=budget.delta, unit=budget.unit)
+        privacy = replace(privacy, n_steps=self.n_steps, sampling_rate=rate)
+        counts_noise, final_noise, scaling_noise, _ = (
+            once[name].noise_multiplier if name in once else math.inf for name in shares
+        )
+        return TrainingPlan(gradient, table, counts_noise, final_noise, privacy, scaling_noise)
+
+    def _max_norm(self, unit: str) -> float:
+        """Largest norm of a row's gradient in x by the theorem's constants."""
+        return self.lipschitz * self.dual_bound * self._reach(unit)
+
+    def _reach(self, unit: str) -> float:
+        """Largest norm of a row's gradient in W."""
+        common: dict[str, float] = {"sensitive_features": 0.0, "record": 2.0 * self.dual_bound}
+        own: float = 2.0 / self.least_proportion**0.5
+        return own + common[unit]
+
+
+def _iterate(x: Tensor, soft: Tensor, hard: Tensor, dual: Tensor) -> Iterate:
+    """Objective and error are not released."""
+    unknown = soft.new_tensor([torch.nan])
+    return Iterate(x, torch.cat((unknown, soft)), torch.cat((unknown, hard)), dual, torch.inf)

@@ -1,0 +1,191 @@
+"""Private training from released moments of the groups: the default for sensitive features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from numbers import Integral
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.models.base import clip_factors
+from fairconstrained.privacy import ReleasePlan, plan_releases
+from fairconstrained.problems.private.fermi import SecretGroups
+from fairconstrained.problems.private.group_posterior import GroupPosterior, principal_components
+from fairconstrained.solvers.deterministic.lbfgs import LBFGS
+from fairconstrained.solvers.private.dpsgda import Budget
+from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
+from fairconstrained.solvers.stochastic.fermi import FERMI
+
+__all__ = ["ReleasedMoments"]
+
+_COUNTS_SHARE, _FINAL_SHARE = 0.02, 0.05
+_ROUGH = 1e-2  # residual at which a round that is not the last one ends
+_ROWS_PER_NOISE = 10.0  # components: one for each so many rows, in units of the noise
+_LONG = 1.5  # longest row of the first queries, in units of the root mean square
+_LONGEST = 0.9  # quantile of the lengths to which later queries are cut
+
+
+class ReleasedMoments(Solver):
+    r"""Release moments of public features by group, few times; then solve without noise.
+
+    Where only the sensitive features are secret, they enter the problem through sums
+    :math:`\sum_i F_j(x_i) 1[s_i = r]` of public functions of the features. Each of a few rounds
+
+    1. releases noisy sums of public vectors :math:`q_i` over the groups, once and of all rows: in
+       the first round principal components of the features, later the class probabilities, the
+       predicted labels and the directions :math:`F (1 - F) x` of the present model;
+    2. estimates from all releases so far which share of each row belongs to which group
+       (``fairconstrained.problems.private.group_posterior``);
+    3. minimises the loss plus ERMI with these shares, to the end, without noise.
+
+    Parameters
+    ----------
+    n_rounds : int, default=3
+    first_share : float, default=0.5
+        Share of the rounds' budget for the first.
+    n_components : int, default=128
+        Most components of the first round; fewer where the noise would outweigh them (one for each
+        ten rows in units of the noise).
+    inner : Solver, optional
+        For the third step; default: ``LBFGS()`` for linear models, ``FERMI()`` for networks.
+
+    Notes
+    -----
+    The number of numbers released does not grow with the accuracy of the minimisation, where an
+    iterative method pays for every step. Adult, demographic parity, penalty 4, test error at test
+    gap, mean of two splits: 0.1609 at 0.039 without privacy, 0.1612 at 0.042 with epsilon = 1.
+
+    Memory beyond the data: n times three times the number of components.
+
+    References
+    ----------
+    The objective is that of DP-FERMI; the method is not in the paper. The estimate is the linear
+    Bayes estimate of the posterior mean given noisy linear measurements.
+
+    Examples
+    --------
+    >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import ReleasedMoments
+    >>> data = make_biased_classification(5000, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=1.0, solver=ReleasedMoments(n_rounds=2), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.unit
+    'sensitive_features'
+    """
+
+    private = True
+    penalises = True
+    needs_rows = False
+
+    def __init__(
+        self,
+        *,
+        n_rounds: int = 3,
+        first_share: float = 0.5,
+        n_components: int = 128,
+        inner: Solver | None = None,
+    ):
+        self.n_rounds = n_rounds
+        self.first_share = first_share
+        self.n_components = n_components
+        self.inner = inner
+
+    def plan(self, n_rows: int, budget: Budget, counts: bool) -> ReleasePlan:
+        """Noise of all releases of a fit, calibrated to the budget; `counts`: whether of counts."""
+        check_numbers(self, positive=("n_rounds", "n_components"), kind=Integral)
+        check_numbers(self, positive=["first_share"])
+        if self.first_share > 1:
+            raise ValueError(
+                f"ReleasedMoments.first_share must be in (0, 1]; got {self.first_share!r}."
+            )
+        if budget.unit != "sensitive_features":
+            raise IncompatibleSolverError(
+                "ReleasedMoments takes features and labels for public: use it with "
+                "protect='sensitive_features'."
+            )
+        later = self.n_rounds - 1
+        first = self.first_share if later else 1.0
+        shares = {_round(0): first}
+        shares |= {_round(k): (1.0 - first) / later for k in range(1, self.n_rounds) if first < 1}
+        rest = 1.0 - _FINAL_SHARE - counts * _COUNTS_SHARE
+        shares = {name: rest * share for name, share in shares.items()}
+        if counts:
+            shares["group counts"] = _COUNTS_SHARE
+        shares["predicted labels"] = _FINAL_SHARE
+        return plan_releases(
+            shares, epsilon=budget.epsilon, delta=budget.delta, unit="sensitive_features"
+        )
+
+    def check(self, problem: SecretGroups) -> None:  # type: ignore[override]
+        """Raise IncompatibleSolverError unless groups are the only secret."""
+        if not isinstance(problem, SecretGroups):
+            raise IncompatibleSolverError(
+                "ReleasedMoments needs public features and secret groups: "
+                "DPFermiClassifier(protect='sensitive_features') with epsilon."
+            )
+
+    def iterate(  # type: ignore[override]
+        self, problem: SecretGroups, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Yield the iterates of the inner solver, and the last one measured by its own release."""
+        posterior = GroupPosterior(problem.condition, problem.data.weight, problem.prior())
+        components = self._components(problem)
+        queries = components
+        inner = self.inner or (LBFGS() if problem.model.linear else FERMI())
+        names = [name for name in map(_round, range(self.n_rounds)) if name in problem.plan.noise]
+        for name in names or [""]:  # nothing to release where there are no groups
+            if name:
+                posterior.add(queries, *problem.release(name, queries, rng))
+            surrogate = problem.surrogate(posterior.shares())
+            inner.check(surrogate)
+            # What is released next needs to be near the end only.
+            accuracy = tol if name == (names or [""])[-1] else max(tol, _ROUGH)
+            found: list[Iterate] = []
+            for iterate in inner.iterate(surrogate, x, dual, accuracy, rng):
+                found.append(iterate)
+                yield iterate._replace(residual=torch.inf)
+                if iterate.residual <= accuracy:
+                    break
+            chosen = found[-1] if found[-1].residual <= accuracy else inner.select(found)
+            x = chosen.x
+            queries = _queries_of_model(problem, x, components)
+        _, hard = problem.predictions(x)
+        if names:
+            posterior.add(hard, *problem.release("predicted labels", hard, rng))
+        soft, hard = problem.surrogate(posterior.shares()).evaluate(x)
+        yield Iterate(x, soft, hard, dual, chosen.residual)
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate:
+        """Keep the last."""
+        return last(iterates)
+
+    def _components(self, problem: SecretGroups) -> Tensor:
+        data = problem.data
+        noise = problem.plan.noise.get(_round(0), 1.0)
+        affordable = int(problem.n_rows / (_ROWS_PER_NOISE * noise))
+        size = max(1, min(self.n_components, affordable))
+        components = principal_components(data.X, data.weight, size)
+        return _cut(components, _LONG * components.shape[1] ** 0.5)
+
+
+def _round(k: int) -> str:
+    return f"moments of round {k + 1}"
+
+
+def _queries_of_model(problem: SecretGroups, x: Tensor, components: Tensor) -> Tensor:
+    """What the model does with the rows, and how that moves: one class is implied by the others."""
+    probabilities, hard = problem.predictions(x)
+    spread = 1.0 - (probabilities**2).sum(dim=1, keepdim=True)
+    directions = spread / spread.mean().clamp_min(1e-12) * components
+    weight = problem.data.weight[:, None]
+    outputs = torch.cat((probabilities[:, 1:], hard[:, 1:]), dim=1)
+    outputs = outputs - (weight * outputs).sum(dim=0) / weight.sum()
+    queries = torch.cat((components.shape[1] ** 0.5 * outputs, directions), dim=1)
+    return _cut(queries, float(queries.norm(dim=1).quantile(_LONGEST)))
+
+
+def _cut(queries: Tensor, longest: float) -> Tensor:
+    return queries * clip_factors(queries.norm(dim=1), longest)[:, None]

@@ -1,0 +1,203 @@
+"""Stochastic augmented Lagrangians with slack variables: ALM, and smoothed SSL-ALM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.solvers.stochastic.base import (
+    Descent,
+    Estimates,
+    Memory,
+    StochasticSolver,
+    constant,
+)
+
+__all__ = ["ALM", "SSLALM"]
+
+
+class ALM(StochasticSolver):
+    r"""Stochastic linearised augmented Lagrangian, with slack variables for the inequalities.
+
+    With slack :math:`s \ge 0`, :math:`C(x, s) = c(x) + s`, and estimates from independent rows
+    :math:`\xi, \zeta_1, \zeta_2`,
+
+    .. math::
+
+        y &\leftarrow y + \eta\, C(x, s; \zeta_1), \quad y \leftarrow 0
+            \text{ if } \lVert y \rVert \ge M, \\
+        v &= y + \rho\, C(x, s; \zeta_2), \\
+        x &\leftarrow x - \tau \big( \nabla f(x; \xi) + \nabla c(x; \zeta_1)' v \big),
+        \qquad s \leftarrow [\, s - \tau v \,]_+ .
+
+    Parameters
+    ----------
+    step_size : float, default=0.01
+        :math:`\tau`.
+    dual_step_size : float, default=0.05
+        :math:`\eta`.
+    penalty : float, default=1.0
+        :math:`\rho`.
+    max_dual : float, default=10.0
+        :math:`M`.
+    batch_size : int, default=128
+        Rows of each of the three draws; those for constraints are equally many from each part.
+    n_steps : int, optional
+        Default: 1000, or ten passes over the data if that is more.
+    optimizer : callable, optional
+        ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
+        plain step in x, such as ``torch.optim.Adam``.
+    schedule : callable, default=constant
+        From the share of the run that is done to the factor of all step sizes, such as
+        :func:`fairconstrained.solvers.cosine`.
+
+    Notes
+    -----
+    Slack starts at :math:`[-c(x)]_+` of the full data and follows there: a constraint that stays
+    inactive keeps :math:`C = 0` and exerts no force. (Taking c for an equality instead would pull
+    strictly feasible points to the boundary.)
+
+    Constraints are moved by the difference of hard and soft values on the full data, measured after
+    each iteration: the multipliers answer to predicted labels. The iterate of least error among the
+    feasible ones is kept.
+
+    References
+    ----------
+    Kliachkin et al., "Benchmarking Stochastic Approximation Algorithms for Fairness-Constrained
+    Training of Deep Neural Networks", Algorithm 2 with mu = 0.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import ALM
+    >>> data = make_biased_classification(1000, random_state=0)
+    >>> clf = RateConstrainedClassifier(slack=0.1, solver=ALM(step_size=0.1), random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
+    """
+
+    _positive: tuple[str, ...] = ("dual_step_size", "max_dual")
+    _nonnegative: tuple[str, ...] = ("penalty",)
+
+    def __init__(
+        self,
+        *,
+        step_size: float = 0.01,
+        dual_step_size: float = 0.05,
+        penalty: float = 1.0,
+        max_dual: float = 10.0,
+        batch_size: int = 128,
+        n_steps: int | None = None,
+        optimizer: Callable[..., Any] | None = None,
+        schedule: Callable[[float], float] = constant,
+    ):
+        self.step_size = step_size
+        self.dual_step_size = dual_step_size
+        self.penalty = penalty
+        self.max_dual = max_dual
+        self.batch_size = batch_size
+        self.n_steps = n_steps
+        self.optimizer = optimizer
+        self.schedule = schedule
+
+    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
+        """The point with its slack, which is the first centre too."""
+        slack = (-estimates.problem.evaluate(x).soft[1:]).clamp_min(0.0)
+        descent = Descent(estimates.problem, x, self.optimizer, self.step_size)
+        center = torch.cat((x, slack))
+        return Memory(x=x, dual=dual, y=dual, slack=slack, center=center, descent=descent)
+
+    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
+        """Without smoothing."""
+        self._smoothed_step(estimates, now, progress, smoothing=0.0, averaging=0.0)
+
+    def _smoothed_step(
+        self,
+        estimates: Estimates,
+        now: Memory,
+        progress: float,
+        smoothing: float,
+        averaging: float,
+    ) -> None:
+        factor = self.schedule(progress)
+        step_size = factor * self.step_size
+        draws = estimates.independent(now.x)
+        y = now.y.add(draws.first + now.slack, alpha=factor * self.dual_step_size)
+        if float(torch.linalg.vector_norm(y)) >= self.max_dual:
+            y = torch.zeros_like(y)
+        force = y.add(draws.second + now.slack, alpha=self.penalty)
+        difference = torch.cat((now.x, now.slack)) - now.center
+        gradient = torch.cat((draws.gradient(1.0, force), force)).add(difference, alpha=smoothing)
+        on_x, on_slack = gradient[: len(now.x)], gradient[len(now.x) :]
+        now.center = now.center.add(difference, alpha=averaging)
+        now.x = now.descent.step(now.x, on_x, step_size)
+        now.slack = now.slack.add(on_slack, alpha=-step_size).clamp_min(0.0)
+        now.y, now.dual = y, y.clamp_min(0.0)
+
+
+class SSLALM(ALM):
+    r"""Stochastic smoothed and linearised augmented Lagrangian.
+
+    The steps of :class:`ALM` on the augmented Lagrangian plus
+    :math:`\tfrac{\mu}{2} \lVert (x, s) - z \rVert^2`, whose centre follows:
+    :math:`z \leftarrow z + \beta\, ((x, s) - z)`, with the point before the step.
+
+    Parameters
+    ----------
+    step_size, dual_step_size, penalty, max_dual, batch_size, n_steps, optimizer, schedule
+        As in :class:`ALM`.
+    smoothing : float, default=2.0
+        :math:`\mu`.
+    averaging : float, default=0.5
+        :math:`\beta`, at most 1.
+
+    References
+    ----------
+    Kliachkin et al., "Benchmarking Stochastic Approximation Algorithms for Fairness-Constrained
+    Training of Deep Neural Networks", Algorithm 2; the defaults are those of its experiments, but
+    for the batch (there 8).
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import SSLALM
+    >>> SSLALM(smoothing=1.0)
+    SSLALM(smoothing=1.0)
+    """
+
+    _nonnegative = ("penalty", "smoothing")
+    _positive = ("dual_step_size", "max_dual", "averaging")
+
+    def __init__(
+        self,
+        *,
+        step_size: float = 0.01,
+        dual_step_size: float = 0.05,
+        penalty: float = 1.0,
+        max_dual: float = 10.0,
+        smoothing: float = 2.0,
+        averaging: float = 0.5,
+        batch_size: int = 128,
+        n_steps: int | None = None,
+        optimizer: Callable[..., Any] | None = None,
+        schedule: Callable[[float], float] = constant,
+    ):
+        super().__init__(
+            step_size=step_size,
+            dual_step_size=dual_step_size,
+            penalty=penalty,
+            max_dual=max_dual,
+            batch_size=batch_size,
+            n_steps=n_steps,
+            optimizer=optimizer,
+            schedule=schedule,
+        )
+        self.smoothing = smoothing
+        self.averaging = averaging
+
+    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
+        """With smoothing."""
+        self._smoothed_step(estimates, now, progress, self.smoothing, self.averaging)

@@ -1,0 +1,138 @@
+"""What constrained algorithms are compared with: plain descent, and descent with a penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.solvers.run import Iterate, last
+from fairconstrained.solvers.stochastic.base import (
+    Descent,
+    Estimates,
+    Memory,
+    StochasticSolver,
+    constant,
+)
+
+__all__ = ["SGD", "PenaltySGD"]
+
+
+class SGD(StochasticSolver):
+    r"""Stochastic gradient descent on the objective; it ignores the constraints.
+
+    Parameters
+    ----------
+    step_size : float, default=0.01
+    batch_size : int, default=128
+    n_steps : int, optional
+        Default: 1000, or ten passes over the data if that is more.
+    optimizer : callable, optional
+        ``(parameters, lr=...) -> torch.optim.Optimizer``.
+    schedule : callable, default=constant
+        From the share of the run that is done to the factor of the step size.
+
+    Notes
+    -----
+    The last iterate is the result, and multipliers are reported as zero.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import SGD
+    >>> SGD(step_size=0.1)
+    SGD(step_size=0.1)
+    """
+
+    def __init__(
+        self,
+        *,
+        step_size: float = 0.01,
+        batch_size: int = 128,
+        n_steps: int | None = None,
+        optimizer: Callable[..., Any] | None = None,
+        schedule: Callable[[float], float] = constant,
+    ):
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.n_steps = n_steps
+        self.optimizer = optimizer
+        self.schedule = schedule
+
+    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
+        """The point."""
+        descent = Descent(estimates.problem, x, self.optimizer, self.step_size)
+        return Memory(x=x, dual=dual, descent=descent)
+
+    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
+        """Against the gradient of the objective."""
+        gradient, now.dual = self._gradient(estimates, now.x, now.dual)
+        now.x = now.descent.step(now.x, gradient, self.schedule(progress) * self.step_size)
+
+    def _gradient(self, estimates: Estimates, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+        return estimates.objective(x), torch.zeros_like(dual)
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate:
+        """The last one: feasibility is not its business."""
+        return last(iterates)
+
+
+class PenaltySGD(SGD):
+    r"""Stochastic gradient descent on the objective plus a fixed penalty on violations.
+
+    .. math:: x \leftarrow x - \eta\, \nabla \Big( \hat f(x) + \gamma \sum_i [\hat c_i(x)]_+ \Big),
+
+    both from the same rows: the way of regularisers such as those of fairret. No finite
+    :math:`\gamma` is told by the slack, and :math:`[\cdot]_+` of an estimate is not unbiased.
+
+    Parameters
+    ----------
+    step_size, batch_size, n_steps, optimizer, schedule
+        As in :class:`SGD`.
+    penalty : float, default=0.5
+        :math:`\gamma`.
+
+    Notes
+    -----
+    Multipliers are reported as the weight that each constraint had in the last step, zero or
+    :math:`\gamma`.
+
+    References
+    ----------
+    Buyl, Defrance and De Bie (2024), fairret: a framework for differentiable fairness
+    regularization terms. Kliachkin et al., "Benchmarking Stochastic Approximation Algorithms for
+    Fairness-Constrained Training of Deep Neural Networks", Section 4.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import PenaltySGD
+    >>> PenaltySGD(penalty=2.0)
+    PenaltySGD(penalty=2.0)
+    """
+
+    _nonnegative = ("penalty",)
+
+    def __init__(
+        self,
+        *,
+        step_size: float = 0.01,
+        penalty: float = 0.5,
+        batch_size: int = 128,
+        n_steps: int | None = None,
+        optimizer: Callable[..., Any] | None = None,
+        schedule: Callable[[float], float] = constant,
+    ):
+        super().__init__(
+            step_size=step_size,
+            batch_size=batch_size,
+            n_steps=n_steps,
+            optimizer=optimizer,
+            schedule=schedule,
+        )
+        self.penalty = penalty
+
+    def _gradient(self, estimates: Estimates, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+        terms = estimates.all(x)
+        weights = self.penalty * (terms.value[1:] > 0).to(terms.value)
+        return terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), weights))), weights

@@ -1,0 +1,352 @@
+"""The stochastic feasible level-set method for AUC constraints, and its proximal outer loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.problems import Batch, Problem
+from fairconstrained.problems.saddle import Saddle
+from fairconstrained.solvers.run import Iterate, Solver
+from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
+
+__all__ = ["LevelSet", "ProximalLevelSet"]
+
+
+class Dual(NamedTuple):
+    """y = (weights of the values, on the simplex; alpha of each pair, times its value's weight)."""
+
+    weights: Tensor  # (1 + M,)
+    alpha: Tensor  # (P,), not yet multiplied
+
+
+def dual_step(y: Dual, u: Tensor, v: Tensor, tau: float, bound: float, owner: Tensor) -> Dual:
+    r"""Mirror step in y (Lemma 3): closed forms for every alpha, then for the weights.
+
+    .. math::
+
+        \alpha_k^\# &= \arg\min_{|\alpha| \le I} -\alpha v_k + \alpha^2
+            + \tfrac1\tau (\alpha - \alpha_k')^2 , \qquad \mu_k \text{ the minimum}, \\
+        \tilde y_i^\# &\propto \tilde y_i' \exp\Big( -\tau\,
+            \frac{\sum_{k \in i} \mu_k - u_i}{2 (1 + \sqrt 2 I)^2} \Big) .
+    """
+    alpha = ((v + (2.0 / tau) * y.alpha) / (2.0 + 2.0 / tau)).clamp(-bound, bound)
+    mu = -alpha * v + alpha**2 + (alpha - y.alpha) ** 2 / tau
+    exponent = tau * (u - torch.zeros_like(u).index_add(0, owner, mu)) / distance_scale(bound)
+    # In logarithms; the weights could underflow otherwise.
+    weights = torch.softmax(y.weights.log() + exponent, dim=0)
+    return Dual(weights.clamp_min(torch.finfo(u.dtype).tiny), alpha)
+
+
+def distance_scale(bound: float) -> float:
+    """The factor of the entropy in the distance-generating function of y."""
+    return float(2.0 * (1.0 + 2.0**0.5 * bound) ** 2)
+
+
+def upper_bound(u: Tensor, v: Tensor, bound: float, owner: Tensor) -> float:
+    r"""Maximum over y of u'y + v'alpha - d(y) (Lemma 4), without the proximal term.
+
+    .. math:: \max_i \; u_i + \sum_{k \in i} \max_{|\alpha| \le I} \alpha v_k - \alpha^2
+    """
+    alpha = (0.5 * v).clamp(-bound, bound)
+    return float((u.index_add(0, owner, alpha * v - alpha**2)).max())
+
+
+def primal_step(x: Tensor, gradient: Tensor, eta: float, rho: float, centre: Tensor) -> Tensor:
+    """Minimiser of g'x + |x - x_t|^2 / (2 eta) + rho / 2 |x - centre|^2."""
+    return (x / eta + rho * centre - gradient) / (1.0 / eta + rho)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """State of Algorithm 2: iterates, and their averages weighted by tau."""
+
+    x: Tensor
+    y: Dual
+    t: int
+    total: float  # sum of tau
+    x_sum: Tensor
+    weights_sum: Tensor
+    u_sum: Tensor
+    v_sum: Tensor
+    distance_sum: float  # of |x - centre|^2
+
+    @classmethod
+    def begin(cls, x: Tensor, saddle: Saddle) -> Descent:
+        """At x, with equal weights and alpha = 0."""
+        n = saddle.n_values
+        y = Dual(x.new_full((n,), 1.0 / n), x.new_zeros(saddle.n_pairs))
+        zeros = torch.zeros_like
+        return cls(x, y, 0, 0.0, zeros(x), zeros(y.weights), zeros(y.weights), zeros(y.alpha), 0.0)
+
+    def average(self) -> Tensor:
+        """The output of Algorithm 2."""
+        # Paper: 1/T for x, and u, v without tau; here tau everywhere, as in Lin et al. (2020).
+        return self.x_sum / self.total
+
+    def multipliers(self) -> Tensor:
+        """The constraints' averaged weights over that of the objective."""
+        weights = self.weights_sum / self.total
+        return weights[1:] / weights[0]
+
+
+class LevelSet(Solver):
+    r"""Stochastic feasible level-set method (SFLS) with stochastic mirror descent.
+
+    The level-set function of the problem min f_0 s.t. f_i <= 0,
+
+    .. math:: H(r) = \min_x \max \{ f_0(x) - r, f_1(x), \ldots, f_M(x) \} ,
+
+    has its root at the optimum. From r above it, Algorithm 1 of the paper takes
+    :math:`r \leftarrow r + U(r) / (2 \theta)` until :math:`U(r) \ge -\epsilon_{opt}`, with an upper
+    bound U of H from `n_steps` mirror steps (Algorithm 2) on the min-max form of the quadratic
+    AUCs (``fairconstrained.problems.saddle``), each on one mini-batch, or one row. Its points are
+    feasible for the surrogate with high probability; the true gaps are not looked at.
+
+    Parameters
+    ----------
+    n_steps : int, default=1000
+        T, mirror steps for each level.
+    batch_size : int, default=100
+    step_size : float, default=0.02
+        c of :math:`\eta_t = c / \sqrt{t + 1}`, in the coordinates of the model.
+    dual_step_size : float, default=30.0
+        The same of :math:`\tau_t`.
+    theta : float, default=1.1
+        :math:`\theta > 1`: how carefully the level falls. (The paper's experiments take 1, for
+        which its theory says nothing.)
+    epsilon : float, default=0.01
+        Relative accuracy: :math:`\epsilon_{opt} = -U(r^{(0)})\, \epsilon / \theta`.
+    max_levels : int, default=30
+    interval : float, default=2.0
+        The interval I of a, b and alpha, in units of :math:`c_2`: it must hold the sets' mean
+        scores.
+    radius : float, default=inf
+        Parameters stay in this ball about the start (the compact W of the theory).
+
+    Notes
+    -----
+    An iteration is a level. Multipliers are the averaged weights over that of the objective. The
+    residual is what U still lacks to :math:`-\epsilon_{opt}`; a run ends when it is zero. Memory:
+    a few parameter vectors.
+
+    ``AUCFairClassifier.partial_fit`` goes on from the state of the last call, a step for each
+    `batch_size` rows of the stream, every row being used once: see
+    ``solvers.stochastic.level_set_stream``. A step on a single row wants a `step_size` many times
+    smaller (with 100 columns 0.0005) and more `n_steps`.
+
+    References
+    ----------
+    Yao, Lin and Yang (2023), Stochastic Methods for AUC Optimization subject to AUC-based Fairness
+    Constraints, Algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import LevelSet
+    >>> LevelSet(max_levels=10)
+    LevelSet(max_levels=10)
+    """
+
+    in_place = True
+
+    def __init__(
+        self,
+        *,
+        n_steps: int = 1000,
+        batch_size: int = 100,
+        step_size: float = 0.02,
+        dual_step_size: float = 30.0,
+        theta: float = 1.1,
+        epsilon: float = 0.01,
+        max_levels: int = 30,
+        interval: float = 2.0,
+        radius: float = torch.inf,
+    ):
+        self.n_steps = n_steps
+        self.batch_size = batch_size
+        self.step_size = step_size
+        self.dual_step_size = dual_step_size
+        self.theta = theta
+        self.epsilon = epsilon
+        self.max_levels = max_levels
+        self.interval = interval
+        self.radius = radius
+
+    def check(self, problem: Problem) -> None:
+        """Raise unless all AUCs are quadratic, constants are feasible and theta > 1."""
+        if not self.theta > 1:
+            raise ValueError(f"{type(self).__name__}.theta must be > 1; got {self.theta!r}.")
+        surrogate = Saddle.surrogate_of(problem)
+        if surrogate is None:
+            raise IncompatibleSolverError(
+                f"{type(self).__name__} solves AUC constraints with the quadratic surrogate: "
+                "AUCFairClassifier with surrogate='quadratic' (and sensitive features)."
+            )
+        if surrogate.c1 * surrogate.c2**2 > 0.5:
+            raise ValueError(
+                f"{type(self).__name__} needs c1 * c2^2 <= 1/2, so that constant scores are "
+                f"feasible (Lemma 2); got c1={surrogate.c1}, c2={surrogate.c2}."
+            )
+
+    def iterate(
+        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """A level an iteration, from x or, where x breaks a constraint, from the model's zero."""
+        saddle = Saddle(problem)  # type: ignore[arg-type]
+        if not _feasible(saddle, x):
+            x = saddle.problem.model.init()  # constant scores, of a linear model
+        yield from self.levels(saddle, saddle.extended(x), 0.0, rng)
+
+    def levels(
+        self, saddle: Saddle, start: Tensor, rho: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Algorithm 1, with the proximal term ``rho / 2 |x - start|^2`` on every value."""
+        problem = saddle.problem
+        batches = ShuffledBatches(problem.n_rows, self.batch_size, rng)
+        r = self.first_level(saddle, saddle.parameters(start))
+        accuracy: float | None = None
+        for _ in range(self.max_levels):
+            state = Descent.begin(start, saddle)
+            for _ in range(self.n_steps):
+                state = self.step(saddle, state, problem.data.rows(next(batches)), r, rho, start)
+            bound = self.upper_bound(saddle, state, rho)
+            if accuracy is None:
+                accuracy = self.accuracy(bound)
+            w = saddle.parameters(state.average())
+            soft, hard = problem.evaluate(w)
+            yield Iterate(w, soft, hard, state.multipliers(), max(-bound - accuracy, 0.0))
+            if bound >= 0:
+                return
+            r = self.next_level(r, bound)
+
+    def accuracy(self, bound: float) -> float:
+        """Give epsilon_opt, from U at the first level; infinitely strict if it certifies nothing.
+
+        U >= 0 at a level known to be above the optimum: the steps were too inaccurate.
+        """
+        return -bound * self.epsilon / self.theta if bound < 0 else -torch.inf
+
+    def next_level(self, r: float, bound: float) -> float:
+        """R less a part of what U says that it is above the optimum."""
+        return r + bound / (2.0 * self.theta)
+
+    def first_level(self, saddle: Saddle, w: Tensor) -> float:
+        """Give an r above the optimum: f_0 at a feasible point, constant scores or w itself."""
+        constants = saddle.objective_of_constants()
+        if not _feasible(saddle, w):
+            return constants
+        return min(float(saddle.problem.linearize(w).value[0]), constants)
+
+    def step(
+        self, saddle: Saddle, state: Descent, batch: Batch, r: float, rho: float, centre: Tensor
+    ) -> Descent:
+        """One step of Algorithm 2 on these rows: both x and y move from where they are."""
+        surrogate_interval = self.interval * saddle.c2
+        bound = saddle.c1**0.5 * surrogate_interval  # of the scaled alpha
+        decay = (state.t + 1) ** -0.5
+        eta, tau = self.step_size * decay, self.dual_step_size * decay
+        terms = saddle.linearize(state.x, batch)
+        u, v = terms.value[: saddle.n_values].clone(), terms.value[saddle.n_values :]
+        u[0] -= r
+        y = state.y
+        gradient = terms.pullback(torch.cat((y.weights, y.weights[saddle.owner] * y.alpha)))
+        x = primal_step(state.x, gradient, eta, rho, centre)
+        return replace(
+            state,
+            x=self.project(saddle, x, centre, surrogate_interval),
+            y=dual_step(y, u, v, tau, bound, saddle.owner),
+            t=state.t + 1,
+            total=state.total + tau,
+            x_sum=state.x_sum + tau * state.x,
+            weights_sum=state.weights_sum + tau * y.weights,
+            u_sum=state.u_sum + tau * u,
+            v_sum=state.v_sum + tau * v,
+            distance_sum=state.distance_sum + tau * float(((state.x - centre) ** 2).sum()),
+        )
+
+    def upper_bound(self, saddle: Saddle, state: Descent, rho: float) -> float:
+        """U(r) of equation 26, averaged as Algorithm 2 averages."""
+        bound = saddle.c1**0.5 * self.interval * saddle.c2
+        u, v = state.u_sum / state.total, state.v_sum / state.total
+        return upper_bound(u, v, bound, saddle.owner) + 0.5 * rho * state.distance_sum / state.total
+
+    def project(self, saddle: Saddle, x: Tensor, centre: Tensor, interval: float) -> Tensor:
+        """Nearest point of the ball for w times the box for a and b."""
+        w, about = saddle.parameters(x), saddle.parameters(centre)
+        distance = (w - about).norm()
+        if distance > self.radius:
+            w = about + (w - about) * (self.radius / distance)
+        return torch.cat((w, x[len(w) :].clamp(-interval, interval)))
+
+
+def _feasible(saddle: Saddle, w: Tensor) -> bool:
+    return bool((saddle.problem.linearize(w).value[1:] <= 0).all())
+
+
+class ProximalLevelSet(Solver):
+    r"""Inexact quadratically regularised constrained method (IQRC), for models that are not convex.
+
+    From :math:`\tilde x^{(s)}` the level-set method solves (Algorithm 3)
+
+    .. math::
+
+        \tilde x^{(s+1)} \approx \arg\min_x f_0(x) + \tfrac{\hat\rho}{2} |x - \tilde x^{(s)}|^2
+        \quad \text{s.t.} \quad f_i(x) + \tfrac{\hat\rho}{2} |x - \tilde x^{(s)}|^2 \le 0 ,
+
+    convex problems if :math:`\hat\rho` is large enough.
+
+    Parameters
+    ----------
+    level_set : LevelSet, optional
+        Default: ``LevelSet(n_steps=500, step_size=0.1, max_levels=3)``.
+    rho : float, default=1e-5
+        :math:`\hat\rho`, the value of the paper's experiments.
+    n_rounds : int, default=10
+        S.
+
+    Notes
+    -----
+    An iteration is a level of a round. The paper returns a round drawn at random; here the run
+    keeps the point of highest AUC among those that keep the true gaps, or the nearest to it,
+    because the network's gaps are known after each level.
+
+    References
+    ----------
+    Yao, Lin and Yang (2023), Algorithm 3; Ma, Lin and Yang (2020), Quadratically regularized
+    subgradient methods for weakly convex optimization with weakly convex constraints.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import ProximalLevelSet
+    >>> ProximalLevelSet()
+    ProximalLevelSet()
+    """
+
+    def __init__(self, *, level_set: LevelSet | None = None, rho: float = 1e-5, n_rounds: int = 10):
+        self.level_set = level_set
+        self.rho = rho
+        self.n_rounds = n_rounds
+
+    def _inner(self) -> LevelSet:
+        return self.level_set or LevelSet(n_steps=500, step_size=0.1, max_levels=3)
+
+    def check(self, problem: Problem) -> None:
+        """Raise where the level-set method would."""
+        self._inner().check(problem)
+
+    def iterate(
+        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Levels of the first proximal problem, then of the next about its solution."""
+        saddle, inner = Saddle(problem), self._inner()  # type: ignore[arg-type]
+        for _ in range(self.n_rounds):
+            for iterate in inner.levels(saddle, saddle.extended(x), self.rho, rng):
+                yield iterate._replace(residual=torch.inf)
+                if iterate.residual <= tol:
+                    break
+            x = iterate.x

@@ -1,0 +1,178 @@
+"""The stochastic ghost method: steps from small quadratic programmes, debiased over levels."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.problems import Problem
+from fairconstrained.solvers.run import check_numbers
+from fairconstrained.solvers.stochastic.base import Estimates, Memory, StochasticSolver
+from fairconstrained.solvers.stochastic.directions import Step, Vector, direction, least_level
+
+__all__ = ["StochasticGhost"]
+
+
+class Sample(NamedTuple):
+    """Estimates from a sample of rows; means of two halves are those of the whole."""
+
+    gradient: Vector  # (n,)
+    value: Vector  # (m,)
+    jacobian: Vector  # (m, n)
+
+
+class StochasticGhost(StochasticSolver):
+    r"""Steps along an unbiased estimate of the solution of a quadratic programme.
+
+    For rows S, with the estimates :math:`g, c, A` of :math:`\nabla f, c, \nabla c` from them,
+
+    .. math::
+
+        d(S) &= \arg\min_d\; g'd + \tfrac{\tau}{2} \lVert d \rVert^2
+            \quad \text{s.t. } c + A d \le \kappa, \; \lVert d \rVert_\infty \le \beta, \\
+        \kappa &= (1 - \lambda) \max_i [c_i]_+ + \lambda
+            \min_{t \ge 0, \lVert d \rVert_\infty \le \rho} \{ t : c + A d \le t \} .
+
+    A level N with :math:`P(N) \propto p_0 (1 - p_0)^N` is drawn, rows :math:`S_{2^{N+1}}` and their
+    halves, and one more :math:`S_1`:
+
+    .. math::
+
+        \tilde d = d(S_1) + \frac{d(S_{2^{N+1}})
+            - \tfrac{1}{2} \big( d(S_{\mathrm{even}}) + d(S_{\mathrm{odd}}) \big)}{P(N)},
+        \qquad x \leftarrow x + \alpha_k \tilde d, \quad
+        \alpha_{k+1} = \alpha_k (1 - \hat\alpha\, \alpha_k) .
+
+    Parameters
+    ----------
+    step_size : float, default=0.05
+        :math:`\alpha_0`.
+    step_decay : float, default=0.05
+        :math:`\hat\alpha`.
+    p0 : float, default=0.4
+        Probability of the lowest level, between 0 and 1.
+    max_level : int, default=9
+        Largest N.
+    rho, beta : float, default=0.8, 10.0
+        Bounds on steps, :math:`0 < \rho < \beta`.
+    lam : float, default=0.5
+        :math:`\lambda`, between 0 and 1.
+    tau : float, default=1.0
+        :math:`\tau`.
+    batch_size : int, default=1
+        Rows that an estimate starts from: :math:`S_J` has J times as many for the objective, and J
+        times as many from each part of the table for the constraints. 1 is the paper.
+    n_steps : int, default=3000
+
+    Notes
+    -----
+    With levels up to `max_level` L, and their probabilities scaled to sum to one, the mean of
+    :math:`\tilde d` is that of :math:`d(S)` with :math:`2^{L+1}` rows: the bias left is that of a
+    batch of this size.
+
+    Multipliers are those of the largest batch's programme in the last step. Steps with one row do
+    not go with batch normalisation.
+
+    References
+    ----------
+    Kliachkin et al., "Benchmarking Stochastic Approximation Algorithms for Fairness-Constrained
+    Training of Deep Neural Networks", Algorithm 1, after Facchinei and Kungurtsev (2023). Its
+    public code calls the programme for :math:`\kappa` with :math:`\rho` and :math:`\lambda`
+    exchanged.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import StochasticGhost
+    >>> StochasticGhost(p0=0.5)
+    StochasticGhost(p0=0.5)
+    """
+
+    _positive = ("p0", "rho", "beta", "tau")
+    _nonnegative = ("step_decay", "lam")
+    _callable = ()
+
+    def __init__(
+        self,
+        *,
+        step_size: float = 0.05,
+        step_decay: float = 0.05,
+        p0: float = 0.4,
+        max_level: int = 9,
+        rho: float = 0.8,
+        beta: float = 10.0,
+        lam: float = 0.5,
+        tau: float = 1.0,
+        batch_size: int = 1,
+        n_steps: int = 3000,
+    ):
+        self.step_size = step_size
+        self.step_decay = step_decay
+        self.p0 = p0
+        self.max_level = max_level
+        self.rho = rho
+        self.beta = beta
+        self.lam = lam
+        self.tau = tau
+        self.batch_size = batch_size
+        self.n_steps = n_steps
+
+    def check(self, problem: Problem) -> None:
+        """Raise ValueError for a bad parameter."""
+        super().check(problem)
+        check_numbers(self, nonnegative=["max_level"], kind=Integral)
+        for name, allowed, wording in (
+            ("p0", self.p0 < 1, "below 1"),
+            ("lam", self.lam <= 1, "at most 1"),
+            ("rho", self.rho < self.beta, f"below beta={self.beta!r}"),
+            ("step_decay", self.step_decay * self.step_size < 1, "below 1 / step_size"),
+        ):
+            if not allowed:
+                raise ValueError(
+                    f"StochasticGhost.{name} must be {wording}; got {getattr(self, name)!r}."
+                )
+
+    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
+        """The point and the first step size."""
+        return Memory(x=x, dual=dual, step_size=self.step_size)
+
+    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
+        """Along the direction of a level drawn."""
+        probabilities = self.p0 * (1.0 - self.p0) ** torch.arange(self.max_level + 1).double()
+        probabilities /= probabilities.sum()
+        level = int(torch.multinomial(probabilities, 1, generator=rng))
+        step = self.debiased(estimates, now.x, level, float(probabilities[level]), rng)
+        moved = now.x + now.step_size * torch.as_tensor(step.d).to(now.x)
+        now.x = estimates.problem.project(moved)
+        now.dual = torch.as_tensor(step.dual).to(now.dual)
+        now.step_size *= 1.0 - self.step_decay * now.step_size
+
+    def debiased(
+        self, estimates: Estimates, x: Tensor, level: int, probability: float, rng: Generator
+    ) -> Step:
+        """The estimate of the direction at `x` for a drawn level."""
+        single = self.solve(self.sample(estimates, x, 1, rng))
+        even = self.sample(estimates, x, 2**level, rng)
+        odd = self.sample(estimates, x, 2**level, rng)
+        fine = self.solve(Sample(*(0.5 * (a + b) for a, b in zip(even, odd, strict=True))))
+        coarse = 0.5 * (self.solve(even).d + self.solve(odd).d)
+        return Step(single.d + (fine.d - coarse) / probability, fine.dual)
+
+    def sample(self, estimates: Estimates, x: Tensor, size: int, rng: Generator) -> Sample:
+        """Estimates from `size` rows; for the constraints, from as many of each part."""
+        size = size * self.batch_size
+        problem = estimates.problem
+        rows = torch.randint(problem.n_rows, (size,), generator=rng)
+        draw = estimates.balanced.draw(size, rng)
+        terms = problem.estimates(x, rows, draw)
+        gradients = terms.jacobian().cpu().double().numpy()
+        constraints = (terms.value[1:] + estimates.shift).cpu().double().numpy()
+        return Sample(gradients[0], constraints, gradients[1:])
+
+    def solve(self, sample: Sample) -> Step:
+        """The direction d(S) and its multipliers."""
+        level = (1.0 - self.lam) * max(sample.value.max(initial=0.0), 0.0)
+        level += self.lam * least_level(sample.value, sample.jacobian, self.rho)
+        return direction(*sample, level, self.tau, self.beta)

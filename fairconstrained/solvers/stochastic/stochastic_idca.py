@@ -1,0 +1,141 @@
+r"""IDCA on mini-batches, for any model: convex subproblems by a stochastic primal-dual method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.problems import Problem
+from fairconstrained.problems.majorant import Majorant
+from fairconstrained.solvers.stochastic.base import (
+    Descent,
+    Estimates,
+    Memory,
+    StochasticSolver,
+    cosine,
+)
+
+__all__ = ["StochasticIDCA"]
+
+
+class StochasticIDCA(StochasticSolver):
+    r"""Inexact difference-of-convex algorithm with primal-dual stochastic gradients inside.
+
+    From an anchor, with the convex bounds :math:`g \ge c` on the constraints there (their concave
+    parts linearised), `inner_steps` steps of
+
+    .. math::
+
+        x^+ &= x - \eta\, \big( \nabla f(x; \xi) + \nabla g(x; \zeta)' \lambda \big), \\
+        \lambda &\leftarrow [\, \lambda + \eta_\lambda\, (g(x^+; \zeta) + s) \,]_+
+
+    on rows :math:`\xi` and :math:`\zeta` of their own; their mean is the next anchor. The shift s
+    is the difference of hard and soft values on the full data, measured after each iteration.
+
+    Parameters
+    ----------
+    step_size : float, default=0.1
+        First :math:`\eta`.
+    dual_step_size : float, default=0.05
+        First :math:`\eta_\lambda`.
+    inner_steps : int, default=50
+        T, steps in one subproblem.
+    max_dual : float, default=100.0
+        Largest multiplier.
+    batch_size : int, default=64
+        Rows of each of the two draws; those for constraints are equally many from each part.
+    n_steps : int, optional
+        Steps in all; default: 1000, or ten passes over the data if that is more.
+    optimizer : callable, optional
+        ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
+        plain step in x, such as ``torch.optim.Adam``.
+    schedule : callable, default=cosine
+        From the share of the run that is done to the factor of both step sizes.
+
+    Notes
+    -----
+    A step costs three forward passes over its rows for constraints and one backward pass; memory
+    does not grow with the data. An iteration is a thirtieth of the steps; the iterate of least
+    error among the feasible ones is kept.
+
+    References
+    ----------
+    The partial-parity paper, Algorithm 1 and Section G.9; Yu, Neely and Wei (2017), Online convex
+    optimization with stochastic constraints.
+
+    Examples
+    --------
+    >>> from fairconstrained import PartialParityClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import StochasticIDCA
+    >>> data = make_biased_classification(1000, random_state=0)
+    >>> solver = StochasticIDCA(n_steps=600)
+    >>> clf = PartialParityClassifier(slack=0.2, model=(8,), solver=solver, random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).status_
+    'the solver came to the end of its schedule'
+    """
+
+    _positive: tuple[str, ...] = ("dual_step_size", "max_dual", "inner_steps")
+
+    def __init__(
+        self,
+        *,
+        step_size: float = 0.1,
+        dual_step_size: float = 0.05,
+        inner_steps: int = 50,
+        max_dual: float = 100.0,
+        batch_size: int = 64,
+        n_steps: int | None = None,
+        optimizer: Callable[..., Any] | None = None,
+        schedule: Callable[[float], float] = cosine,
+    ):
+        self.step_size = step_size
+        self.dual_step_size = dual_step_size
+        self.inner_steps = inner_steps
+        self.max_dual = max_dual
+        self.batch_size = batch_size
+        self.n_steps = n_steps
+        self.optimizer = optimizer
+        self.schedule = schedule
+
+    def check(self, problem: Problem) -> None:
+        """Refuse constraints that are not known as differences of convex functions."""
+        super().check(problem)
+        constraint = getattr(problem, "constraint", None)
+        if not getattr(constraint, "difference_of_convex", False):
+            raise IncompatibleSolverError(
+                "StochasticIDCA needs constraints that are differences of convex functions of the "
+                "scores, as the partial notions but group_auc are. Use SGDA() for others."
+            )
+
+    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
+        """The point is the first anchor."""
+        descent = Descent(estimates.problem, x, self.optimizer, self.step_size)
+        return Memory(x=x, dual=dual, anchor=x, total=torch.zeros_like(x), inner=0, descent=descent)
+
+    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
+        """One step on the subproblem; after the last of them the anchor moves."""
+        factor = self.schedule(progress)
+        if not len(now.dual):
+            gradient = estimates.objective(now.x)
+            now.x = now.descent.step(now.x, gradient, factor * self.step_size)
+            return
+        draw = estimates.balanced_rows()
+        # Paper: concave parts linearised in the parameters; here: in the scores, because for
+        # networks only that is a bound on the constraints (for linear models both are the same).
+        bound = Majorant(estimates.problem, now.anchor)  # type: ignore[arg-type]
+        gradient = estimates.objective(now.x)
+        gradient = gradient + bound.constraints(now.x, *draw).pullback(now.dual)
+        now.x = now.descent.step(now.x, gradient, factor * self.step_size)
+        # Yu et al.: g + grad g' (x+ - x); here: g(x+), the same to first order and one pass.
+        excess = bound.constraints(now.x, *draw).value + estimates.shift
+        # Yu et al.: multipliers start at 0; here: at the last ones, as subproblems are alike.
+        now.dual = (now.dual + factor * self.dual_step_size * excess).clamp(0.0, self.max_dual)
+        now.total, now.inner = now.total + now.x, now.inner + 1
+        if now.inner == self.inner_steps:
+            now.x = now.anchor = now.total / now.inner
+            now.total, now.inner = torch.zeros_like(now.total), 0
