@@ -7,11 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from fairconstrained import DPFermiClassifier, private_fermi, private_problem, private_scaling
+from fairconstrained import DPFermiClassifier
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.privacy import privacy_spent
+from fairconstrained.problems.private import coordinates as private_scaling
+from fairconstrained.problems.private import erm as private_problem
+from fairconstrained.problems.private import fermi as private_fermi
 from fairconstrained.solvers import DPFERMI, ClosedFormNoise, NoisyTables, ReleasedMoments
 
 LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from fairconstrained import features
+from fairconstrained.models import features
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
 
 

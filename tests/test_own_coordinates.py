@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairconstrained import features
 from fairconstrained.constraints.mutual_information import MutualInformation
+from fairconstrained.models import features
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import Linear, OwnCoordinates, ScaledLinear
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from fairconstrained import private_problem
 from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear
@@ -19,6 +18,7 @@ from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Laplace, Phase, TrainingPlan, privacy_guarantee
 from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.problems import Batch
+from fairconstrained.problems.private import erm as private_problem
 from fairconstrained.problems.private.erm import PrivateERM
 
 # A large delta: a few thousand outputs say little about rare ones.

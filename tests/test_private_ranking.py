@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import roc_auc_score
 
-from fairconstrained import AUCFairClassifier, private_moments
+from fairconstrained import AUCFairClassifier
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     IncompatibleSolverError,
@@ -24,6 +24,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.privacy import privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.problems.moments import GroupMoments
+from fairconstrained.problems.private import moments as private_moments
 from fairconstrained.problems.private.moments import (
     clipped,
     distances,

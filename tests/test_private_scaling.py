@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fairconstrained import private_scaling
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
+from fairconstrained.problems.private import coordinates as private_scaling
 from fairconstrained.problems.private.coordinates import Coordinates, release_coordinates
 
 

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 from torch import nn
 
-from fairconstrained import RateConstrainedClassifier, private_problem, private_scaling
+from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import FalseNegativeRate, LossParity, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
@@ -22,6 +22,8 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
 )
 from fairconstrained.privacy import Gaussian, Phase, privacy_spent
+from fairconstrained.problems.private import coordinates as private_scaling
+from fairconstrained.problems.private import erm as private_problem
 from fairconstrained.solvers import (
     DPSGDA,
     SGDA,
