@@ -6,8 +6,8 @@
 Each case trains many times with and without a canary row that no other row resembles, and bounds
 epsilon from below by telling the two apart from the fitted coefficients. The bound must stay under
 the claim; that of a case broken on purpose exceeds it given enough trainings: 2,000 see a missing
-clip, and 4,000 noise of a tenth too. tests/test_privacy_audit.py audits single releases, which is
-sharper; here nothing but ``fit`` is called.
+clip, and 4,000 noise of a tenth too. tests/privacy/test_privacy_audit.py audits single releases,
+which is sharper; here nothing but ``fit`` is called.
 """
 
 from __future__ import annotations

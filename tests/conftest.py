@@ -1,9 +1,9 @@
 """What all tests share: no property test has a deadline, as machines are shared and noisy."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import settings
+
+from tests.helpers.repository import ROOT
 
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
@@ -12,5 +12,5 @@ settings.load_profile("no deadline")
 @pytest.fixture
 def from_root(monkeypatch):
     """The benchmarks can be imported, and draw without a screen."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    monkeypatch.syspath_prepend(str(ROOT))
     monkeypatch.setenv("MPLBACKEND", "Agg")

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from helpers import numerical_jacobian, random_rows
 from sklearn import metrics
 
 from fairconstrained.losses import (
@@ -15,6 +14,8 @@ from fairconstrained.losses import (
     n_outputs,
     zero_one_loss,
 )
+from tests.helpers.notions import random_rows
+from tests.helpers.numeric import numerical_jacobian
 
 losses = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 classes = pytest.mark.parametrize("n_classes", [2, 3, 5])

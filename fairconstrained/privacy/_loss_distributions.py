@@ -41,7 +41,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 # Rounding errors of the convolutions stay orders of magnitude below this much delta
-# (tests/test_accounting.py compares 10,000 steps with the closed form).
+# (tests/privacy/test_accounting.py compares 10,000 steps with the closed form).
 ROUNDING = 1e-12
 # Share of delta that may go into tails cut off before composition.
 CUT = 1e-4

@@ -1,0 +1,302 @@
+"""AUC constraints: surrogates against sums over all pairs, hard values against the metrics."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+
+from fairconstrained import metrics
+from fairconstrained.auc import COMPARISONS
+from fairconstrained.constraints import (
+    AUCConstraint,
+    AUCParity,
+    Binormal,
+    DemographicParity,
+    Quadratic,
+    SoftBins,
+    Space,
+    Stack,
+)
+from fairconstrained.losses import log_loss
+from fairconstrained.problems.objectives import LogLossForRanking, MeanLoss, PairwiseLoss
+from tests.helpers.auc_fits import METRIC_OF
+from tests.helpers.notions import bound, random_rows
+from tests.helpers.numeric import numerical_jacobian
+
+SURROGATE_OBJECTS = [Quadratic(), Quadratic(c1=0.7, c2=0.4), Binormal(), SoftBins()]
+NO_AUX = torch.zeros(0)
+every_notion = pytest.mark.parametrize("notion", COMPARISONS)
+every_surrogate = pytest.mark.parametrize("surrogate", SURROGATE_OBJECTS, ids=repr)
+
+
+def constraint(notion="inter_group", surrogate="binormal", n_groups=3, slack=0.05):
+    return bound(AUCParity(notion, slack, surrogate=surrogate), (2, n_groups))
+
+
+def soft(c, rows):
+    return c.values(rows.scores, rows.y, rows.group, NO_AUX, rows.weight)
+
+
+def hard(c, rows):
+    return c.hard_values(*rows, NO_AUX)
+
+
+def pair_mean(loss, rows, first, second):
+    """Weighted mean of a loss of score differences over all pairs of two sets of cells."""
+    z, w = rows.scores[:, 0].numpy(), rows.weight.numpy()
+    i, j = (np.flatnonzero(cells[rows.y, rows.group]) for cells in (first, second))
+    weights = np.outer(w[i], w[j])
+    return (weights * loss(z[i][:, None] - z[j][None, :])).sum() / weights.sum()
+
+
+@every_notion
+@pytest.mark.parametrize(("c1", "c2"), [(0.5, 1.0), (0.3, 0.8)])
+def test_the_quadratic_form_is_the_double_sum(notion, c1, c2):
+    """Equations 4 and 5 of the paper, pair by pair."""
+    rows = random_rows(0)
+    c = constraint(notion, Quadratic(c1, c2))
+
+    def square(t):
+        return c1 * (t - c2) ** 2
+
+    expected = [
+        pair_mean(square, rows, b, a) + pair_mean(square, rows, x, y) - 1 - 0.05
+        for sign in (1, -1)
+        for a, b, x, y in (q[::sign] if sign > 0 else q[[2, 3, 0, 1]] for q in c.comparisons)
+    ]
+    np.testing.assert_allclose(soft(c, rows), expected, rtol=1e-12)
+
+
+def test_lemma_1_with_its_factor():
+    """Min over a, b and max over alpha of E[F + alpha G] - c1 alpha^2 is the double sum.
+
+    Paper: - alpha^2; with it the maximum over alpha is larger by the factor c1.
+    """
+    rows = random_rows(1, n_groups=2)
+    z, w = rows.scores[:, 0].numpy(), rows.weight.numpy()
+    c1, c2 = 0.3, 0.8
+    first, second = ((w * (rows.y == k).numpy()) / w[rows.y == k].sum() for k in (1, 0))
+
+    def minmax(a, b, alpha, factor):
+        F = c1 * c2**2 - 2 * c1 * c2 * (first @ z - second @ z)
+        F += c1 * (first @ (z - a) ** 2 + second @ (z - b) ** 2)
+        return F + alpha * 2 * c1 * (first @ z - second @ z) - factor * alpha**2
+
+    a, b = first @ z, second @ z
+    cells = np.array([[0, 0], [1, 1]]), np.array([[1, 1], [0, 0]])
+    double_sum = pair_mean(lambda t: c1 * (t - c2) ** 2, rows, *cells)
+    assert minmax(a, b, a - b, c1) == pytest.approx(double_sum, rel=1e-12)
+    for step in (-0.1, 0.1):  # a saddle point
+        assert minmax(a + step, b - step, a - b, c1) > double_sum
+        assert minmax(a, b, a - b + step, c1) < double_sum
+    printed = minmax(a, b, c1 * (a - b), 1.0)  # the maximum over alpha as the paper prints it
+    assert printed == pytest.approx(double_sum - (c1 - c1**2) * (a - b) ** 2, rel=1e-12)
+
+
+def test_the_binormal_form_is_exact_for_normal_scores():
+    """Moments in, P(z <= z') out: against the normal distribution of the difference."""
+    means = torch.tensor([[1.0, 1.0 + 4.0], [0.2, 0.04 + 2.25]], dtype=torch.float64)
+    expected = norm.cdf(0, loc=0.8, scale=2.5)
+    assert Binormal().loss(means[0], means[1]).item() == pytest.approx(expected, abs=1e-9)
+    rng = np.random.default_rng(0)
+    z = np.append(rng.normal(1, 2, 40_000), rng.normal(0.2, 1.5, 40_000))
+    first = np.arange(80_000) < 40_000
+    assert metrics.auc_between(z, ~first, first) == pytest.approx(expected, abs=0.005)
+
+
+@every_notion
+def test_soft_bins_tend_to_the_true_auc(notion):
+    rows = random_rows(2, n=300)
+    errors = []
+    for n_bins in (8, 64, 1024):
+        c = constraint(notion, SoftBins(n_bins))
+        errors.append((soft(c, rows) - hard(c, rows)).abs().max().item())
+    assert errors[0] > 0.01
+    assert errors[2] < 0.1 * errors[0]
+    assert errors[2] < 2e-3
+
+
+def test_sharper_bins_are_nearer_to_the_true_auc():
+    rows = random_rows(3, n=300)
+    c = constraint(surrogate=SoftBins(16))
+    sharp = c.sharpened()
+    distances = [(soft(member, rows) - hard(c, rows)).abs().max() for member in (c, sharp)]
+    assert distances[1] < 0.7 * distances[0]
+
+
+@pytest.mark.parametrize("surrogate", ["binormal", "quadratic"])
+def test_moments_have_nothing_to_sharpen(surrogate):
+    c = constraint(surrogate=surrogate)
+    assert c.sharpened() is c
+    assert Stack(c.space, [c]).sharpened().members == (c,)
+
+
+@every_notion
+@pytest.mark.parametrize("n_groups", [2, 4])
+def test_hard_values_are_the_metric(notion, n_groups):
+    rows = random_rows(4, n_groups=n_groups, n=200)
+    c = constraint(notion, n_groups=n_groups)
+    gap = METRIC_OF[notion](
+        rows.y, rows.scores, sensitive_features=rows.group.numpy(), sample_weight=rows.weight
+    )
+    values = hard(c, rows)
+    assert c.measure(values) == pytest.approx(gap, abs=1e-12)
+    assert values.max().item() == pytest.approx(gap - 0.05, abs=1e-12)
+    both = values.reshape(2, -1) + 0.05
+    np.testing.assert_allclose(both[0], -both[1], atol=1e-12)
+    stacked = Stack(c.space, [bound(DemographicParity(), (2, n_groups)), c])
+    values_of_all = stacked.hard_values(*rows, NO_AUX)
+    np.testing.assert_allclose(stacked.split(values_of_all)[1], values, atol=1e-14)
+
+
+@every_notion
+@every_surrogate
+def test_gradients(notion, surrogate):
+    rows = random_rows(5, n=40)
+    c = constraint(notion, surrogate)
+    scores = rows.scores.clone().requires_grad_()
+    values = c.values(scores, rows.y, rows.group, NO_AUX, rows.weight)
+    jacobian = torch.stack([torch.autograd.grad(v, scores, retain_graph=True)[0] for v in values])
+    numeric = numerical_jacobian(
+        lambda z: c.values(z, rows.y, rows.group, NO_AUX, rows.weight).detach(), rows.scores
+    )
+    np.testing.assert_allclose(jacobian, numeric, atol=1e-8)
+
+
+@every_notion
+@every_surrogate
+def test_order_is_nothing_and_weights_are_repetitions(notion, surrogate):
+    rows = random_rows(6)
+    c = constraint(notion, surrogate)
+    order = torch.as_tensor(np.random.default_rng(0).permutation(len(rows.y)))
+    rows = rows._replace(weight=torch.arange(len(rows.y)) % 3 + torch.ones_like(rows.weight))
+    repeated = torch.repeat_interleave(torch.arange(len(rows.y)), rows.weight.long())
+    copies = rows.take(repeated)._replace(weight=rows.weight.new_ones(len(repeated)))
+    for values in (soft, hard):
+        np.testing.assert_allclose(values(c, rows), values(c, rows.take(order)), atol=1e-12)
+        np.testing.assert_allclose(values(c, rows), values(c, copies), atol=1e-12)
+
+
+@every_notion
+@every_surrogate
+def test_constant_scores_are_feasible(notion, surrogate):
+    """Lemma 2: for c1 c2^2 <= 1/2 (0.5 and 0.112 here) a constant is feasible, even at slack 0."""
+    rows = random_rows(7)._replace(scores=torch.zeros(60, 1, dtype=torch.float64))
+    c = constraint(notion, surrogate, slack=0.0)
+    assert soft(c, rows).max() <= 1e-12
+    assert hard(c, rows).abs().max() <= 1e-12
+
+
+def test_lemma_2_is_tight():
+    rows = random_rows(7)._replace(scores=torch.zeros(60, 1, dtype=torch.float64))
+    c = constraint(surrogate=Quadratic(c1=0.51), slack=0.0)
+    assert soft(c, rows).max() == pytest.approx(0.02)
+
+
+def test_parts_are_the_coarsest():
+    assert constraint("group_auc", n_groups=3).n_parts == 3
+    assert constraint("intra_group", n_groups=3).n_parts == 6
+
+
+def test_comparisons_count_every_pair():
+    pairs = len(list(itertools.combinations(range(4), 2)))
+    for name in ("group_auc", "inter_group", "intra_group"):
+        assert len(COMPARISONS[name](4)) == pairs
+        assert len(COMPARISONS[name](1)) == 0
+
+
+def test_words_name_the_sets_and_the_direction():
+    c = constraint("inter_group", n_groups=2)
+    one, other = c.describe(0), c.describe(1)
+    first, second = (
+        "AUC(group a, label 1 | group b, label 0)",
+        "AUC(group b, label 1 | group a, label 0)",
+    )
+    assert one == f"inter_group: {first} against {second}"
+    assert other == f"inter_group: {second} against {first}"
+
+
+def test_small_sets_are_left_out_and_named():
+    rows = np.array([[9, 9, 9], [9, 0, 9]])
+    kept, dropped = constraint("inter_group").without_small(rows, 1)
+    assert isinstance(kept, AUCConstraint)
+    assert dropped == ["group b, label 1 (0 rows)"]
+    assert len(kept.comparisons) == 1
+    assert len(kept.slack) == 2
+    same, nothing = kept.without_small(rows, 1)
+    assert same is kept
+    assert nothing == []
+
+
+@pytest.mark.parametrize(
+    ("notion", "message"),
+    [
+        (AUCParity("auc"), "AUCParity.notion must be one of"),
+        (AUCParity(surrogate="cubic"), "AUCParity.surrogate must be one of"),
+        (AUCParity(slack=-0.1), "AUCParity.slack must be a number >= 0"),
+    ],
+)
+def test_bad_parameters_are_named(notion, message):
+    with pytest.raises(ValueError, match=message):
+        bound(notion, (2, 2))
+
+
+def test_three_classes_are_refused():
+    with pytest.raises(ValueError, match="needs two classes"):
+        AUCParity().bind(Space([0, 1, 2], ["a", "b"]), 0.1, 1.0)
+
+
+@every_surrogate
+def test_pairwise_loss_of_labels(surrogate):
+    """The objective is the constraint's own loss between all positives and all negatives."""
+    rows = random_rows(8)
+    shares = [float(rows.weight[rows.y == k].sum() / rows.weight.sum()) for k in (0, 1)]
+    objective = PairwiseLoss(surrogate, tuple(shares))
+    value = objective.soft(rows.scores, rows.y, rows.weight)
+    if isinstance(surrogate, Quadratic):
+        expected = pair_mean(
+            lambda t: surrogate.c1 * (t - surrogate.c2) ** 2,
+            rows,
+            np.array([[0] * 3, [1] * 3]),
+            np.array([[1] * 3, [0] * 3]),
+        )
+        assert value.item() == pytest.approx(expected, rel=1e-12)
+    auc = metrics.auc_between(
+        rows.scores[:, 0], rows.y.numpy() == 1, rows.y.numpy() == 0, sample_weight=rows.weight
+    )
+    for ranked in (objective, LogLossForRanking()):
+        assert ranked.hard(rows.scores, rows.y, rows.weight).item() == pytest.approx(1 - auc)
+    shifted = rows.scores + 3.0 * rows.y[:, None]
+    assert objective.soft(shifted, rows.y, rows.weight) != value
+
+
+def test_log_loss_for_ranking_is_the_log_loss():
+    rows = random_rows(9)
+    arguments = (rows.scores, rows.y, rows.weight)
+    assert LogLossForRanking().soft(*arguments) == MeanLoss(log_loss).soft(*arguments)
+
+
+@pytest.mark.parametrize("surrogate", [Quadratic(), SoftBins()], ids=repr)
+def test_batches_estimate_sums_without_bias(surrogate):
+    """The mean over all batches of the objective's sums is the sums of all rows."""
+    rows = random_rows(10, n=60)._replace(weight=torch.ones(60, dtype=torch.float64))
+    shares = tuple(float((rows.y == k).double().mean()) for k in (0, 1))
+    objective = PairwiseLoss(surrogate, shares)
+    seen = []
+
+    class Recorded:
+        statistic = surrogate.statistic
+        loss = staticmethod(
+            lambda first, second: seen.append(torch.stack((first, second))) or first
+        )
+
+    recording = PairwiseLoss(Recorded(), shares)
+    for batch in torch.arange(60).split(6):
+        recording.soft(*(rows.take(batch)[k] for k in (0, 1, 3)))
+    recording.soft(rows.scores, rows.y, rows.weight)
+    np.testing.assert_allclose(torch.stack(seen[:-1]).mean(dim=0), seen[-1], atol=1e-12)
+    assert objective.soft(
+        *(rows.take(torch.where(rows.y == 0)[0])[k] for k in (0, 1, 3))
+    ).isfinite()

@@ -1,0 +1,293 @@
+"""Every notion of the table, for labels and groups of several numbers, against its definition.
+
+The oracle below computes each notion from its formula, row by row, knowing nothing of tables.
+"""
+
+import fairlearn.metrics
+import numpy as np
+import pytest
+import torch
+
+from fairconstrained import metrics
+from fairconstrained.constraints import (
+    CONSTRAINTS,
+    Cap,
+    DemographicParity,
+    LossParity,
+    Parity,
+    RateConstraint,
+)
+from fairconstrained.constraints.moments import look_up
+from fairconstrained.constraints.statistics import sum_by
+from fairconstrained.losses import LOSSES, class_probabilities, hard_classes
+from tests.helpers.notions import bound, hard_values, random_rows, soft_values
+from tests.helpers.numeric import numerical_jacobian
+
+SHAPES = [(n_classes, n_groups) for n_classes in (2, 3) for n_groups in (2, 3, 5)]
+REFERENCES = ["pairwise", "rest", "overall"]
+
+
+def variants(notion):
+    """The notion with each of its ways to compare groups."""
+    if issubclass(notion, Parity):
+        return [notion(0.1, reference=reference) for reference in REFERENCES]
+    assert issubclass(notion, Cap)
+    return [notion(0.1), notion(0.1, per_group=True)]
+
+
+NOTIONS = [variant for notion in CONSTRAINTS.values() for variant in variants(notion)]
+NOTIONS += [LossParity(0.1, within="positive"), LossParity(0.1, within="labels", loss="brier")]
+every_notion = pytest.mark.parametrize("notion", NOTIONS, ids=repr)
+every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+
+
+# --- the definitions -----------------------------------------------------------------------------
+
+
+def targets(n_classes):
+    return [1] if n_classes == 2 else range(n_classes)
+
+
+def _loss_events(y, P, loss_parity, scores):
+    everybody = np.ones(len(y), dtype=bool)
+    labels = {"all": [everybody], "positive": [y == c for c in range(1, P.shape[1])]}
+    labels["labels"] = [y == c for c in range(P.shape[1])]
+    loss = LOSSES[loss_parity.loss](scores, torch.as_tensor(y)).numpy()
+    return [(rows, loss) for rows in labels[loss_parity.within]]
+
+
+def right(y, P):
+    return P[np.arange(len(y)), y]
+
+
+# For labels y and class probabilities P: the pairs (rows that count, what is averaged over them).
+EVENTS = {
+    "demographic_parity": lambda y, P: [(y >= 0, P[:, k]) for k in targets(P.shape[1])],
+    "equalized_odds": lambda y, P: [
+        (y == c, P[:, k]) for c in range(P.shape[1]) for k in targets(P.shape[1])
+    ],
+    "equal_opportunity": lambda y, P: [(y == c, P[:, c]) for c in targets(P.shape[1])],
+    "false_positive_rate_parity": lambda y, P: [(y != c, P[:, c]) for c in targets(P.shape[1])],
+    "error_rate_parity": lambda y, P: [(y >= 0, 1.0 - right(y, P))],
+    "false_negative_rate": lambda y, P: [(y == c, 1.0 - P[:, c]) for c in targets(P.shape[1])],
+    "false_positive_rate": lambda y, P: [(y != c, P[:, c]) for c in targets(P.shape[1])],
+}
+
+
+def oracle(notion, rows, P):
+    """The notion in its own units: a largest gap, or a largest rate."""
+    y, group, weight = rows.y.numpy(), rows.group.numpy(), rows.weight.numpy()
+    events = (
+        _loss_events(y, P, notion, rows.scores)
+        if isinstance(notion, LossParity)
+        else EVENTS[notion.name](y, P)
+    )
+
+    def rate(event, members):
+        counted = event[0] & members
+        return np.average(event[1][counted], weights=weight[counted])
+
+    groups = [group == g for g in np.unique(group)]
+    everybody = group >= 0
+    of_groups = [np.array([rate(event, g) for g in groups]) for event in events]
+    if isinstance(notion, Cap):
+        worst = of_groups if notion.per_group else [rate(event, everybody) for event in events]
+        return max(np.max(rates) for rates in worst)
+    if notion.reference == "pairwise":
+        return max(np.ptp(rates) for rates in of_groups)
+    others = {"rest": lambda g: ~g, "overall": lambda g: everybody}[notion.reference]
+    return max(
+        abs(r - rate(event, others(g)))
+        for event, rates in zip(events, of_groups, strict=True)
+        for g, r in zip(groups, rates, strict=True)
+    )
+
+
+@every_shape
+@every_notion
+def test_soft_and_hard_values_follow_the_definition(notion, shape):
+    """Values are the notion minus slack; `measure` gives back the notion in its own units."""
+    rows = random_rows(0, *shape, n=150)
+    constraint = bound(notion, shape, temperature=3.0)
+    soft = class_probabilities(rows.scores, 3.0).numpy()
+    hard = np.eye(shape[0])[hard_classes(rows.scores)]
+    for values, P in (
+        (soft_values(constraint, rows), soft),
+        (hard_values(constraint, rows), hard),
+    ):
+        expected = oracle(notion, rows, P)
+        assert constraint.measure(values) == pytest.approx(expected, abs=1e-12)
+        assert values.max().item() == pytest.approx(expected - 0.1, abs=1e-12)
+
+
+METRICS = {
+    "demographic_parity": metrics.demographic_parity_difference,
+    "equalized_odds": metrics.equalized_odds_difference,
+    "equal_opportunity": metrics.equal_opportunity_difference,
+    "false_positive_rate_parity": metrics.false_positive_rate_difference,
+    "error_rate_parity": metrics.error_rate_difference,
+    "false_negative_rate": metrics.false_negative_rate,
+    "false_positive_rate": metrics.false_positive_rate,
+}
+METHODS = {"pairwise": "between_groups", "overall": "to_overall"}
+
+
+def keywords(notion, rows):
+    weight = {"sample_weight": rows.weight.numpy()}
+    if isinstance(notion, Cap):
+        return weight | {"sensitive_features": rows.group.numpy() if notion.per_group else None}
+    return weight | {
+        "sensitive_features": rows.group.numpy(),
+        "method": METHODS[notion.reference],
+    }
+
+
+@every_shape
+@pytest.mark.parametrize(
+    "notion",
+    [n for n in NOTIONS if n.name in METRICS and getattr(n, "reference", "pairwise") in METHODS],
+    ids=repr,
+)
+def test_hard_values_equal_the_metrics(notion, shape):
+    rows = random_rows(1, *shape, n=150)
+    constraint = bound(notion, shape)
+    metric = METRICS[notion.name]
+    y, predicted = rows.y.numpy(), hard_classes(rows.scores).numpy()
+    expected = metric(y, predicted, **keywords(notion, rows))
+    assert constraint.measure(hard_values(constraint, rows)) == pytest.approx(expected)
+
+
+def error_rate_difference(y, predicted, **kwargs):
+    return fairlearn.metrics.make_derived_metric(
+        metric=lambda a, b, sample_weight: np.average(a != b, weights=sample_weight),
+        transform="difference",
+        sample_param_names=["sample_weight"],
+    )(y, predicted, **kwargs)
+
+
+FAIRLEARN = {
+    "demographic_parity": fairlearn.metrics.demographic_parity_difference,
+    "equalized_odds": fairlearn.metrics.equalized_odds_difference,
+    "equal_opportunity": fairlearn.metrics.equal_opportunity_difference,
+    "false_positive_rate_parity": fairlearn.metrics.false_positive_rate_difference,
+    "error_rate_parity": error_rate_difference,
+}
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 5])
+@pytest.mark.parametrize("reference", METHODS)
+@pytest.mark.parametrize("name", FAIRLEARN)
+def test_hard_values_of_two_classes_equal_fairlearn(name, reference, n_groups):
+    rows = random_rows(2, 2, n_groups, n=150)
+    notion = CONSTRAINTS[name](0.1, reference=reference)
+    constraint = bound(notion, (2, n_groups))
+    predicted = hard_classes(rows.scores).numpy()
+    expected = FAIRLEARN[name](rows.y.numpy(), predicted, **keywords(notion, rows))
+    assert constraint.measure(hard_values(constraint, rows)) == pytest.approx(expected)
+
+
+def test_every_name_has_its_definition_here():
+    assert set(EVENTS) | {"loss_parity"} == set(CONSTRAINTS)
+    assert all(name == notion.name for name, notion in CONSTRAINTS.items())
+
+
+@every_notion
+def test_soft_values_tend_to_the_hard_ones(notion):
+    """Within 2 exp(-temperature * margin) per rate; `sharpened` doubles the temperature."""
+    shape = (3, 3)
+    rows = random_rows(3, *shape)
+    best = rows.scores.topk(2).values
+    margin = (best[:, 0] - best[:, 1]).min().item()
+    assert margin > 1e-3
+    hard = hard_values(bound(notion, shape), rows)
+    for temperature in (1.0, 10.0, 1e3, 1e5):
+        constraint = bound(notion, shape, temperature)
+        gap = (soft_values(constraint, rows) - hard).abs().max().item()
+        assert gap <= 4 * np.exp(-temperature * margin) + 1e-12
+        sharper, twice = constraint.sharpened(), bound(notion, shape, 2 * temperature)
+        torch.testing.assert_close(soft_values(sharper, rows), soft_values(twice, rows))
+    torch.testing.assert_close(hard_values(sharper, rows), hard)
+
+
+def test_paper_form_over_both_classes_is_the_two_sided_gap_to_the_rest():
+    """RaCO's P(k | z) - P(k | not z) <= slack for all z and k: of two classes k, one suffices."""
+    n_groups = 3
+    rows = random_rows(4, 2, n_groups)
+    members = np.eye(n_groups)
+    weights = [
+        [[(k == c) * side[r] for c in range(2)] for r in range(2 * n_groups)]
+        for k in range(2)
+        for side in np.hstack((members, -members))
+    ]
+    paper = RateConstraint(
+        lambda y, group: group, np.vstack((members, 1 - members)), weights, slack=0.1
+    )
+    ours = DemographicParity(0.1, reference="rest")
+    for values in (soft_values, hard_values):
+        found = values(bound(ours, (2, n_groups)), rows).sort().values
+        expected = values(bound(paper, (2, n_groups)), rows).sort().values
+        torch.testing.assert_close(found, expected)
+
+
+# --- derivatives and invariances -----------------------------------------------------------------
+
+
+@every_shape
+@every_notion
+def test_jacobian_in_score_space_equals_differences(notion, shape):
+    """Weighted sums of its rows against differences along directions, five random ones of each."""
+    rows = random_rows(5, *shape, n=0)
+    constraint = bound(notion, shape, temperature=2.0)
+    random = torch.Generator().manual_seed(0)
+    directions = torch.randn(5, *rows.scores.shape, generator=random, dtype=torch.float64)
+
+    def values(steps):
+        moved = rows.scores + torch.tensordot(steps, directions, dims=1)
+        return soft_values(constraint, rows._replace(scores=moved))
+
+    weights = torch.randn(5, len(constraint.slack), generator=random, dtype=torch.float64)
+    scores = rows.scores.clone().requires_grad_()
+    found = soft_values(constraint, rows._replace(scores=scores))
+    gradients = torch.stack(
+        [torch.autograd.grad(found, scores, w, retain_graph=True)[0] for w in weights]
+    )
+    expected = weights @ numerical_jacobian(values, torch.zeros(5, dtype=torch.float64))
+    probed = gradients.reshape(5, -1) @ directions.reshape(5, -1).T
+    torch.testing.assert_close(probed, expected, rtol=1e-6, atol=1e-8)
+
+
+@every_shape
+@every_notion
+def test_order_repetition_and_chunks_of_rows_do_not_matter(notion, shape):
+    rows = random_rows(6, *shape)
+    constraint = bound(notion, shape)
+    order = torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(0))
+    copies = 1 + torch.arange(len(rows.y)) % 3
+    weighted = rows._replace(weight=copies.double())
+    repeated = rows.take(torch.arange(len(rows.y)).repeat_interleave(copies))
+    repeated = repeated._replace(weight=torch.ones(len(repeated.y)).double())
+    for values in (soft_values, hard_values):
+        torch.testing.assert_close(values(constraint, rows.take(order)), values(constraint, rows))
+        torch.testing.assert_close(values(constraint, repeated), values(constraint, weighted))
+    chunks = [rows.take(index) for index in order.split(17)]
+    for table in (constraint.sums, constraint.hard_sums):
+        torch.testing.assert_close(sum(table(*chunk) for chunk in chunks), table(*rows))
+    counts = sum(constraint.counts(*chunk[1:]) for chunk in chunks)
+    torch.testing.assert_close(counts, constraint.counts(*rows[1:]))
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 5])
+def test_sums_and_look_ups_do_not_depend_on_how_columns_lie_in_memory(n_columns):
+    """Against loops, gradients included: the gradient of a sum by index looks weights up."""
+    rng = np.random.default_rng(n_columns)
+    index, table = torch.as_tensor(rng.integers(0, 3, 50)), torch.as_tensor(rng.random((4, 5)))
+    rows, weights = torch.as_tensor(rng.random((50, n_columns))), table[:, :n_columns]
+    sums = torch.stack([rows[index == q].sum(dim=0) for q in range(4)])
+    for laid_out in (rows.contiguous(), rows.T.contiguous().T):
+        assert (laid_out.stride(0) == 1) == (laid_out is not rows or n_columns == 1)
+        at = laid_out.clone(memory_format=torch.preserve_format).requires_grad_()
+        found = sum_by(at, index, 4)
+        torch.testing.assert_close(found, sums)
+        (gradient,) = torch.autograd.grad(found, at, weights)
+        torch.testing.assert_close(gradient, weights[index])
+        torch.testing.assert_close(look_up(weights, index, laid_out), weights[index])

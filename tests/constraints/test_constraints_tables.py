@@ -1,0 +1,369 @@
+"""Tables of moments: parts, several constraints at once, small groups, sensitivity, users' own."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.base import clone
+
+from fairconstrained import constraints
+from fairconstrained.constraints import (
+    CONSTRAINTS,
+    Cap,
+    DemographicParity,
+    EqualizedOdds,
+    EqualOpportunity,
+    FalseNegativeRate,
+    LossParity,
+    Notion,
+    Parity,
+    RateConstraint,
+    Space,
+    Stack,
+)
+from tests.helpers.notions import bound, hard_values, random_rows, soft_values
+
+REFERENCES = ["pairwise", "rest", "overall"]
+every_name = pytest.mark.parametrize("name", CONSTRAINTS)
+
+
+# --- the partition -------------------------------------------------------------------------------
+
+PARTS = {  # (label, group) pairs as parts: two classes, three classes; of 4 groups
+    "demographic_parity": (4, 4),
+    "equalized_odds": (8, 12),
+    "equal_opportunity": (4, 12),
+    "error_rate_parity": (8, 12),
+    "false_positive_rate_parity": (4, 12),
+    "false_negative_rate": (1, 3),
+    "false_positive_rate": (1, 3),
+    "loss_parity": (4, 4),
+}
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_parts_are_as_coarse_as_the_notion_allows(name, reference):
+    parity = issubclass(CONSTRAINTS[name], Parity)
+    notion = CONSTRAINTS[name](0.1, **({"reference": reference} if parity else {}))
+    for n_classes, n_parts in zip((2, 3), PARTS[name], strict=True):
+        constraint = bound(notion, (n_classes, 4))
+        used = constraint.part_of_cell[constraint.part_of_cell >= 0]
+        assert constraint.n_parts == n_parts
+        assert used.unique().tolist() == list(range(n_parts))
+
+
+def test_rows_that_do_not_count_are_of_no_part_and_change_nothing():
+    """Equal opportunity of two classes looks at positives only."""
+    constraint = bound(CONSTRAINTS["equal_opportunity"](0.1), (2, 3))
+    rows = random_rows(7)
+    assert ((constraint.part(rows.y, rows.group) == -1) == (rows.y == 0)).all()
+    changed = rows._replace(scores=torch.where(rows.y[:, None] == 0, 5.0, rows.scores))
+    torch.testing.assert_close(constraint.sums(*rows), constraint.sums(*changed))
+    positives = rows.take((rows.y == 1).nonzero()[:, 0])
+    torch.testing.assert_close(constraint.sums(*rows), constraint.sums(*positives))
+
+
+# --- several constraints at once -----------------------------------------------------------------
+
+SPACE = Space(["no", "yes"], ["a", "b", "c"])
+MEMBERS = [
+    DemographicParity(0.1),
+    FalseNegativeRate(0.2),
+    LossParity(0.3),
+    EqualOpportunity(0.4, reference="overall"),
+    LossParity(0.5, within="labels"),
+]
+
+
+def stacked(notions, temperature=1.0):
+    members = [notion.bind(SPACE, 0.05, temperature) for notion in notions]
+    return Stack(SPACE, members), members
+
+
+def test_cells_that_no_member_uses_are_no_part():
+    """Rows of the other label and of a group too small for the constraint are not summed."""
+    notion = EqualOpportunity(0.1).bind(SPACE, 0.1, 1.0)
+    rows = np.full((len(SPACE.classes), len(SPACE.groups)), 100)
+    rows[:, 0] = 2
+    member, _ = notion.without_small(rows, 10)
+    stack = Stack(SPACE, [member])
+    assert stack.n_parts == member.n_parts
+    assert (stack.part_of_cell == -1).tolist() == (member.part_of_cell == -1).tolist()
+    assert Stack(SPACE, []).n_parts == 0
+
+
+@pytest.mark.parametrize(
+    "chosen", [MEMBERS, MEMBERS[:1], MEMBERS[1:2], MEMBERS[2:4], MEMBERS[::-1]]
+)
+def test_a_stack_is_its_members_one_after_the_other(chosen):
+    rows = random_rows(8)
+    stack, members = stacked(chosen)
+    for values in (soft_values, hard_values):
+        found = values(stack, rows)
+        expected = [values(member, rows) for member in members]
+        torch.testing.assert_close(found, torch.cat(expected))
+        for share, own in zip(stack.split(found), expected, strict=True):
+            torch.testing.assert_close(share, own)
+    sharp, sharp_members = stack.sharpened(), [member.sharpened() for member in members]
+    expected = torch.cat([soft_values(member, rows) for member in sharp_members])
+    torch.testing.assert_close(soft_values(sharp, rows), expected)
+
+
+def test_a_stack_measures_equal_statistics_once_on_the_coarsest_common_parts():
+    """Class probabilities (2 columns) and one loss: three columns, whatever the members' number."""
+    stack, _ = stacked(MEMBERS)
+    assert stack.statistic.n_columns == 3
+    assert stack.n_parts == 6  # all labels and groups
+    stack, _ = stacked(MEMBERS[:1] * 3)
+    assert (stack.n_parts, stack.statistic.n_columns) == (3, 2)
+    stack, _ = stacked([DemographicParity(0.1), FalseNegativeRate(0.1)])
+    assert (stack.n_parts, stack.statistic.n_columns) == (6, 2)
+    stack, _ = stacked([EqualOpportunity(0.1), FalseNegativeRate(0.1)])
+    assert stack.part_of_cell[1].unique().numel() == 3
+    assert stack.part_of_cell[0].unique().numel() == 1  # negatives: told apart by none
+
+
+def test_a_stack_of_nothing_has_no_values():
+    stack, _ = stacked([])
+    rows = random_rows(9)
+    assert soft_values(stack, rows).shape == hard_values(stack, rows).shape == (0,)
+    assert stack.split(soft_values(stack, rows)) == []
+
+
+# --- sensitivity ---------------------------------------------------------------------------------
+
+
+@every_name
+@settings(max_examples=25)
+@given(
+    scores=hnp.arrays(float, (4, 3), elements=st.floats(-1e3, 1e3)),
+    temperature=st.floats(0.1, 100),
+)
+def test_no_row_has_statistics_beyond_the_bound(name, scores, temperature):
+    """`bound` is the table's l1 sensitivity to one row of weight 1; losses have none."""
+    constraint = bound(CONSTRAINTS[name](0.1), (3, 2), temperature)
+    scores, y, group = (
+        torch.as_tensor(scores),
+        torch.tensor([0, 1, 2, 1]),
+        torch.tensor([0, 1, 0, 0]),
+    )
+    weight = torch.ones(4, dtype=torch.float64)
+    for rows in (constraint.statistic.soft(scores, y), constraint.statistic.hard(scores, y)):
+        assert (rows.abs().sum(dim=1) <= constraint.bound * (1 + 1e-12)).all()
+    for table in (constraint.sums, constraint.hard_sums):
+        without = table(scores[1:], y[1:], group[1:], weight[1:])
+        moved = (table(scores, y, group, weight) - without).abs().sum()
+        assert moved <= constraint.bound * (1 + 1e-9) + 1e-9
+
+
+def test_bounds_of_a_stack_add_up():
+    assert stacked(MEMBERS[:2])[0].bound == 1  # one histogram serves both
+    assert stacked(MEMBERS)[0].bound == np.inf
+    assert bound(LossParity(0.1), (2, 2)).bound == np.inf
+
+
+# --- small groups, one group, no limit -----------------------------------------------------------
+
+
+def test_without_small_drops_what_rests_on_few_rows_and_nothing_else():
+    rows = random_rows(10, n=200)
+    few = (rows.y == 1) & (rows.group == 2)
+    keep = torch.cat(((~few).nonzero()[:, 0], few.nonzero()[:3, 0]))
+    rows = rows.take(keep)
+    cells = np.zeros((2, 3), dtype=int)
+    np.add.at(cells, (rows.y.numpy(), rows.group.numpy()), 1)
+    constraint = EqualizedOdds(0.1).bind(SPACE, 0.05, 1.0)
+    same, dropped = constraint.without_small(cells, 3)
+    assert same is constraint
+    assert dropped == []
+    kept, dropped = constraint.without_small(cells, 4)
+    assert dropped == ["group c, label yes (3 rows)"]
+    names = [constraint.describe(j) for j in range(len(constraint.slack))]
+    expected = [j for j, name in enumerate(names) if "group c, label yes" not in name]
+    assert len(expected) == 8  # 6 pairs of groups for label no, 2 for label yes
+    assert [kept.describe(j) for j in range(len(kept.slack))] == [names[j] for j in expected]
+    torch.testing.assert_close(soft_values(kept, rows), soft_values(constraint, rows)[expected])
+
+
+@pytest.mark.parametrize("min_rows", [0, 1])
+def test_rates_of_no_rows_are_always_left_out(min_rows):
+    """They are 0 / 0, and would make every sum of the Lagrangian nan."""
+    rows = random_rows(11)
+    rows = rows.take((rows.group != 1).nonzero()[:, 0])
+    cells = np.array([[9, 0, 9], [9, 0, 9]])
+    for reference in REFERENCES:
+        constraint = DemographicParity(0.1, reference=reference).bind(SPACE, 0.05, 1.0)
+        assert soft_values(constraint, rows).isnan().any()
+        kept, dropped = constraint.without_small(cells, min_rows)
+        assert dropped == ["group b (0 rows)"]
+        assert len(kept.slack) == (2 if reference == "pairwise" else 4)
+        assert soft_values(kept, rows).isfinite().all()
+
+
+def test_nothing_is_left_of_a_constraint_on_small_groups_only():
+    constraint = DemographicParity(0.1).bind(SPACE, 0.05, 1.0)
+    kept, dropped = constraint.without_small(np.ones((2, 3), dtype=int), 10)
+    assert dropped == [f"group {g} (2 rows)" for g in "abc"]
+    assert soft_values(kept, random_rows(12)).shape == (0,)
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("notion", [n for n in CONSTRAINTS.values() if issubclass(n, Parity)])
+def test_a_single_group_has_no_parity_to_keep(notion, reference):
+    constraint = bound(notion(0.1, reference=reference), (2, 1))
+    assert soft_values(constraint, random_rows(13, 2, 1)).shape == (0,)
+
+
+@every_name
+def test_an_infinite_slack_never_binds(name):
+    """Finite values far below zero: they enter sums."""
+    constraint = bound(CONSTRAINTS[name](np.inf), (2, 3))
+    for values in (soft_values, hard_values):
+        found = values(constraint, random_rows(14))
+        assert found.isfinite().all()
+        assert (found < -1e5).all()
+
+
+# --- what users write ----------------------------------------------------------------------------
+
+
+def by_hand(notion_pairs, part, n_parts):
+    """Ordered pairs of unions that are single parts, for the positive of two classes."""
+    weights = np.zeros((len(notion_pairs), n_parts, 2))
+    for j, (first, second) in enumerate(notion_pairs):
+        weights[j, first, 1], weights[j, second, 1] = 1.0, -1.0
+    return RateConstraint(part, np.eye(n_parts), weights, slack=0.1)
+
+
+PAIRS = [(g, h) for g in range(3) for h in range(3) if g != h]
+
+
+@pytest.mark.parametrize(
+    ("notion", "constraint"),
+    [
+        (DemographicParity(0.1), by_hand(PAIRS, lambda y, group: group, 3)),
+        (DemographicParity(0.1), by_hand(PAIRS, [[0, 1, 2], [0, 1, 2]], 3)),
+        (
+            EqualizedOdds(0.1),
+            by_hand(PAIRS + [(g + 3, h + 3) for g, h in PAIRS], lambda y, group: 3 * y + group, 6),
+        ),
+        (EqualizedOdds(0.1), by_hand([*PAIRS, *np.add(PAIRS, 3)], [[0, 1, 2], [3, 4, 5]], 6)),
+        (EqualOpportunity(0.1), by_hand(PAIRS, [[-1, -1, -1], [0, 1, 2]], 3)),
+    ],
+)
+def test_rate_constraints_written_by_hand_equal_the_notions(notion, constraint):
+    rows, shape = random_rows(15), (2, 3)
+    ours, theirs = bound(notion, shape, 2.0), bound(constraint, shape, 2.0)
+    assert theirs.n_parts == ours.n_parts
+    for values in (soft_values, hard_values):
+        torch.testing.assert_close(values(theirs, rows), values(ours, rows))
+
+
+def test_a_rate_constraint_may_have_a_slack_for_each_value():
+    each = RateConstraint([[0, 1]] * 2, np.eye(2), [[[0, 1], [0, -1]]] * 2, slack=[0.1, -0.2])
+    assert bound(each, (2, 2)).slack.tolist() == [0.1, -0.2]
+    assert bound(each.set_params(slack=None), (2, 2)).slack.tolist() == [0.05, 0.05]
+
+
+def rate_constraint(**changes):
+    given = {"part": [[0, 1], [0, 1]], "unions": np.eye(2), "weights": np.ones((3, 2, 2))}
+    return RateConstraint(**(given | {"slack": 0.1} | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"part": [0, 1]}, r"2 labels and 2 groups; got shape \(2,\)"),
+        ({"part": [[0.0, 1.0]] * 2}, "dtype float64"),
+        ({"part": [[0, -2]] * 2}, "integer >= -1"),
+        ({"part": lambda y, group: 0}, r"got shape \(\)"),
+        ({"unions": [[1], [0]]}, r"n_parts > 1, the largest part; got shape \(2, 1\)"),
+        ({"unions": [1, 0]}, r"zeros and ones .* got shape \(2,\)"),
+        ({"unions": [[1, 0.5]]}, "zeros and ones"),
+        ({"weights": np.ones((2, 2))}, r"\(m, 2, 2\).* got \(2, 2\)"),
+        ({"weights": np.ones((1, 3, 2))}, r"got \(1, 3, 2\)"),
+        ({"weights": np.full((1, 2, 2), np.nan)}, "finite"),
+        ({"slack": [0.1, 0.1]}, r"a number or of shape \(3,\)"),
+        ({"slack": [0.1, 0.1, np.nan]}, "a number >= -inf; got .*nan"),
+        ({"slack": "0.1"}, "a number"),
+        ({"slack": True}, "a number"),
+    ],
+)
+def test_rate_constraints_of_the_wrong_shape_are_refused(changes, message):
+    bound(rate_constraint(), (2, 2))
+    (name,) = changes
+    with pytest.raises(ValueError, match=rf"RateConstraint\.{name} must .*{message}"):
+        bound(rate_constraint(**changes), (2, 2))
+
+
+@pytest.mark.parametrize("slack", [-0.1, np.nan, "0.1", True, np.True_, [0.1], np.array(0.1), 1j])
+@every_name
+def test_slacks_that_are_no_numbers_from_zero_on_are_refused(name, slack):
+    parameter = "max" if issubclass(CONSTRAINTS[name], Cap) else "slack"
+    message = rf"{CONSTRAINTS[name].__name__}.{parameter} must be a number >= 0; got"
+    with pytest.raises(ValueError, match=message):
+        bound(CONSTRAINTS[name](slack), (2, 2))
+
+
+@pytest.mark.parametrize("slack", [0, 0.0, 1, np.float32(0.5), np.int64(1), None])
+def test_slacks_of_any_numeric_type_are_taken_and_none_means_the_estimators(slack):
+    expected = 0.05 if slack is None else float(slack)
+    assert bound(DemographicParity(slack), (2, 2)).slack.tolist() == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("notion", "message"),
+    [
+        (DemographicParity(reference="mean"), r"DemographicParity.reference .*\['overall', "),
+        (LossParity(within="group"), r"LossParity.within must be one of \['all', 'labels', "),
+        (
+            LossParity(loss="hinge"),
+            r"LossParity.loss must be one of \['brier', 'log'\]; got 'hinge'",
+        ),
+    ],
+)
+def test_unknown_choices_are_refused_with_the_known_ones(notion, message):
+    with pytest.raises(ValueError, match=message):
+        bound(notion, (2, 2))
+
+
+@every_name
+def test_notions_are_parameters_and_nothing_else(name):
+    """`get_params`, `clone`, `repr` and `set_params` are what searches need."""
+    notion = CONSTRAINTS[name]()
+    assert isinstance(notion, Notion)
+    changed = {"max": 0.3, "per_group": True} if isinstance(notion, Cap) else {"slack": 0.3}
+    copy = clone(notion).set_params(**changed)
+    assert changed.items() <= copy.get_params().items()
+    assert notion.get_params() == clone(notion).get_params() == CONSTRAINTS[name]().get_params()
+    assert repr(copy).startswith(f"{type(notion).__name__}(")
+    again = eval(repr(copy), dict(vars(constraints)))
+    assert again.get_params() == copy.get_params()
+    assert notion.needs_groups == isinstance(notion, Parity)
+    assert copy.needs_groups
+
+
+@pytest.mark.parametrize(
+    ("notion", "first"),
+    [
+        (DemographicParity(), "demographic_parity: group a against group b"),
+        (DemographicParity(reference="rest"), "group a against group b or c"),
+        (DemographicParity(reference="overall"), "group a against all rows"),
+        (EqualOpportunity(), "group a, label yes against group b, label yes"),
+        (EqualizedOdds(), "group a, label no against group b, label no"),
+        (FalseNegativeRate(), "false_negative_rate: label yes"),
+        (FalseNegativeRate(per_group=True), "false_negative_rate: group a, label yes"),
+        (LossParity(), "loss_parity: group a against group b"),
+    ],
+)
+def test_descriptions_name_labels_and_groups(notion, first):
+    assert notion.bind(SPACE, 0.05, 1.0).describe(0).endswith(first)
+
+
+def test_crossed_groups_are_described_by_all_their_columns():
+    space = Space([0, 1], [("f", "old"), ("m", "young")])
+    described = DemographicParity().bind(space, 0.05, 1.0).describe(1)
+    assert described == "demographic_parity: group m & young against group f & old"

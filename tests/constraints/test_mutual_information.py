@@ -1,0 +1,232 @@
+"""ERMI: its definition, its saddle form, its derivatives, and the metric."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairconstrained.constraints import DemographicParity, EqualizedOdds, EqualOpportunity, Stack
+from fairconstrained.constraints.mutual_information import MutualInformation
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.losses import class_probabilities
+from fairconstrained.metrics import exponential_renyi_mutual_information as ermi
+from tests.helpers.notions import bound, random_rows
+from tests.helpers.numeric import numerical_jacobian
+
+NOTIONS = [DemographicParity(), EqualizedOdds(), EqualOpportunity()]
+SHAPES = [(2, 2), (2, 3), (3, 2), (4, 5)]
+notions = pytest.mark.parametrize("notion", NOTIONS, ids=lambda n: n.name)
+shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
+
+
+def tables(notion, shape, seed=0):
+    """The information, and a table of random rows with its counts."""
+    constraint = bound(notion, shape)
+    rows = random_rows(seed, *shape)
+    counts = constraint.counts(rows.y, rows.group, rows.weight)
+    return MutualInformation.within(constraint), constraint.sums(*rows), counts
+
+
+def by_definition(notion, shape, seed=0):
+    """Sum over labels of P(y) times sum_jr P(j, r | y)^2 / (P(j | y) P(r | y)) - 1, row by row."""
+    rows = random_rows(seed, *shape)
+    probabilities = class_probabilities(rows.scores).numpy()
+    y, group, weight = rows.y.numpy(), rows.group.numpy(), rows.weight.numpy()
+    everywhere = [np.full(len(y), True)]
+    labels = {
+        "demographic_parity": everywhere,
+        "equalized_odds": [y == label for label in range(shape[0])],
+        "equal_opportunity": [y == 1]
+        if shape[0] == 2
+        else [y == label for label in range(shape[0])],
+    }[notion.name]
+    total = sum(weight[given].sum() for given in labels)
+    value = 0.0
+    for given_ in labels:
+        w = weight[given_] / weight[given_].sum()
+        inner = -1.0
+        for j in range(shape[0]):
+            for r in range(shape[1]):
+                inside = group[given_] == r
+                joint = (w * inside * probabilities[given_, j]).sum()
+                inner += joint**2 / ((w * probabilities[given_, j]).sum() * (w * inside).sum())
+        value += weight[given_].sum() / total * inner
+    return value
+
+
+@notions
+@shapes
+def test_it_is_the_papers_definition(notion, shape):
+    information, sums, counts = tables(notion, shape)
+    assert information.value(sums, counts).item() == pytest.approx(by_definition(notion, shape))
+
+
+@notions
+@shapes
+def test_the_saddle_form_is_largest_at_the_closed_form(notion, shape):
+    """Its value there is ERMI, its gradient is zero, any other W gives less."""
+    information, sums, counts = tables(notion, shape)
+    best = information.optimal_dual(sums, counts)
+    value = information.value(sums, counts)
+    assert information.saddle_value(best, sums, counts) == pytest.approx(value.item(), abs=1e-12)
+    assert information.ascent(best, sums, counts).abs().max() < 1e-12
+    for seed in range(20):
+        other = best + torch.randn(best.shape, generator=torch.Generator().manual_seed(seed))
+        assert information.saddle_value(other, sums, counts) < value
+        # and the ascent is the numerical gradient
+    point = torch.full_like(best, 0.3)
+    slope = numerical_jacobian(
+        lambda dual: information.saddle_value(dual, sums, counts).reshape(1), point
+    )
+    torch.testing.assert_close(slope[0], information.ascent(point, sums, counts))
+
+
+@notions
+def test_psi_is_the_papers_row_by_row(notion):
+    """- sum_rj W_rj^2 F_j(x_i) + 2 sum_j W_{s_i j} F_j(x_i) / sqrt(p_{s_i}) - 1, averaged."""
+    shape = (3, 4)
+    constraint, rows = bound(notion, shape), random_rows(1, *shape)
+    rows = rows._replace(weight=torch.ones_like(rows.weight))
+    information, sums, counts = tables(notion, shape, seed=1)
+    counts = constraint.counts(rows.y, rows.group, rows.weight)
+    sums = constraint.sums(*rows)
+    dual = torch.randn(sums.shape, generator=torch.Generator().manual_seed(0)).double()
+    part = constraint.part(rows.y, rows.group)
+    probabilities = class_probabilities(rows.scores)
+    psi, n_rows = 0.0, int((part >= 0).sum())
+    for i in range(len(part)):
+        if part[i] < 0:
+            continue
+        peers = information.condition == information.condition[part[i]]
+        share = counts[part[i]] / counts[peers].sum()
+        psi += -(dual[peers] ** 2 @ probabilities[i]).sum()
+        psi += 2 * dual[part[i]] @ probabilities[i] / share.sqrt() - 1
+    assert information.saddle_value(dual, sums, counts).item() == pytest.approx(float(psi / n_rows))
+
+
+@notions
+@shapes
+def test_the_envelope_theorem_holds(notion, shape):
+    """The gradient of psi at the best W is that of ERMI, in the scores."""
+    constraint, rows = bound(notion, shape), random_rows(2, *shape)
+    information = MutualInformation.within(constraint)
+    counts = constraint.counts(rows.y, rows.group, rows.weight)
+
+    def sums(scores):
+        return constraint.sums(scores, rows.y, rows.group, rows.weight)
+
+    numerical = numerical_jacobian(
+        lambda scores: information.value(sums(scores), counts).reshape(1), rows.scores
+    )[0]
+    best = information.optimal_dual(sums(rows.scores), counts)
+    scores = rows.scores.clone().requires_grad_()
+    total = (information.weights(best, counts) * sums(scores)).sum()
+    (gradient,) = torch.autograd.grad(total, scores)
+    torch.testing.assert_close(gradient, numerical, rtol=1e-6, atol=1e-9)
+    assert gradient.abs().max() > 1e-5
+
+
+@given(st.integers(0, 10_000), st.sampled_from(NOTIONS), st.sampled_from(SHAPES))
+def test_zero_if_independent_and_never_outside_of_its_range(seed, notion, shape):
+    information, sums, counts = tables(notion, shape, seed)
+    value = information.value(sums, counts).item()
+    assert -1e-12 <= value <= min(shape) - 1 + 1e-12
+    rates = sums.sum(dim=0) / sums.sum()
+    independent = counts[:, None] * rates
+    assert information.value(independent, counts).item() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_it_is_positive_as_soon_as_one_rate_differs():
+    information, _sums, counts = tables(DemographicParity(), (2, 3))
+    table = counts[:, None] * torch.tensor([0.7, 0.3])
+    table[0] += torch.tensor([0.01, -0.01]) * counts[0]
+    assert information.value(table, counts) > 1e-5
+
+
+@given(st.integers(0, 10_000), st.sampled_from(NOTIONS), st.sampled_from(SHAPES))
+def test_the_ball_holds_the_best_dual_and_projection_is_the_nearest_point(seed, notion, shape):
+    information, sums, counts = tables(notion, shape, seed)
+    best = information.optimal_dual(sums, counts)
+    torch.testing.assert_close(information.project(best, counts), best)
+    far = 100.0 * torch.randn(best.shape, generator=torch.Generator().manual_seed(seed)).double()
+    near = information.project(far, counts)
+    for condition in range(information.n_conditions):
+        own = information.condition == condition
+        assert near[own].norm() == pytest.approx(float(information.radius(counts)[own][0]))
+        angle = (near[own] * far[own]).sum() / near[own].norm() / far[own].norm()
+        assert angle.item() == pytest.approx(1.0)
+    zeros = torch.zeros_like(best)
+    torch.testing.assert_close(information.project(zeros, counts), zeros)
+
+
+@notions
+def test_in_a_stack_cells_that_nothing_compares_do_not_count(notion):
+    """A stack gives them a part, too; so it is with groups that were left out for their size."""
+    shape, rows = (2, 3), random_rows(4, 2, 3)
+    member = bound(notion, shape)
+    for own in (member, member.without_small(np.array([[9, 9, 1]] * 2), 2)[0]):
+        values = []
+        for constraint in (own, Stack(own.space, [own])):
+            information = MutualInformation.within(constraint)
+            sums, counts = constraint.sums(*rows), constraint.counts(*rows[1:])
+            values.append(information.value(sums, counts).item())
+            best = information.optimal_dual(sums, counts)
+            saddle = information.saddle_value(best, sums, counts).item()
+            assert saddle == pytest.approx(values[-1])
+            assert information.ascent(best, sums, counts).abs().max() < 1e-12
+        assert values[0] == pytest.approx(values[1])
+        assert values[0] > 1e-5
+
+
+def test_a_batch_without_a_condition_is_no_harm():
+    information, sums, counts = tables(EqualizedOdds(), (2, 2))
+    sums[information.condition == 0] = 0.0
+    sums.requires_grad_()
+    value = information.value(sums, counts)
+    (gradient,) = torch.autograd.grad(value, sums)
+    assert value.isfinite()
+    assert gradient.isfinite().all()
+
+
+# --- the metric ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("notion", NOTIONS, ids=lambda n: n.name)
+@pytest.mark.parametrize("shape", [(2, 2), (2, 3), (4, 5)], ids=str)
+def test_the_metric_is_that_of_the_table_of_labels(notion, shape):
+    constraint, rows = bound(notion, shape), random_rows(3, *shape)
+    predicted = rows.y.roll(7)
+    sums = constraint._sum(
+        torch.nn.functional.one_hot(predicted, shape[0]) * rows.weight[:, None], rows.y, rows.group
+    )
+    counts = constraint.counts(rows.y, rows.group, rows.weight)
+    expected = MutualInformation.within(constraint).value(sums, counts)
+    assert ermi(
+        rows.y.numpy(),
+        predicted.numpy(),
+        sensitive_features=rows.group.numpy(),
+        sample_weight=rows.weight.numpy(),
+        fairness=notion.name,
+    ) == pytest.approx(expected.item())
+
+
+def test_two_groups_and_two_classes_in_closed_form():
+    """d^2 p (1 - p) / (P (1 - P)), with the gap d of the rates."""
+    rng = np.random.default_rng(0)
+    group, predicted = rng.integers(2, size=500), rng.integers(2, size=500)
+    rates = [predicted[group == g].mean() for g in (0, 1)]
+    p, rate = group.mean(), predicted.mean()
+    expected = (rates[0] - rates[1]) ** 2 * p * (1 - p) / (rate * (1 - rate))
+    assert ermi(predicted, predicted, sensitive_features=group) == pytest.approx(expected)
+
+
+def test_missing_cells_warn_and_give_nan():
+    y = [0, 0, 1, 1]
+    with pytest.warns(SmallGroupWarning, match="group b has no rows"):
+        value = ermi(y, y, sensitive_features=list("abaa"), fairness="equalized_odds")
+    assert np.isnan(value)
+    with pytest.warns(SmallGroupWarning, match="single group"):
+        assert ermi(y, y, sensitive_features=list("aaaa")) == 0.0
+    with pytest.raises(ValueError, match="fairness must be one of"):
+        ermi(y, y, sensitive_features=list("abab"), fairness="parity")

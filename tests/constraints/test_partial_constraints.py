@@ -1,0 +1,159 @@
+"""Partial parity as constraints: exact hard values; the whole interval is full parity."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairconstrained import metrics
+from fairconstrained.constraints import (
+    PARTIAL,
+    PartialDemographicParity,
+    PartialRankParity,
+    PartialStatisticalParity,
+)
+from fairconstrained.percentiles import rank_of_scores
+from tests.helpers.notions import random_rows
+from tests.helpers.partial import INTERVALS, METRICS, RATES, bound, rates_of, soft, variables
+
+# --- hard values are the metrics -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interval", INTERVALS, ids=str)
+@pytest.mark.parametrize("n_groups", [2, 4])
+@pytest.mark.parametrize("name", PARTIAL)
+def test_hard_values_are_the_metric_minus_slack(name, n_groups, interval):
+    """Whatever the extra variables; with ties."""
+    rows = random_rows(1, n_groups=n_groups, n=120)
+    rows = rows._replace(scores=(4 * rows.scores + 3 * rows.group[:, None] - 2).round() / 4)
+    constraint = bound(PARTIAL[name](interval), n_groups)
+    hard = constraint.hard_values(*rows, variables(constraint, rows))
+    labels = np.array(list("abcd"))[rows.group]
+    expected = METRICS[name](
+        rows.y.numpy(),
+        rows.scores.numpy(),
+        sensitive_features=labels,
+        interval=interval,
+        sample_weight=rows.weight.numpy(),
+    )
+    assert expected > 0.05
+    assert constraint.measure(hard) == pytest.approx(expected, abs=1e-12)
+    assert hard.max().item() == pytest.approx(expected - 0.05, abs=1e-12)
+
+
+def test_hard_values_with_an_interval_for_each_group():
+    rows = random_rows(2, n_groups=2, n=150)
+    interval = {"a": (0.0, 0.3), "b": [(0.1, 0.2), (0.6, 0.9)]}
+    labels = np.array(list("ab"))[rows.group]
+    for name, notion in PARTIAL.items():
+        constraint = bound(notion(interval), 2)
+        hard = constraint.hard_values(*rows, variables(constraint, rows))
+        options = {"sensitive_features": labels, "interval": interval}
+        expected = METRICS[name](
+            rows.y.numpy(), rows.scores.numpy(), sample_weight=rows.weight.numpy(), **options
+        )
+        assert constraint.measure(hard) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_decision_threshold_is_the_metric_s():
+    rows = random_rows(3, n_groups=3, n=150)
+    for name, (notion, _) in RATES.items():
+        constraint = bound(notion((0.1, 0.6), threshold=0.7))
+        options = {"sensitive_features": rows.group.numpy(), "sample_weight": rows.weight.numpy()}
+        expected = METRICS[name](
+            rows.y.numpy(), rows.scores.numpy(), interval=(0.1, 0.6), threshold=0.7, **options
+        )
+        hard = constraint.hard_values(*rows, torch.zeros(0))
+        assert constraint.measure(hard) == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=50)
+@given(
+    scores=st.lists(st.integers(-3, 3), min_size=6, max_size=30),
+    theta=st.lists(st.floats(-4, 4), min_size=1, max_size=6),
+)
+def test_every_gap_is_counted_at_some_grid_point(scores, theta):
+    """Also for thresholds that coincide, or lie outside of all scores, or on one."""
+    n = len(scores)
+    z = torch.tensor(scores, dtype=torch.float64)[:, None]
+    y, group = torch.arange(n) % 2, torch.arange(n) % 3
+    constraint = bound(PartialStatisticalParity((0.1, 0.6), n_grid=len(theta)))
+    theta = torch.tensor(theta, dtype=torch.float64)
+    hard = constraint.hard_values(z, y, group, torch.ones(n).double(), theta)
+    expected = metrics.partial_statistical_parity(
+        None, scores, sensitive_features=group.numpy(), interval=(0.1, 0.6)
+    )
+    assert constraint.measure(hard) == pytest.approx(expected, abs=1e-12)
+
+
+# --- the whole interval is full parity -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_the_whole_interval_is_full_parity(name):
+    """Soft and hard values, as of the rate constraints."""
+    partial, full = RATES[name]
+    rows = random_rows(4, n=100)
+    one, other = bound(partial((0.0, 1.0))), bound(full())
+    none = torch.zeros(0)
+    for mine, theirs in (
+        (soft(one, rows, none), soft(other, rows, none)),
+        (one.hard_values(*rows, none), other.hard_values(*rows, none)),
+    ):
+        assert mine.sort().values.numpy() == pytest.approx(theirs.sort().values.numpy(), abs=1e-12)
+
+
+@pytest.mark.parametrize("leak", [0.0, 0.05])
+def test_the_paper_s_form_of_partial_demographic_parity(leak):
+    """Problem (21), divided by the length; the leak adds its slope outside of the interval."""
+    rows = random_rows(5, n_groups=2, n=100)
+    a, b = 0.1, 0.55
+    constraint = bound(PartialDemographicParity((a, b), leak=leak), 2)
+    p = torch.sigmoid(1.5 * rows.scores[:, 0])
+    rates = rates_of(rows, p)
+    inside = [min(r, b) - min(r, a) for r in rates]
+    values = [(1 - leak) * i + leak * r for i, r in zip(inside, rates, strict=True)]
+    gap = (values[0] - values[1]) / (b - a)
+    values = soft(constraint, rows, torch.zeros(0)).numpy()
+    assert values == pytest.approx([gap - 0.05, -gap - 0.05])
+
+
+def test_the_paper_s_form_of_partial_statistical_parity():
+    """Problem (15): values times (beta - alpha) / 2 are its constraints, p on a grid."""
+    rows = random_rows(6, n_groups=2, n=80)
+    (a, b), slack, n_grid = (0.1, 0.6), 0.2, 4
+    constraint = bound(PartialStatisticalParity((a, b), slack, n_grid=n_grid), 2)
+    theta = torch.linspace(1.0, -1.0, n_grid, dtype=torch.float64)
+    p = np.linspace(a, b - slack * (b - a), n_grid)
+    steps = torch.sigmoid(1.5 * (rows.scores - theta))
+    rates = np.stack(rates_of(rows, steps))
+    expected = np.concatenate((rates - p - slack * (b - a), p - rates)).reshape(-1)
+    values = soft(constraint, rows, theta).numpy() * (b - a) / 2
+    assert values == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_slack_of_one_asks_for_nothing():
+    rows = random_rows(7)
+    for notion in PARTIAL.values():
+        constraint = bound(notion((0.1, 0.4), 1.0))
+        aux = variables(constraint, rows)
+        assert (constraint.hard_values(*rows, aux) <= 0).all()
+    constraint = bound(PartialStatisticalParity((0.1, 0.4), 1.0))
+    assert (soft(constraint, rows, variables(constraint, rows)) < -1).all()
+
+
+@pytest.mark.parametrize("interval", [(0.1, 0.4), (0.0, 0.3), [(0.1, 0.2), (0.6, 0.8)]], ids=str)
+@pytest.mark.parametrize("ratio", [0.8, 1.25])
+def test_the_gap_of_ranks_is_kept_where_every_middle_has_its_threshold(interval, ratio):
+    """Middles on a fine grid, exact rates: slack above the gap if and only if all are met."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    scores = np.concatenate((rng.normal(size=n), 0.3 + 1.2 * rng.normal(size=n)))
+    group = np.repeat([0, 1], n)
+    slack = ratio * metrics.ccdf_gap(None, scores, sensitive_features=group, interval=interval)
+    constraint = bound(PartialRankParity(interval, n_grid=300), 2, slack=slack)
+    rank = rank_of_scores(scores, group, np.ones(2 * n), 2).rank
+    off = np.abs(rank[:, None, :] - constraint.grid[None, :, None]).max(axis=0).min(axis=1)
+    met = 2.0 * off.max() <= slack + 4.0 / n
+    assert met == (ratio > 1.0)

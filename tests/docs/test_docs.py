@@ -1,0 +1,147 @@
+"""The pages say what is there: their blocks run, their tables are complete, their links exist."""
+
+import importlib
+import inspect
+import re
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+from sklearn import config_context
+
+import fairconstrained
+from fairconstrained import metrics
+from tests.helpers.repository import ROOT
+
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+# Executed by tests/docs/test_architecture_examples.py, in the ways that these pages describe.
+ELSEWHERE = {"architecture.md", "privacy.md"}
+PAGES = sorted(
+    str(page.relative_to(DOCS))
+    for page in DOCS.rglob("*.md")
+    if page.name not in ELSEWHERE
+    and not {"_build", "auto_examples", "api"} & set(page.relative_to(DOCS).parts)
+    and BLOCK.search(page.read_text(encoding="utf-8"))
+)
+MODULES = [
+    "fairconstrained",
+    *(
+        f"fairconstrained.{name}"
+        for name in (
+            *("constraints", "datasets", "display", "exceptions", "metrics"),
+            *("model_selection", "privacy", "privacy.audit", "solvers", "training"),
+        )
+    ),
+]
+
+
+def public(kind):
+    """Full names and objects of that kind in the `__all__` of public modules, each once."""
+    found = {}
+    for module in map(importlib.import_module, MODULES):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if kind(value) and value not in found.values():
+                found[f"{module.__name__}.{name}"] = value
+    return found
+
+
+CLASSES = public(inspect.isclass)
+FUNCTIONS = public(inspect.isfunction)
+
+
+def test_most_pages_have_examples():
+    assert len(PAGES) >= 13
+
+
+@pytest.mark.filterwarnings("ignore:Setting an? (value|item):DeprecationWarning")  # in fairlearn
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_a_page_run_in_its_order(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # pages write files
+    namespace = {"__name__": "page"}
+    with config_context():  # pages set metadata routing
+        for block in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
+            exec(compile(block, page, "exec"), namespace)
+
+
+def test_the_table_of_metrics_names_every_metric_and_scorer():
+    text = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"fairconstrained\.metrics\.(\w+)`", text))
+    named |= set(re.findall(r"`(\w+_scorer)`", text))
+    assert named == set(metrics.__all__) - {"METRICS"}
+
+
+def test_every_public_name_has_a_page_in_the_reference():
+    text = (DOCS / "api" / "index.rst").read_text(encoding="utf-8")
+    listed, module = set(), None
+    for line in text.splitlines():
+        if found := re.match(r"\.\. module:: (\S+)", line):
+            module = found[1]
+        elif found := re.match(r"   (\w+)$", line):
+            listed.add(f"{module}.{found[1]}")
+    assert listed == set(CLASSES) | set(FUNCTIONS)
+    others = [
+        name
+        for module in map(importlib.import_module, MODULES)
+        for name in module.__all__
+        if not inspect.isclass(getattr(module, name))
+        and not inspect.isfunction(getattr(module, name))
+        and not name.startswith("__")
+    ]
+    assert all(f"``{name}``" in text for name in others)
+
+
+@pytest.mark.parametrize("name", [*CLASSES, *FUNCTIONS])
+def test_every_public_docstring_has_an_example(name):
+    doc = inspect.getdoc({**CLASSES, **FUNCTIONS}[name])
+    assert re.search(r"^Examples\n-+$.*^>>> ", doc, re.DOTALL | re.MULTILINE)
+
+
+def parameters(function):
+    given = inspect.signature(function).parameters.values()
+    return [p.name for p in given if p.name not in {"self", "args", "kwargs"}]
+
+
+@pytest.mark.parametrize("name", [n for n, f in FUNCTIONS.items() if parameters(f)])
+def test_every_parameter_of_a_public_function_is_described(name):
+    """In numpydoc's section, in the order of the signature."""
+    doc = inspect.getdoc(FUNCTIONS[name])
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n---|\Z)", doc, re.DOTALL | re.MULTILINE)
+    described = re.findall(r"^(?:\*\*)?(\w[\w, ]*?)(?: : .*|)$", section[1], re.MULTILINE)
+    names = [name for entry in described for name in entry.split(", ")]
+    assert [n for n in names if n in parameters(FUNCTIONS[name])] == parameters(FUNCTIONS[name])
+
+
+@pytest.mark.parametrize("name", fairconstrained.__all__[:-1])
+def test_the_html_representation_links_to_the_page_of_the_estimator(name):
+    estimator = getattr(fairconstrained, name)()
+    site = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Documentation"]
+    link = f"{site}/en/latest/api/fairconstrained.{name}.html"
+    assert link in estimator._repr_html_()
+
+
+def test_the_oldest_versions_are_the_bounds_of_the_package():
+    """Torch apart: see the file."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    ours = [
+        *project["dependencies"],
+        *(line for e in ("privacy", "plot", "bench") for line in extras[e]),
+    ]
+    bounds = {}
+    for requirement in map(Requirement, ours):
+        if requirement.name not in {"fairconstrained", "torch"}:
+            (bound,) = requirement.specifier
+            assert bound.operator == ">="
+            bounds[requirement.name] = Version(bound.version)
+    lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert bounds == {name: Version(pinned[name]) for name in bounds}
+
+
+def test_the_version_is_said_in_one_place():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {fairconstrained.__version__}\n" in citation
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"] == ["version"]

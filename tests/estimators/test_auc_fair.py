@@ -1,0 +1,354 @@
+"""AUCFairClassifier: true gaps within slack, networks, the paper's solvers, messages."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from fairconstrained import AUCFairClassifier
+from fairconstrained.constraints import Quadratic, SoftBins
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    IncompatibleSolverError,
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+)
+from fairconstrained.metrics import inter_group_auc_scorer
+from fairconstrained.solvers import QCQP, SGDA, AugmentedLagrangian, LevelSet, ProximalLevelSet
+from tests.helpers.auc_fits import (
+    METRIC_OF,
+    OBJECTIVES,
+    auc,
+    every_objective,
+    fitted,
+    measured,
+    table,
+)
+from tests.helpers.fits import FORGIVEN
+
+SHORT = SGDA(n_steps=150, batch_size=128)
+
+
+# --- what slack bounds ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fairness", METRIC_OF)
+@pytest.mark.parametrize(("objective", "n_groups"), [("log", 2), ("auc", 3)])
+def test_true_gaps_end_within_slack(fairness, objective, n_groups):
+    data = table(n_groups)
+    free = fitted(fairness, data, objective=objective, slack=1.0)
+    gap = measured(free, data)
+    assert free.violation_ == pytest.approx(gap, abs=1e-12)
+    assert gap > 0.02  # there is something to do
+    slack = 0.5 * gap
+    clf = fitted(fairness, data, objective=objective, slack=slack)
+    assert clf.violation_ == pytest.approx(measured(clf, data), abs=1e-12)
+    assert clf.violation_ <= slack + FORGIVEN
+    assert clf.feasible_
+    assert clf.violations_ == {fairness: clf.violation_}
+    assert 0.7 < auc(clf, data) <= auc(free, data) + 0.01
+    assert clf.history_["error"][-1] == pytest.approx(1 - auc(clf, data), abs=1e-12)
+
+
+@pytest.mark.parametrize("surrogate", ["soft_bins", SoftBins(24), "binormal", "quadratic"])
+@every_objective
+def test_every_surrogate_is_corrected_to_the_true_gap(surrogate, objective):
+    data = table()
+    clf = fitted("group_auc", data, surrogate=surrogate, objective=objective, slack=0.03)
+    assert clf.violation_ == pytest.approx(measured(clf, data), abs=1e-12)
+    assert clf.violation_ <= 0.03 + FORGIVEN
+    assert auc(clf, data) > 0.75
+
+
+def test_less_slack_costs_auc():
+    data = table()
+    aucs = [auc(fitted("inter_group", data, slack=slack), data) for slack in (0.3, 0.1, 0.02)]
+    assert aucs[0] > aucs[1] > aucs[2]
+
+
+def test_without_a_binding_constraint_it_is_logistic_regression():
+    X, y, _ = data = table()
+    clf = fitted(data=data, objective="log", slack=np.inf, alpha=0.01, tol=1e-7)
+    lr = LogisticRegression(C=1 / (400 * 0.01), tol=1e-10, max_iter=1000).fit(X, y)
+    np.testing.assert_allclose(clf.coef_, lr.coef_, atol=1e-5)
+    np.testing.assert_allclose(clf.intercept_, lr.intercept_, atol=1e-5)
+
+
+def test_without_a_binding_constraint_the_pairwise_loss_is_one_linear_system():
+    """The minimiser of the mean of (1 - (z - z'))^2 / 2 over pairs is linear discriminants'."""
+    X, y, _ = data = table()
+    clf = fitted(data=data, surrogate="binormal", slack=np.inf, alpha=0.0)
+    negative, positive = X[y == 0], X[y == 1]
+    step = positive.mean(axis=0) - negative.mean(axis=0)
+    spread = np.cov(positive.T, ddof=0) + np.cov(negative.T, ddof=0)
+    direction = np.linalg.solve(spread, step)
+    ratio = clf.coef_[0] / direction
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
+
+
+def test_integer_weights_are_repetitions():
+    X, y, group = table(n=200)
+    weight = np.random.default_rng(0).integers(0, 3, size=200)
+    weight[:12] = 1
+    index = np.repeat(np.arange(200), weight)
+    for objective, slack in itertools.product(OBJECTIVES, (0.1, np.inf)):
+        params = {"objective": objective, "slack": slack}
+        one = fitted(data=(X, y, group), sample_weight=weight, **params)
+        two = fitted(data=(X[index], y[index], group[index]), **params)
+        # Pairs of nearly equal scores may fall either way, which moves the targets.
+        atol = 5e-3 if slack < np.inf else 1e-6
+        np.testing.assert_allclose(one.coef_, two.coef_, atol=atol)
+        assert one.violation_ == pytest.approx(two.violation_, abs=1e-3)
+
+
+@every_objective
+def test_sparse_is_dense(objective):
+    X, y, group = table()
+    X = np.where(np.abs(X) > 1.0, X, 0.0)
+    fits = [
+        fitted(data=(convert(X), y, group), objective=objective)
+        for convert in (np.asarray, sp.csr_matrix, sp.csr_array)
+    ]
+    for other in fits[1:]:
+        np.testing.assert_allclose(other.coef_, fits[0].coef_, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        fits[0].decision_function(sp.csr_array(X)), fits[0].decision_function(X)
+    )
+
+
+def test_many_columns_are_trained_on_rows_to_the_same_model(monkeypatch):
+    """Beyond some number of columns the covariances are not kept; the problem is the same."""
+    data = table()
+    params = {"surrogate": "binormal", "slack": 0.1, "tol": 1e-6}
+    moments = fitted(data=data, **params)
+    monkeypatch.setattr("fairconstrained.estimators.auc_fair._MOST_COLUMNS", 3)
+    on_rows = fitted(data=data, **params)
+    np.testing.assert_allclose(on_rows.coef_, moments.coef_, atol=5e-3)
+    assert on_rows.violation_ <= 0.1 + FORGIVEN
+
+
+def test_heavy_tails_hold_no_solver_up():
+    """One column has few huge values, which would lie beyond any range of bins."""
+    X, y, group = table(n=2000)
+    X = X.copy()
+    X[:, 4] = np.exp(1.5 * X[:, 4] + 3.0 * y)
+    log, ours = (fitted(data=(X, y, group), objective=name, slack=0.02) for name in ("log", "auc"))
+    assert ours.converged_
+    assert ours.feasible_
+    assert auc(ours, (X, y)) > auc(log, (X, y)) + 0.001
+
+
+def test_groups_of_any_kind():
+    X, y, group = table(4)
+    names = pd.DataFrame({"sex": np.array(["f", "m"])[group % 2], "old": group // 2 == 1})
+    one = fitted(data=(X, y, group))
+    two = AUCFairClassifier("inter_group").fit(X, y, sensitive_features=names)
+    assert two.groups_.tolist() == [("f", False), ("f", True), ("m", False), ("m", True)]
+    assert two.feasible_
+    assert one.violation_ == pytest.approx(two.violation_, abs=2e-3)
+
+
+# --- networks ------------------------------------------------------------------------------------
+
+
+class Network(nn.Module):
+    """A user's module with scores of shape (n,)."""
+
+    def __init__(self, n_features, n_outputs):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(n_features, 8), nn.Tanh(), nn.Linear(8, n_outputs))
+
+    def forward(self, X):
+        return self.layers(X)[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("objective", "model", "surrogate"),
+    [("log", (8,), "binormal"), ("auc", (8,), "soft_bins"), ("auc", Network, "binormal")],
+)
+def test_networks_keep_true_gaps(objective, model, surrogate):
+    data = table()
+    params = {"objective": objective, "surrogate": surrogate, "solver": SHORT, "random_state": 0}
+    clf = fitted(data=data, model=model, slack=0.1, **params)
+    assert clf.violation_ == pytest.approx(measured(clf, data), abs=1e-9)
+    assert clf.violation_ <= 0.1 + FORGIVEN
+    assert auc(clf, data) > 0.75
+    again = fitted(data=data, model=model, slack=0.1, **params)
+    np.testing.assert_array_equal(again.decision_function(data[0]), clf.decision_function(data[0]))
+
+
+@every_objective
+def test_networks_warm_start(objective):
+    X, y, group = table()
+    clf = AUCFairClassifier(
+        model=(4,), objective=objective, solver=SHORT, warm_start=True, random_state=0
+    )
+    clf.fit(X, y, sensitive_features=group)
+    first = auc(clf, (X, y))
+    clf.set_params(solver=SGDA(n_steps=30, step_size=1e-4)).fit(X, y, sensitive_features=group)
+    assert abs(auc(clf, (X, y)) - first) < 0.02
+
+
+def test_the_papers_solvers_run_inside_the_estimator():
+    data = table()
+    params = {"objective": "auc", "surrogate": "quadratic", "slack": 0.9}
+    exact = fitted(data=data, solver=QCQP(), **params)
+    level_set = LevelSet(n_steps=300, step_size=0.1, max_levels=6)
+    stochastic = fitted(data=data, solver=level_set, random_state=0, **params)
+    assert exact.converged_
+    assert auc(stochastic, data) == pytest.approx(auc(exact, data), abs=0.05)
+    log = fitted(data=data, solver=level_set, random_state=0, surrogate="quadratic", slack=0.9)
+    assert auc(log, data) == pytest.approx(auc(exact, data), abs=0.05)
+    proximal = ProximalLevelSet(level_set=LevelSet(n_steps=100, max_levels=2), n_rounds=2)
+    network = fitted(data=data, solver=proximal, model=(10,), random_state=0, **params)
+    assert network.n_iter_ >= 2
+
+
+def test_the_papers_surrogate_does_not_keep_the_true_gap_and_says_so():
+    data = table()
+    params = {"objective": "auc", "surrogate": "quadratic", "solver": QCQP(), "slack": 0.01}
+    X, y, group = data
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="inter_group: AUC") as caught:
+        clf = AUCFairClassifier("inter_group", **params).fit(X, y, sensitive_features=group)
+    assert caught[0].filename == __file__
+    with pytest.warns(ConstraintNotSatisfiedWarning) as caught:
+        AUCFairClassifier("inter_group", **params).partial_fit(X, y, sensitive_features=group)
+    assert caught[0].filename == __file__
+    assert not clf.feasible_
+    assert clf.history_["soft_violation"][-1] <= 0.01 + 1e-4
+
+
+# --- sets without rows ---------------------------------------------------------------------------
+
+
+def test_a_group_without_positives_is_named():
+    X, y, group = table(3)
+    keep = ~((group == 1) & (y == 1))
+    data = X[keep], y[keep], group[keep]
+    with pytest.warns(SmallGroupWarning, match=r"group 1, label 1 \(0 rows\)"):
+        clf = fitted(data=data, slack=0.1)
+    assert clf.feasible_
+    assert len(clf.multipliers_) == 2
+    two = data[2] < 2
+    with (
+        pytest.warns(SmallGroupWarning),
+        pytest.raises(ValueError, match="inter_group has nothing left to compare"),
+    ):
+        fitted(data=tuple(array[two] for array in data))
+    assert fitted("group_auc", tuple(array[two] for array in data)).feasible_
+
+
+@every_objective
+def test_features_that_say_nothing(objective):
+    X, y, group = table()
+    clf = fitted(data=(np.ones_like(X), y, group), objective=objective)
+    assert clf.violation_ == pytest.approx(0.0, abs=1e-12)
+    assert np.ptp(clf.decision_function(X * 0 + 1)) == 0
+    np.testing.assert_allclose(clf.predict_proba(np.ones_like(X))[:, 1], y.mean(), atol=1e-3)
+
+
+def test_a_slack_that_no_model_reaches_is_said():
+    """The group is the only feature: any score but a constant has a gap of 1/2 or so."""
+    X, y, group = table()
+    with pytest.warns(ConstraintNotSatisfiedWarning, match=r"exceeds its slack by 0\.\d+"):
+        clf = fitted("group_auc", (np.eye(2)[group] + 1e-9 * X[:, :2], y, group), slack=0.001)
+    assert not clf.feasible_
+
+
+def test_without_sensitive_features_it_warns_or_refuses():
+    X, y, _ = table()
+    with pytest.warns(MissingSensitiveFeaturesWarning) as caught:
+        clf = AUCFairClassifier().fit(X, y)
+    assert caught[0].filename == __file__
+    assert np.isnan(clf.violation_)
+    with pytest.raises(ValueError, match="sensitive_features is not given"):
+        AUCFairClassifier(missing_sensitive="raise").fit(X, y)
+    with pytest.warns(MissingSensitiveFeaturesWarning) as caught:
+        stream = AUCFairClassifier().partial_fit(X, y)
+    assert caught[0].filename == __file__
+    np.testing.assert_allclose(stream.coef_, clf.coef_)
+
+
+# --- as an object --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"fairness": "auc"}, "fairness must be one of"),
+        ({"slack": -1}, "slack must be a number >= 0"),
+        ({"objective": "mse"}, "objective must be one of"),
+        ({"surrogate": "cubic"}, "surrogate must be one of"),
+        ({"surrogate": 3}, "surrogate must be one of"),
+        ({"stream_memory": 0}, "stream_memory must be an integer >= 1"),
+        ({"alpha": -1.0}, "alpha must be a finite number >= 0"),
+        ({"surrogate": Quadratic(c1=1.0), "solver": LevelSet(), "objective": "auc"}, "c1=1.0"),
+    ],
+)
+def test_bad_parameters_are_named(params, message):
+    X, y, group = table()
+    for method in ("fit", "partial_fit"):
+        with pytest.raises(ValueError, match=message):
+            getattr(AUCFairClassifier(**params), method)(X, y, sensitive_features=group)
+
+
+@pytest.mark.parametrize("solver", [QCQP(), LevelSet(), ProximalLevelSet()])
+def test_solvers_that_cannot_say_so_by_name(solver):
+    with pytest.raises(IncompatibleSolverError, match=r"(QCQP|LevelSet) solves"):
+        fitted(solver=solver)
+
+
+def test_three_classes_are_refused():
+    X, y, group = table()
+    y = y.copy()
+    y[0] = 2
+    with pytest.raises(ValueError, match="Only binary classification is supported"):
+        AUCFairClassifier().fit(X, y, sensitive_features=group)
+
+
+@every_objective
+@pytest.mark.parametrize("model", ["linear", (4,)])
+def test_copies_predict_the_same(objective, model):
+    X, y, group = table()
+    params = {"model": model, "objective": objective, "random_state": 0}
+    clf = AUCFairClassifier(solver=None if model == "linear" else SHORT, **params)
+    clf.partial_fit(X[:200], y[:200], sensitive_features=group[:200])
+    copy = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(copy.decision_function(X), clf.decision_function(X))
+    for other in (clf, copy):
+        other.partial_fit(X[200:], y[200:], sensitive_features=group[200:])
+    np.testing.assert_allclose(copy.decision_function(X), clf.decision_function(X))
+    fresh = clone(clf)
+    assert fresh._stream is None
+    assert fresh.get_params()["objective"] == objective
+
+
+def test_routed_in_a_search_and_a_pipeline():
+    X, y, group = table()
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            make_pipeline(StandardScaler(), AUCFairClassifier("inter_group")),
+            {"aucfairclassifier__slack": [0.02, 0.5]},
+            scoring={"auc": "roc_auc", "gap": inter_group_auc_scorer},
+            refit="gap",
+            cv=3,
+            error_score="raise",
+        ).fit(X, y, sensitive_features=group)
+    assert search.best_params_ == {"aucfairclassifier__slack": 0.02}
+
+
+def test_solver_parameters_are_searched():
+    clf = AUCFairClassifier(solver=AugmentedLagrangian())
+    clf.set_params(solver__penalty=3.0)
+    assert clf.solver.penalty == 3.0
+    assert "stream_memory" in clf.get_params()

@@ -1,0 +1,114 @@
+"""AUCFairClassifier(margin=...): standard errors of AUC gaps, and slacks narrowed by them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairconstrained import AUCFairClassifier
+from fairconstrained.auc import COMPARISONS, auc_deviations, auc_differences, win_table
+from tests.helpers.auc_fits import auc, every_objective, fitted, measured, table
+
+N_CELLS = 4
+
+
+def scored(n, seed=0, decimals=1):
+    """Scores with ties, cells in which they differ, and weights."""
+    rng = np.random.default_rng(seed)
+    cell = np.append(np.arange(N_CELLS), rng.integers(N_CELLS, size=n - N_CELLS))
+    scores = np.round(rng.normal(size=n) + 0.5 * cell, decimals)
+    return scores, cell, rng.uniform(0.5, 1.5, size=n)
+
+
+def sets_of(notion):
+    comparisons = COMPARISONS[notion](2)
+    return comparisons.reshape(len(comparisons), 4, N_CELLS)
+
+
+def gaps(scores, cell, weight, comparisons):
+    counts = np.bincount(cell, weights=weight, minlength=N_CELLS)
+    return auc_differences(win_table(scores, cell, weight, N_CELLS), counts, comparisons)
+
+
+@pytest.mark.parametrize("notion", COMPARISONS)
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_deviations_are_the_length_of_the_gradient_in_the_weights(notion, seed):
+    """The delta method: sum of (w_i dD / dw_i)^2, by differences of exact gaps."""
+    scores, cell, weight = scored(25, seed)
+    comparisons = sets_of(notion)
+    gradient = []
+    for step in 1e-6 * np.eye(len(scores)):
+        difference = gaps(scores, cell, weight + step, comparisons) - gaps(
+            scores, cell, weight - step, comparisons
+        )
+        gradient.append(difference / 2e-6)
+    expected = np.sqrt(((weight[:, None] * np.array(gradient)) ** 2).sum(axis=0))
+    ours = auc_deviations(scores, cell, weight, comparisons)
+    np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-8)
+    assert (ours > 0).all()
+
+
+def test_deviations_are_those_of_fresh_draws():
+    """Over 400 tables from one distribution."""
+    comparisons = sets_of("inter_group")
+    drawn, told = [], []
+    for seed in range(400):
+        scores, cell, _ = scored(300, seed, decimals=6)
+        weight = np.ones(300)
+        drawn.append(gaps(scores, cell, weight, comparisons))
+        told.append(auc_deviations(scores, cell, weight, comparisons))
+    assert np.mean(told) == pytest.approx(np.std(drawn), rel=0.1)
+
+
+def test_cells_in_no_set_change_nothing_but_the_number_of_rows():
+    scores, cell, weight = scored(60)
+    used = cell < 3
+    comparisons = np.array([[[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0]]])
+    expected = auc_deviations(scores[used], cell[used], weight[used], comparisons)
+    np.testing.assert_allclose(auc_deviations(scores, cell, weight, comparisons), expected)
+
+
+@every_objective
+@pytest.mark.parametrize("fairness", ["inter_group", "group_auc"])
+def test_the_slack_is_narrowed_by_the_deviation_of_the_first_fit(fairness, objective):
+    data = X, y, group = table(n=600)
+    plain = fitted(fairness, data, objective=objective, slack=0.1)
+    n_cells_scores = plain.decision_function(X), y * 2 + group, np.ones(len(y))
+    (deviation,) = auc_deviations(*n_cells_scores, sets_of(fairness))
+    assert 0.01 < deviation < 0.06
+    clf = fitted(fairness, data, objective=objective, slack=0.1, margin=1.0)
+    assert clf.violation_ == pytest.approx(measured(clf, data), abs=1e-12)
+    assert clf.violation_ <= 0.1 - deviation + 0.0011
+    assert clf.violation_ >= 0.1 - deviation - 0.01
+    assert auc(clf, data) <= auc(plain, data)
+    assert clf.feasible_
+    assert clf.n_iter_ > plain.n_iter_
+    assert len(clf.history_["violation"]) == clf.n_iter_
+    np.testing.assert_allclose(clf.history_["violation"][: plain.n_iter_][-1], plain.violation_)
+    assert (np.diff(clf.history_["time"]) >= 0).all()
+
+
+def test_a_wide_margin_asks_for_no_gap():
+    data = table(3)
+    clf = fitted(data=data, margin=50.0)
+    assert clf.violation_ <= 0.002
+
+
+def test_nothing_to_compare_takes_no_second_fit():
+    X, y, _ = table()
+    with pytest.warns(match="cannot compare groups"):
+        one = AUCFairClassifier(margin=1.0).fit(X, y)
+    with pytest.warns(match="cannot compare groups"):
+        assert one.n_iter_ == AUCFairClassifier().fit(X, y).n_iter_
+
+
+@pytest.mark.parametrize("margin", [-0.1, np.inf, np.nan, "1", True])
+def test_margins_are_checked(margin):
+    with pytest.raises(ValueError, match=r"AUCFairClassifier\.margin must be a finite number >= 0"):
+        fitted(margin=margin)
+
+
+def test_a_private_fit_has_no_exact_scores_for_a_margin():
+    with pytest.raises(ValueError, match=r"margin must be 0 with epsilon"):
+        fitted(margin=1.0, epsilon=1.0)

@@ -1,0 +1,281 @@
+"""AUCFairClassifier.partial_fit with the level-set method: its state goes on from call to call."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.exceptions import NotFittedError
+
+from fairconstrained import AUCFairClassifier
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+)
+from fairconstrained.solvers import QCQP, LevelSet
+from tests.helpers.auc_fits import METRIC_OF, auc, table
+from tests.helpers.level_set import ByHand
+
+SURROGATE = {"objective": "auc", "surrogate": "quadratic", "slack": 0.4}
+# Slack is the surrogate's, so that true gaps may miss it.
+pytestmark = pytest.mark.filterwarnings(
+    f"ignore::{ConstraintNotSatisfiedWarning.__module__}.{ConstraintNotSatisfiedWarning.__name__}"
+)
+
+
+def steps(batch_size=20, **params):
+    return LevelSet(batch_size=batch_size, step_size=0.05, **params)
+
+
+def streamed(data, sizes, solver=None, clf=None, **params):
+    """The estimator after these chunks, and one more with the rest."""
+    X, y, group = data
+    settings = {**SURROGATE, "random_state": 0, **params}
+    clf = clf or AUCFairClassifier("inter_group", solver=solver or steps(), **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+        for index in np.split(np.arange(len(y)), np.cumsum(sizes)):
+            clf.partial_fit(X[index], y[index], classes=[0, 1], sensitive_features=group[index])
+    return clf
+
+
+@pytest.mark.parametrize("sizes", [[], [1] * 60, [7, 90, 1, 130]])
+@pytest.mark.parametrize("batch_size", [1, 30])
+def test_the_model_does_not_depend_on_the_chunks(sizes, batch_size):
+    data = table(3)
+    solver = steps(batch_size, n_steps=5)
+    state = streamed(data, sizes, solver)._steps.state
+    once = streamed(data, [200], solver)._steps.state
+    assert (state.n_steps, state.n_levels) == (once.n_steps, once.n_levels)
+    assert state.n_steps == 400 // batch_size
+    assert torch.equal(state.x, once.x)
+    assert state.level == once.level
+    assert state.n_levels > 0
+
+
+def test_one_call_with_one_row_is_one_step_of_the_transcription():
+    """Shares are those of the rows so far, or of the first 25; averages are weighted by tau."""
+    X, y, group = data = table()
+    n = 60
+    solver = steps(1, dual_step_size=2.0)
+    clf = streamed(tuple(array[:n] for array in data), [], solver)
+    model, saddle_owner = clf._steps.problem.model, np.array([0, 1, 1, 2, 2])
+    by_hand = ByHand(solver, saddle_owner, 0.5, 1.0, model, clf.alpha)
+    sets = np.array(  # of the cells (label, group): the objective; then both AUCs, both signs
+        [
+            [[0, 0, 1, 1], [0, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 0, 1, 0]],
+            [[1, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 0]],
+        ]
+    )
+    average, total = 0.0, 0.0
+    for row in range(n + 1):
+        known = max(row + 1, 25)
+        shares = np.bincount(2 * y[:known] + group[:known], minlength=4) / known
+        sides = sets[..., 2 * y[row] + group[row]] / (sets @ shares)
+        tau = solver.dual_step_size / np.sqrt(row + 1)
+        average, total = average + tau * by_hand.w, total + tau
+        by_hand.step(X[row], 1.0, sides, 0.5, [1.4, 1.4])
+    one = slice(n, n + 1)
+    clf.partial_fit(X[one], y[one], sensitive_features=group[one])
+    by_hand.agrees_with(clf._steps.state.descent)
+    np.testing.assert_allclose(clf._steps.state.x[: len(by_hand.w)], average / total, atol=1e-12)
+    assert clf.n_iter_ == n + 1
+
+
+def test_the_state_survives_pickling():
+    data = table()
+    half, rest = (tuple(array[part] for array in data) for part in (slice(170), slice(170, 400)))
+    clf = streamed(half, [50])
+    copy = pickle.loads(pickle.dumps(clf))
+    for one in (clf, copy):
+        streamed(rest, [30, 30], clf=one)
+    np.testing.assert_array_equal(copy.coef_, clf.coef_)
+    np.testing.assert_array_equal(clf.coef_, streamed(data, [100]).coef_)
+    assert copy._steps.state.n_steps == 20
+
+
+def test_it_goes_where_the_exact_solution_is():
+    """Every row once: near the optimum of the paper's program, and within its slack."""
+    X, y, group = data = table(n=30_000, seed=1)
+    exact = AUCFairClassifier("inter_group", solver=QCQP(), **SURROGATE)
+    exact.fit(X, y, sensitive_features=group)
+    solver = LevelSet(batch_size=20, n_steps=250, step_size=0.03)
+    clf = streamed(data, [1000] * 29, solver, stream_memory=2000)
+    assert clf.n_iter_ == 1500
+    optimum, reached = exact.history_["objective"][-1], clf.history_["objective"][-1]
+    assert optimum - 0.01 < reached < optimum + 0.15 * (0.5 - optimum)
+    assert clf.history_["soft_violation"][-1] <= 0.4 + 0.02
+    assert auc(clf, data) > auc(exact, data) - 0.01
+    assert len(clf._stream.y) == 2000
+
+
+def test_sparse_chunks_give_the_same_model():
+    X, y, group = table()
+    sparse = streamed((sp.csr_array(X), y, group), [50, 150])
+    np.testing.assert_allclose(sparse.coef_, streamed((X, y, group), [200]).coef_, rtol=1e-8)
+
+
+def test_levels_fall_until_the_last_which_takes_all_further_rows():
+    solver = steps(10, n_steps=8, max_levels=3)
+    data = table(n=800)
+    clf = AUCFairClassifier("inter_group", solver=solver, **SURROGATE)
+    levels = []
+    for index in np.arange(800).reshape(-1, 40):
+        chunk = tuple(array[index] for array in data)
+        state = streamed(chunk, [], clf=clf)._steps.state
+        levels.append(state.level)
+    assert levels[0] == pytest.approx(0.5)
+    assert len(set(levels)) == 3 == len({*levels[:8]})
+    assert levels == sorted(levels, reverse=True)
+    assert state.n_levels == 2
+    assert state.descent.t == 80 - 16
+
+
+def test_what_it_says_of_itself():
+    data = table()
+    clf = streamed(data, [100])
+    X, y, group = data
+    gap = METRIC_OF["inter_group"](y, clf.decision_function(X), sensitive_features=group)
+    assert clf.violation_ == pytest.approx(gap, abs=1e-12)
+    assert not clf.converged_
+    assert "more may come" in clf.status_
+    assert len(clf.multipliers_) == len(clf.constraints_) == 2
+    assert (clf.multipliers_ > 0).all()
+    # Scores are calibrated: probabilities have the mean of the labels.
+    assert clf.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=1e-6)
+
+
+def test_callbacks_see_the_state_after_each_call():
+    seen = []
+    clf = streamed(table(), [100, 100, 100], callbacks=seen.append)
+    assert len(seen) == 4
+    np.testing.assert_allclose(float(seen[-1].hard[0]), clf.history_["error"][-1])
+
+
+def test_it_waits_for_a_mini_batch_and_for_both_labels_of_two_groups():
+    X, y, group = table()
+    order = np.argsort(2 * group + y, kind="stable")
+    clf = AUCFairClassifier(solver=steps(), **SURROGATE)
+    last = np.flatnonzero((y == 1) & (group == 1))[0]
+    waiting = [i for i in order if not (y[i] == 1 and group[i] == 1)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+        for index in np.array_split(waiting, 4):
+            clf.partial_fit(X[index], y[index], [0, 1], sensitive_features=group[index])
+    assert clf._steps is None
+    with pytest.raises(NotFittedError):
+        clf.predict(X)
+    index = np.append(last, waiting[: 20 - (len(waiting) + 1) % 20])
+    clf.partial_fit(X[index], y[index], sensitive_features=group[index])
+    assert clf._steps.state.n_rows == len(waiting) + len(index)
+    assert clf._steps.state.n_steps == clf._steps.state.n_rows // 20
+    assert clf.predict(X).shape == y.shape
+
+
+def test_a_group_without_positives_is_left_out_when_the_memory_is_full():
+    X, y, group = table(3)
+    keep = (y == 0) | (group < 2)
+    X, y, group = X[keep], y[keep], group[keep]
+    clf = AUCFairClassifier("intra_group", solver=steps(), stream_memory=150, **SURROGATE)
+    clf.partial_fit(X[:100], y[:100], sensitive_features=group[:100])
+    assert clf._steps is None
+    with pytest.warns(SmallGroupWarning, match="group 2"):
+        clf.partial_fit(X[100:200], y[100:200], sensitive_features=group[100:200])
+    assert len(clf.constraints_) == 2
+    clf.partial_fit(X[200:], y[200:], sensitive_features=group[200:])
+
+
+def test_without_sensitive_features_nothing_is_constrained():
+    X, y, _ = table()
+    clf = AUCFairClassifier(solver=steps(), **SURROGATE)
+    with pytest.warns(MissingSensitiveFeaturesWarning):
+        clf.partial_fit(X, y)
+    assert clf.constraints_ == []
+    assert np.isnan(clf.violation_)
+
+
+def test_a_column_that_the_first_rows_hold_constant():
+    """Its units are kept: a first value does not throw the model away."""
+    X, y, group = table(n=2000)
+    X = X.copy()
+    X[:, 4] = 0.0
+    X[1000::7, 4] = 1.0
+    clf = streamed((X, y, group), [500])
+    assert np.isfinite(clf.coef_).all()
+    assert auc(clf, (X, y, group)) > 0.8
+
+
+def test_a_network_is_updated_in_place_too():
+    data = table(n=1000)
+    clf = streamed(data, [300], model=(5,))
+    copy = pickle.loads(pickle.dumps(clf))
+    before = {name: value.clone() for name, value in clf.module_.state_dict().items()}
+    untouched = clf.module_
+    for one in (clf, copy):
+        streamed(data, [], clf=one)
+    after, same = clf.module_.state_dict(), copy.module_.state_dict()
+    assert all(torch.equal(after[name], same[name]) for name in after)
+    assert any(not torch.equal(after[name], before[name]) for name in after)
+    kept = untouched.state_dict()
+    assert all(torch.equal(kept[name], before[name]) for name in before)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X, y, g: (X[:, :3], y, g), "X has 3 features"),
+        (lambda X, y, g: (X, y + 1, g), r"classes \[0, 1\].*\[2\]"),
+        (lambda X, y, g: (X, y, g + 1), r"groups \[0, 1\]; this chunk has \[2\]"),
+        (lambda X, y, g: (X, y, None), "in all calls of partial_fit or in none"),
+        (lambda X, y, g: (np.where(X > 1, np.nan, X), y, g), "NaN"),
+    ],
+)
+def test_bad_chunks_are_named_and_change_nothing(change, message):
+    X, y, group = (array[:50] for array in table())
+    clf = streamed((X, y, group), [])
+    before = vars(clf).copy()
+    coef = clf.coef_.copy()
+    X_, y_, group_ = change(X, y, group)
+    with pytest.raises(ValueError, match=message):
+        clf.partial_fit(X_, y_, sensitive_features=group_)
+    assert vars(clf).keys() == before.keys()
+    assert all(vars(clf)[name] is value for name, value in before.items())
+    np.testing.assert_array_equal(clf.coef_, coef)
+
+
+def test_an_error_in_a_callback_leaves_the_state():
+    def refuse(iterate):
+        raise KeyError("stop")
+
+    X, y, group = table()
+    clf = streamed((X, y, group), [])
+    state = clf._steps
+    clf.set_params(callbacks=refuse)
+    with pytest.raises(KeyError, match="stop"):
+        clf.partial_fit(X, y, sensitive_features=group)
+    assert clf._steps is state
+
+
+def test_a_fit_ends_the_stream():
+    X, y, group = table()
+    solver = steps(20, n_steps=5, max_levels=2)
+    clf = streamed((X, y, group), [], solver)
+    clf.fit(X, y, sensitive_features=group)
+    assert clf._steps is None
+    assert clf._stream is None
+
+
+def test_the_method_s_own_checks_hold():
+    X, y, group = table()
+    with pytest.raises(ValueError, match="surrogate='quadratic'"):
+        AUCFairClassifier(solver=LevelSet()).partial_fit(X, y, sensitive_features=group)
+
+
+def test_a_margin_takes_a_second_fit():
+    X, y, group = table()
+    clf = AUCFairClassifier(solver=steps(), margin=1.0, **SURROGATE)
+    with pytest.raises(ValueError, match="margin must be 0 with LevelSet in partial_fit"):
+        clf.partial_fit(X, y, sensitive_features=group)

@@ -1,0 +1,359 @@
+"""Bad input gets a clear error before any work, and a failed fit leaves the estimator as it was."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.constraints import (
+    DemographicParity,
+    FalseNegativeRate,
+    FalsePositiveRate,
+    LossParity,
+    RateConstraint,
+)
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+)
+from fairconstrained.solvers import SGDA, AugmentedLagrangian
+from tests.helpers.fits import fitted, table
+
+
+class NeverRuns(AugmentedLagrangian):
+    """Shows that an error came before any work."""
+
+    def iterate(self, problem, x, dual, tol, rng):
+        raise AssertionError("work has begun")
+        yield
+
+
+def rate_constraint(**changes):
+    """Of the first group's rate of the first label, but for `changes`."""
+    good = {"part": lambda y, group: group, "unions": [[1, 0]], "weights": [[[1, 0]]]}
+    return RateConstraint(**{**good, **changes}, slack=0.1)
+
+
+def refused(message, data=None, **params):
+    X, y, group = table() if data is None else data
+    clf = RateConstrainedClassifier(**{"solver": NeverRuns(), **params})
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y, sensitive_features=group)
+    assert not hasattr(clf, "classes_")
+    assert not hasattr(clf, "n_features_in_")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("slack", -0.1),
+        ("slack", "small"),
+        ("slack", np.nan),
+        ("temperature", 0.0),
+        ("alpha", -1e-4),
+        ("alpha", np.inf),
+        ("tol", 0),
+        ("max_iter", 0),
+        ("max_iter", 2.5),
+        ("min_group_size", -1),
+        ("missing_sensitive", "ignore"),
+        ("fit_intercept", "yes"),
+        ("warm_start", 1),
+        ("solver", SGDA),
+        ("solver", "sgda"),
+        ("verbose", -1),
+        ("verbose", "yes"),
+        ("callbacks", "print"),
+        ("callbacks", [print, 3]),
+        ("device", "no such device"),
+        ("constraint", "fairness"),
+        ("constraint", []),
+        ("constraint", ["demographic_parity", 3]),
+        ("constraint", DemographicParity),
+        ("epsilon", 0.0),
+        ("epsilon", "strong"),
+    ],
+)
+def test_parameters_are_named_with_their_value_and_what_is_allowed(parameter, value):
+    refused(rf"RateConstrainedClassifier\.{parameter} (must|is empty)", **{parameter: value})
+
+
+@pytest.mark.parametrize(
+    ("constraint", "message"),
+    [
+        (DemographicParity(slack=np.nan), "DemographicParity.slack must be a number >= 0; got nan"),
+        (DemographicParity(reference="all"), "DemographicParity.reference must be one of .*'all'"),
+        (FalseNegativeRate(max=-0.1), "FalseNegativeRate.max must be a number >= 0; got -0.1"),
+        (LossParity(loss="hinge"), "LossParity.loss must be one of .*; got 'hinge'"),
+        (LossParity(within="some"), "LossParity.within must be one of .*; got 'some'"),
+        (rate_constraint(part=[0, 1]), r"RateConstraint.part must .*; got shape \(2,\)"),
+        (rate_constraint(unions=[[1]]), r"RateConstraint.unions must .* got shape \(1, 1\)"),
+        (rate_constraint(weights=[[1, 0]]), r"RateConstraint.weights must have shape .* \(1, 2\)"),
+    ],
+)
+def test_parameters_of_constraints_are_named_too(constraint, message):
+    refused(message, constraint=constraint)
+    refused(message, constraint=["equalized_odds", constraint])
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        SGDA(step_size=0.0),
+        SGDA(dual_step_size=np.inf),
+        SGDA(batch_size=2.5),
+        SGDA(n_steps=0),
+        SGDA(penalty=-1.0),
+        SGDA(max_dual="1"),
+        AugmentedLagrangian(penalty=0),
+        AugmentedLagrangian(inner_max_iter=True),
+        AugmentedLagrangian(patience=np.nan),
+    ],
+)
+def test_parameters_of_solvers_are_named_too(solver):
+    (changed,) = [
+        k for k, v in solver.get_params().items() if v is not type(solver)().get_params()[k]
+    ]
+    refused(rf"{type(solver).__name__}\.{changed} must be .*; got ", solver=solver)
+
+
+def test_a_solver_that_yields_nothing_is_named():
+    class Nothing(AugmentedLagrangian):
+        def iterate(self, *args):
+            yield from ()
+
+    with pytest.raises(RuntimeError, match=r"Nothing\(\) yielded no iterate"):
+        fitted(solver=Nothing())
+
+
+@pytest.mark.parametrize(
+    "model", ["deep", (), (8, 0), (8, 2.5), 3, lambda d, k: "net", lambda d, k: nn.ReLU()]
+)
+def test_models_that_are_none(model):
+    refused("model must", model=model)
+
+
+def test_a_module_of_the_wrong_shape():
+    refused(r"scores of shape \(n, 1\).*gave \(2, 2\)", model=lambda d, k: nn.Linear(d, 2))
+
+
+def test_a_module_that_raises():
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 1)
+
+        def forward(self, X):
+            raise RuntimeError("out of order")
+
+    clf = RateConstrainedClassifier(model=lambda d, k: Broken())
+    X, y, group = table()
+    with pytest.raises(RuntimeError, match="out of order"):
+        clf.fit(X, y, sensitive_features=group)
+    assert not hasattr(clf, "classes_")
+
+
+def test_lengths_that_do_not_match():
+    X, y, group = table()
+    refused("sensitive_features has 399 rows, but X and y have 400", (X, y, group[1:]))
+    refused("inconsistent numbers of samples", (X, y[1:], group))
+
+
+def test_missing_values():
+    X, y, group = table()
+    hole = X.copy()
+    hole[3, 1] = np.nan
+    refused("NaN", (hole, y, group))
+    refused("missing values .first at row 0", (X, y, np.where(group == group[0], np.nan, 1.0)))
+    refused("missing values", (X, y, pd.Series([None, *map(str, group[1:])])))
+    refused("Input y contains NaN", (X, np.where(y == 0, np.nan, 1.0), group))
+
+
+def test_shapes():
+    X, y, group = table()
+    refused("Expected 2D array, got 1D", (X[:, 0], y, group))
+    refused("0 sample", (X[:0], y[:0], group[:0]))
+    refused("y should be a 1d array", (X, np.column_stack((y, y)), group))
+    refused("sensitive_features must have one or two dimensions; got 0", (X, y, "sex"))
+    with pytest.raises(TypeError, match="positional"):
+        RateConstrainedClassifier().fit(X, y, group)
+
+
+def test_labels_that_are_no_classes():
+    X, _, group = table()
+    refused("Unknown label type", (X, np.linspace(0.0, 1.0, 400), group))
+    refused("at least 2 classes; .* only one class: 7", (X, np.full(400, 7), group))
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.zeros(400), "zero for all samples"),
+        (np.r_[-1.0, np.ones(399)], "must not be negative"),
+        (np.ones(399), "expected"),
+        (np.r_[np.nan, np.ones(399)], "sample_weight contains NaN"),
+    ],
+)
+def test_weights(weight, message):
+    X, y, group = table()
+    clf = RateConstrainedClassifier(solver=NeverRuns())
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y, sensitive_features=group, sample_weight=weight)
+
+
+def test_weights_that_leave_one_class():
+    X, y, group = table()
+    clf = RateConstrainedClassifier(solver=NeverRuns())
+    with pytest.raises(ValueError, match="only one class"):
+        clf.fit(X, y, sensitive_features=group, sample_weight=(y == 1).astype(float))
+
+
+@pytest.mark.parametrize("group", [None, ["everybody"] * 400])
+def test_without_groups_to_compare(group):
+    X, y, _ = table()
+    with pytest.warns(MissingSensitiveFeaturesWarning, match="imposes no constraint between them"):
+        clf = RateConstrainedClassifier().fit(X, y, sensitive_features=group)
+    assert np.isnan(clf.violation_)
+    assert clf.feasible_
+    assert clf.multipliers_.shape == (0,)
+    refused("cannot compare groups", (X, y, group), missing_sensitive="raise")
+
+
+def test_caps_over_everybody_need_no_groups():
+    X, y, _ = table()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf = RateConstrainedClassifier("false_negative_rate", slack=0.2).fit(X, y)
+    assert clf.violation_ <= 0.201
+    with pytest.warns(MissingSensitiveFeaturesWarning):
+        RateConstrainedClassifier(FalseNegativeRate(max=0.2, per_group=True)).fit(X, y)
+
+
+def test_a_cell_without_rows_is_named_counted_and_left_out():
+    X, y, group = table(n_groups=4)
+    kept = ~((group == 3) & (y == 1))
+    data = X[kept], y[kept], np.array(["a", "b", "c", "d"])[group[kept]]
+    with pytest.warns(SmallGroupWarning, match=r"group d, label 1 \(0 rows\)"):
+        clf = fitted("equalized_odds", data)
+    assert clf.feasible_
+    assert not any("group d, label 1" in words for words in clf.constraints_)
+    assert any("group d, label 0" in words for words in clf.constraints_)
+
+
+def test_min_group_size():
+    X, y, group = table(n_groups=4)
+    kept = (group != 3) | (np.arange(400) < 100)
+    n = int((group[kept] == 3).sum())
+    words = rf"group 3 \({n} rows\): fewer than {n + 1} rows \(min_group_size\)"
+    with pytest.warns(SmallGroupWarning, match=words):
+        clf = fitted(data=(X[kept], y[kept], group[kept]), min_group_size=n + 1)
+    assert len(clf.constraints_) == 6  # ordered pairs of three groups
+
+
+def test_an_infeasible_combination_says_what_by_how_much_and_what_to_try():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 2)), rng.integers(2, size=200)
+    clf = RateConstrainedClassifier([FalseNegativeRate(max=0.01), FalsePositiveRate(max=0.01)])
+    with pytest.warns(
+        ConstraintNotSatisfiedWarning,
+        match=r"false_(neg|pos)\w+: label \d: exceeds its slack by 0\.\d+ .* Try a larger slack",
+    ):
+        clf.fit(X, y)
+    assert not clf.feasible_
+    assert clf.violation_ > 0.1
+    assert np.isfinite(clf.coef_).all()
+
+
+def test_a_group_that_batches_lack():
+    X, y, group = table(n_groups=4)
+    solver = SGDA(batch_size=4, n_steps=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
+        clf = fitted(data=(X, y, group), solver=solver, random_state=0)
+    assert np.isfinite(clf.coef_).all()
+    assert np.isfinite(clf.history_["objective"]).all()
+
+
+def test_prediction_checks_its_input():
+    X, _, _ = table()
+    clf = fitted()
+    with pytest.raises(ValueError, match="has 3 features, but RateConstrainedClassifier"):
+        clf.predict(X[:, :3])
+    with pytest.raises(ValueError, match="NaN"):
+        clf.predict(np.full((1, X.shape[1]), np.nan))
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda d, k: Gives(lambda z: (z, z)), "one tensor of real numbers; got tuple"),
+        (
+            lambda d, k: Gives(lambda z: z > 0),
+            "real numbers; got Tensor of torch.bool",
+        ),
+        (lambda d, k: TwoColumnsInTraining(), r"for 2 rows it gave \(2, 2\)"),
+    ],
+    ids=["tuple", "bool", "training"],
+)
+def test_modules_that_give_no_scores(build, message):
+    data = make_biased_classification(60, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        RateConstrainedClassifier(model=build).fit(
+            data.data, data.target, sensitive_features=data.sensitive_features
+        )
+
+
+class Gives(nn.Module):
+    def __init__(self, then):
+        super().__init__()
+        self.layer, self.then = nn.Linear(10, 1), then
+
+    def forward(self, X):
+        return self.then(self.layer(X))
+
+
+class TwoColumnsInTraining(Gives):
+    def __init__(self):
+        super().__init__(lambda z: torch.cat((z, z), dim=1) if self.training else z)
+
+
+def test_columns_whose_squares_overflow_are_named():
+    data = make_biased_classification(60, random_state=0)
+    X = data.data.copy()
+    X[:, 3] *= 1e160
+    with pytest.raises(ValueError, match=r"Column 3 of X is too large .* scale the features"):
+        RateConstrainedClassifier().fit(X, data.target, sensitive_features=data.sensitive_features)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"device": "meta"}, "device must be a torch device"),
+        ({"device": None}, "device must be a torch device"),
+        ({"delta": -1.0}, "delta must be"),
+        ({"histogram_noise": "x"}, "histogram_noise must be"),
+    ],
+)
+def test_parameters_that_are_not_used_are_checked_too(params, message):
+    data = make_biased_classification(60, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        RateConstrainedClassifier(**params).fit(
+            data.data, data.target, sensitive_features=data.sensitive_features
+        )
+
+
+def test_a_single_weight_for_all_rows_is_refused():
+    data = make_biased_classification(60, random_state=0)
+    with pytest.raises(ValueError, match="sample_weight must be one-dimensional"):
+        RateConstrainedClassifier().fit(
+            data.data,
+            data.target,
+            sensitive_features=data.sensitive_features,
+            sample_weight=2.0,
+        )

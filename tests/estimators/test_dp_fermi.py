@@ -1,0 +1,309 @@
+"""DPFermiClassifier without privacy: the problem it solves, its solvers, and as an estimator."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import approx_fprime, minimize
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fairconstrained import DPFermiClassifier, RateConstrainedClassifier
+from fairconstrained.exceptions import (
+    IncompatibleSolverError,
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+)
+from fairconstrained.metrics import exponential_renyi_mutual_information as ermi
+from fairconstrained.metrics import mutual_information_scorer
+from fairconstrained.solvers import (
+    DPFERMI,
+    DPSGDA,
+    FERMI,
+    LBFGS,
+    SGDA,
+    AugmentedLagrangian,
+    ReleasedMoments,
+)
+from tests.helpers.fits import METRIC_OF, table
+
+FAIRNESS = ("demographic_parity", "equalized_odds", "equal_opportunity")
+
+
+def fitted(fairness="demographic_parity", data=None, sample_weight=None, **params):
+    X, y, group = table() if data is None else data
+    clf = DPFermiClassifier(fairness, **{"epsilon": None, "random_state": 0, **params})
+    return clf.fit(X, y, sensitive_features=group, sample_weight=sample_weight)
+
+
+# --- the problem ---------------------------------------------------------------------------------
+
+
+def test_without_penalty_it_is_the_logistic_regression():
+    X, y, _ = table()
+    reference = LogisticRegression(C=1 / (len(y) * 1e-4), tol=1e-10, max_iter=10_000).fit(X, y)
+    np.testing.assert_allclose(fitted(penalty=0.0).coef_, reference.coef_, rtol=1e-4)
+
+
+def objective(w, data, fairness, penalty):
+    """Written down once more, binary, from the definition."""
+    X, y, group = data
+    p = 1 / (1 + np.exp(-(X @ w[:-1] + w[-1])))
+    loss = -np.mean(np.log(np.where(y == 1, p, 1 - p))) + 0.5e-4 * w[:-1] @ w[:-1]
+    everywhere = np.full(len(y), True)
+    labels = {FAIRNESS[0]: [everywhere], FAIRNESS[1]: [y == 0, y == 1], FAIRNESS[2]: [y == 1]}
+    rows = sum(given.sum() for given in labels[fairness])
+    for given in labels[fairness]:
+        for r in np.unique(group):
+            for F in (p, 1 - p):
+                joint, inside = np.mean(F[given] * (group[given] == r)), np.mean(group[given] == r)
+                loss += penalty * given.sum() / rows * joint**2 / (F[given].mean() * inside)
+    return loss - penalty
+
+
+@pytest.mark.parametrize("fairness", FAIRNESS)
+def test_the_fit_minimises_the_objective_of_the_page(fairness):
+    data = table(n_groups=3)
+    clf = fitted(fairness, data, penalty=3.0)
+    w = np.concatenate((clf.coef_[0], clf.intercept_))
+    value = objective(w, data, fairness, 3.0)
+    slope = approx_fprime(w, objective, 1e-6, data, fairness, 3.0)
+    assert np.abs(slope).max() < 1e-4  # of forward differences
+    assert clf.history_["objective"][-1] == pytest.approx(value, abs=1e-9)
+    # It is not convex: another method may end in another minimum, a little lower.
+    elsewhere = minimize(objective, np.zeros_like(w), args=(data, fairness, 3.0))
+    assert value <= elsewhere.fun + 1e-3
+    # and it is no trivial point
+    free = fitted(fairness, data, penalty=0.0)
+    start = np.concatenate((free.coef_[0], free.intercept_))
+    assert objective(start, data, fairness, 3.0) > value + 1e-4
+
+
+@pytest.mark.parametrize("fairness", FAIRNESS)
+@pytest.mark.parametrize("shape", [(2, 2), (2, 3), (3, 3)], ids=str)
+def test_the_penalty_lowers_mutual_information_and_the_gap(fairness, shape):
+    data = table(*shape, n=2000)
+    values, gaps = [], []
+    for penalty in (0.0, 1.0, 30.0):
+        clf = fitted(fairness, data, penalty=penalty)
+        predicted = clf.predict(data[0])
+        values.append(ermi(data[1], predicted, sensitive_features=data[2], fairness=fairness))
+        gaps.append(clf.history_["soft_violation"][-1])
+        gap = METRIC_OF[fairness](data[1], predicted, sensitive_features=data[2])
+        assert clf.violation_ == pytest.approx(gap, abs=1e-12)
+        assert len(np.unique(predicted)) == shape[0]
+    assert gaps[2] < 0.7 * gaps[0]
+    assert values[2] < values[0]
+
+
+def test_the_penalty_does_not_depend_on_the_number_of_rows():
+    X, y, group = table()
+    once = fitted(penalty=2.0)
+    twice = fitted(data=(np.tile(X, (2, 1)), np.tile(y, 2), np.tile(group, 2)), penalty=2.0)
+    weighted = fitted(penalty=2.0, sample_weight=np.full(len(y), 2.0))
+    np.testing.assert_allclose(twice.coef_, once.coef_, rtol=1e-5)
+    np.testing.assert_allclose(weighted.coef_, once.coef_, rtol=1e-5)
+
+
+def test_a_network_and_its_batches():
+    X, y, _ = data = table(n=1000)
+    params = {"model": (8,), "data": data}
+    free = fitted(penalty=0.0, solver=FERMI(n_steps=120), **params)
+    fair = fitted(penalty=10.0, solver=FERMI(n_steps=120, batch_size=64), **params)
+    assert fair.violation_ < 0.5 * free.violation_
+    assert set(fair.predict(X)) == set(y)
+
+
+# --- solvers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fairness", FAIRNESS)
+def test_batches_lead_to_the_optimum_too(fairness):
+    data = table(n=1000)
+    exact = fitted(fairness, data, penalty=2.0)
+    for size in (64, 512):
+        clf = fitted(fairness, data, penalty=2.0, batch_size=size, n_steps=400)
+        assert clf.history_["objective"][-1] == pytest.approx(
+            exact.history_["objective"][-1], abs=3e-3
+        )
+
+
+def test_one_step_of_the_algorithm():
+    """Both x and W step from the same point and batch, and W is projected; plain steps."""
+    _, y, group = table()
+    y, group = y.copy(), group.copy()
+    n, penalty, eta, eta_w = len(y), 2.0, 0.1, 0.3
+    seen = []
+    solver = FERMI(
+        step_size=eta, dual_step_size=eta_w, batch_size=n, n_steps=2, output="last",
+        optimizer=torch.optim.SGD,
+    )  # fmt: skip
+
+    class Spy(FERMI):
+        def iterate(self, problem, x, dual, tol, rng):
+            information = problem.information
+            matrix = torch.zeros(2, 2, dtype=torch.float64)
+            share = torch.as_tensor(np.bincount(group) / n)
+            for step in range(2):
+                w = problem.model
+                scores, pullback = w.linearize(x, problem.data.X)
+                p = torch.sigmoid(scores[:, 0])
+                F = torch.stack((1 - p, p), dim=1)
+                own = 2 * matrix[group] / share[group].sqrt()[:, None]
+                weights = own - (matrix**2).sum(dim=0)
+                cotangent = (p - torch.as_tensor(y)) + penalty * (
+                    (weights[:, 1] - weights[:, 0]) * p * (1 - p)
+                )
+                gradient = pullback(cotangent[:, None] / n)
+                gradient = gradient + problem.alpha * w.penalty(x).gradient
+                joint = torch.stack([F[group == r].sum(dim=0) / n for r in (0, 1)])
+                ascent = -2 * matrix * F.mean(dim=0) + 2 * joint / share.sqrt()[:, None]
+                fall = 0.5 * (1 + np.cos(np.pi * step / 2))
+                x, matrix = x - eta * fall * gradient, matrix + eta_w * ascent
+                matrix = information.project(matrix, problem.counts)
+            seen.append(x)
+            yield from solver.iterate(problem, seen[0] * 0 + problem.start(), dual, tol, rng)
+
+    clf = fitted(penalty=penalty, solver=Spy(), callbacks=lambda iterate: seen.append(iterate.x))
+    torch.testing.assert_close(seen[0], seen[-1])
+    assert clf.n_iter_ == 2
+
+
+@pytest.mark.parametrize("n_steps", [30, 60])
+def test_what_a_run_returns(n_steps):
+    points = {}
+    for output in ("last", "average", "random"):
+        solver = FERMI(n_steps=n_steps, output=output)
+        seen = []
+        fitted(solver=solver, callbacks=lambda iterate, seen=seen: seen.append(iterate.x))
+        points[output] = seen
+    if n_steps == 30:  # every step is recorded
+        half = torch.stack(points["last"][15:]).mean(dim=0)
+        torch.testing.assert_close(points["average"][-1], half)
+    others = (not torch.equal(points[o][-1], points["last"][-1]) for o in ("average", "random"))
+    assert all(others)
+
+
+@pytest.mark.parametrize(
+    ("solver", "epsilon"),
+    [(AugmentedLagrangian(), None), (SGDA(), None), (DPSGDA(), 1.0)],
+    ids=lambda p: type(p).__name__,
+)
+def test_solvers_for_constraints_are_refused(solver, epsilon):
+    with pytest.raises(IncompatibleSolverError, match=type(solver).__name__):
+        fitted(solver=solver, epsilon=epsilon)
+
+
+def test_solvers_refuse_what_they_cannot_solve():
+    X, y, group = table()
+    for solver in (FERMI(), LBFGS()):
+        clf = RateConstrainedClassifier(solver=solver)
+        with pytest.raises(IncompatibleSolverError, match=type(solver).__name__):
+            clf.fit(X, y, sensitive_features=group)
+    for solver in (DPFERMI(), ReleasedMoments()):
+        with pytest.raises(IncompatibleSolverError, match=type(solver).__name__):
+            fitted(solver=solver)
+    with pytest.raises(IncompatibleSolverError, match="LBFGS is not private"):
+        fitted(solver=LBFGS(), epsilon=1.0)
+
+
+# --- as an estimator -----------------------------------------------------------------------------
+
+
+def test_strings_several_columns_and_a_copy():
+    X, y, group = table(n_groups=2)
+    columns = {"sex": np.where(group == 0, "f", "m"), "age": (np.arange(len(y)) % 2).astype(str)}
+    clf = DPFermiClassifier(epsilon=None).fit(
+        X, np.where(y == 1, "yes", "no"), sensitive_features=columns
+    )
+    assert len(clf.groups_) == 4
+    assert set(clf.predict(X)) == {"yes", "no"}
+    copy = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(copy.predict_proba(X), clf.predict_proba(X))
+    assert clone(clf).get_params() == clf.get_params()
+    assert clf.feasible_
+    assert clf.constraints_ == []
+    assert len(clf.multipliers_) == 0
+    assert clf.privacy_ is None
+    assert set(clf.violations_) == {"demographic_parity"}
+
+
+def test_the_seed_decides_stochastic_fits_and_nothing_else_does():
+    first, again, other = (
+        fitted(batch_size=64, n_steps=60, random_state=seed).coef_ for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    np.testing.assert_array_equal(fitted(random_state=1).coef_, fitted(random_state=2).coef_)
+
+
+def test_a_search_over_the_penalty_with_routing():
+    X, y, group = table(n=1000)
+    with config_context(enable_metadata_routing=True):
+        clf = DPFermiClassifier(epsilon=None).set_fit_request(sensitive_features=True)
+        search = GridSearchCV(
+            make_pipeline(StandardScaler(), clf),
+            {"dpfermiclassifier__penalty": [0.0, 30.0]},
+            scoring=mutual_information_scorer,
+            cv=3,
+        ).fit(X, y, sensitive_features=group)
+    assert search.best_params_ == {"dpfermiclassifier__penalty": 30.0}
+
+
+def test_a_warm_start_ends_where_a_cold_one_does():
+    X, y, group = table()
+    clf = DPFermiClassifier(epsilon=None, penalty=1.0, warm_start=True)
+    clf.fit(X, y, sensitive_features=group)
+    clf.set_params(penalty=2.0).fit(X, y, sensitive_features=group)
+    np.testing.assert_allclose(clf.coef_, fitted(penalty=2.0).coef_, rtol=1e-6)
+
+
+def test_without_groups_there_is_nothing_to_penalise():
+    X, y, _ = table()
+    for epsilon in (None, 1.0):
+        with pytest.warns(MissingSensitiveFeaturesWarning):
+            clf = DPFermiClassifier(epsilon=epsilon, penalty=9.0).fit(X, y)
+        np.testing.assert_allclose(clf.coef_, fitted(penalty=0.0).coef_, rtol=1e-6)
+        assert np.isnan(clf.violation_)
+    assert clf.privacy_.epsilon == 0
+    with pytest.raises(ValueError, match="sensitive_features is not given"):
+        DPFermiClassifier(missing_sensitive="raise").fit(X, y)
+
+
+def test_empty_label_cells_are_named_and_left_out():
+    X, y, group = table(n_groups=3)
+    group = np.where((group == 2) & (y == 1), 1, group)
+    with pytest.warns(SmallGroupWarning, match=r"group 2, label 1 \(0 rows\)"):
+        clf = fitted("equalized_odds", (X, y, group), penalty=5.0)
+    assert np.isfinite(clf.coef_).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"fairness": "parity"}, r"DPFermiClassifier\.fairness must be one of"),
+        ({"penalty": -1.0}, r"DPFermiClassifier\.penalty must be a finite number >= 0; got -1.0"),
+        ({"penalty": np.nan}, "penalty must be"),
+        ({"penalty": "large"}, "penalty must be"),
+        ({"protect": "row"}, "protect must be one of"),
+        ({"temperature": 0.0}, "temperature must be"),
+        ({"batch_size": 0}, "batch_size must be None or an integer >= 1"),
+        ({"n_steps": 2.5}, "n_steps must be None or an integer >= 1"),
+        ({"n_steps": 10, "solver": LBFGS()}, "n_steps is for the default solver"),
+        ({"solver": FERMI(output="best")}, r"FERMI\.output must be one of"),
+        ({"solver": FERMI(step_size=0.0)}, r"FERMI\.step_size must be"),
+        ({"solver": FERMI(batch_size=0)}, r"FERMI\.batch_size must be"),
+        ({"solver": FERMI(optimizer=1)}, r"FERMI\.optimizer must be callable"),
+        ({"solver": LBFGS(memory=0)}, r"LBFGS\.memory must be"),
+        ({"solver": LBFGS(inner_max_iter=0.5)}, r"LBFGS\.inner_max_iter must be"),
+    ],
+)
+def test_bad_parameters_are_named(params, message):
+    fairness = params.pop("fairness", "demographic_parity")
+    with pytest.raises(ValueError, match=message):
+        fitted(fairness, **params)

@@ -1,0 +1,210 @@
+"""The estimator inside scikit-learn's tools, with metadata routing and without."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.model_selection import (
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+    cross_val_predict,
+    cross_validate,
+    train_test_split,
+)
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.constraints import DemographicParity
+from fairconstrained.display import ConvergenceDisplay, TradeoffDisplay
+from fairconstrained.metrics import (
+    demographic_parity_difference,
+    demographic_parity_scorer,
+    fairness_scorer,
+)
+from fairconstrained.model_selection import (
+    StratifiedSensitiveKFold,
+    select_feasible,
+    tradeoff_curve,
+)
+from fairconstrained.solvers import AugmentedLagrangian
+from tests.helpers.fits import table
+
+COLUMNS = [f"x{j}" for j in range(6)]
+SCORING = {"accuracy": "accuracy", "dp": demographic_parity_scorer}
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def frame():
+    X, y, group = table()
+    X = pd.DataFrame(X, columns=COLUMNS)
+    X["city"] = np.where(X["x0"] > 0, "north", "south")
+    return X, y, pd.Series(np.array(["a", "b"])[group], index=np.arange(400)[::-1] * 7)
+
+
+def pipeline(**params):
+    columns = make_column_transformer(
+        (StandardScaler(), COLUMNS), (OneHotEncoder(), ["city"]), verbose_feature_names_out=False
+    )
+    return Pipeline([("columns", columns), ("clf", RateConstrainedClassifier(**params))])
+
+
+def search(max_violation=0.15, **params):
+    grid = {"clf__slack": [0.02, 0.25]}
+    return GridSearchCV(
+        pipeline(),
+        grid,
+        scoring=SCORING,
+        refit=select_feasible(max_violation=max_violation),
+        cv=StratifiedSensitiveKFold(2),
+        error_score="raise",
+        **params,
+    )
+
+
+@pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_search_over_a_pipeline_chooses_a_feasible_slack(routing, n_jobs):
+    X, y, group = frame()
+    found = search(n_jobs=n_jobs).fit(X, y, sensitive_features=group)
+    violation = -found.cv_results_["mean_test_dp"]
+    assert violation[found.best_index_] <= 0.15
+    assert violation[0] < violation[1]
+    assert found.best_estimator_[-1].feasible_
+    assert np.isfinite(found.best_estimator_.predict_proba(X)).all()
+
+
+def to_polars(data):
+    return pl.DataFrame({name: data[name].to_list() for name in data.columns})
+
+
+@pytest.mark.skipif(
+    tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
+    and not hasattr(pl.DataFrame, "__dataframe__"),
+    reason="before 1.9 columns of polars are read by a protocol that polars 2 no longer has",
+)
+def test_frames_of_polars_give_the_models_of_pandas(routing):
+    X, y, group = frame()
+    found = search().fit(to_polars(X), y, sensitive_features=pl.Series(group.to_list()))
+    same = search().fit(X, y, sensitive_features=group)
+    assert (found.predict_proba(to_polars(X)) == same.predict_proba(X)).all()
+
+
+def test_parameters_of_solvers_and_constraints_can_be_searched(routing):
+    X, y, group = table()
+    clf = RateConstrainedClassifier(DemographicParity(), solver=AugmentedLagrangian())
+    pipe = Pipeline([("scale", StandardScaler()), ("clf", clf)])
+    grid = {"clf__solver__penalty": [1.0, 30.0], "clf__constraint__reference": ["overall"]}
+    found = GridSearchCV(pipe, grid, cv=2, error_score="raise")
+    found.fit(X, y, sensitive_features=group)
+    assert found.best_estimator_[-1].solver.penalty == found.best_params_["clf__solver__penalty"]
+    assert clf.solver.penalty == 10.0
+    # The notion that was searched is the one that was trained: each group against everybody.
+    gap = demographic_parity_difference(
+        y, found.predict(X), sensitive_features=group, method="to_overall"
+    )
+    assert found.best_estimator_[-1].violation_ == pytest.approx(gap, abs=1e-12)
+
+
+@pytest.mark.slow
+def test_nested_cross_validation(routing):
+    X, y, group = frame()
+    scores = cross_validate(
+        search(max_violation=0.3),
+        X,
+        y,
+        cv=StratifiedSensitiveKFold(2),
+        scoring=SCORING,
+        params={"sensitive_features": group},
+        error_score="raise",
+    )
+    assert np.isfinite(scores["test_dp"]).all()
+    assert (scores["test_accuracy"] > 0.5).all()
+
+
+def test_cross_val_predict(routing):
+    X, y, group = table()
+    clf = RateConstrainedClassifier(slack=0.05)
+    predicted = cross_val_predict(clf, X, y, cv=3, params={"sensitive_features": group})
+    gap = demographic_parity_difference(y, predicted, sensitive_features=group)
+    assert gap < 0.2
+
+
+def test_calibration(routing):
+    X, y, group = table()
+    clf = CalibratedClassifierCV(RateConstrainedClassifier(), cv=2)
+    clf.fit(X, y, sensitive_features=group)
+    np.testing.assert_allclose(clf.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_one_against_the_rest(routing):
+    X, y, group = table(n_classes=3)
+    clf = OneVsRestClassifier(RateConstrainedClassifier()).fit(X, y, sensitive_features=group)
+    assert all(binary.feasible_ for binary in clf.estimators_)
+
+
+def test_tuned_threshold(routing):
+    X, y, group = table()
+    clf = TunedThresholdClassifierCV(
+        RateConstrainedClassifier(), scoring=demographic_parity_scorer, cv=2
+    )
+    clf.fit(X, y, sensitive_features=group)
+    tuned = demographic_parity_difference(y, clf.predict(X), sensitive_features=group)
+    assert tuned < 0.05  # far out all predictions are equal
+
+
+def test_without_routing_a_scorer_reads_the_column():
+    X, y, group = frame()
+    X["group"] = group.to_numpy()
+    scorer = fairness_scorer(demographic_parity_difference, column="group")
+    found = GridSearchCV(
+        pipeline(),
+        {"clf__slack": [0.02, 0.3]},
+        scoring={"accuracy": "accuracy", "dp": scorer},
+        refit=select_feasible(max_violation=0.15),
+        cv=2,
+        error_score="raise",
+    ).fit(X, y, clf__sensitive_features=group)
+    violation = -found.cv_results_["mean_test_dp"]
+    assert violation[0] < violation[1]
+    assert found.best_params_ == {"clf__slack": 0.02}
+
+
+def test_a_curve_and_its_picture():
+    X, y, group = frame()
+    curve = tradeoff_curve(
+        pipeline(),
+        X,
+        y,
+        sensitive_features=group,
+        param_name="clf__slack",
+        param_range=[0.02, 0.3],
+        cv=3,
+    )
+    assert list(curve["mean_test_dp"]) == sorted(curve["mean_test_dp"], reverse=True)
+    TradeoffDisplay.from_cv_results(curve).plot()
+
+
+def test_the_picture_of_convergence():
+    X, y, group = table()
+    clf = RateConstrainedClassifier().fit(X, y, sensitive_features=group)
+    display = ConvergenceDisplay.from_estimator(clf)
+    assert display.figure_ is not None
+
+
+def test_held_out_rows_keep_the_promise_up_to_sampling():
+    X, y, group = table(n=4000)
+    parts = train_test_split(X, y, group, random_state=0, stratify=y * 2 + group)
+    X_train, X_test, y_train, y_test, train, test = parts
+    clf = RateConstrainedClassifier(slack=0.02).fit(X_train, y_train, sensitive_features=train)
+    gap = demographic_parity_difference(y_test, clf.predict(X_test), sensitive_features=test)
+    # Three standard deviations of a difference of two rates of 500 rows each.
+    assert gap <= 0.02 + 3 * np.sqrt(0.25 / 500 + 0.25 / 500)

@@ -1,0 +1,223 @@
+"""LossParityClassifier: gaps on the training data within slack, for notions, groups and solvers."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from fairconstrained import LossParityClassifier, RateConstrainedClassifier
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    IncompatibleSolverError,
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+)
+from fairconstrained.metrics import loss_gap, loss_gap_scorer
+from fairconstrained.solvers import (
+    ALM,
+    DPSGDA,
+    SGD,
+    SGDA,
+    SSLALM,
+    PenaltySGD,
+    StochasticGhost,
+    SwitchingSubgradient,
+    cosine,
+)
+from tests.helpers.fits import FORGIVEN, table
+
+SLACK = 0.02
+
+
+def fitted(*args, data=None, **params):
+    X, y, group = table() if data is None else data
+    params = {"slack": SLACK, "random_state": 0, **params}
+    return LossParityClassifier(*args, **params).fit(X, y, sensitive_features=group)
+
+
+def gap(clf, data=None, loss="log", fairness="loss_parity"):
+    """The public metric: over all rows, or the largest over the labels compared."""
+    X, y, group = table() if data is None else data
+    proba = clf.predict_proba(X)
+    conditions = {
+        "loss_parity": [np.ones_like(y, dtype=bool)],
+        "equal_opportunity": [y == c for c in np.unique(y)[1:]],
+        "equalized_odds": [y == c for c in np.unique(y)],
+    }[fairness]
+    return max(
+        loss_gap(
+            y[rows], proba[rows], sensitive_features=group[rows], loss=loss, labels=clf.classes_
+        )
+        for rows in conditions
+    )
+
+
+# --- the constraint holds ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 4), (3, 2)], ids=["2x2", "2x4", "3x2"])
+@pytest.mark.parametrize("loss", ["log", "brier"])
+@pytest.mark.parametrize("fairness", ["loss_parity", "equal_opportunity", "equalized_odds"])
+def test_the_gap_ends_within_slack_and_is_the_public_metric(fairness, loss, shape):
+    data = table(*shape)
+    free = fitted(fairness, loss=loss, data=data, slack=np.inf)
+    free_gap = gap(free, data, loss, fairness)
+    assert free_gap > 10 * FORGIVEN
+    clf = fitted(fairness, loss=loss, data=data, slack=free_gap / 3)
+    measured = gap(clf, data, loss, fairness)
+    assert measured <= free_gap / 3 + FORGIVEN
+    assert clf.violation_ == pytest.approx(measured, abs=1e-6)
+    assert clf.feasible_
+    assert set(clf.violations_) == {fairness}
+    assert clf.score(*data[:2]) > 1.2 / shape[0]
+    assert free.history_["objective"][-1] < clf.history_["objective"][-1]
+
+
+def test_without_a_bound_it_is_logistic_regression():
+    X, y, _ = table()
+    expected = LogisticRegression(C=1 / (len(y) * 1e-4), tol=1e-10, max_iter=10_000).fit(X, y)
+    np.testing.assert_allclose(fitted(slack=np.inf).coef_, expected.coef_, atol=1e-4)
+
+
+ADAM = {"optimizer": torch.optim.Adam, "schedule": cosine, "step_size": 0.02}
+STOCHASTIC = [
+    ALM(**ADAM, dual_step_size=0.3, n_steps=500),
+    SSLALM(step_size=0.2, dual_step_size=0.3, n_steps=1000),
+    SwitchingSubgradient(step_size=0.1, constraint_step_size=0.1, schedule=cosine, n_steps=1000),
+    StochasticGhost(step_size=0.2, batch_size=16, max_level=5, n_steps=200),
+    SGDA(n_steps=500),
+]
+
+
+# Noise leaves some a little above the slack, which they warn of.
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
+@pytest.mark.parametrize("model", ["linear", (8,)], ids=["linear", "network"])
+@pytest.mark.parametrize("solver", STOCHASTIC, ids=lambda solver: type(solver).__name__)
+def test_every_solver_brings_the_gap_near_the_slack(solver, model):
+    """Within 0.01 of it, that is the noise of its steps; without a constraint it is far."""
+    free = fitted(model=model, solver=SGDA(n_steps=300), slack=np.inf)
+    assert gap(free) > 0.06
+    clf = fitted(model=model, solver=solver, slack=0.03)
+    assert gap(clf) <= 0.04
+    assert clf.score(*table()[:2]) > 0.7
+    assert len(clf.history_["objective"]) == 30
+
+
+def test_baselines_do_not_keep_it():
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="loss_parity: group"):
+        ignored = fitted(solver=SGD(step_size=0.1, n_steps=600))
+    with pytest.warns(ConstraintNotSatisfiedWarning):
+        penalised = fitted(solver=PenaltySGD(step_size=0.1, penalty=0.05, n_steps=600))
+    assert gap(ignored) > gap(penalised) > SLACK + FORGIVEN
+
+
+def test_several_columns_are_crossed_and_every_cell_of_label_and_group_is_bound():
+    X, y, group = table(2, 4, 800)
+    columns = np.column_stack((group // 2, group % 2))
+    clf = fitted("equalized_odds", data=(X, y, columns), slack=0.05)
+    assert len(clf.groups_) == 4
+    assert len(clf.multipliers_) == 2 * 4 * 3
+    assert gap(clf, (X, y, group), fairness="equalized_odds") <= 0.05 + FORGIVEN
+
+
+# --- as an estimator -----------------------------------------------------------------------------
+
+
+class Network(nn.Module):
+    def __init__(self, n_features, n_outputs):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.1)
+        )
+        self.last = nn.Linear(8, n_outputs)
+
+    def forward(self, X):
+        return self.last(self.layers(X))
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
+def test_networks_of_the_user_train_and_copy():
+    X, _, _ = table()
+    solver = ALM(**ADAM, n_steps=400)
+    clf = fitted(model=Network, solver=solver, slack=0.05)
+    assert gap(clf) <= 0.06
+    copy = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(copy.predict_proba(X), clf.predict_proba(X))
+    again = clone(clf).fit(X, table()[1], sensitive_features=table()[2])
+    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+
+
+def test_searches_over_the_slack_and_over_the_parameters_of_a_solver():
+    X, y, group = table()
+    solver = ALM(n_steps=60, step_size=0.1)
+    pipeline = make_pipeline(StandardScaler(), LossParityClassifier(slack=0.5, solver=solver))
+    with config_context(enable_metadata_routing=True):
+        grid = {"lossparityclassifier__solver__penalty": [0.5, 1.0]}
+        search = GridSearchCV(pipeline, grid, scoring=loss_gap_scorer, cv=2, error_score="raise")
+        search.fit(X, y, sensitive_features=group)
+    assert (search.cv_results_["mean_test_score"] < 0).all()
+    assert search.best_estimator_[-1].solver.penalty in (0.5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("fairness", "demographic_parity"),
+        ("fairness", None),
+        ("slack", -0.1),
+        ("slack", "small"),
+        ("loss", "hinge"),
+        ("loss", print),
+        ("solver", ALM),
+        ("alpha", -1.0),
+        ("model", "deep"),
+    ],
+)
+def test_parameters_are_named_with_their_value_and_what_is_allowed(parameter, value):
+    with pytest.raises(ValueError, match=f"{parameter} must"):
+        fitted(**{parameter: value})
+
+
+@pytest.mark.parametrize(
+    "solver", [StochasticGhost(p0=1.0), StochasticGhost(rho=20.0), SSLALM(penalty=-1)]
+)
+def test_parameters_of_solvers_are_checked_before_any_work(solver):
+    clf = LossParityClassifier(solver=solver)
+    X, y, group = table()
+    with pytest.raises(ValueError, match=type(solver).__name__):
+        clf.fit(X, y, sensitive_features=group)
+    assert not hasattr(clf, "classes_")
+
+
+def test_private_and_other_solvers_do_not_mix():
+    X, y, group = table()
+    with pytest.raises(IncompatibleSolverError, match="DPSGDA trains privately"):
+        LossParityClassifier(solver=DPSGDA()).fit(X, y, sensitive_features=group)
+    private = RateConstrainedClassifier(epsilon=1.0, solver=ALM())
+    with pytest.raises(IncompatibleSolverError, match="ALM is not private"):
+        private.fit(X, y, sensitive_features=group)
+
+
+def test_groups_that_are_missing_or_too_small():
+    X, y, group = table()
+    with pytest.warns(MissingSensitiveFeaturesWarning):
+        clf = LossParityClassifier().fit(X, y)
+    assert np.isnan(clf.violation_)
+    assert clf.multipliers_.shape == (0,)
+    with pytest.raises(ValueError, match="sensitive_features"):
+        LossParityClassifier(missing_sensitive="raise").fit(X, y)
+    lonely = np.where(np.arange(400) < 3, "tiny", np.where(group == 0, "a", "b"))
+    with pytest.warns(SmallGroupWarning, match="group tiny .3 rows"):
+        clf = fitted(data=(X, y, lonely), min_group_size=10)
+    assert not any("tiny" in name for name in clf.constraints_)
+    solver = ALM(n_steps=60, step_size=0.1)  # balanced draws skip what no constraint needs
+    with pytest.warns((SmallGroupWarning, ConstraintNotSatisfiedWarning)):
+        fitted(data=(X, y, lonely), min_group_size=10, solver=solver)

@@ -1,0 +1,328 @@
+"""Private AUCFairClassifier: one row moves the releases by at most one, and nothing else leaves."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.metrics import roc_auc_score
+
+from fairconstrained import AUCFairClassifier
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import (
+    IncompatibleSolverError,
+    PrivacyWarning,
+    SmallGroupWarning,
+)
+from fairconstrained.metrics import inter_group_auc_gap
+from fairconstrained.models.features import as_features
+from fairconstrained.privacy import privacy_spent
+from fairconstrained.privacy.audit import epsilon_lower_bound
+from fairconstrained.problems.moments import GroupMoments
+from fairconstrained.problems.private import moments as private_moments
+from fairconstrained.problems.private.moments import (
+    clipped,
+    distances,
+    length_histogram,
+    plan_moments,
+    release,
+    score_table,
+    statistics,
+)
+from fairconstrained.solvers import QCQP, SGDA
+from tests.helpers.fits import FORGIVEN
+
+D = 3
+LOW, WIDTH = torch.full((D,), -1.0).double(), torch.tensor([2.0, 4.0, 0.5]).double()
+tables = arrays(float, (6, D), elements=st.floats(-1e3, 1e3, allow_subnormal=False))
+cells = arrays(np.int64, 6, elements=st.integers(0, 3))
+
+
+def data(n=4000, seed=0):
+    made = make_biased_classification(n, 6, random_state=seed)
+    X = np.clip(made.data, -4, 4)
+    return X, made.target, made.sensitive_features
+
+
+def fitted(bunch=None, fairness="inter_group", **params):
+    X, y, groups = data() if bunch is None else bunch
+    params = {"epsilon": 1.0, "feature_range": (-4, 4), "random_state": 0} | params
+    return AUCFairClassifier(fairness, **params).fit(X, y, sensitive_features=groups)
+
+
+# --- sensitivity ---------------------------------------------------------------------------------
+
+
+def released_vectors(X, cell, length, centre):
+    """What noise is added to, in units in which a row moves each by at most one."""
+    features = as_features(X)
+    lengths = distances(features, centre, WIDTH)
+    longest = 0.5 * D**0.5
+    total = private_moments.weighted_sum(features, clipped(lengths, longest), centre, WIDTH)
+    parts = statistics(features, torch.as_tensor(cell), 4, clipped(lengths, length), centre, WIDTH)
+    moments = [part * share**0.5 for part, share in zip(parts, private_moments._PARTS, strict=True)]
+    return [total, length_histogram(lengths, 2 * longest), torch.cat([m.ravel() for m in moments])]
+
+
+@given(tables, cells, st.floats(0.05, 5.0), st.sampled_from([np.asarray, sp.csr_array]))
+@settings(max_examples=50)
+def test_a_row_moves_each_release_by_at_most_one(X, cell, length, convert):
+    centre = LOW + 0.3 * WIDTH
+    whole = released_vectors(convert(X), cell, length, centre)
+    without = released_vectors(convert(X[1:]), cell[1:], length, centre)
+    for a, b in zip(whole, without, strict=True):
+        assert float((a - b).norm()) <= 1 + 1e-6
+
+
+@given(arrays(float, 6, elements=st.floats(-50, 50)), cells)
+def test_a_row_is_in_one_bin(z, cell):
+    whole = score_table(torch.as_tensor(z), torch.as_tensor(cell), 4)
+    without = score_table(torch.as_tensor(z[1:]), torch.as_tensor(cell[1:]), 4)
+    assert float((whole - without).norm()) == 1.0
+    assert whole.sum() == 6
+
+
+def test_a_long_row_moves_them_by_one():
+    """The bound is met: the noise is not larger than it must be."""
+    X = np.zeros((2, D))
+    X[0] = 100.0
+    pairs = zip(
+        released_vectors(X, np.array([0, 1]), 0.7, LOW),
+        released_vectors(X[1:], np.array([1]), 0.7, LOW),
+        strict=True,
+    )
+    assert [float((a - b).norm()) for a, b in pairs] == pytest.approx([1, 1, 1])
+
+
+def test_the_parts_share_one_unit_and_the_budget_is_not_exceeded():
+    assert sum(private_moments._PARTS) == pytest.approx(1.0)
+    for epsilon in (0.1, 1.0, 9.0):
+        plan = plan_moments(epsilon, 1e-5)
+        assert 0.97 * epsilon <= plan.privacy.epsilon <= epsilon
+        assert plan.privacy.epsilon == privacy_spent(plan.privacy.phases, delta=1e-5)
+        assert len(plan.privacy.phases) == 4
+
+
+def test_every_use_of_noise_is_one_that_the_plan_has_priced(monkeypatch):
+    used = []
+    add = private_moments.with_gaussian_noise
+
+    def recorded(value, deviation, rng):
+        used.append((tuple(value.shape), float(deviation)))
+        return add(value, deviation, rng)
+
+    monkeypatch.setattr(private_moments, "with_gaussian_noise", recorded)
+    clf = fitted()
+    plan = plan_moments(1.0, 1e-5)
+    moments = plan.moments.noise_multiplier
+    assert clf.privacy_ == plan.privacy
+    assert used == [
+        ((6,), plan.centre.noise_multiplier),
+        ((64,), plan.lengths.noise_multiplier),
+        ((4,), moments),
+        ((4, 6), moments),
+        ((4, 6, 6), moments),
+        ((4, 12), plan.scores.noise_multiplier),
+    ]
+
+
+# --- audit ---------------------------------------------------------------------------------------
+
+
+def canary_statistics(plan, n, with_row, factor):
+    """The release along what a long row alone in its cell adds to it, of many releases."""
+    X = np.zeros((5, D))
+    X[4] = 100.0
+    rows = slice(0, 4 + with_row)
+    cell, rng = torch.tensor([0, 0, 0, 0, 1])[rows], torch.Generator().manual_seed(with_row)
+    centre, width = torch.zeros(D).double(), torch.ones(D).double()
+    features = as_features(X[rows])
+    lengths = factor(distances(features, centre, width))
+    parts = statistics(features, cell, 2, lengths, centre, width)
+    u = np.ones(D) / D**0.5
+    direction = [np.array(1.0), u, np.outer(u, u)]
+    shares = private_moments._PARTS
+    drawn = np.zeros(n)
+    for part, along, share in zip(parts, direction, shares, strict=True):
+        noise = plan.moments.noise_multiplier * torch.randn(
+            (n, *part[1].shape), generator=rng, dtype=torch.float64
+        )
+        released = part[1].numpy() * share**0.5 + noise.numpy()
+        drawn += share**0.5 * (released * along).reshape(n, -1).sum(axis=1)
+    return drawn
+
+
+@pytest.mark.parametrize(("factor", "caught"), [(lambda v: clipped(v, 1.0), False), (None, True)])
+def test_audit(factor, caught):
+    """The claim holds for a canary's likelihood ratio, and breaks if rows are not clipped."""
+    plan, delta = plan_moments(2.0, 0.02), 0.02
+    factor = factor or torch.ones_like
+    samples = [canary_statistics(plan, 20_000, row, factor) for row in (0, 1)]
+    bound = epsilon_lower_bound(*samples, delta=delta)
+    assert (bound > plan.privacy.epsilon) == caught
+    assert bound > 0.5  # the audit is not blind
+
+
+# --- what is released is used, and nothing else --------------------------------------------------
+
+
+def test_without_noise_the_moments_are_exact(monkeypatch):
+    X, y, groups = data(500)
+    monkeypatch.setattr(private_moments, "with_gaussian_noise", lambda value, *_: value)
+    monkeypatch.setattr(private_moments, "_WITHIN", 1.0)
+    cell = torch.as_tensor(y * 2 + np.unique(groups, return_inverse=True)[1])
+    low, width = torch.full((6,), -4.0).double(), torch.full((6,), 8.0).double()
+    released = release(as_features(X), cell, 4, low, width, plan_moments(1.0, 1e-5), None)
+    scaled = (X - released.centre.numpy()) / released.scale.numpy()
+    np.testing.assert_allclose(released.centre, X.mean(axis=0), atol=1e-12)
+    assert np.linalg.norm(scaled, axis=1).max() <= 1
+    exact = GroupMoments.of(as_features(scaled), cell, torch.ones(500).double(), 4)
+    np.testing.assert_allclose(released.moments.mean, exact.mean, atol=1e-10)
+    # Without noise no cell leans on the pooled covariance.
+    parts = statistics(
+        as_features(X), cell, 4, torch.ones(500).double(), released.centre, released.scale
+    )
+    repaired = private_moments._repaired(*parts, noise=0.0)
+    np.testing.assert_allclose(repaired.scatter, exact.scatter, atol=1e-10)
+
+
+def test_repaired_moments_are_moments():
+    """Symmetric noise far above the signal: weights stay positive, covariances semidefinite."""
+    rng = torch.Generator().manual_seed(0)
+    noise = 50.0 * torch.randn((2, 5, 5), generator=rng, dtype=torch.float64)
+    counts, sums = torch.tensor([-30.0, 20.0]).double(), torch.ones(2, 5).double()
+    moments = private_moments._repaired(counts, sums, noise + noise.mT, noise=100.0)
+    assert (moments.weight > 0).all()
+    assert torch.linalg.eigvalsh(moments.scatter).min() >= -1e-9
+
+
+def test_the_fit_is_a_function_of_the_releases(monkeypatch):
+    """Two data sets with the same releases give the same model: nothing else was looked at."""
+    X, y, groups = data()
+    kept, tables = [], []
+
+    def first_release(*args):
+        if not kept:
+            kept.extend((release(*args), args[-1].get_state()))
+        args[-1].set_state(kept[1])  # the generator's, for the noise that follows
+        return kept[0]
+
+    def first_table(*args):
+        tables.append(score_table(*args))
+        return tables[0]
+
+    monkeypatch.setattr("fairconstrained.estimators._private_ranking.release", first_release)
+    monkeypatch.setattr(private_moments, "score_table", first_table)
+    one = fitted((X, y, groups))
+    rng = np.random.default_rng(1)
+    other = fitted((rng.uniform(-4, 4, X.shape), rng.permutation(y), rng.permutation(groups)))
+    assert not torch.equal(*tables)  # the data do differ
+    for name in ("coef_", "intercept_", "violation_", "multipliers_", "n_iter_", "feasible_"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for name in set(one.history_) - {"time"}:
+        np.testing.assert_array_equal(one.history_[name], other.history_[name])
+
+
+@pytest.mark.parametrize("fairness", ["group_auc", "inter_group", "intra_group"])
+def test_with_a_large_budget_it_nears_the_moment_solution(fairness):
+    X, y, groups = data(20_000)
+    exact = fitted((X, y, groups), fairness, epsilon=None, surrogate="binormal", slack=0.02)
+    private = fitted((X, y, groups), fairness, epsilon=50.0, slack=0.02)
+    aucs = [roc_auc_score(y, clf.decision_function(X)) for clf in (exact, private)]
+    assert aucs[1] == pytest.approx(aucs[0], abs=0.01)
+    correlation = np.corrcoef(exact.decision_function(X), private.decision_function(X))[0, 1]
+    assert correlation > 0.99
+    assert private.violation_ <= 0.02 + FORGIVEN
+
+
+def test_the_reported_gap_is_that_of_the_rows_up_to_the_noise_of_a_table():
+    X, y, groups = bunch = data(20_000)
+    errors = []
+    for seed in range(4):
+        clf = fitted(bunch, slack=0.02, random_state=seed)
+        gap = inter_group_auc_gap(y, clf.decision_function(X), sensitive_features=groups)
+        errors.append(clf.violation_ - gap)
+    assert np.abs(errors).max() < 0.02
+
+
+def test_constraints_do_something_and_probabilities_are_sensible():
+    X, y, groups = bunch = data(20_000)
+    free, fair = (fitted(bunch, slack=slack, epsilon=3.0) for slack in (1.0, 0.02))
+    gaps = [
+        inter_group_auc_gap(y, clf.decision_function(X), sensitive_features=groups)
+        for clf in (free, fair)
+    ]
+    assert gaps[1] < 0.5 * gaps[0]
+    assert fair.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=0.05)
+    assert fair.predict(X).shape == y.shape
+
+
+def test_the_noise_differs_unless_seeded():
+    coefs = [fitted(random_state=seed).coef_ for seed in (0, 0, 1, None, None)]
+    np.testing.assert_array_equal(coefs[0], coefs[1])
+    assert len({coef.tobytes() for coef in coefs}) == 4
+
+
+# --- what it says and refuses --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"objective": "log"}, r"objective must be 'auc' with epsilon"),
+        ({"model": (4,)}, r"model must be 'linear' with epsilon"),
+        ({"surrogate": "soft_bins"}, r"surrogate must be None or 'binormal'"),
+        ({"warm_start": True}, r"warm_start must be False with epsilon"),
+        ({"epsilon": 0}, r"epsilon must be None or a number > 0"),
+        ({"delta": 1.0}, r"delta must be a number in \[1e-10, 1\)"),
+        ({"feature_range": (1, 0)}, r"feature_range must be finite with low < high"),
+        ({"feature_range": ([0, 0], 1)}, r"feature_range must be None or a pair"),
+    ],
+)
+def test_parameters_are_refused_by_name(params, message):
+    with pytest.raises(ValueError, match=rf"AUCFairClassifier\.{message}"):
+        fitted(data(200), **params)
+
+
+def test_solvers_that_do_not_suit_are_refused():
+    with pytest.raises(IncompatibleSolverError, match="SGDA draws rows"):
+        fitted(data(200), solver=SGDA())
+    with pytest.raises(IncompatibleSolverError, match="QCQP"):
+        fitted(solver=QCQP())
+
+
+def test_weights_and_streams_are_refused():
+    X, y, groups = data(200)
+    clf = AUCFairClassifier(epsilon=1.0)
+    with pytest.raises(ValueError, match="sample_weight must be None with epsilon"):
+        clf.fit(X, y, sensitive_features=groups, sample_weight=np.ones(200))
+    with pytest.raises(ValueError, match="partial_fit needs epsilon=None"):
+        clf.partial_fit(X, y, sensitive_features=groups)
+
+
+def test_small_groups_and_noise_are_named_by_released_counts():
+    X, y, groups = data(20_000)
+    groups = np.where(np.arange(20_000) < 20, "tiny", np.array(groups).astype(str))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted((X, y, groups))
+    kinds = {w.category: str(w.message) for w in caught}
+    assert "tiny" in kinds[SmallGroupWarning]
+    assert "tiny" in kinds[PrivacyWarning]
+    assert "mostly noise" in kinds[PrivacyWarning]
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
+@pytest.mark.parametrize("size", [1e160, -1e308])
+def test_no_row_decides_whether_a_fit_ends(size):
+    """Squares of such entries overflow: a fit that fails by them would give the row away."""
+    X, y, groups = data(1000)
+    X = np.vstack((X, np.full((1, X.shape[1]), size)))
+    clf = fitted((X, np.append(y, 1), np.append(groups, groups[0])), epsilon=5.0)
+    assert np.isfinite(clf.coef_).all()

@@ -1,0 +1,402 @@
+"""RateConstrainedClassifier(epsilon=...): what it keeps, what it says, what it refuses."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import Bunch
+from torch import nn
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.constraints import FalseNegativeRate, LossParity, PartialStatisticalParity
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    IncompatibleSolverError,
+    MissingSensitiveFeaturesWarning,
+    PrivacyWarning,
+    SmallGroupWarning,
+)
+from fairconstrained.privacy import Gaussian, Phase, privacy_spent
+from fairconstrained.problems.private import coordinates as private_scaling
+from fairconstrained.problems.private import erm as private_problem
+from fairconstrained.solvers import (
+    DPSGDA,
+    SGDA,
+    AugmentedLagrangian,
+    Budget,
+    Iterate,
+    NoisyTables,
+)
+from tests.helpers.fits import CAPS, METRIC_OF
+
+LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
+THREE = make_biased_classification(20_000, 6, 3, 3, bias=0.6, random_state=0)
+quiet = pytest.mark.filterwarnings(
+    "ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning"
+)
+
+
+def private(constraint="demographic_parity", data=LARGE, *, n=None, groups=None, **params):
+    params = {"epsilon": 1.0, "random_state": 0, "delta": 1e-6, **params}
+    group = data.sensitive_features if groups is None else groups
+    return RateConstrainedClassifier(constraint, **params).fit(
+        data.data[:n], data.target[:n], sensitive_features=group[:n]
+    )
+
+
+def metric(clf, constraint, data):
+    return METRIC_OF[constraint](
+        data.target,
+        clf.predict(data.data),
+        **({} if constraint in CAPS else {"sensitive_features": data.sensitive_features}),
+    )
+
+
+# --- what it keeps -------------------------------------------------------------------------------
+
+
+@quiet
+@pytest.mark.parametrize("histogram_noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize(
+    "constraint", ["demographic_parity", "equalized_odds", "false_negative_rate"]
+)
+def test_labels_keep_the_slack_within_the_noise(constraint, histogram_noise):
+    slack = 0.1
+    clf = private(constraint, slack=slack, histogram_noise=histogram_noise)
+    free = private(constraint, slack=10.0)
+    assert metric(free, constraint, LARGE) > 2 * slack
+    measured = metric(clf, constraint, LARGE)
+    assert measured <= slack + 0.02
+    assert clf.violation_ == pytest.approx(measured, abs=0.03)
+
+
+@quiet
+@pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity"])
+def test_three_classes_and_three_groups(constraint):
+    clf, free = (private(constraint, THREE, slack=slack) for slack in (0.1, 10.0))
+    assert metric(free, constraint, THREE) > 0.25
+    # The noise on nine cells moves it by 0.03 from seed to seed.
+    assert metric(clf, constraint, THREE) <= 0.2
+    assert clf.score(THREE.data, THREE.target) > 0.5
+
+
+@quiet
+@pytest.mark.parametrize(
+    "model",
+    [
+        (8,),
+        lambda d, k: nn.Sequential(nn.Linear(d, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, k)),
+    ],
+    ids=["perceptron", "layer normalisation"],
+)
+def test_networks_keep_it_too(model):
+    solver = DPSGDA(step_size=2.0, n_steps=100)
+    clf = private(model=model, solver=solver, slack=0.1, epsilon=3.0)
+    assert metric(clf, "demographic_parity", LARGE) <= 0.14
+    assert clf.score(LARGE.data, LARGE.target) > 0.65
+
+
+def test_without_constraint_and_noise_it_nears_the_logistic_regression():
+    clf = private(slack=10.0, epsilon=1e3, solver=DPSGDA(clip=100.0, sampling_rate=1.0))
+    reference = LogisticRegression(C=1 / (20_000 * 1e-4)).fit(LARGE.data, LARGE.target)
+    assert clf.score(LARGE.data, LARGE.target) == pytest.approx(
+        reference.score(LARGE.data, LARGE.target), abs=0.003
+    )
+
+
+@quiet
+def test_a_public_range_undoes_the_units_of_columns():
+    low, high = LARGE.data.min(axis=0), LARGE.data.max(axis=0)
+    units = 10.0 ** np.arange(-3, 3)
+    scaled = Bunch(**{**LARGE, "data": LARGE.data * units + 5})
+    plain = private(feature_range=(low, high))
+    other = private(data=scaled, feature_range=(low * units + 5, high * units + 5))
+    np.testing.assert_allclose(
+        other.decision_function(scaled.data), plain.decision_function(LARGE.data), atol=1e-6
+    )
+
+
+@quiet
+def test_the_seed_decides_everything():
+    first, second, third = (private(n=3000, random_state=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.coef_, second.coef_)
+    assert not np.array_equal(first.coef_, third.coef_)
+
+
+@quiet
+def test_without_a_seed_the_noise_is_the_systems():
+    """Numpy's global seed, which others may know, does not decide the noise."""
+    fits = []
+    for _ in range(2):
+        np.random.seed(0)  # noqa: NPY002 (what others may have set)
+        fits.append(private(n=3000, solver=DPSGDA(n_steps=20), random_state=None).coef_)
+    assert not np.array_equal(*fits)
+
+
+# --- what it says --------------------------------------------------------------------------------
+
+
+@quiet
+def test_the_promise_covers_every_release():
+    """The attribute's phases, priced again, cost what it says; each is one that fit made."""
+    clf = private(epsilon=0.7, delta=1e-5)
+    privacy = clf.privacy_
+    assert 0.99 * 0.7 <= privacy.epsilon <= 0.7
+    assert privacy.delta == 1e-5
+    assert privacy.unit == "record"
+    assert privacy.n_steps == 400
+    assert privacy.sampling_rate == 0.05
+    assert privacy_spent(privacy.phases, delta=1e-5) == pytest.approx(privacy.epsilon)
+    assert len(privacy.mechanisms) == 5
+    assert {len(phase.releases) for phase in privacy.phases} == {1, 2}
+
+
+@quiet
+def test_no_more_is_released_than_was_priced(monkeypatch):
+    """Every use of noise is one of the plan's, with the plan's deviation."""
+    noise = []
+    from fairconstrained.estimators import _private
+
+    for module in (private_problem, private_scaling, _private):
+        honest = module.with_gaussian_noise
+
+        def noted(value, deviation, rng, honest=honest):
+            noise.append((tuple(value.shape), deviation))
+            return honest(value, deviation, rng)
+
+        monkeypatch.setattr(module, "with_gaussian_noise", noted)
+    monkeypatch.setitem(private_problem.NOISES, "gaussian", private_problem.with_gaussian_noise)
+    plan = DPSGDA(n_steps=20).plan(3000, Budget(1.0, 1e-6, "record", "gaussian"))
+    private(n=3000, solver=DPSGDA(n_steps=20))
+    steps = [((2, 2), plan.histogram_noise), ((7,), plan.gradient_noise)] * 20
+    (of_norms, of_rows), others = noise[:2], noise[2:]
+    assert of_norms == ((), 6 * plan.scaling_noise)  # of 6 columns in [0, 1]
+    assert of_rows[0] == (6,)
+    assert 2 * plan.scaling_noise <= of_rows[1] <= 2 * 6**0.5 * plan.scaling_noise
+    before, after = others[:41], others[41:]
+    assert before == [((2, 2), plan.counts_noise), *steps]
+    assert 1 <= len(after) <= plan.final_tables
+    assert set(after) == {((2, 2), plan.final_noise)}
+    expected = [
+        Phase([Gaussian(plan.scaling_noise)]),
+        Phase([Gaussian(plan.scaling_noise)]),
+        Phase([Gaussian(plan.counts_noise)]),
+        Phase([Gaussian(plan.final_noise)], n_steps=plan.final_tables),
+        Phase(
+            [Gaussian(plan.histogram_noise), Gaussian(plan.gradient_noise)],
+            plan.privacy.sampling_rate,
+            20,
+        ),
+    ]
+    assert privacy_spent(expected, delta=1e-6) == pytest.approx(plan.privacy.epsilon)
+
+
+@quiet
+def test_nothing_exact_is_told():
+    """Two fits that release the same numbers say the same, whatever their rows are."""
+    clf = private(n=3000)
+    assert np.isnan(clf.history_["objective"]).all()
+    assert np.isnan(clf.history_["error"]).all()
+    assert len(set(map(len, clf.history_.values()))) == 1
+    exact = metric(clf, "demographic_parity", LARGE)
+    assert clf.violation_ != exact
+    told = set(vars(clf)) - set(clf.get_params())
+    assert told == {
+        *("classes_", "groups_", "coef_", "intercept_", "n_features_in_", "privacy_"),
+        *("n_iter_", "converged_", "status_", "residual_", "multipliers_", "constraints_"),
+        *("violations_", "violation_", "feasible_", "history_"),
+    }
+
+
+def test_a_spent_plan_refuses_another_step():
+    plan = DPSGDA(n_steps=1).plan(3000, Budget(1.0, 1e-6, "record", "gaussian"))
+    seen = []
+
+    class Greedy(DPSGDA):
+        def plan(self, n_rows, budget):
+            return plan
+
+        def iterate(self, problem, x, dual, tol, rng):
+            while True:
+                problem.release(x, torch.zeros_like, 1.0, rng)
+                seen.append(x)
+                yield Iterate(x, dual[:1], dual[:1], dual, torch.inf)
+
+    with pytest.raises(RuntimeError, match="no step left"):
+        private(n=3000, solver=Greedy())
+    assert len(seen) == 1
+
+
+@quiet
+@pytest.mark.parametrize("memory", [0.0, 0.8])
+def test_multipliers_answer_to_the_average_of_the_tables_so_far(memory, monkeypatch):
+    """Weights fall by the factor `memory` into the past and add up to one; no budget is spent."""
+    tables = []
+    honest = private_problem.PrivateERM.release
+
+    def noted(self, *args):
+        released = honest(self, *args)
+        tables.append((self, released.table))
+        return released
+
+    monkeypatch.setattr(private_problem.PrivateERM, "release", noted)
+    seen = []
+    solver = DPSGDA(n_steps=30, memory=memory)  # the first iterates are of one step each
+    clf = private(solver=solver, callbacks=[seen.append])
+    assert clf.privacy_.epsilon == private(solver=DPSGDA(n_steps=30)).privacy_.epsilon
+    problem = tables[0][0]
+    for k in range(1, 10):
+        past = torch.stack([table for _, table in tables[:k]])
+        weights = memory ** torch.arange(k - 1, -1, -1, dtype=past.dtype)
+        mean = torch.tensordot(weights / weights.sum(), past, dims=1)
+        torch.testing.assert_close(seen[k - 1].soft[1:], problem.values(mean))
+
+
+@quiet
+def test_callbacks_see_released_numbers_only_and_may_stop():
+    seen = []
+    clf = private(n=3000, callbacks=lambda iterate: seen.append(iterate) or len(seen) == 3)
+    assert clf.n_iter_ == 3
+    assert all(iterate.hard[0].isnan() for iterate in seen)
+    assert clf.privacy_.epsilon <= 1.0  # the price of the whole plan
+
+
+# --- what it refuses and warns of ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"epsilon": -1.0}, "epsilon must be None or a number > 0"),
+        ({"delta": 0.0}, "delta must be a number"),
+        ({"delta": 1.0}, "delta must be a number"),
+        ({"histogram_noise": "uniform"}, "histogram_noise must be one of"),
+        ({"warm_start": True}, "warm_start must be False"),
+        ({"feature_range": (0, 1, 2)}, "feature_range must be None or a pair"),
+        ({"feature_range": (np.zeros(5), 1)}, r"arrays of shape \(6,\)"),
+        ({"feature_range": (0, 0)}, "low < high"),
+        ({"feature_range": (0, np.inf)}, "must be finite"),
+        ({"solver": DPSGDA(memory=1.0)}, "memory must be in"),
+        ({"solver": DPSGDA(n_steps=0)}, "n_steps must be an integer > 0"),
+        ({"solver": DPSGDA(clip=0)}, "clip must be a finite number > 0"),
+        ({"solver": DPSGDA(sampling_rate=2.0)}, "sampling_rate must be in"),
+        ({"solver": DPSGDA(histogram_share=1.0)}, "histogram_share must be in"),
+        (
+            {"model": lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))},
+            "group normalisation",
+        ),
+    ],
+)
+def test_bad_parameters_are_refused_before_any_work(params, message):
+    with pytest.raises(ValueError, match=message):
+        private(n=2000, **params)
+
+
+@pytest.mark.parametrize("solver", [SGDA(), AugmentedLagrangian()])
+def test_solvers_that_are_not_private_are_refused(solver):
+    with pytest.raises(IncompatibleSolverError, match="is not private"):
+        private(n=2000, solver=solver)
+
+
+def test_a_private_solver_needs_a_budget():
+    with pytest.raises(IncompatibleSolverError, match=r"DPSGDA .*epsilon"):
+        private(n=2000, solver=DPSGDA(), epsilon=None)
+
+
+def test_an_unbounded_constraint_is_refused():
+    with pytest.raises(IncompatibleSolverError, match="this constraint has none"):
+        private(LossParity(), n=2000)
+
+
+def test_a_constraint_with_variables_of_its_own_is_refused():
+    with pytest.raises(IncompatibleSolverError, match="variables of its own"):
+        private(PartialStatisticalParity(interval=(0.0, 0.3)), n=4000)
+
+
+def test_weights_are_refused():
+    clf = RateConstrainedClassifier(epsilon=1.0)
+    with pytest.raises(ValueError, match="sample_weight must be None with epsilon"):
+        clf.fit(
+            LARGE.data,
+            LARGE.target,
+            sensitive_features=LARGE.sensitive_features,
+            sample_weight=np.ones(20_000),
+        )
+
+
+def test_the_extra_is_named_where_the_accountant_is_missing(monkeypatch):
+    for name in [m for m in sys.modules if m.split(".")[0] == "dp_accounting"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(ImportError, match=r"fairconstrained\[privacy\]"):
+        private(n=2000, epsilon=0.123)
+
+
+@quiet
+def test_small_groups_are_named_with_their_released_count():
+    groups = np.where(np.arange(20_000) < 12, "rare", LARGE.sensitive_features.astype(str))
+    with pytest.warns(SmallGroupWarning, match=r"leaves out group rare \(-?\d+ rows\)"):
+        private(groups=groups)
+    few = np.where(np.arange(20_000) < 90, "few", LARGE.sensitive_features.astype(str))
+    with pytest.warns(SmallGroupWarning, match=r"group few \(about \d+ rows\).*released counts"):
+        private(groups=few, epsilon=5.0, solver=DPSGDA(sampling_rate=0.02))
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+def test_hopeless_noise_and_a_large_delta_are_named():
+    with pytest.warns(PrivacyWarning, match=r"times what a row can contribute"):
+        private(FalseNegativeRate(max=0.5), n=300, epsilon=0.05)
+    with pytest.warns(PrivacyWarning, match=r"delta=0.001 is not below 1/n"):
+        private(n=2000, delta=1e-3)
+
+
+def test_an_estimated_excess_warns():
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="exceeds its slack"):
+        private(slack=0.0, n=4000)
+
+
+def test_without_groups_it_trains_privately_without_constraint():
+    clf = RateConstrainedClassifier(epsilon=1.0, random_state=0)
+    with pytest.warns(MissingSensitiveFeaturesWarning):
+        clf.fit(LARGE.data[:3000], LARGE.target[:3000])
+    assert clf.privacy_.epsilon <= 1
+    assert np.isnan(clf.violation_)
+
+
+# --- single rows, single steps --------------------------------------------------------------------
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@pytest.mark.parametrize("model", ["linear", (4,)])
+@pytest.mark.parametrize("size", [1e160, -1e308])
+@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_no_row_decides_whether_a_fit_ends(model, size, wrap):
+    """Squares of such entries overflow: a fit that fails by them would give the row away."""
+    X = np.vstack((LARGE.data[:500], np.full((1, 6), size)))
+    y, groups = LARGE.target[:501], LARGE.sensitive_features[:501]
+    solver = DPSGDA(n_steps=10, sampling_rate=0.9)
+    clf = RateConstrainedClassifier(
+        epsilon=2.0, delta=1e-4, model=model, solver=solver, feature_range=(-1, 1), random_state=0
+    )
+    clf.fit(wrap(X), y, sensitive_features=groups)
+    assert np.isfinite(clf.decision_function(LARGE.data)).all()
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+def test_one_step_on_all_rows_is_a_step():
+    clf = private(n=200, solver=DPSGDA(n_steps=1, sampling_rate=1.0), epsilon=5.0)
+    assert (clf.privacy_.n_steps, clf.privacy_.sampling_rate) == (1, 1.0)
+
+
+def test_solvers_of_penalties_are_refused():
+    with pytest.raises(IncompatibleSolverError, match="it is for DPFermiClassifier"):
+        private(n=200, solver=NoisyTables())

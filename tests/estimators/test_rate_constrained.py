@@ -1,0 +1,277 @@
+"""RateConstrainedClassifier: what it promises on training data, and how it behaves as an estimator.
+
+Warnings are errors here: a fit that says it is not feasible, or not converged, fails its test.
+"""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+from fairconstrained import metrics
+from fairconstrained.constraints import (
+    CONSTRAINTS,
+    DemographicParity,
+    EqualizedOdds,
+    EqualOpportunity,
+    FalseNegativeRate,
+    FalsePositiveRate,
+    RateConstraint,
+)
+from fairconstrained.solvers import SGDA, Iterate
+from tests.helpers.fits import FORGIVEN, METRIC_OF, fitted, measured, same_model, table
+
+# --- the constraint holds ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "n_groups"),
+    [
+        (2, 2),
+        (2, 4),
+        pytest.param(3, 2, marks=pytest.mark.slow),  # all names together
+        pytest.param(3, 4, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_the_violation_is_the_metric_and_ends_within_slack(name, n_classes, n_groups):
+    data = table(n_classes, n_groups)
+    weight = np.random.default_rng(1).uniform(0.5, 1.5, size=len(data[1]))
+    free = fitted(name, data, weight, slack=np.inf)
+    fair = fitted(name, data, weight, slack=0.8 * free.violation_)
+    for clf in (free, fair):
+        assert clf.violation_ == pytest.approx(
+            measured(clf, name, data, sample_weight=weight), abs=1e-9
+        )
+        assert clf.violations_ == {name: clf.violation_}
+        assert clf.feasible_ is True
+    assert fair.violation_ <= fair.slack + FORGIVEN
+    assert fair.multipliers_.max() > 0 == free.multipliers_.max()
+    assert len(fair.constraints_) == len(fair.multipliers_)
+
+
+def test_all_of_a_list_hold_each_within_its_own_slack():
+    data = table(2, 2)
+    notions = [DemographicParity(slack=0.15), EqualOpportunity(), "false_positive_rate"]
+    clf = fitted(notions, data, slack=0.13)
+    slacks = {"demographic_parity": 0.15, "equal_opportunity": 0.13, "false_positive_rate": 0.13}
+    assert list(clf.violations_) == list(slacks)
+    for name, slack in slacks.items():
+        assert clf.violations_[name] == pytest.approx(measured(clf, name, data), abs=1e-12)
+        assert clf.violations_[name] <= slack + FORGIVEN
+    assert fitted("demographic_parity", data, slack=0.13).violations_.keys() < slacks.keys()
+    worst = max(slacks, key=lambda name: clf.violations_[name] - slacks[name])
+    assert clf.violation_ == clf.violations_[worst]
+
+
+def test_a_notion_named_twice_has_two_entries():
+    twice = [FalseNegativeRate(max=0.3), FalseNegativeRate(max=0.25, per_group=True)]
+    clf = fitted(twice)
+    everybody, by_group = clf.violations_.values()
+    X, y, group = table()
+    assert everybody == pytest.approx(metrics.false_negative_rate(y, clf.predict(X)))
+    assert by_group == pytest.approx(
+        metrics.false_negative_rate(y, clf.predict(X), sensitive_features=group)
+    )
+
+
+@pytest.mark.parametrize("notion", [FalseNegativeRate, FalsePositiveRate])
+def test_caps_per_group_hold_in_every_group(notion):
+    X, y, group = data = table(2, 4)
+    free = fitted(notion(max=np.inf, per_group=True), data)
+    fair = fitted(notion(max=0.85 * free.violation_, per_group=True), data)
+    worst = METRIC_OF[notion.name](y, fair.predict(X), sensitive_features=group)
+    assert fair.violation_ == pytest.approx(worst)
+    assert worst <= 0.85 * free.violation_ + FORGIVEN
+    assert METRIC_OF[notion.name](y, fair.predict(X)) < worst  # a cap on everybody is weaker
+
+
+@pytest.mark.parametrize("notion", [DemographicParity, EqualizedOdds])
+def test_reference_overall_bounds_the_metric_to_overall(notion):
+    data = table(2, 4)
+    clf = fitted(notion(reference="overall"), data, slack=0.1)
+    gap = measured(clf, notion.name, data, method="to_overall")
+    assert clf.violation_ == pytest.approx(gap, abs=1e-12)
+    assert gap <= 0.1 + FORGIVEN
+
+
+def test_reference_rest_bounds_each_group_against_the_others():
+    X, _, group = data = table(2, 4)
+    clf = fitted(DemographicParity(reference="rest"), data, slack=0.1)
+    accepted = clf.predict(X)
+    gaps = [accepted[group == g].mean() - accepted[group != g].mean() for g in range(4)]
+    assert clf.violation_ == pytest.approx(np.abs(gaps).max(), abs=1e-12)
+    assert clf.violation_ <= 0.1 + FORGIVEN
+
+
+def test_a_rate_constraint_of_the_user():
+    """P(positive | last group) >= P(positive | everybody else) - 0.02: one-sided."""
+    X, _, group = data = table(2, 4)
+    one_sided = RateConstraint(
+        part=lambda y, group: (group == 3).long(),
+        unions=[[1, 0], [0, 1]],
+        weights=[[[0, 1], [0, -1]]],
+        slack=0.02,
+    )
+
+    def shortfall(clf):
+        accepted = clf.predict(X)
+        return accepted[group != 3].mean() - accepted[group == 3].mean()
+
+    assert shortfall(fitted(slack=np.inf, data=data)) > 0.1
+    clf = fitted(one_sided, data)
+    assert clf.violation_ == pytest.approx(shortfall(clf), abs=1e-12)
+    assert shortfall(clf) <= 0.02 + FORGIVEN
+
+
+def test_predictions_are_deterministic_and_need_no_group():
+    X, _, _ = table()
+    clf = fitted(slack=0.1)
+    assert (clf.predict(X) == clf.predict(X)).all()
+    assert (clf.predict(X[7:8]) == clf.predict(X)[7:8]).all()
+
+
+# --- the optimum ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_infinite_slack_is_logistic_regression(n_classes, fit_intercept):
+    X, y, _ = data = table(n_classes, 2)
+    weight = np.random.default_rng(0).uniform(0, 2, size=len(y))
+    alpha = 1e-3
+    clf = fitted(
+        "equalized_odds",
+        data,
+        weight,
+        slack=np.inf,
+        alpha=alpha,
+        **{"fit_intercept": fit_intercept},
+    )
+    reference = LogisticRegression(
+        C=1 / (weight.sum() * alpha), fit_intercept=fit_intercept, tol=1e-10, max_iter=10_000
+    ).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(clf.coef_, reference.coef_, rtol=1e-4)
+    np.testing.assert_allclose(clf.predict_proba(X), reference.predict_proba(X), atol=1e-5)
+    if not fit_intercept:
+        assert not clf.intercept_.any()
+
+
+def objective(clf, data):
+    X, y, _ = data
+    return log_loss(y, clf.predict_proba(X)) + clf.alpha / 2 * (clf.coef_**2).sum()
+
+
+@pytest.mark.parametrize("name", ["demographic_parity", "equalized_odds", "loss_parity"])
+def test_less_slack_means_less_violation_and_a_larger_objective(name):
+    data = table()
+    free = fitted(name, data, slack=np.inf)
+    fits = [fitted(name, data, slack=share * free.violation_) for share in (1.1, 0.75, 0.5, 0.25)]
+    violations = [clf.violation_ for clf in fits]
+    objectives = [objective(clf, data) for clf in fits]
+    assert violations[0] == pytest.approx(free.violation_)  # the slack does not bind
+    assert (np.diff(violations) < 0).all()
+    assert (np.diff(objectives) > 0).all()
+    for clf, value in zip(fits, objectives, strict=True):
+        assert clf.history_["objective"][-1] == pytest.approx(value, rel=1e-9)
+
+
+def test_multipliers_are_complementary_and_give_the_sensitivity_to_slack():
+    """KKT, and the envelope theorem d f / d slack = -sum(multipliers).
+
+    Loss parity, because there the soft values that are optimised are those that are measured.
+    """
+    data = table(2, 4)
+    more, less = (fitted("loss_parity", data, slack=slack) for slack in (0.14, 0.12))
+    for clf in (more, less):
+        assert (clf.multipliers_ >= 0).all()
+        binding = clf.multipliers_ > 1e-8
+        assert 0 < binding.sum() < len(binding)
+        probability = clf.predict_proba(data[0])[np.arange(400), data[1]]
+        mean_loss = [-np.log(probability[data[2] == g]).mean() for g in range(4)]
+        pairs = dict(zip(clf.constraints_, clf.multipliers_, strict=True))
+        for g in range(4):
+            for h in range(4):
+                if g != h and pairs[f"loss_parity: group {g} against group {h}"] > 1e-8:
+                    assert mean_loss[g] - mean_loss[h] == pytest.approx(clf.slack, abs=2e-3)
+    slope = (objective(less, data) - objective(more, data)) / (less.violation_ - more.violation_)
+    between = sorted([-less.multipliers_.sum(), -more.multipliers_.sum()])
+    assert between[0] <= slope <= between[1]  # the optimal value is convex in the slack here
+
+
+def test_multipliers_of_rates_order_as_the_cost_of_slack():
+    tight, loose, idle = (fitted(slack=slack).multipliers_ for slack in (0.05, 0.15, 0.5))
+    assert tight.sum() > loose.sum() > 0 == idle.sum()
+    assert tight.min() == 0  # of the two directions of the only pair one cannot bind
+
+
+# --- fitting again, watching, stopping -----------------------------------------------------------
+
+
+def test_warm_start_saves_iterations():
+    cold = fitted(slack=0.15)
+    X, y, group = table()
+    warm = clone(cold).set_params(warm_start=True).fit(X, y, sensitive_features=group)
+    same_model(warm, cold, rtol=0)
+    first = warm.n_iter_
+    warm.fit(X, y, sensitive_features=group)
+    assert warm.n_iter_ <= first // 2
+    assert warm.violation_ <= 0.15 + FORGIVEN
+    warm.set_params(slack=0.145).fit(X, y, sensitive_features=group)
+    assert warm.n_iter_ < fitted(slack=0.145).n_iter_
+    assert warm.violation_ <= 0.145 + FORGIVEN
+
+
+def test_a_cold_fit_forgets_the_last_one():
+    X, y, group = table()
+    clf = fitted(slack=0.05)
+    assert (clf.set_params(slack=0.2).fit(X, y, sensitive_features=group).coef_).tolist() == (
+        fitted(slack=0.2).coef_.tolist()
+    )
+    clf.set_params(model=(3,), solver=SGDA(n_steps=30), slack=np.inf, random_state=0)
+    clf.fit(X, y, sensitive_features=group)
+    assert not hasattr(clf, "coef_")
+
+
+def test_callbacks_see_every_iterate():
+    seen = []
+    clf = fitted(slack=0.15, callbacks=[seen.append, lambda iterate: False])
+    assert len(seen) == clf.n_iter_ > 2
+    assert all(isinstance(iterate, Iterate) for iterate in seen)
+    assert [float(iterate.soft[0]) for iterate in seen] == clf.history_["objective"].tolist()
+    same_model(clf, fitted(slack=0.15), rtol=0)
+
+
+def test_a_callback_can_stop():
+    seen = []
+    clf = fitted(slack=0.3, callbacks=lambda iterate: seen.append(iterate) or len(seen) == 2)
+    assert clf.n_iter_ == len(seen) == 2
+    assert clf.converged_ is False
+    assert "callback" in clf.status_
+    X, y, _ = table()
+    assert clf.score(X, y) > 0.6
+
+
+def test_history_has_one_entry_per_iteration():
+    clf = fitted(["demographic_parity", "false_negative_rate"], slack=0.15)
+    keys = {"objective", "error", "violation", "soft_violation", "residual", "multipliers", "time"}
+    assert set(clf.history_) == keys
+    assert {len(values) for values in clf.history_.values()} == {clf.n_iter_}
+    assert (np.diff(clf.history_["time"]) >= 0).all()
+    assert clf.converged_ is True
+    assert clf.residual_ == clf.history_["residual"][-1] <= clf.tol
+    assert clf.violation_ == clf.history_["violation"][-1]
+    X, y, _ = table()
+    assert clf.history_["error"][-1] == pytest.approx(1 - clf.score(X, y))
+    assert (clf.history_["multipliers"][-1] == clf.multipliers_).all()
+    assert clf.privacy_ is None
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_the_progress_bar_is_shown_when_asked_for(verbose, capsys):
+    clf = fitted(slack=0.15, verbose=verbose)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert ("RateConstrainedClassifier" in captured.err) == bool(verbose)
+    assert (f"{clf.n_iter_}it" in captured.err) == bool(verbose)

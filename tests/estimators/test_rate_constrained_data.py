@@ -1,0 +1,142 @@
+"""RateConstrainedClassifier on data of every kind: what must not matter does not.
+
+Warnings are errors here: a fit that is not feasible, or not converged, fails its test.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.datasets import make_biased_classification
+from tests.helpers.fits import FORGIVEN, fitted, same_model, table
+
+
+@pytest.mark.parametrize("name", ["demographic_parity", "false_negative_rate"])
+def test_integer_weights_are_repetitions(name):
+    X, y, group = table(n=300)
+    weight = np.random.default_rng(0).integers(0, 4, size=300)
+    index = np.repeat(np.arange(300), weight)
+    slack = 0.15
+    weighted = fitted(name, (X, y, group), weight, slack=slack)
+    repeated = fitted(name, (X[index], y[index], group[index]), slack=slack)
+    same_model(weighted, repeated)
+    assert weighted.violation_ == pytest.approx(repeated.violation_, abs=1e-12)
+    assert weighted.multipliers_.max() > 0
+
+
+def test_rows_of_zero_weight_are_as_if_absent():
+    X, y, group = table(3, 4)
+    weight = ((y != 2) & (group != 1)).astype(float)
+    kept = weight > 0
+    zeros = fitted(data=(X, y, group), sample_weight=weight, slack=0.15)
+    absent = fitted(data=(X[kept], y[kept], group[kept]), slack=0.15)
+    assert (zeros.coef_ == absent.coef_).all()
+    assert zeros.classes_.tolist() == [0, 1]
+    assert zeros.groups_.tolist() == [0, 2, 3]
+
+
+def test_the_order_of_rows_does_not_matter():
+    order = np.random.default_rng(0).permutation(400)
+    data = table(2, 4)
+    same_model(fitted(data=data, slack=0.15), fitted(data=[a[order] for a in data], slack=0.15))
+
+
+def test_names_of_labels_and_groups_do_not_matter():
+    X, y, group = table(3, 2)
+    labels, names = np.array(["bad", "fair", "good"]), np.array(["f", "m"])
+    numbers = fitted(data=(X, y, group), slack=0.2)
+    words = fitted(data=(X, labels[y], names[group].tolist()), slack=0.2)
+    assert (words.coef_ == numbers.coef_).all()
+    assert words.classes_.tolist() == labels.tolist()
+    assert words.groups_.tolist() == names.tolist()
+    assert (words.predict(X) == labels[numbers.predict(X)]).all()
+    assert words.score(X, labels[y]) == numbers.score(X, y)
+    assert any("group f" in text for text in words.constraints_)
+
+
+def test_several_sensitive_columns_are_crossed():
+    X, y, group = table(2, 4)
+    columns = pd.DataFrame({"sex": np.array(["f", "m"])[group % 2], "age": group // 2})
+    crossed = fitted(data=(X, y, columns), slack=0.15)
+    order = np.array([0, 2, 1, 3])  # (f, 0), (f, 1), (m, 0), (m, 1)
+    assert list(crossed.groups_) == [("f", 0), ("f", 1), ("m", 0), ("m", 1)]
+    same_model(crossed, fitted(data=(X, y, order[group]), slack=0.15), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_sparse_and_dense_give_the_same_model(n_classes):
+    X, y, group = table(n_classes, 2)
+    X = np.where(np.abs(X) < 1.2, 0.0, X)
+    dense = fitted(data=(X, y, group), slack=0.2)
+    thin = fitted(data=(sparse.csr_array(X), y, group), slack=0.2)
+    same_model(dense, thin)
+    for container in (sparse.csr_array, sparse.csc_matrix):
+        assert (thin.predict(container(X)) == dense.predict(X)).all()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_units_of_the_columns_do_not_matter(seed):
+    """Without penalty the problem does not depend on them, nor does the path to its solution."""
+    X, y, group = table()
+    units = 10.0 ** np.random.default_rng(seed).uniform(-3, 3, size=X.shape[1])
+    as_given = fitted(data=(X, y, group), slack=0.15, alpha=0.0)
+    scaled = fitted(data=(X * units, y, group), slack=0.15, alpha=0.0)
+    assert (scaled.predict(X * units) == as_given.predict(X)).all()
+    np.testing.assert_allclose(scaled.coef_ * units, as_given.coef_, rtol=1e-4)
+    assert scaled.converged_
+
+
+def test_constant_and_duplicate_columns_change_nothing():
+    X, y, group = table()
+    wide = np.column_stack((X, np.full(400, 7.0), np.zeros(400), X[:, 0], 1e3 * X[:, 1]))
+    plain = fitted(data=(X, y, group), slack=0.15, alpha=0.0)
+    clf = fitted(data=(wide, y, group), slack=0.15, alpha=0.0)
+    assert np.isfinite(clf.coef_).all()
+    np.testing.assert_allclose(clf.predict_proba(wide), plain.predict_proba(X), atol=1e-4)
+    penalised = fitted(data=(wide, y, group), slack=0.15, alpha=1e-3)
+    assert penalised.coef_[0, [6, 7]] == pytest.approx(0, abs=1e-8)
+    assert penalised.coef_[0, 8] == pytest.approx(penalised.coef_[0, 0], rel=1e-3)
+
+
+def test_labels_of_many_small_cells_are_repaired_not_given_up():
+    """Nine cells of some 60 rows: moved targets miss by single rows; constant labels would not."""
+    data = make_biased_classification(600, n_groups=3, n_classes=3, random_state=0)
+    case = (data.data, data.target, data.sensitive_features)
+    clf = fitted("equalized_odds", data=case, slack=0.05)
+    constant = np.bincount(data.target).max() / 600
+    assert clf.feasible_
+    assert clf.score(*case[:2]) > constant + 0.1
+
+
+def test_fewer_rows_than_columns():
+    rng = np.random.default_rng(0)
+    group = np.arange(60) % 2
+    X = rng.normal(size=(60, 200)) + group[:, None]
+    y = (X[:, 0] + rng.normal(size=60) > 0.5).astype(int)
+    free = fitted(data=(X, y, group), slack=np.inf)
+    clf = fitted(data=(X, y, group), slack=0.1)
+    assert clf.violation_ <= 0.1 + FORGIVEN < free.violation_
+    assert clf.score(X, y) > 0.6
+
+
+def test_weights_are_repetitions_for_losses_too():
+    """Soft and hard values are one function, summed by two routes: rounding must not decide."""
+    data = make_biased_classification(600, random_state=0)
+    weight = np.random.default_rng(0).integers(0, 4, size=600)
+    clf, repeated = (
+        RateConstrainedClassifier("loss_parity", slack=0.01, tol=1e-8) for _ in range(2)
+    )
+    clf.fit(
+        data.data,
+        data.target,
+        sensitive_features=data.sensitive_features,
+        sample_weight=weight.astype(float),
+    )
+    rows = np.repeat(np.arange(600), weight)
+    repeated.fit(
+        data.data[rows], data.target[rows], sensitive_features=data.sensitive_features[rows]
+    )
+    np.testing.assert_allclose(clf.coef_, repeated.coef_, atol=1e-6)
+    assert clf.violation_ <= 0.01 + 1e-6

@@ -1,0 +1,100 @@
+"""Quadratic programs as problems of the package, and their solutions by cvxpy."""
+
+from dataclasses import dataclass, field
+
+import cvxpy as cp
+import numpy as np
+import torch
+
+from fairconstrained.problems import Evaluation, Linearization, separate_estimates
+
+
+class SoftIsHard:
+    """What a problem has that is as sharp as it will be, over the whole space."""
+
+    def estimates(self, x, rows, *draws):
+        """One call for each draw."""
+        return separate_estimates(self, x, rows, *draws)
+
+    def sharpened(self):
+        """Itself."""
+        return self
+
+    def loosened(self, x, by):
+        """Itself."""
+        return self, x
+
+    def project(self, x):
+        """The whole space."""
+        return x
+
+
+@dataclass(frozen=True)
+class QuadraticProblem(SoftIsHard):
+    """Minimise x'Px / 2 + q'x subject to Ax <= b; rows are ignored, hard values are the soft."""
+
+    P: torch.Tensor
+    q: torch.Tensor
+    A: torch.Tensor
+    b: torch.Tensor
+    n_rows: int = 1
+    offsets: torch.Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+
+    @classmethod
+    def random(cls, seed, n_variables=5, n_constraints=4):
+        """Strictly convex; x = 0 is strictly feasible, and far from optimal."""
+        rng = np.random.default_rng(seed)
+        root = rng.normal(size=(n_variables, n_variables))
+        return cls(
+            torch.as_tensor(root @ root.T / n_variables + np.eye(n_variables)),
+            torch.as_tensor(2.0 * rng.normal(size=n_variables)),
+            torch.as_tensor(rng.normal(size=(n_constraints, n_variables))),
+            torch.as_tensor(rng.uniform(0.1, 1.0, size=n_constraints)),
+        )
+
+    @property
+    def n_constraints(self):
+        """Rows of A."""
+        return len(self.b)
+
+    def start(self):
+        """Zeros for variables and multipliers."""
+        return torch.zeros_like(self.q), torch.zeros_like(self.b)
+
+    @property
+    def strata(self):
+        """One part."""
+        return torch.zeros(self.n_rows, dtype=torch.long)
+
+    def linearize(self, x, rows=None, scale=None):
+        """Objective and constraints."""
+        objective = 0.5 * x @ self.P @ x + self.q @ x
+        gradients = torch.cat(((self.P @ x + self.q)[None], self.A))
+        value = torch.cat((objective[None], self.A @ x - self.b))
+        return Linearization(value, lambda weights: weights @ gradients)
+
+    def objective(self, x, rows=None):
+        """The first value of `linearize`."""
+        terms = self.linearize(x)
+        return Linearization(terms.value[:1], lambda w: w * (self.P @ x + self.q))
+
+    def constraints(self, x, rows=None, scale=None):
+        """The others."""
+        return Linearization(self.linearize(x).value[1:], lambda w: w @ self.A)
+
+    def evaluate(self, x):
+        """Hard values equal to the soft ones."""
+        value = self.linearize(x).value
+        return Evaluation(value, value)
+
+
+def solve_quadratic(problem, shift=0.0):
+    """The optimum and multipliers of Ax + shift <= b by cvxpy, as tensors."""
+    x = cp.Variable(len(problem.q))
+    objective = 0.5 * cp.quad_form(x, cp.psd_wrap(problem.P.numpy())) + problem.q.numpy() @ x
+    bounds = [problem.A.numpy() @ x + shift <= problem.b.numpy()] if problem.n_constraints else []
+    cp.Problem(cp.Minimize(objective), bounds).solve(
+        solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
+    )
+    dual = bounds[0].dual_value if bounds else np.zeros(0)
+    return torch.as_tensor(x.value), torch.as_tensor(dual)

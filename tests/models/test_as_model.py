@@ -1,0 +1,69 @@
+"""Models that the parameter `model` names: perceptrons, modules of the user, bad ones."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fairconstrained.models import Linear, Module, as_model
+from fairconstrained.models.features import DenseFeatures
+from tests.helpers.numeric import badly_scaled, tensor
+
+X = badly_scaled(n=30)
+WEIGHT = tensor(np.random.default_rng(1).exponential(size=30) + 0.1)
+
+
+def built(spec, n_outputs=1, features=None):
+    torch.manual_seed(0)
+    return as_model(spec, features or DenseFeatures(X), WEIGHT, n_outputs, 1e-3, True)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize(
+    "spec", ["linear", (4,), [4, 3], lambda d, k: nn.Linear(d, k)], ids=["l", "t", "list", "f"]
+)
+def test_as_model_builds_what_the_parameter_names(spec, n_outputs):
+    model = built(spec, n_outputs)
+    assert model.scores(model.init(), DenseFeatures(X)).shape == (30, n_outputs)
+    assert model.init().dtype == torch.float64
+    assert isinstance(model, Linear if spec == "linear" else Module)
+
+
+def test_a_perceptron_does_not_depend_on_the_units_of_the_columns():
+    scale, shift = tensor([1e-3, 1.0, 10.0, 1e3, -1.0]), tensor([5.0, 0.0, 1.0, -3.0, 2.0])
+    scores = [
+        (m := built((4, 3), features=DenseFeatures(A))).scores(m.init(), DenseFeatures(A))
+        for A in (X, X * scale.abs() + shift)
+    ]
+    torch.testing.assert_close(*scores, rtol=1e-7, atol=1e-7)
+
+
+def test_a_perceptron_survives_constant_columns_that_change_later():
+    """A column that was constant in training must not be divided by a rounding error."""
+    constant = torch.cat((X, torch.full((30, 1), 0.1).double()), dim=1)
+    model = built((4,), features=DenseFeatures(constant))
+    constant[:, 5] = 0.2
+    assert model.scores(model.init(), DenseFeatures(constant)).abs().max() < 100
+
+
+@pytest.mark.parametrize("spec", ["mlp", (), (0,), (4, -1), (4.0,), 3, None, ("a",)], ids=repr)
+def test_as_model_refuses_what_it_does_not_know(spec):
+    with pytest.raises(ValueError, match=r"model must be 'linear'.*got"):
+        built(spec)
+
+
+@pytest.mark.parametrize(
+    ("layers", "n_outputs", "message"),
+    [
+        (nn.Linear(5, 2), 1, r"scores of shape \(n, 1\); for 2 rows it gave \(2, 2\)"),
+        (nn.Linear(5, 1), 3, r"scores of shape \(n, 3\); for 2 rows it gave \(2, 1\)"),
+        (nn.Sequential(nn.Linear(5, 3), nn.Flatten(0)), 3, r"gave \(6,\)"),
+        (nn.Sequential(nn.Linear(5, 3), nn.Flatten(0)), 1, r"gave \(6,\)"),
+        (nn.ReLU(), 1, "with parameters"),
+        (nn.Linear(5, 1).requires_grad_(False), 1, "with parameters to train"),
+        ("not a network", 1, "must return an nn.Module"),
+    ],
+)
+def test_networks_of_the_wrong_shape_are_refused(layers, n_outputs, message):
+    with pytest.raises(ValueError, match=message):
+        built(lambda d, k: layers, n_outputs)

@@ -1,0 +1,330 @@
+"""Models: one map from parameters to scores, its transpose, and harmless coordinates."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch import nn
+
+from fairconstrained.losses import log_loss
+from fairconstrained.models import Linear, Module
+from fairconstrained.models.features import DenseFeatures, SparseFeatures
+from tests.helpers.numeric import badly_scaled, numerical_jacobian, tensor
+
+X = badly_scaled(n=30)
+WEIGHT = tensor(np.random.default_rng(1).exponential(size=400) + 0.1)
+
+
+def cotangent(n_rows, n_outputs):
+    return tensor(np.random.default_rng(2).normal(size=(n_rows, n_outputs)))
+
+
+def network(*sizes, seed=0):
+    torch.manual_seed(seed)
+    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.Tanh())]
+    return nn.Sequential(*layers[:-1]).double()
+
+
+def linear(transform, n_outputs, fit_intercept):
+    d = X.shape[1]
+    rng = np.random.default_rng(3)
+    transforms = {
+        "identity": torch.ones(d, dtype=torch.float64),
+        "diagonal": tensor(rng.uniform(0.5, 2, size=d)) / X.std(dim=0),
+        "triangular": tensor(np.triu(rng.normal(size=(d, d)) + 2 * np.eye(d)))
+        / X.std(dim=0)[:, None],
+    }
+    center = X.mean(dim=0) if fit_intercept else X.new_zeros(d)
+    return Linear(n_outputs, center, transforms[transform], fit_intercept)
+
+
+every_linear = [
+    linear(transform, n_outputs, fit_intercept)
+    for transform in ("identity", "diagonal", "triangular")
+    for n_outputs in (1, 3)
+    for fit_intercept in (True, False)
+]
+every_model = pytest.mark.parametrize(
+    "model",
+    [
+        *every_linear,
+        Linear.preconditioned(DenseFeatures(X), WEIGHT[:30], 3, 1e-3, True),
+        Linear.preconditioned(DenseFeatures(X), WEIGHT[:30], 1, 1e-3, False),
+        Module(network(5, 4, 1)),
+        Module(network(5, 4, 3, 3)),
+    ],
+    ids=lambda m: f"{type(m).__name__}{m.n_params}",
+)
+
+
+def some_parameters(model):
+    start = model.init()
+    return start + 0.3 * tensor(np.random.default_rng(4).normal(size=len(start)))
+
+
+# --- derivatives ---------------------------------------------------------------------------------
+
+
+@every_model
+def test_pullback_is_the_transposed_jacobian_of_the_scores(model):
+    w, features = some_parameters(model), DenseFeatures(X)
+    scores, pullback = model.linearize(w, features)
+    torch.testing.assert_close(scores, model.scores(w, features))
+    seed = cotangent(*scores.shape)
+    expected = numerical_jacobian(lambda v: (seed * model.scores(v, features)).sum(), w)[0]
+    torch.testing.assert_close(pullback(seed), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(pullback(2.0 * seed), 2.0 * pullback(seed))  # may be called again
+
+
+@every_model
+def test_penalty_gradient_equals_differences(model):
+    w = some_parameters(model)
+    penalty = model.penalty(w)
+    # Of a quadratic, central differences are exact at any step.
+    expected = numerical_jacobian(lambda v: model.penalty(v).value, w, step=1.0)[0]
+    torch.testing.assert_close(penalty.gradient, expected, rtol=1e-7, atol=1e-7)
+
+
+@every_model
+def test_restore_undoes_attributes(model):
+    """The attributes hold all of the model: scores survive, in whatever coordinates."""
+    w, features = some_parameters(model), DenseFeatures(X)
+    attributes = model.attributes(w)
+    again = model.restore(attributes)
+    torch.testing.assert_close(again, w, rtol=1e-8, atol=1e-8)
+    if "coef_" in attributes:
+        scores = X.numpy() @ attributes["coef_"].T + attributes["intercept_"]
+        np.testing.assert_allclose(model.scores(w, features).numpy(), scores, atol=1e-9)
+    else:
+        with torch.no_grad():
+            torch.testing.assert_close(attributes["module_"](X), model.scores(w, features))
+
+
+@every_model
+def test_offsets_shift_the_scores_of_all_rows_alike(model):
+    w, features = some_parameters(model), DenseFeatures(X)
+    moved = w.clone()
+    moved[model.offsets] += 0.7
+    expected = model.scores(w, features) + 0.7 * (len(model.offsets) > 0)
+    torch.testing.assert_close(model.scores(moved, features), expected)
+
+
+# --- Linear --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear_in_plain_coordinates_equals_a_linear_layer(n_outputs, bias):
+    layer = nn.Linear(5, n_outputs, bias=bias).double()
+    module, features = Module(layer), DenseFeatures(X)
+    plain = Linear(n_outputs, torch.zeros(5).double(), torch.ones(5).double(), bias)
+    coef = layer.weight.detach().T.reshape(-1)
+    w = torch.cat((coef, layer.bias.detach())) if bias else coef
+    assert plain.n_params == module.n_params
+    assert len(plain.offsets) == len(module.offsets) == bias * n_outputs
+    torch.testing.assert_close(plain.penalty(w).value, module.penalty(module.init()).value)
+    scores, pullback = plain.linearize(w, features)
+    expected, expected_pullback = module.linearize(module.init(), features)
+    torch.testing.assert_close(scores, expected)
+    seed = cotangent(*scores.shape)
+    gradient, of_layer = pullback(seed), expected_pullback(seed)
+    by_output = gradient[: 5 * n_outputs].reshape(5, n_outputs).T.reshape(-1)
+    torch.testing.assert_close(by_output, of_layer[: 5 * n_outputs], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(gradient[5 * n_outputs :], of_layer[5 * n_outputs :])
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_coordinates_do_not_change_the_model(n_outputs, fit_intercept):
+    """The same coefficients give the same scores and penalty from every coordinate system."""
+    rng = np.random.default_rng(5)
+    coef, intercept = rng.normal(size=(n_outputs, 5)), rng.normal(size=n_outputs) * fit_intercept
+    features = DenseFeatures(X)
+    for transform in ("identity", "diagonal", "triangular"):
+        model = linear(transform, n_outputs, fit_intercept)
+        w = model.restore({"coef_": coef, "intercept_": intercept})
+        scores = model.scores(w, features).numpy()
+        np.testing.assert_allclose(scores, X.numpy() @ coef.T + intercept, rtol=1e-9, atol=1e-7)
+        assert model.penalty(w).value.item() == pytest.approx(0.5 * (coef**2).sum())
+
+
+def hessian(model, features, weight, alpha):
+    """Of the weighted log loss and the penalty, at zero."""
+    y = torch.arange(features.shape[0]) % max(2, model.n_outputs)
+
+    def gradient(w):
+        scores, pullback = model.linearize(w, features)
+        scores.requires_grad_()
+        risk = weight @ log_loss(scores, y) / weight.sum()
+        (on_scores,) = torch.autograd.grad(risk, scores)
+        return pullback(on_scores) + alpha * model.penalty(w).gradient
+
+    return numerical_jacobian(gradient, model.init(), step=1e-4)
+
+
+@pytest.mark.parametrize("wrap", [DenseFeatures, lambda X: SparseFeatures(sp.csr_array(X.numpy()))])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("alpha", [0.0, 1e-4, 10.0])
+def test_hessian_is_near_the_identity_in_the_chosen_coordinates(wrap, fit_intercept, alpha):
+    """On columns whose own Hessian has a condition number beyond 1e6."""
+    features = wrap(badly_scaled())
+    model = Linear.preconditioned(features, WEIGHT, 1, alpha, fit_intercept)
+    found = hessian(model, features, WEIGHT, alpha)
+    of_coef = found[: model.n_coef, : model.n_coef]
+    torch.testing.assert_close(of_coef, torch.eye(5).double(), rtol=0, atol=5e-3)
+    assert torch.linalg.eigvalsh(found)[0] > 0.2  # the intercept: curvature 1/4
+    assert torch.linalg.cond(badly_scaled().T @ badly_scaled()) > 1e6
+
+
+def test_beyond_the_limit_of_columns_only_the_diagonal_is_scaled(monkeypatch):
+    monkeypatch.setattr("fairconstrained.models.linear._WHITEN_UP_TO", 3)
+    features = DenseFeatures(badly_scaled())
+    model = Linear.preconditioned(features, WEIGHT, 1, 1e-4, True)
+    assert model.transform.shape == (5,)
+    diagonal = hessian(model, features, WEIGHT, 1e-4).diagonal()[:5]
+    torch.testing.assert_close(diagonal, torch.ones(5).double(), rtol=1e-4, atol=1e-4)
+
+
+degenerate = {
+    "constant": lambda X: torch.cat((X, torch.full_like(X[:, :1], 0.1)), dim=1),
+    "zero": lambda X: torch.cat((X, torch.zeros_like(X[:, :1])), dim=1),
+    "duplicate": lambda X: torch.cat((X, X, X[:, :2] * 3.0), dim=1),
+    "fewer rows than columns": lambda X: X[:3],
+    "one row": lambda X: X[:1],
+}
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-4])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("columns", degenerate.values(), ids=degenerate)
+def test_degenerate_columns_get_harmless_coordinates(columns, sparse, alpha):
+    """Finite, no direction steep, and no constant column blown up."""
+    array = columns(badly_scaled())
+    features = SparseFeatures(sp.csr_array(array.numpy())) if sparse else DenseFeatures(array)
+    weight = WEIGHT[: len(array)]
+    model = Linear.preconditioned(features, weight, 1, alpha, True)
+    w = model.restore(model.attributes(some_parameters(model)))
+    assert model.scores(w, features).isfinite().all()
+    eigenvalues = torch.linalg.eigvalsh(hessian(model, features, weight, alpha))
+    assert eigenvalues[-1] < 10 * array.shape[1]
+    if alpha == 0 and array.shape[1] == 6:  # a constant column has no scale: about 1 is given
+        assert 0.1 < model.transform[5].norm() < 1e4
+
+
+def test_restore_refuses_another_model_or_other_columns():
+    model = linear("diagonal", 1, True)
+    with pytest.raises(ValueError, match="needs the 5 features of the last fit; it had 4"):
+        model.restore({"coef_": np.zeros((1, 4)), "intercept_": np.zeros(1)})
+    with pytest.raises(ValueError, match=r"same model \(coef_\)"):
+        model.restore({"module_": network(5, 1)})
+    with pytest.raises(ValueError, match=r"same model \(module_\)"):
+        Module(network(5, 1)).restore({"coef_": np.zeros((1, 5))})
+
+
+# --- Module --------------------------------------------------------------------------------------
+
+
+def test_only_matrices_are_penalised():
+    """Biases and normalisation gains are free."""
+    layers = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 3)).double()
+    model = Module(layers)
+    expected = 0.5 * sum((layers[i].weight ** 2).sum().item() for i in (0, 3))
+    assert model.penalty(model.init()).value.item() == pytest.approx(expected)
+    matrices = layers[0].weight.numel() + layers[3].weight.numel()
+    assert (model.penalty(torch.ones(model.n_params).double()).gradient != 0).sum() == matrices
+
+
+@pytest.mark.parametrize(
+    ("layers", "n_offsets"),
+    [
+        ([nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)], 3),
+        ([nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3, bias=False)], 0),
+        ([nn.Linear(5, 3), nn.Tanh()], 0),  # a bias, but not of the scores
+        ([nn.Linear(5, 3), nn.BatchNorm1d(3)], 0),
+        ([nn.Linear(5, 4), nn.Linear(4, 3).requires_grad_(False)], 0),
+    ],
+)
+def test_offsets_are_the_last_biases_where_these_shift_the_scores(layers, n_offsets):
+    model = Module(nn.Sequential(*layers).double())
+    assert len(model.offsets) == n_offsets
+    assert model.offsets.tolist() == list(range(model.n_params - n_offsets, model.n_params))
+
+
+def test_sparse_rows_equal_dense_rows_for_a_network():
+    model = Module(network(5, 4, 3))
+    w = some_parameters(model)
+    sparse = SparseFeatures(sp.csr_array(X.numpy()))
+    torch.testing.assert_close(model.scores(w, sparse), model.scores(w, DenseFeatures(X)))
+    seed = cotangent(len(X), 3)
+    gradients = [model.linearize(w, f)[1](seed) for f in (sparse, DenseFeatures(X))]
+    torch.testing.assert_close(*gradients)
+
+
+def test_scores_in_chunks_equal_scores_at_once(monkeypatch):
+    model = Module(network(5, 4, 1))
+    expected = model.scores(model.init(), DenseFeatures(X))
+    monkeypatch.setattr("fairconstrained.models.module._CHUNK_ROWS", 7)
+    torch.testing.assert_close(model.scores(model.init(), DenseFeatures(X)), expected)
+
+
+def test_one_output_may_come_without_its_axis():
+    model = Module(nn.Sequential(network(5, 1), nn.Flatten(0)))
+    assert model.scores(model.init(), DenseFeatures(X)).shape == (30, 1)
+
+
+def test_frozen_and_shared_parameters_keep_their_roles():
+    """Frozen ones stay as they came; a shared one counts, and is pulled back, once."""
+    first, second = nn.Linear(5, 5).double(), nn.Linear(5, 5).double()
+    second.weight = first.weight
+    second.bias.requires_grad_(False)
+    model, frozen = Module(nn.Sequential(first, nn.Tanh(), second)), second.bias.clone()
+    assert model.n_params == 25 + 5
+    w, features, seed = some_parameters(model), DenseFeatures(X), cotangent(30, 5)
+    expected = numerical_jacobian(lambda v: (seed * model.scores(v, features)).sum(), w)[0]
+    torch.testing.assert_close(
+        model.linearize(w, features)[1](seed), expected, rtol=1e-5, atol=1e-6
+    )
+    torch.testing.assert_close(model.attributes(w)["module_"][2].bias, frozen)
+
+
+@pytest.mark.parametrize("chunk", [10, 16_384])
+def test_settle_gives_batch_statistics_of_all_rows(chunk, monkeypatch):
+    """After it, evaluation is deterministic and does not depend on the batches seen before."""
+    monkeypatch.setattr("fairconstrained.models.module._CHUNK_ROWS", chunk)
+    layers = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
+    model, features = Module(layers), DenseFeatures(X)
+    w = some_parameters(model)
+    model.settle(w, features)
+    first = model.scores(w, features)
+    model.linearize(w, DenseFeatures(100.0 + X[:5]))  # a batch that moves running statistics
+    assert not torch.allclose(model.scores(w, features), first)
+    model.settle(w, features)
+    torch.testing.assert_close(model.scores(w, features), first)
+    torch.testing.assert_close(model.scores(w, features), first)
+    hidden = X @ w[:20].reshape(4, 5).T + w[20:24]
+    torch.testing.assert_close(layers[1].running_mean, hidden.mean(dim=0))
+    if chunk > len(X):
+        torch.testing.assert_close(layers[1].running_var, hidden.var(dim=0))
+    assert layers[1].momentum == 0.1  # as the user set it
+
+
+def test_settle_takes_any_number_of_rows(monkeypatch):
+    """No chunk is left with one row, of which batch normalisation knows no variance."""
+    monkeypatch.setattr("fairconstrained.models.module._CHUNK_ROWS", 10)
+    model = Module(nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double())
+    for n in (2, 10, 11, 21, 29):
+        model.settle(model.init(), DenseFeatures(X[:n]))
+        assert model.scores(model.init(), DenseFeatures(X[:n])).isfinite().all()
+
+
+def test_dropout_acts_in_training_only():
+    model = Module(nn.Sequential(network(5, 50), nn.Dropout(0.5), nn.Linear(50, 1).double()))
+    w, features = model.init(), DenseFeatures(X)
+    torch.testing.assert_close(model.scores(w, features), model.scores(w, features), rtol=0, atol=0)
+    torch.manual_seed(0)
+    once, again = (model.linearize(w, features)[0] for _ in range(2))
+    torch.manual_seed(0)
+    assert not torch.equal(once, again)
+    torch.testing.assert_close(model.linearize(w, features)[0], once)

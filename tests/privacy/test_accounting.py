@@ -1,0 +1,274 @@
+"""Privacy accounting: published figures, closed forms, and the bounds' direction."""
+
+import functools
+import importlib
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fairconstrained.privacy import (
+    Gaussian,
+    Laplace,
+    Phase,
+    fermi_closed_form_sigmas,
+    privacy_spent,
+)
+from fairconstrained.privacy._loss_distributions import (
+    Batch,
+    _epsilon_on_grid,
+    directions,
+    gaussian_divergence,
+)
+from tests.helpers.releases import DELTA, few, noises, rates, spent, steps, units
+
+pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+Relation = importlib.import_module("dp_accounting").NeighboringRelation
+
+RELATION = {
+    "record": Relation.ADD_OR_REMOVE_ONE,
+    "sensitive_features": Relation.REPLACE_ONE,
+}
+
+
+# --- published and known figures -----------------------------------------------------------------
+
+FIGURES = [  # rate, steps, Gaussian, Laplace, joint epsilon, epsilon of separate batches
+    (0.014, 200, 3.0, 4.0, 0.2985, 0.285),
+    (0.014, 2000, 2.0, 4.0, 1.486, 1.436),
+    (0.005, 5000, 1.0, 2.0, 2.31, 2.05),
+]
+
+
+@pytest.mark.parametrize(("q", "n", "s", "b", "joint", "naive"), FIGURES)
+def test_one_batch_is_one_joint_release(q, n, s, b, joint, naive):
+    """Composing the subsampled mechanisms as if each drew its own batch understates epsilon."""
+    got = spent(Laplace(b), Gaussian(s), q=q, n=n)
+    assert got == pytest.approx(joint, rel=3e-3)
+    separate = pld.from_laplace_mechanism(b, sampling_prob=q).self_compose(n)
+    separate = separate.compose(pld.from_gaussian_mechanism(s, sampling_prob=q).self_compose(n))
+    understated = separate.get_epsilon_for_delta(DELTA)
+    assert understated == pytest.approx(naive, rel=3e-3)
+    assert understated < 0.97 * got
+    apart = [Phase([Laplace(b)], q, n), Phase([Gaussian(s)], q, n)]
+    assert privacy_spent(apart, delta=DELTA) == pytest.approx(understated, rel=3e-3)
+
+
+# Moments accountants are looser than privacy-loss distributions.
+@pytest.mark.parametrize(
+    ("q", "n", "s", "published"),
+    [
+        (0.01, 10_000, 4.0, 1.26),  # Abadi et al. (2016), Section 3.2
+        (256 / 60_000, 14_062, 1.1, 3.0),  # TensorFlow Privacy's tutorial on MNIST, 60 epochs
+    ],
+)
+def test_published_figures_of_private_sgd(q, n, s, published):
+    """Below the published figure, and below Renyi accounting of today by at most 15 %."""
+    dp = importlib.import_module("dp_accounting")
+    renyi = importlib.import_module("dp_accounting.rdp").RdpAccountant()
+    renyi.compose(dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(s)), n)
+    bound = renyi.get_epsilon(DELTA)
+    assert bound < published
+    assert 0.85 * bound < spent(Gaussian(s), q=q, n=n) < bound
+
+
+@pytest.mark.parametrize(
+    ("claimed", "alone", "joint"),
+    [(0.5, 0.413, 0.592), (1.0, 0.851, 1.225), (3.0, 2.742, 4.026), (9.0, 10.01, 16.63)],
+)
+def test_what_the_noise_of_dp_fermi_costs(claimed, alone, joint):
+    """Theorem 3.3 on Adult (n = 33,916, batch 1024, 6,800 steps, delta = 1/n^2).
+
+    One gradient keeps the claim, the two together do not. A row shifts the mean of a batch by the
+    paper's sensitivities, Delta_w^2 = 8 / (m^2 rho) and Delta_theta^2 = 8 (D L)^2 / (m^2 rho).
+    """
+    n, m, rho, lipschitz, dual = 33_916, 1024, 0.3, 2.0, 1.5
+    sigma_theta, sigma_w = fermi_closed_form_sigmas(
+        epsilon=claimed,
+        delta=1 / n**2,
+        n_rows=n,
+        n_steps=6800,
+        batch_size=m,
+        least_proportion=rho,
+        lipschitz=lipschitz,
+        dual_bound=dual,
+    )
+    unit = math.sqrt(8 / rho) / m
+    theta, w = Gaussian(sigma_theta / (unit * dual * lipschitz)), Gaussian(sigma_w / unit)
+    assert theta.noise_multiplier == pytest.approx(w.noise_multiplier)
+    costs = functools.partial(spent, q=m / n, n=6800, delta=1 / n**2)
+    assert costs(theta) == pytest.approx(alone, rel=2e-3)
+    assert costs(theta, w) == pytest.approx(joint, rel=2e-3)
+
+
+def test_what_the_notebook_of_raco_costs():
+    """Adult, "epsilon 1": sigma 4, Laplace scale 2, 1000 batches of 4096 of 29,676, delta 1e-4.
+
+    Its own accountant composes separate batches and finds 10.83 (4.34 and 9.21 alone).
+    """
+    gaussian, laplace_, q = Gaussian(4.0), Laplace(2.0), 4096 / 29_676
+    costs = functools.partial(spent, q=q, n=1000, delta=1e-4)
+    assert costs(gaussian) == pytest.approx(4.34, rel=2e-3)
+    assert costs(laplace_) == pytest.approx(9.21, rel=2e-3)
+    apart = [Phase([gaussian], q, 1000), Phase([laplace_], q, 1000)]
+    assert privacy_spent(apart, delta=1e-4) == pytest.approx(10.83, rel=2e-3)
+    assert 11.1 < costs(gaussian, laplace_) < 11.3
+
+
+def test_attribute_setting_of_the_prototype():
+    """Epsilon 1, delta 1e-5, replace one, rate 0.2, 150 steps: multiplier 18.3."""
+    assert spent(Gaussian(18.3), q=0.2, n=150, unit="sensitive_features") == pytest.approx(
+        1.0, rel=3e-3
+    )
+
+
+def on_grid(batch, interval, unit="record"):
+    """Our numbers on a given grid, with the library's cut."""
+    pair = directions(batch, math.exp(-50), replace=unit == "sensitive_features")
+    return _epsilon_on_grid([(batch.n_steps, pair)], DELTA, interval)
+
+
+@given(
+    sigma=st.floats(1.5, 20.0),
+    q=st.one_of(st.floats(1e-3, 0.3), st.just(1.0)),
+    n=st.integers(1, 200),
+    unit=units,
+)
+@example(sigma=18.3, q=0.2, n=150, unit="sensitive_features")
+@example(sigma=1.0, q=0.01, n=1000, unit="record")
+@few
+def test_sampled_gaussians_are_those_of_dp_accounting(sigma, q, n, unit):
+    """The library's constructor, on the same grid; and our choice of the grid is fine enough."""
+    one = pld.from_gaussian_mechanism(
+        sigma,
+        value_discretization_interval=1e-3,
+        sampling_prob=q,
+        neighboring_relation=RELATION[unit],
+    )
+    theirs = one.self_compose(n).get_epsilon_for_delta(DELTA)
+    assert on_grid(Batch(q, n, 1 / sigma, 0.0), 1e-3, unit) == pytest.approx(
+        theirs, rel=1e-6, abs=1e-9
+    )
+    assert spent(Gaussian(sigma), q=q, n=n, unit=unit) <= theirs * 1.004 + 1e-6
+
+
+@given(scale=st.floats(0.5, 20.0), q=st.floats(0.01, 1.0), n=st.integers(1, 100))
+@few
+def test_sampled_laplace_is_that_of_dp_accounting(scale, q, n):
+    one = pld.from_laplace_mechanism(scale, sampling_prob=q, value_discretization_interval=1e-3)
+    theirs = one.self_compose(n).get_epsilon_for_delta(DELTA)
+    ours = on_grid(Batch(q, n, 0.0, 1 / scale), 1e-3)
+    assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-9)
+    assert spent(Laplace(scale), q=q, n=n) <= theirs * 1.004 + 1e-6
+
+
+@given(scale=st.floats(0.3, 20.0), q=st.floats(0.01, 1.0), n=st.integers(1, 3))
+@few
+def test_few_laplace_releases_stay_within_pure_privacy(scale, q, n):
+    """The largest possible loss of a step is log(1 + q (e^(1/b) - 1))."""
+    assert spent(Laplace(scale), q=q, n=n) <= n * math.log1p(q * math.expm1(1 / scale)) * 1.001
+
+
+# --- identities ----------------------------------------------------------------------------------
+
+
+@given(sigma=noises, n=st.integers(1, 100), unit=units)
+@few
+def test_all_rows_are_the_analytic_gaussian(sigma, n, unit):
+    """Balle and Wang (2018): delta(epsilon) of one Gaussian with sqrt(n) times the shift."""
+    epsilon = spent(Gaussian(sigma), n=n, unit=unit)
+    shift = math.sqrt(n) * (2 if unit == "sensitive_features" else 1) / sigma
+    if epsilon:
+        below, above = gaussian_divergence(np.array([epsilon, epsilon * 0.99]), shift)
+        assert below <= DELTA < above
+
+
+def test_ten_thousand_convolutions_do_not_lose_accuracy():
+    """Joint releases of all rows are composed step by step; the closed form is known."""
+    n, sigma = 10_000, 100.0
+    epsilon = spent(Gaussian(sigma), Laplace(1e9), n=n)
+    below, above = gaussian_divergence(np.array([epsilon, epsilon * 0.995]), math.sqrt(n) / sigma)
+    assert below <= DELTA < above
+
+
+@given(s=noises, t=noises, q=st.floats(0.01, 1.0), n=steps, unit=units)
+@few
+def test_two_gaussians_of_a_batch_are_one(s, t, q, n, unit):
+    joint = spent(Gaussian(s), Gaussian(t), q=q, n=n, unit=unit)
+    one = (s**-2 + t**-2) ** -0.5
+    assert joint == pytest.approx(spent(Gaussian(one), q=q, n=n, unit=unit), rel=1e-9)
+
+
+@given(s=noises, b=st.floats(0.7, 10), q=rates, n=steps)
+@few
+def test_a_release_with_huge_noise_is_free(s, b, q, n):
+    """Laplace and Gaussian together tend to either alone, from above."""
+    alone = spent(Gaussian(s), q=q, n=n)
+    assert alone * (1 - 5e-3) <= spent(Gaussian(s), Laplace(1e7), q=q, n=n)
+    assert spent(Gaussian(s), Laplace(1e7), q=q, n=n) <= alone * (1 + 5e-3) + 1e-6
+    alone = spent(Laplace(b), q=q, n=n)
+    together = spent(Gaussian(1e7), Laplace(b), q=q, n=n)
+    assert together == pytest.approx(alone, rel=1e-2, abs=1e-5)
+    assert spent(Gaussian(math.inf), Laplace(b), q=q, n=n) == alone
+
+
+@given(s=noises, q=rates, n=steps, unit=units, b=st.sampled_from([1.0, 5.0, math.inf]))
+@few
+def test_epsilon_grows_with_rate_and_steps_and_falls_with_noise(s, q, n, unit, b):
+    """Up to the half percent by which a coarser grid may be above a finer one."""
+    b = math.inf if unit == "sensitive_features" else b
+    base = spent(Gaussian(s), Laplace(b), q=q, n=n, unit=unit)
+    assert spent(Gaussian(s), Laplace(b), q=q / 1.3, n=n, unit=unit) <= base * 1.003
+    assert spent(Gaussian(s), Laplace(b), q=q, n=2 * n, unit=unit) >= base * 0.997
+    assert spent(Gaussian(1.2 * s), Laplace(b), q=q, n=n, unit=unit) <= base * 1.003
+    assert spent(Gaussian(s), Laplace(1.2 * b), q=q, n=n, unit=unit) <= base * 1.003
+
+
+def test_phases_add_up_between_the_largest_and_the_sum():
+    counts = Phase([Gaussian(20.0)])
+    first, second = (
+        Phase([Gaussian(2.0)], 0.02, 300),
+        Phase([Laplace(9.0), Gaussian(1.5)], 0.01, 99),
+    )
+    alone = [privacy_spent([phase], delta=DELTA) for phase in (counts, first, second)]
+    together = privacy_spent([counts, first, second], delta=DELTA)
+    assert max(alone) < together < sum(alone)
+    assert privacy_spent([second, counts, first], delta=DELTA) == pytest.approx(together, rel=1e-9)
+    # Splitting a phase changes nothing.
+    halves = [Phase(first.releases, 0.02, 150)] * 2
+    assert privacy_spent(halves, delta=DELTA) == pytest.approx(alone[1], rel=1e-6)
+    # Nothing released costs nothing.
+    assert privacy_spent([], delta=DELTA) == privacy_spent([Phase([])], delta=DELTA) == 0
+
+
+def test_laplace_alone_is_pure_differential_privacy():
+    """One release of all rows: 1/b for the record, and 2/b when a row is replaced."""
+    assert spent(Laplace(4.0), delta=1e-10) == pytest.approx(0.25, rel=1e-2)
+    assert spent(Laplace(4.0), delta=1e-10, unit="sensitive_features") == pytest.approx(
+        0.5, rel=1e-2
+    )
+
+
+@pytest.mark.parametrize("n", [1, 20])
+def test_replacing_a_row_of_all_doubles_both_shifts(n):
+    """Without sampling, Laplace noise is accounted for in both units."""
+    replaced = spent(Laplace(30.0), Gaussian(40.0), n=n, unit="sensitive_features")
+    assert replaced == pytest.approx(spent(Laplace(15.0), Gaussian(20.0), n=n), rel=2e-3)
+    assert replaced > 1.5 * spent(Laplace(30.0), Gaussian(40.0), n=n)
+
+
+def test_replacing_costs_at_most_removing_and_adding():
+    """Group privacy: epsilon at delta (1 + e^epsilon) of two changes is twice that of one."""
+    one = spent(Gaussian(2.0), q=0.05, n=200)
+    two = spent(
+        Gaussian(2.0), q=0.05, n=200, delta=DELTA * (1 + math.exp(one)), unit="sensitive_features"
+    )
+    assert one < two <= 2 * one
+
+
+def test_hardly_any_noise_is_infinite_at_once():
+    assert spent(Gaussian(1e-3)) == spent(Laplace(1e-3), q=0.5, n=100) == math.inf
+    assert spent(Gaussian(0.7), q=0.7, n=400, unit="sensitive_features") == math.inf
+    assert spent(Gaussian(0.1), q=0.9, n=10_000) == math.inf

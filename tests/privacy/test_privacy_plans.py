@@ -1,0 +1,217 @@
+"""Plans spend their budget, guarantees can be read, bad input is named."""
+
+import builtins
+import functools
+import importlib
+import math
+import pickle
+import subprocess
+import sys
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fairconstrained.privacy import (
+    Gaussian,
+    Laplace,
+    Phase,
+    calibrate,
+    fermi_closed_form_sigmas,
+    one_off_gaussian,
+    plan_training,
+    privacy_guarantee,
+    privacy_spent,
+)
+from tests.helpers.releases import DELTA, few, spent, units
+
+
+@given(
+    epsilon=st.floats(0.05, 10),
+    q=st.one_of(st.floats(1e-3, 0.5), st.just(1.0)),
+    n=st.integers(1, 3000),
+    share=st.sampled_from([0.0, 0.1, 0.5]),
+    kind=st.sampled_from(["gaussian", "laplace"]),
+    unit=units,
+)
+@example(epsilon=1.0, q=0.001, n=10_000, share=0.1, kind="gaussian", unit="sensitive_features")
+@settings(max_examples=12)
+def test_a_plan_spends_its_budget_and_no_more(epsilon, q, n, share, kind, unit):
+    if unit == "sensitive_features":
+        kind = "gaussian"
+    plan = plan_training(
+        epsilon=epsilon,
+        delta=DELTA,
+        sampling_rate=q,
+        n_steps=n,
+        unit=unit,
+        histogram_share=share,
+        histogram_noise=kind,
+        counts_share=0.02,
+    )
+    assert 0.99 * epsilon <= plan.privacy.epsilon <= epsilon
+    # The noises of the plan are those of its guarantee.
+    releases = [Gaussian(plan.gradient_noise)]
+    if share:
+        releases.append({"gaussian": Gaussian, "laplace": Laplace}[kind](plan.histogram_noise))
+        ratio = plan.gradient_noise**-2 / plan.histogram_noise**-2
+        assert ratio == pytest.approx((1 - share) / share)
+    phases = [Phase([Gaussian(plan.counts_noise)]), Phase(releases, q, n)]
+    again = privacy_spent(phases, delta=DELTA, unit=unit)
+    assert again == pytest.approx(plan.privacy.epsilon, rel=1e-9)
+
+
+def test_calibration_of_the_attribute_setting():
+    noise = calibrate(
+        lambda s: [Phase([Gaussian(s)], 0.2, 150)],
+        epsilon=1.0,
+        delta=DELTA,
+        unit="sensitive_features",
+    )
+    assert noise == pytest.approx(18.3, rel=5e-3)
+
+
+def test_calibration_refuses_a_budget_that_is_already_spent():
+    def phases_at(noise):
+        return [Phase([Gaussian(3.0)]), Phase([Gaussian(noise)], 0.1, 10)]
+
+    with pytest.raises(ValueError, match=r"fixed beforehand spend epsilon = 1\.27"):
+        calibrate(phases_at, epsilon=1.0, delta=DELTA)
+    assert calibrate(phases_at, epsilon=2.0, delta=DELTA) > 0
+
+
+def test_hardly_any_noise_suffices_where_delta_exceeds_the_sampling():
+    """A row that is in no batch but with probability q < delta is (0, delta)-private anyway."""
+    noise = calibrate(lambda s: [Phase([Gaussian(s)], 1e-4)], epsilon=1.0, delta=2e-4)
+    assert noise < 0.1
+    assert spent(Gaussian(noise), q=1e-4, delta=2e-4) == 0
+
+
+def test_a_template_in_which_noise_does_not_help_is_refused():
+    with pytest.raises(ValueError, match="must cost less with more"):
+        calibrate(
+            lambda s: [Phase([Gaussian(1.0 if s < math.inf else s)])], epsilon=1.0, delta=DELTA
+        )
+
+
+@given(share=st.floats(0.01, 1.0), epsilon=st.floats(0.1, 8), unit=units)
+@few
+def test_a_one_off_release_takes_its_share(share, epsilon, unit):
+    release = one_off_gaussian(share, epsilon=epsilon, delta=DELTA, unit=unit)
+    whole = one_off_gaussian(1.0, epsilon=epsilon, delta=DELTA, unit=unit)
+    assert spent(whole, unit=unit) == pytest.approx(epsilon, rel=5e-3)
+    assert release.noise_multiplier == pytest.approx(whole.noise_multiplier / math.sqrt(share))
+
+
+def test_closed_form_sigmas_are_those_of_the_theorem():
+    """DP-FERMI, Theorem 3.3, with T ln(1/delta) / (epsilon n)^2 = 1e-4 ln(1e5)."""
+    given_ = {"epsilon": 1.0, "delta": DELTA, "n_rows": 1000, "n_steps": 100, "batch_size": 200}
+    sizes = {"least_proportion": 0.25, "lipschitz": 3.0, "dual_bound": 2.0}
+    unit = 1e-4 * math.log(1e5)
+    theta, w = fermi_closed_form_sigmas(**given_, **sizes)
+    assert (theta**2, w**2) == pytest.approx((16 * 36 * unit / 0.25, 16 * unit / 0.25))
+    theta, w = fermi_closed_form_sigmas(**given_, **sizes, n_classes=3, unit="record")
+    assert w**2 == pytest.approx(32 * unit * (4 + 4))
+    assert theta**2 == pytest.approx(64 * 36 * unit / 0.25 + 32 * 2**4 * 3**2 * 3**2 * unit)
+    with pytest.raises(ValueError, match="at least 7 steps; got 6"):
+        fermi_closed_form_sigmas(**{**given_, "n_steps": 6}, **sizes)
+    with pytest.raises(ValueError, match=r"epsilon <= 2 log\(1/delta\) = 23"):
+        fermi_closed_form_sigmas(**{**given_, "epsilon": 24.0}, **sizes)
+
+
+def test_a_guarantee_can_be_read_aloud():
+    phases = [
+        Phase([Gaussian(20.0, of="group counts")]),
+        Phase([Laplace(4.0, of="histogram"), Gaussian(3.0, of="gradient")], 0.014, 200),
+    ]
+    guarantee = privacy_guarantee(phases, delta=DELTA)
+    assert guarantee.epsilon == privacy_spent(phases, delta=DELTA)
+    assert (guarantee.sampling_rate, guarantee.n_steps) == (0.014, 200)
+    assert guarantee.mechanisms == (
+        "group counts with Gaussian noise, multiplier 20, from all rows, once",
+        "histogram with Laplace noise, scale 4 and gradient with Gaussian noise, multiplier 3, "
+        "from one Poisson batch a step (sampling rate 0.014), 200 times",
+    )
+    text = str(guarantee)
+    for words in (*guarantee.mechanisms, "add or remove one whole row", "dp-accounting 0."):
+        assert words in text
+    assert f"epsilon = {guarantee.epsilon:.2f}"[:13] in text
+    assert "epsilon=0.3" in repr(guarantee)
+    assert "phases" not in repr(guarantee)
+    assert pickle.loads(pickle.dumps(guarantee)) == guarantee
+    with pytest.raises(AttributeError):
+        guarantee.epsilon = 0.0
+
+
+@given(epsilon=st.floats(1e-3, 1e3))
+@settings(max_examples=200)
+def test_a_printed_epsilon_is_not_below_the_spent_one(epsilon):
+    from fairconstrained.privacy.accounting import rounded_up
+
+    assert epsilon * (1 - 1e-9) <= float(rounded_up(epsilon)) <= 1.011 * epsilon
+
+
+def test_full_batches_report_their_steps():
+    guarantee = privacy_guarantee([Phase([Gaussian(30.0)], n_steps=50)], delta=DELTA)
+    assert (guarantee.sampling_rate, guarantee.n_steps) == (1.0, 50)
+    once = privacy_guarantee([Phase([Gaussian(30.0)])], delta=DELTA, unit="sensitive_features")
+    assert (once.sampling_rate, once.n_steps) == (1.0, 0)
+    assert "replace the sensitive features of one row" in str(once)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Gaussian(0.0), "noise_multiplier must be positive; got 0.0"),
+        (lambda: Laplace(-1.0), "scale must be positive; got -1.0"),
+        (lambda: Gaussian(math.nan), "noise_multiplier must be positive; got nan"),
+        (lambda: Phase([], 0.0), r"sampling_rate must be in \(0, 1\]; got 0.0"),
+        (lambda: Phase([], 0.5, 0), "n_steps must be a positive integer; got 0"),
+        (lambda: Phase([], 0.5, 2.5), "n_steps must be a positive integer; got 2.5"),
+        (lambda: spent(delta=0.0), "delta must be at least 1e-10 and below 1; got 0.0"),
+        (lambda: spent(delta=1.0), "delta must be at least 1e-10 and below 1; got 1.0"),
+        (lambda: spent(unit="row"), "unit must be one of .*; got 'row'"),
+        (
+            lambda: spent(Laplace(1.0), Gaussian(1.0), q=0.1, unit="sensitive_features"),
+            "no known worst case for unit=.sensitive_features.*: use Gaussian noise",
+        ),
+        (lambda: calibrate(lambda s: [], epsilon=-1.0, delta=DELTA), "epsilon must be positive"),
+        (lambda: one_off_gaussian(0.0, epsilon=1.0, delta=DELTA), r"share must be in \(0, 1\]"),
+        (lambda: plan(histogram_share=1.0), r"histogram_share must be in \[0, 1\); got 1.0"),
+        (lambda: plan(counts_share=-0.1), r"counts_share must be in \[0, 1\); got -0.1"),
+        (lambda: plan(histogram_noise="uniform"), "must be one of .*'laplace'.*; got 'uniform'"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+plan = functools.partial(plan_training, epsilon=1.0, delta=DELTA, sampling_rate=0.1, n_steps=10)
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch):
+    """Declaring releases needs nothing; asking for numbers names the extra."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "dp_accounting"]:
+        monkeypatch.delitem(sys.modules, name)
+    plain_import = builtins.__import__
+
+    def blocked(name, *args, **kwargs):
+        if name.split(".")[0] == "dp_accounting":
+            raise ImportError(name)
+        return plain_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", blocked)
+    monkeypatch.setattr(importlib, "import_module", lambda name: blocked(name))
+    with pytest.raises(ImportError, match=r"pip install 'fairconstrained\[privacy\]'"):
+        spent(Gaussian(1.2345), q=0.1)
+    with pytest.raises(ImportError, match=r"fairconstrained\[privacy\]"):
+        plan()
+
+
+def test_importing_the_package_does_not_import_the_library():
+    code = (
+        "import sys, fairconstrained.privacy, fairconstrained.model_selection; "
+        "assert 'dp_accounting' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,328 @@
+"""FairERM: values, gradients and estimates from batches agree with each other and with the rows."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch import nn
+
+from fairconstrained.constraints import (
+    CONSTRAINTS,
+    DemographicParity,
+    EqualizedOdds,
+    FalseNegativeRate,
+    LossParity,
+    MomentConstraint,
+    Space,
+    Stack,
+)
+from fairconstrained.constraints.statistics import ClassProbabilities
+from fairconstrained.losses import LOSSES, hard_classes, log_loss
+from fairconstrained.models import Linear, Module
+from fairconstrained.models.features import DenseFeatures, SparseFeatures
+from fairconstrained.problems import Batch, FairERM, separate_estimates
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.solvers.stochastic.sampling import Balanced
+from tests.helpers.notions import random_rows
+from tests.helpers.numeric import numerical_jacobian
+
+N_ROWS, N_FEATURES, N_GROUPS = 60, 4, 3
+NOTIONS = [DemographicParity(0.1), EqualizedOdds(0.1, reference="rest"), LossParity(0.2)]
+
+
+def dense(X):
+    return DenseFeatures(torch.as_tensor(X))
+
+
+def csr(X):
+    return SparseFeatures(sp.csr_array(X))
+
+
+def linear(n_outputs):
+    rng = np.random.default_rng(0)
+    center, transform = rng.normal(size=N_FEATURES), rng.uniform(0.5, 2, size=N_FEATURES)
+    return Linear(n_outputs, torch.as_tensor(center), torch.as_tensor(transform), True)
+
+
+def perceptron(n_outputs):
+    torch.manual_seed(0)
+    return Module(
+        nn.Sequential(nn.Linear(N_FEATURES, 3), nn.Tanh(), nn.Linear(3, n_outputs)).double()
+    )
+
+
+def batch(n_classes=2, wrap=dense, n_rows=N_ROWS, weighted=True):
+    rows = random_rows(0, n_classes, N_GROUPS, n=n_rows)
+    X = np.random.default_rng(1).normal(size=(len(rows.y), N_FEATURES)) + rows.y.numpy()[:, None]
+    weight = rows.weight if weighted else torch.ones_like(rows.weight)
+    return Batch(wrap(X), rows.y, rows.group, weight)
+
+
+def erm(model=linear, data=None, notions=NOTIONS, n_classes=2, temperature=2.0, loss=log_loss):
+    data = data or batch(n_classes)
+    space = Space(list(range(n_classes)), list(range(N_GROUPS)))
+    stack = Stack(space, [notion.bind(space, 0.05, temperature) for notion in notions])
+    return FairERM(
+        model(1 if n_classes == 2 else n_classes), data, MeanLoss(loss), stack, alpha=0.1
+    )
+
+
+def some_point(problem):
+    start = problem.start()
+    return start + 0.5 * torch.as_tensor(np.random.default_rng(2).normal(size=len(start)))
+
+
+class CommonRate(MomentConstraint):
+    """Every group's rate of positives lies within 0.1 of one number, an extra variable."""
+
+    def __init__(self):
+        parts = torch.arange(N_GROUPS).expand(2, N_GROUPS)
+        super().__init__(parts, ClassProbabilities(2), n_aux=1)
+
+    def init_aux(self, scores, y, group):
+        return scores.new_full((1,), 0.4)
+
+    def of_moments(self, sums, counts, aux):
+        gap = sums[:, 1] / counts - aux
+        return torch.cat((gap - 0.1, -gap - 0.1))
+
+
+PROBLEMS = {
+    "linear": lambda: erm(),
+    "linear on CSR": lambda: erm(data=batch(wrap=csr)),
+    "linear, 3 classes": lambda: erm(n_classes=3),
+    "linear, Brier": lambda: erm(loss=LOSSES["brier"]),
+    "network": lambda: erm(perceptron),
+    "network on CSR, 3 classes": lambda: erm(perceptron, batch(3, csr), n_classes=3),
+    "no constraint": lambda: erm(notions=[]),
+    "extra variable": lambda: FairERM(linear(1), batch(), MeanLoss(log_loss), CommonRate(), 0.1),
+}
+every_problem = pytest.mark.parametrize("build", PROBLEMS.values(), ids=PROBLEMS)
+
+
+# --- gradients -----------------------------------------------------------------------------------
+
+
+@every_problem
+@pytest.mark.parametrize("rows", [None, torch.arange(0, N_ROWS, 2)], ids=["all", "half"])
+def test_pullback_is_the_gradient_of_the_weighted_sum(build, rows):
+    problem = build()
+    x = some_point(problem)
+    terms = problem.linearize(x, rows)
+    assert len(terms.value) == 1 + problem.n_constraints
+    rng = np.random.default_rng(3)
+    for _ in range(2):  # may be called again, with other weights
+        weights = torch.as_tensor(rng.normal(size=len(terms.value)))
+        expected = numerical_jacobian(lambda v, w=weights: w @ problem.linearize(v, rows).value, x)
+        torch.testing.assert_close(terms.pullback(weights), expected[0], rtol=1e-6, atol=1e-7)
+
+
+@every_problem
+def test_objective_and_constraints_are_the_parts_of_linearize(build):
+    problem, rows = build(), torch.tensor([3, 1, 4, 15, 9, 26])
+    x = some_point(problem)
+    terms = problem.linearize(x, rows)
+    objective, constraints = problem.objective(x, rows), problem.constraints(x, rows)
+    torch.testing.assert_close(objective.value, terms.value[:1])
+    torch.testing.assert_close(constraints.value, terms.value[1:])
+    weights = torch.as_tensor(np.random.default_rng(4).normal(size=len(terms.value)))
+    torch.testing.assert_close(
+        objective.pullback(weights[:1]) + constraints.pullback(weights[1:]), terms.pullback(weights)
+    )
+
+
+@every_problem
+def test_estimates_from_several_draws_are_those_of_each(build):
+    """Values and gradients of one joint pass, for uniform and for balanced draws."""
+    problem, rng = build(), torch.Generator().manual_seed(0)
+    x, rows = some_point(problem), torch.tensor([3, 1, 4, 15, 9, 26])
+    balanced = Balanced(problem.strata)
+    draws = [balanced.draw(size, rng) for size in (1, 3)]
+    joint, apart = problem.estimates(x, rows, *draws), separate_estimates(problem, x, rows, *draws)
+    assert len(joint.value) == 1 + 2 * problem.n_constraints
+    torch.testing.assert_close(joint.value, apart.value)
+    weights = torch.as_tensor(np.random.default_rng(5).normal(size=len(joint.value)))
+    torch.testing.assert_close(joint.pullback(weights), apart.pullback(weights))
+
+
+@every_problem
+def test_the_jacobian_of_estimates_is_that_of_all_pullbacks(build):
+    """Though fewer gradients are taken where values depend on each other."""
+    problem, rng = build(), torch.Generator().manual_seed(0)
+    terms = problem.estimates(
+        some_point(problem), torch.tensor([3, 1, 4]), Balanced(problem.strata).draw(5, rng)
+    )
+    rows = torch.eye(len(terms.value)).double()
+    expected = torch.stack([terms.pullback(row) for row in rows])
+    torch.testing.assert_close(terms.jacobian(), expected)
+
+
+@every_problem
+def test_strata_are_the_parts_that_have_rows_without_gaps(build):
+    problem = build()
+    part = problem.constraint.part(problem.data.y, problem.data.group)
+    strata = problem.strata
+    assert torch.equal(strata < 0, part < 0)
+    assert strata.unique().tolist() == sorted({-1} & set(part.tolist())) + list(
+        range(len(part[part >= 0].unique()))
+    )
+    assert torch.equal(strata[:, None] == strata, part[:, None] == part)
+
+
+def test_linear_constraints_are_the_matrix_that_stands_for_them():
+    """Those with extra variables are not taken for linear."""
+    problem = erm()
+    x, rows = some_point(problem), torch.arange(0, N_ROWS, 3)
+    assert problem.affine is not None
+    assert PROBLEMS["extra variable"]().affine is None
+    data = problem.data.rows(rows)
+    scores = problem.model.scores(x, data.X)
+    weight = data.weight * (problem.data.weight.sum() / data.weight.sum())
+    sums = problem.constraint.sums(scores, data.y, data.group, weight)
+    expected = problem.constraint.of_moments(sums, problem.counts, torch.zeros(0))
+    torch.testing.assert_close(problem.constraints(x, rows).value, expected)
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+@every_problem
+def test_values_written_out_from_the_scores(build):
+    """Penalised mean loss; constraint of the scores; hard: error rate, constraint of labels."""
+    problem = build()
+    x, data, constraint = some_point(problem), problem.data, problem.constraint
+    w, aux = x[: problem.model.n_params], x[problem.model.n_params :]
+    scores = problem.model.scores(w, data.X)
+    share = data.weight / data.weight.sum()
+    coefficients = problem.model.attributes(w)
+    if "coef_" in coefficients:
+        squares = (coefficients["coef_"] ** 2).sum()
+    else:
+        squares = sum(
+            (p**2).sum().item() for p in coefficients["module_"].parameters() if p.ndim > 1
+        )
+    soft, hard = problem.evaluate(x)
+    objective = (share @ problem.risk.loss(scores, data.y)).item() + 0.05 * squares
+    assert soft[0].item() == pytest.approx(objective)
+    values = constraint.values(scores, data.y, data.group, aux, data.weight)
+    torch.testing.assert_close(soft[1:], values)
+    assert hard[0].item() == pytest.approx(
+        (share @ (hard_classes(scores) != data.y).double()).item()
+    )
+    sums = constraint.hard_sums(scores, data.y, data.group, data.weight)
+    counts = constraint.counts(data.y, data.group, data.weight)
+    torch.testing.assert_close(hard[1:], constraint.of_moments(sums, counts, aux))
+    torch.testing.assert_close(problem.linearize(x).value, soft)
+
+
+@every_problem
+def test_all_rows_in_any_order_are_the_same_as_no_rows_named(build):
+    problem = build()
+    x = some_point(problem)
+    assert problem.n_rows == N_ROWS
+    order = torch.randperm(N_ROWS, generator=torch.Generator().manual_seed(0))
+    full, named = problem.linearize(x), problem.linearize(x, order)
+    torch.testing.assert_close(named.value, full.value)
+    weights = torch.ones_like(full.value)
+    torch.testing.assert_close(named.pullback(weights), full.pullback(weights))
+
+
+@pytest.mark.parametrize("model", [linear, perceptron])
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_batches_of_equal_size_estimate_without_bias(model, name):
+    """Values linear in the table: the mean over the batches of a partition is the full value."""
+    problem = erm(model, batch(weighted=False), [CONSTRAINTS[name](0.1)])
+    x = some_point(problem)
+    order = torch.randperm(N_ROWS, generator=torch.Generator().manual_seed(1))
+    full = problem.linearize(x)
+    parts = [problem.linearize(x, rows) for rows in order.split(N_ROWS // 6)]
+    torch.testing.assert_close(sum(part.value for part in parts) / 6, full.value)
+    weights = torch.as_tensor(np.random.default_rng(5).normal(size=len(full.value)))
+    mean = sum(part.pullback(weights) for part in parts) / 6
+    torch.testing.assert_close(mean, full.pullback(weights))
+    assert (parts[0].value - full.value).abs().max() > 1e-3  # a batch alone is not the whole
+
+
+@every_problem
+def test_a_batch_without_some_group_or_label_is_finite(build):
+    problem = build()
+    x, data = some_point(problem), problem.data
+    for lacking in (data.group != 0, data.y != 1, (data.group == 0) & (data.y == 0)):
+        terms = problem.linearize(x, lacking.nonzero()[:, 0])
+        assert terms.value.isfinite().all()
+        assert terms.pullback(torch.ones_like(terms.value)).isfinite().all()
+    assert problem.linearize(x, torch.tensor([0])).value.isfinite().all()
+
+
+@pytest.mark.parametrize("wrap", [dense, csr])
+@pytest.mark.parametrize("model", [linear, perceptron])
+def test_integer_weights_equal_repeated_rows(model, wrap):
+    data = batch(wrap=wrap)
+    copies = 1 + torch.arange(N_ROWS) % 3
+    weighted = erm(model, data._replace(weight=copies.double()))
+    repeated = data.rows(torch.arange(N_ROWS).repeat_interleave(copies))
+    repeated = erm(model, repeated._replace(weight=torch.ones(len(repeated.y)).double()))
+    x = some_point(weighted)
+    for soft_or_hard in (0, 1):
+        torch.testing.assert_close(
+            weighted.evaluate(x)[soft_or_hard], repeated.evaluate(x)[soft_or_hard]
+        )
+    weights = torch.ones(1 + weighted.n_constraints).double()
+    gradients = [problem.linearize(x).pullback(weights) for problem in (weighted, repeated)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_values_do_not_depend_on_the_scale_of_the_weights():
+    data = batch()
+    problem, scaled = erm(data=data), erm(data=data._replace(weight=1e3 * data.weight))
+    x, rows = some_point(problem), torch.arange(20)
+    torch.testing.assert_close(scaled.linearize(x).value, problem.linearize(x).value)
+    torch.testing.assert_close(scaled.linearize(x, rows).value, problem.linearize(x, rows).value)
+
+
+# --- the rest of the protocol --------------------------------------------------------------------
+
+
+def test_sharpened_doubles_the_temperature_of_rates_and_nothing_else():
+    problem, twice = erm(temperature=2.0), erm(temperature=4.0)
+    x = some_point(problem)
+    torch.testing.assert_close(problem.sharpened().linearize(x).value, twice.linearize(x).value)
+    torch.testing.assert_close(problem.sharpened().evaluate(x).hard, problem.evaluate(x).hard)
+    assert not torch.allclose(problem.linearize(x).value, twice.linearize(x).value)
+
+
+@every_problem
+def test_offsets_move_all_scores_alike_and_projection_moves_nothing(build):
+    problem = build()
+    x = some_point(problem)
+    moved = x.clone()
+    moved[problem.offsets] += 0.3
+    scores = [problem.model.scores(v[: problem.model.n_params], problem.data.X) for v in (x, moved)]
+    torch.testing.assert_close(scores[1], scores[0] + 0.3)
+    torch.testing.assert_close(problem.project(x), x)
+
+
+def test_start_is_the_models_and_the_constraints():
+    problem = PROBLEMS["extra variable"]()
+    assert problem.n_constraints == 2 * N_GROUPS
+    torch.testing.assert_close(problem.start()[:-1], problem.model.init())
+    assert problem.start()[-1].item() == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("notions", [[], [FalseNegativeRate(0.2)], NOTIONS])
+def test_the_number_of_constraints_is_that_of_the_members(notions):
+    problem = erm(notions=notions)
+    assert problem.n_constraints == sum(len(member.slack) for member in problem.constraint.members)
+
+
+def test_batch_statistics_settle_on_all_rows_before_each_evaluation():
+    """Two evaluations are equal whatever batches were seen between them."""
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(N_FEATURES, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)).double()
+    problem = erm(lambda n_outputs: Module(layers))
+    x = some_point(problem)
+    before = problem.evaluate(x)
+    problem.linearize(x, torch.arange(5))
+    after = problem.evaluate(x)
+    torch.testing.assert_close(after.soft, before.soft)
+    torch.testing.assert_close(after.hard, before.hard)

@@ -1,0 +1,226 @@
+"""Group moments stand for rows: the same values, exact merging; QCQP against cvxpy."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairconstrained.auc import COMPARISONS
+from fairconstrained.constraints import Binormal, Quadratic, Space, Stack
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.models import Linear
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import FairERM
+from fairconstrained.problems.moments import GroupMoments, MomentERM
+from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, run
+from fairconstrained.solvers.deterministic.qcqp import Quadratics
+from tests.helpers.quadratic import QuadraticProblem
+from tests.helpers.ranking import ALPHA, moments_of, problem, rows, solve
+
+every_notion = pytest.mark.parametrize("notion", COMPARISONS)
+
+
+# --- moments -------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**6), st.integers(1, 30))
+@settings(max_examples=20)
+def test_moments_of_chunks_merge_exactly(seed, size):
+    """Chunks of any size, with cells that some of them lack; numbers far from zero."""
+    data = rows(seed, n=60)
+    data = data._replace(X=as_features(data.X.to_dense().numpy() + 1e5))
+    whole = moments_of(data)
+    merged = GroupMoments.none(4, 4)
+    for index in torch.arange(len(data.y)).split(size):
+        merged = merged.merged(moments_of(data.rows(index)))
+    np.testing.assert_allclose(merged.weight, whole.weight, rtol=1e-13)
+    np.testing.assert_allclose(merged.mean, whole.mean, rtol=1e-13)
+    np.testing.assert_allclose(merged.scatter, whole.scatter, rtol=1e-7, atol=1e-7)
+
+
+def test_moments_are_those_of_numpy():
+    data = rows(1)
+    X, cell, w = data.X.to_dense().numpy(), (data.y * 2 + data.group).numpy(), data.weight.numpy()
+    moments = moments_of(data)
+    for c in range(4):
+        mean = np.average(X[cell == c], axis=0, weights=w[cell == c])
+        covariance = np.cov(X[cell == c].T, aweights=w[cell == c], ddof=0)
+        np.testing.assert_allclose(moments.mean[c], mean)
+        np.testing.assert_allclose(moments.scatter[c], covariance * w[cell == c].sum(), atol=1e-9)
+    labels = moments.by_label()
+    np.testing.assert_allclose(labels[1].mean[0], np.average(X[data.y == 1], 0, w[data.y == 1]))
+
+
+def test_sparse_rows_have_the_same_moments():
+    data = rows(2)
+    sparse = data._replace(X=as_features(sp.csr_array(data.X.to_dense().numpy())))
+    for a, b in zip(
+        vars(moments_of(data)).values(), vars(moments_of(sparse)).values(), strict=True
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-8)
+
+
+def test_cells_can_move_to_a_longer_list():
+    moments = moments_of(rows(3))
+    longer = moments.spread(torch.tensor([0, 2, 3, 5]), 6)
+    assert longer.weight[[1, 4]].abs().sum() == 0
+    assert torch.equal(longer.scatter[[0, 2, 3, 5]], moments.scatter)
+
+
+# --- the problem ---------------------------------------------------------------------------------
+
+
+@every_notion
+@pytest.mark.parametrize("surrogate", ["binormal", "quadratic"])
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_values_and_gradients_are_those_of_the_rows(notion, surrogate, n_groups):
+    data = rows(4, n_groups=n_groups)
+    p = problem(data, notion, surrogate, n_groups=n_groups)
+    on_rows = FairERM(p.model, data, p.risk, p.constraint, ALPHA)
+    x = p.start() + torch.linspace(-0.3, 0.3, 4, dtype=torch.float64)
+    ours, theirs = p.linearize(x), on_rows.linearize(x)
+    np.testing.assert_allclose(ours.value, theirs.value, rtol=1e-7)
+    weights = torch.linspace(0.5, 2.0, len(ours.value), dtype=torch.float64)
+    np.testing.assert_allclose(ours.pullback(weights), theirs.pullback(weights), atol=1e-7)
+    np.testing.assert_allclose(p.evaluate(x).hard, on_rows.evaluate(x).hard, atol=1e-12)
+    np.testing.assert_allclose(p.evaluate(x).soft, on_rows.evaluate(x).soft, rtol=1e-7)
+    for part, which in ((p.objective(x), slice(0, 1)), (p.constraints(x), slice(1, None))):
+        assert torch.equal(part.value, ours.value[which])
+        np.testing.assert_allclose(
+            part.pullback(weights[which]),
+            ours.pullback(weights * _mask(which, weights)),
+        )
+
+
+def _mask(which, like):
+    mask = torch.zeros_like(like)
+    mask[which] = 1.0
+    return mask
+
+
+def test_the_start_is_the_unconstrained_optimum():
+    """In whitened coordinates the quadratic objective is half a squared distance."""
+    p = problem(rows(5))
+    gradient = p.objective(p.start()).pullback(torch.ones(1, dtype=torch.float64))
+    assert gradient.abs().max() < 1e-5
+    hessians, _, _ = problem(rows(5), surrogate="quadratic").quadratic_forms()
+    np.testing.assert_allclose(hessians[0], np.eye(4), atol=1e-5)
+
+
+@every_notion
+def test_quadratic_forms_are_the_values(notion):
+    p = problem(rows(6), notion, "quadratic")
+    quadratics = Quadratics(*p.quadratic_forms())
+    x = torch.tensor([0.3, -0.2, 0.1, 0.7], dtype=torch.float64)
+    np.testing.assert_allclose(quadratics.values(x), p.linearize(x).value, rtol=1e-10)
+    for j in range(1 + p.n_constraints):
+        weights = torch.eye(1 + p.n_constraints, dtype=torch.float64)[j]
+        expected = p.linearize(x).pullback(weights)
+        np.testing.assert_allclose(quadratics.gradients(x)[j], expected, atol=1e-10)
+        assert torch.linalg.eigvalsh(quadratics.P[j]).min() > -1e-10
+
+
+# --- QCQP ----------------------------------------------------------------------------------------
+
+
+def cvxpy_solution(P, q, r):
+    """Primal and dual optimum of the quadratics."""
+    x = cp.Variable(q.shape[1])
+    values = [
+        0.5 * cp.quad_form(x, cp.psd_wrap(P[j].numpy())) + q[j].numpy() @ x + float(r[j])
+        for j in range(len(r))
+    ]
+    bounds = [value <= 0 for value in values[1:]]
+    program = cp.Problem(cp.Minimize(values[0]), bounds)
+    program.solve(solver=cp.CLARABEL, tol_gap_abs=1e-8, tol_gap_rel=1e-8, tol_feas=1e-8)
+    return x.value, np.array([float(np.squeeze(bound.dual_value)) for bound in bounds])
+
+
+@every_notion
+@pytest.mark.parametrize("slack", [0.02, 0.1, 0.5])
+def test_qcqp_is_cvxpys_solution_primal_and_dual(notion, slack):
+    p = problem(rows(7), notion, "quadratic", slack)
+    solution = solve(p, QCQP(), tol=1e-9)
+    assert solution.status is Status.CONVERGED
+    x, dual = cvxpy_solution(*p.quadratic_forms())
+    # cvxpy's accuracy; ours: the residual, and a gradient that vanishes to rounding
+    np.testing.assert_allclose(solution.iterate.dual, dual, atol=1e-5 + 1e-3 * dual.max())
+    np.testing.assert_allclose(solution.iterate.x, x, atol=1e-4)
+    weights = torch.cat((torch.ones(1, dtype=torch.float64), solution.iterate.dual))
+    assert p.linearize(solution.iterate.x).pullback(weights).abs().max() < 1e-9
+
+
+class Forms(QuadraticProblem):
+    """A random program with linear constraints, as quadratic forms."""
+
+    is_quadratic = True
+
+    def quadratic_forms(self):
+        P = torch.cat((self.P[None], torch.zeros(len(self.b), *self.P.shape, dtype=self.P.dtype)))
+        q = torch.cat((self.q[None], self.A))
+        return P, q, torch.cat((self.b.new_zeros(1), -self.b))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_qcqp_solves_random_programs(seed):
+    p = Forms.random(seed)
+    x, dual = p.start()
+    solution = run(QCQP(), p, x, dual, torch.Generator(), max_iter=None, tol=1e-9)
+    expected, multipliers = cvxpy_solution(*p.quadratic_forms())
+    np.testing.assert_allclose(solution.iterate.x, expected, atol=1e-6)
+    np.testing.assert_allclose(solution.iterate.dual, multipliers, atol=1e-5)
+
+
+def test_qcqp_ends_by_itself_at_rounding():
+    """A tolerance that no number meets: no step raises the dual any more."""
+    p = problem(rows(7), "inter_group", "quadratic", 0.1)
+    solution = solve(p, QCQP(), tol=1e-300)
+    assert solution.status is Status.FINISHED
+    assert 0 < solution.iterate.residual < 1e-12
+    expected = solve(p, QCQP(), tol=1e-9).iterate
+    np.testing.assert_allclose(solution.iterate.x, expected.x, atol=1e-7)
+
+
+def test_the_augmented_lagrangian_agrees_with_qcqp_on_the_surrogate():
+    """At a slack that the true gap keeps too, the correction has nothing to correct."""
+    p = problem(rows(8), "group_auc", "quadratic", 0.45)
+    one, other = (solve(p, solver).iterate for solver in (QCQP(), AugmentedLagrangian()))
+    np.testing.assert_allclose(other.x, one.x, atol=1e-4)
+    assert one.soft[1:].max() < 1e-6
+
+
+def test_no_constraints_are_one_linear_system():
+    p = problem(rows(9), surrogate="quadratic")
+    free = MomentERM(
+        p.model, p.moments, p.risk, Stack(Space([0, 1], ["a", "b"]), []), ALPHA, p.data
+    )
+    solution = solve(free, QCQP(), tol=1e-9)
+    assert solution.n_iter == 1
+    np.testing.assert_allclose(solution.iterate.x, free.start(), atol=1e-5)
+
+
+def test_qcqp_refuses_what_is_not_quadratic():
+    for p in (problem(rows(10)), QuadraticProblem.random(0)):
+        with pytest.raises(IncompatibleSolverError, match="surrogate='quadratic'"):
+            QCQP().check(p)
+    assert not problem(rows(10), surrogate=Binormal()).is_quadratic
+
+
+def test_beyond_half_nothing_is_feasible_and_the_dual_grows():
+    """c1 c2^2 > 1/2 and slack 0: the program is infeasible, and QCQP ends without a solution."""
+    p = problem(rows(11), "inter_group", Quadratic(c1=0.8), slack=0.0)
+    solution = solve(p, QCQP(max_dual=1e4), tol=1e-9)
+    assert solution.status is Status.FINISHED
+    assert solution.iterate.residual > 0.1
+
+
+def test_coordinates_are_those_of_the_linear_model():
+    p = problem(rows(12))
+    assert isinstance(p.model, Linear)
+    assert not p.model.fit_intercept
+    assert p.sharpened() is p
+    assert len(p.offsets) == 0
+    assert p.project(p.start()).equal(p.start())

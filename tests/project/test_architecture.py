@@ -1,0 +1,139 @@
+"""Imports go one way, functions stay readable: read from the source, nothing is run."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import fairconstrained
+
+ROOT = Path(fairconstrained.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+MAX_FUNCTION = 60  # lines
+
+# What each module or subpackage may import of this package: only what stands above it. A
+# constraint sees scores and no model, a solver sees a problem and no data; metrics, data sets,
+# searches and pictures know nothing of training.
+MAY_IMPORT = {
+    "_version": set(),
+    "exceptions": set(),
+    "groups": set(),
+    "percentiles": {"groups"},
+    "auc": set(),
+    "autograd": set(),
+    "losses": set(),
+    "models": set(),
+    "constraints": {"auc", "autograd", "groups", "losses", "percentiles"},
+    "privacy": {"exceptions"},
+    "metrics": {"auc", "exceptions", "groups", "percentiles"},
+    "datasets": {"_version"},
+    "problems": {"auc", "autograd", "constraints", "losses", "models"},
+    "problems.private": {
+        *("constraints", "exceptions", "losses", "models", "privacy", "problems"),
+    },
+    "solvers": {"exceptions", "models", "privacy", "problems", "problems.private"},
+    "training": {"constraints", "exceptions", "groups", "models", "problems", "solvers"},
+    "estimators": {
+        *("auc", "constraints", "exceptions", "groups", "losses", "models", "percentiles"),
+        *("privacy", "problems", "problems.private", "solvers"),
+    },
+    "model_selection": {"exceptions", "groups", "metrics", "privacy"},
+    "display": {"metrics", "model_selection", "percentiles"},
+    "the package": {"_version", "estimators"},
+    "quickstart": {
+        *("the package", "constraints", "datasets", "display"),
+        *("groups", "metrics", "model_selection"),
+    },
+}
+CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
+WITHOUT_TORCH = {
+    *("exceptions", "groups", "percentiles", "auc", "metrics", "datasets"),
+    *("privacy", "model_selection", "display"),
+}
+# Installed by extras only: imported inside the functions that need them.
+OPTIONAL = {"cvxpy", "dp_accounting", "fairlearn", "matplotlib", "polars"}
+
+
+def unit(path):
+    """The module or subpackage that a file belongs to."""
+    return unit_of(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def unit_of(parts):
+    """The longest name of a unit that a dotted name begins with."""
+    names = (".".join(parts[:length]) for length in (2, 1))
+    return next((name for name in names if name in MAY_IMPORT), "the package")
+
+
+def imports(nodes):
+    """Full names of what these nodes import: modules, and names out of them."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def units_imported(path):
+    """Units of this package that a file imports, at whatever depth of its code."""
+    names = [name.split(".") for name in imports(ast.walk(parsed(path)))]
+    return {unit_of(name[1:]) for name in names if name[0] == "fairconstrained"} - {unit(path)}
+
+
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+
+
+def test_the_table_of_layers_is_complete_and_goes_one_way():
+    """Each row names rows above it only, so there can be no cycle; torch stays in its part."""
+    assert {unit(path) for path in FILES} <= set(MAY_IMPORT)
+    above = set()
+    for name, allowed in MAY_IMPORT.items():
+        assert allowed <= above, f"{name} would import what stands below it: {allowed - above}"
+        above.add(name)
+    for name in WITHOUT_TORCH:
+        assert MAY_IMPORT[name] <= WITHOUT_TORCH | {"_version"}
+
+
+@every_file
+def test_imports_go_one_way(path):
+    assert units_imported(path) <= MAY_IMPORT[unit(path)]
+
+
+def test_the_walk_sees_imports_in_functions():
+    """The quick start imports the displays, and with them matplotlib, only where it draws."""
+    quickstart = ROOT / "quickstart.py"
+    assert {"the package", "datasets", "display"} <= units_imported(quickstart)
+    assert "fairconstrained.display.TradeoffDisplay" not in imports(parsed(quickstart).body)
+
+
+@every_file
+def test_third_parties_stay_where_they_belong(path):
+    everywhere = {name.split(".")[0] for name in imports(ast.walk(parsed(path)))}
+    at_the_top = {name.split(".")[0] for name in imports(parsed(path).body)}
+    assert not at_the_top & OPTIONAL
+    if unit(path) in WITHOUT_TORCH and path.name != "mechanisms.py":
+        assert "torch" not in everywhere
+    if unit(path) in CORE:  # parameters as in scikit-learn, and nothing else of it
+        of_sklearn = {n for n in imports(ast.walk(parsed(path))) if n.startswith("sklearn")}
+        assert of_sklearn <= {"sklearn.base.BaseEstimator"}
+
+
+def length(function):
+    """Lines of a function without its docstring and without those of functions inside it."""
+    docstrings = 0
+    for node in ast.walk(function):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+            docstrings += node.body[0].end_lineno - node.body[0].lineno + 1
+    return function.end_lineno - function.lineno + 1 - docstrings
+
+
+@every_file
+def test_functions_fit_on_a_screen(path):
+    functions = [n for n in ast.walk(parsed(path)) if isinstance(n, ast.FunctionDef)]
+    long = {f.name: length(f) for f in functions if length(f) > MAX_FUNCTION}
+    assert not long

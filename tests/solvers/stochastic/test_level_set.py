@@ -1,0 +1,276 @@
+"""The level-set method: its min-max form, every closed form against cvxpy, one step by hand."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fairconstrained.auc import COMPARISONS
+from fairconstrained.constraints import DemographicParity, Quadratic, Stack
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.losses import log_loss
+from fairconstrained.models import Module
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import FairERM
+from fairconstrained.problems.objectives import LogLossForRanking, MeanLoss
+from fairconstrained.problems.saddle import Saddle
+from fairconstrained.solvers import (
+    QCQP,
+    AugmentedLagrangian,
+    LevelSet,
+    ProximalLevelSet,
+    Status,
+    run,
+)
+from fairconstrained.solvers.stochastic.level_set import (
+    Descent,
+)
+from tests.helpers.level_set import ByHand
+from tests.helpers.quadratic import QuadraticProblem
+from tests.helpers.ranking import problem as moment_problem
+from tests.helpers.ranking import rows, solve
+
+every_notion = pytest.mark.parametrize("notion", COMPARISONS)
+
+
+def on_rows(seed=0, notion="inter_group", slack=0.05, surrogate="quadratic", n=200):
+    """A linear problem on rows, and the same on moments."""
+    data = rows(seed, n=n)
+    X = data.X.to_dense()
+    data = data._replace(X=as_features((X - X.mean(dim=0)).numpy()))
+    moments = moment_problem(data, notion, surrogate, slack)
+    objective = moments.risk
+    if not isinstance(surrogate, str):
+        objective = type(objective)(surrogate, objective.shares)
+    return FairERM(moments.model, data, objective, moments.constraint, moments.alpha), moments
+
+
+# --- the min-max form ----------------------------------------------------------------------------
+
+
+@every_notion
+@pytest.mark.parametrize("surrogate", [Quadratic(), Quadratic(c1=0.3, c2=0.7)], ids=repr)
+def test_the_saddle_value_is_the_surrogate(notion, surrogate):
+    """At a, b = means and alpha = G / 2, sum of F + alpha G - alpha^2 gives (f_0, ..., f_M)."""
+    p, _ = on_rows(1, notion, surrogate=surrogate)
+    saddle = Saddle(p)
+    w = p.start() + 0.4
+    scores = p.model.scores(w, p.data.X)
+    cell = p.data.y * 2 + p.data.group
+    weight = p.data.weight / p.data.weight.mean()
+    means = ((weight * scores[:, 0])[:, None] * saddle.sides[:, cell]).mean(dim=1)
+    x = torch.cat((w, means.reshape(-1)))
+    value = saddle.linearize(x, p.data).value
+    F, G = value[: saddle.n_values], value[saddle.n_values :]
+    f = F.index_add(0, saddle.owner, G**2 / 4)
+    np.testing.assert_allclose(f, p.linearize(w).value, atol=1e-12)
+    moved = x.clone()
+    moved[len(w) :] += 0.1  # a and b minimise
+    assert (saddle.linearize(moved, p.data).value[: saddle.n_values] > F).all()
+
+
+def test_gradients_of_the_saddle():
+    p, _ = on_rows(2, n=30)
+    saddle = Saddle(p)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(4 + 2 * saddle.n_pairs, dtype=torch.float64, generator=generator)
+    batch = p.data.rows(torch.arange(0, 30, 3))
+    weights = torch.randn(
+        saddle.n_values + saddle.n_pairs, dtype=torch.float64, generator=generator
+    )
+    gradient = saddle.linearize(x, batch).pullback(weights)
+    numeric = []
+    for step in 1e-6 * torch.eye(len(x), dtype=torch.float64):
+        difference = (
+            saddle.linearize(x + step, batch).value - saddle.linearize(x - step, batch).value
+        )
+        numeric.append(difference @ weights / 2e-6)
+    np.testing.assert_allclose(gradient, torch.stack(numeric), atol=1e-6)
+
+
+def test_single_rows_estimate_the_saddle_without_bias():
+    p, _ = on_rows(3, n=40)
+    saddle = Saddle(p)
+    x = saddle.extended(p.start()) + 0.2
+    single = [saddle.linearize(x, p.data.rows(torch.tensor([i]))).value for i in range(p.n_rows)]
+    full = saddle.linearize(x, p.data).value
+    np.testing.assert_allclose(torch.stack(single).mean(dim=0), full, atol=1e-10)
+
+
+def test_the_log_loss_has_no_pair_of_its_own():
+    p, _ = on_rows(4)
+    q = FairERM(p.model, p.data, LogLossForRanking(), p.constraint, p.alpha)
+    pairwise, log = Saddle(p), Saddle(q)
+    assert (pairwise.n_pairs, log.n_pairs) == (5, 4)
+    assert log.owner.tolist() == [1, 1, 2, 2]
+    x = log.extended(q.start())
+    value = log.linearize(x, q.data).value
+    assert value[0].item() == pytest.approx(q.linearize(q.start()).value[0].item())
+
+
+# --- the algorithms ------------------------------------------------------------------------------
+
+
+def test_projection_is_the_nearest_point_of_ball_times_box():
+    p, _ = on_rows(5)
+    saddle, solver = Saddle(p), LevelSet(radius=0.5)
+    x = torch.linspace(-3, 3, 4 + 2 * saddle.n_pairs, dtype=torch.float64)
+    centre = saddle.extended(p.start())
+    projected = solver.project(saddle, x, centre, 2.0)
+    z = cp.Variable(len(x))
+    domain = [cp.norm(z[:4] - p.start().numpy()) <= 0.5, cp.abs(z[4:]) <= 2.0]
+    cp.Problem(cp.Minimize(cp.sum_squares(z - x.numpy())), domain).solve()
+    np.testing.assert_allclose(projected, z.value, atol=1e-5)
+
+
+def test_two_steps_by_hand_on_single_rows():
+    p, _ = on_rows(6, surrogate=Quadratic(c1=0.4, c2=1.1))
+    saddle = Saddle(p)
+    solver = LevelSet(step_size=0.05, dual_step_size=2.0, interval=1.5)
+    by_hand = ByHand(solver, saddle.owner.numpy(), 0.4, 1.1, p.model, p.alpha)
+    state = Descent.begin(saddle.extended(p.start() * 0), saddle)
+    mean_weight = p.data.weight.mean().item()
+    for row in (7, 11):
+        batch = p.data.rows(torch.tensor([row]))
+        cell = int(batch.y * 2 + batch.group)
+        omega = batch.weight.item() / mean_weight
+        by_hand.step(
+            batch.X.to_dense().numpy()[0], omega, saddle.sides[:, cell].numpy(), 0.3, [1.05, 1.05]
+        )
+        state = solver.step(saddle, state, batch, 0.3, 0.0, state.x * 0)
+    by_hand.agrees_with(state)
+
+
+def fit(p, solver, seed=0, tol=1e-9):
+    dual = torch.zeros(p.n_constraints, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(seed)
+    return run(solver, p, p.start() * 0, dual, rng, max_iter=None, tol=tol)
+
+
+SHORT = LevelSet(n_steps=400, batch_size=50, step_size=0.1, dual_step_size=60.0, max_levels=10)
+
+
+def test_levels_are_feasible_and_fall_to_the_optimum():
+    """Proposition 1: every level's point is feasible; the objective nears QCQP's optimum."""
+    p, moments = on_rows(7, slack=0.1)
+    optimum = float(solve(moments, QCQP()).iterate.soft[0])
+    solution = fit(p, SHORT)
+    objectives = [float(iterate.soft[0]) for iterate in solution.history]
+    assert all(float(iterate.soft[1:].max()) <= 1e-3 for iterate in solution.history)
+    start = float(p.evaluate(p.start() * 0).soft[0])
+    assert optimum - 1e-6 <= objectives[-1] <= optimum + 0.15 * (start - optimum)
+    assert objectives[-1] < objectives[0] < start
+
+
+def test_the_first_level_is_above_the_optimum_from_any_start():
+    """Where the start breaks a constraint, f_0 there says nothing of the optimum."""
+    p, moments = on_rows(7, slack=0.02)
+    optimum = float(solve(moments, QCQP()).iterate.soft[0])
+    free, _ = on_rows(7, slack=1e3)
+    dual = torch.zeros(p.n_constraints, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(0)
+    start = run(AugmentedLagrangian(), free, p.start(), dual, rng, max_iter=None, tol=1e-6)
+    saddle, w = Saddle(p), start.iterate.x
+    assert float(p.evaluate(w).soft[0]) < optimum < SHORT.first_level(saddle, w)
+    assert SHORT.first_level(saddle, w * 0) == pytest.approx(0.5)
+    one = next(SHORT.iterate(p, w, dual, 1e-9, rng))
+    assert one.residual < torch.inf
+    assert float(one.soft[1:].max()) <= 1e-3
+
+
+def test_the_upper_bound_is_above_the_level_set_function_up_to_noise():
+    """U(r) >= H(r), which is at least the optimum less r if r is above it."""
+    p, moments = on_rows(8, slack=0.1)
+    optimum = float(solve(moments, QCQP()).iterate.soft[0])
+    saddle = Saddle(p)
+    start = saddle.extended(p.start() * 0)
+    rng = torch.Generator().manual_seed(0)
+    r = optimum + 0.05
+    state = Descent.begin(start, saddle)
+    for _ in range(1500):
+        batch = p.data.rows(torch.randint(p.n_rows, (50,), generator=rng))
+        state = SHORT.step(saddle, state, batch, r, 0.0, start)
+    bound = SHORT.upper_bound(saddle, state, 0.0)
+    assert optimum - r - 0.01 < bound < 0.03
+
+
+def test_the_proximal_term_holds_the_point_back():
+    p, _ = on_rows(9, slack=0.1)
+    saddle = Saddle(p)
+    start = saddle.extended(p.start() * 0)
+    lengths = []
+    for rho in (0.0, 5.0):
+        rng = torch.Generator().manual_seed(0)
+        levels = SHORT.levels(saddle, start, rho, rng)
+        lengths.append(float(next(levels).x.norm()))
+    assert lengths[1] < 0.7 * lengths[0]
+
+
+def test_the_proximal_loop_trains_a_network():
+    p, _ = on_rows(10, slack=0.1)
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 10), nn.Sigmoid(), nn.Linear(10, 1)).double()
+    q = FairERM(Module(network), p.data, p.risk, p.constraint, 1e-4)
+    solver = ProximalLevelSet(
+        level_set=LevelSet(n_steps=200, batch_size=50, step_size=0.1, max_levels=2), n_rounds=4
+    )
+    dual = torch.zeros(2, dtype=torch.float64)
+    before = q.evaluate(q.start())
+    rng = torch.Generator().manual_seed(0)
+    solution = run(solver, q, q.start(), dual, rng, max_iter=None, tol=1e-6)
+    assert 4 <= len(solution.history) <= 8
+    last = solution.history[-1]
+    assert float(last.soft[0]) < float(before.soft[0]) - 0.02
+    assert float(last.soft[1:].max()) < 0.02
+    assert float(solution.iterate.hard[0]) < 0.4
+
+
+def test_a_level_below_the_optimum_is_not_called_converged():
+    """Steps far too long: the first bound is not negative, and nothing is certified."""
+    p, _ = on_rows(11, slack=0.1)
+    solution = fit(p, LevelSet(n_steps=20, step_size=3.0, max_levels=5))
+    assert solution.status is Status.FINISHED
+    assert len(solution.history) == 1
+    assert solution.iterate.residual == torch.inf
+
+
+def test_the_seed_decides():
+    p, _ = on_rows(12, slack=0.1)
+    short = LevelSet(n_steps=50, max_levels=2)
+    one, same, other = (fit(p, short, seed).iterate.x for seed in (0, 0, 1))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+# --- what it refuses -----------------------------------------------------------------------------
+
+
+def test_constants_must_be_feasible():
+    p, _ = on_rows(13, surrogate=Quadratic(c1=0.6, c2=1.0))
+    with pytest.raises(ValueError, match=r"c1 \* c2\^2 <= 1/2.*got c1=0.6, c2=1.0"):
+        LevelSet().check(p)
+    LevelSet().check(on_rows(13, surrogate=Quadratic(c1=2.0, c2=0.5))[0])
+
+
+@pytest.mark.parametrize("theta", [1.0, 0.5])
+def test_theta_is_above_one(theta):
+    with pytest.raises(ValueError, match=r"LevelSet\.theta must be > 1"):
+        LevelSet(theta=theta).check(on_rows(14)[0])
+
+
+def test_other_problems_are_refused_by_name():
+    p, moments = on_rows(15)
+    space = p.constraint.members[0].space
+    rates = Stack(space, [DemographicParity().bind(space, 0.1, 1.0)])
+    unsuitable = [
+        QuadraticProblem.random(0),
+        moments,
+        on_rows(15, surrogate="binormal")[0],
+        FairERM(p.model, p.data, MeanLoss(log_loss), rates, 0.1),
+        FairERM(p.model, p.data, MeanLoss(log_loss), Stack(space, []), 0.1),
+    ]
+    for other in unsuitable:
+        for solver in (LevelSet(), ProximalLevelSet()):
+            with pytest.raises(IncompatibleSolverError, match="surrogate='quadratic'"):
+                solver.check(other)

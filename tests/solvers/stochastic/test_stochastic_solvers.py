@@ -1,0 +1,235 @@
+"""Stochastic algorithms: steps written out from the rows drawn, optima, what must not matter."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from fairconstrained.problems import Evaluation
+from fairconstrained.solvers import (
+    ALM,
+    SGD,
+    SSLALM,
+    PenaltySGD,
+    StochasticGhost,
+    SwitchingSubgradient,
+    constant,
+    cosine,
+)
+from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
+from tests.helpers.stochastic import Rows, solve
+
+SOLVERS = [ALM, SSLALM, SwitchingSubgradient, StochasticGhost, PenaltySGD, SGD]
+every_solver = pytest.mark.parametrize("solver", SOLVERS)
+
+
+# --- optima --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("solver", [ALM, SSLALM])
+def test_augmented_lagrangians_meet_cvxpy_in_variables_and_multipliers(solver, seed):
+    """With exact gradients to many digits; from rows, within the noise of constant steps."""
+    problem = QuadraticProblem.random(seed)
+    exact_x, exact_dual = solve_quadratic(problem)
+    assert (exact_dual > 0.01).any()
+    exact = solver(step_size=0.05, dual_step_size=0.3, max_dual=100.0, n_steps=1500)
+    last = solve(exact, problem, *problem.start()).history[-1]
+    torch.testing.assert_close(last.x, exact_x, rtol=0, atol=1e-3)
+    torch.testing.assert_close(last.dual, exact_dual, rtol=0, atol=1e-3)
+    rows = Rows(n_rows=300, seed=seed, noise=0.5)
+    exact_x, exact_dual = solve_quadratic(rows.quadratic())
+    noisy = solver(step_size=0.05, dual_step_size=0.1, batch_size=32, n_steps=1500, schedule=cosine)
+    last = solve(noisy, rows).history[-1]
+    torch.testing.assert_close(last.x, exact_x, rtol=0, atol=0.05)
+    torch.testing.assert_close(last.dual, exact_dual, rtol=0, atol=0.2)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_ghost_method_meets_cvxpy_in_variables_and_multipliers(seed):
+    problem = QuadraticProblem.random(seed)
+    exact_x, exact_dual = solve_quadratic(problem)
+    solver = StochasticGhost(step_size=0.5, step_decay=0.0, tau=2.0, n_steps=200)
+    last = solve(solver, problem, *problem.start()).history[-1]
+    torch.testing.assert_close(last.x, exact_x, rtol=0, atol=1e-5)
+    torch.testing.assert_close(last.dual, exact_dual, rtol=0, atol=1e-4)
+    rows = Rows(n_rows=300, seed=seed, noise=0.3)
+    exact_x, _ = solve_quadratic(rows.quadratic())
+    noisy = StochasticGhost(step_size=0.1, step_decay=0.3, batch_size=16, max_level=5, n_steps=400)
+    tail = [iterate.x for iterate in solve(noisy, rows).history[-10:]]
+    torch.testing.assert_close(torch.stack(tail).mean(0), exact_x, rtol=0, atol=0.08)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_switching_subgradient_is_nearly_feasible_and_nearly_optimal(seed):
+    """What the method promises: violation and objective gap of the order of the step sizes."""
+    problem = QuadraticProblem.random(seed)
+    exact_x, _ = solve_quadratic(problem)
+    least = problem.linearize(exact_x).value[0]
+    for size in (0.05, 0.005):
+        solver = SwitchingSubgradient(step_size=size, constraint_step_size=size, n_steps=1500)
+        value = solve(solver, problem, *problem.start()).iterate.soft
+        assert value[1:].max() <= 10 * size
+        assert abs(value[0] - least) <= 20 * size
+
+
+def test_a_penalty_above_the_multipliers_is_exact_and_one_below_is_not():
+    problem = QuadraticProblem.random(1)
+    exact_x, exact_dual = solve_quadratic(problem)
+    largest = exact_dual.max().item()
+    assert largest > 0.1
+    ends = {}
+    for factor in (0.3, 1.5):
+        solver = PenaltySGD(penalty=factor * largest, step_size=0.05, n_steps=1500, schedule=cosine)
+        ends[factor] = solve(solver, problem, *problem.start()).iterate
+    torch.testing.assert_close(ends[1.5].x, exact_x, rtol=0, atol=0.02)
+    assert ends[0.3].soft[1:].max() > 0.05
+
+
+# --- what must not matter ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        ALM(step_size=0.05, dual_step_size=0.3, n_steps=1500),
+        SSLALM(step_size=0.05, dual_step_size=0.3, n_steps=1500),
+        SwitchingSubgradient(step_size=0.1, n_steps=500),
+        StochasticGhost(step_size=0.2, n_steps=500),
+        PenaltySGD(step_size=0.1, n_steps=500),
+    ],
+)
+def test_inactive_constraints_exert_no_force(solver):
+    """The end is the unconstrained minimum, strictly inside; multipliers are zero.
+
+    Taken for an equality the constraint would end at its boundary, 0.3 away in its value.
+    """
+    given = QuadraticProblem.random(2)
+    free = -torch.linalg.solve(given.P, given.q)
+    problem = QuadraticProblem(given.P, given.q, given.A, given.A @ free + 0.3)
+    last = solve(solver, problem, *problem.start()).history[-1]
+    torch.testing.assert_close(last.x, free, rtol=0, atol=2e-3)
+    assert last.dual.max() < 2e-3
+
+
+@every_solver
+def test_only_the_generator_decides_what_is_random(solver):
+    problem, made = Rows(), solver(n_steps=30, batch_size=3, step_size=0.05)
+
+    def ends(seed):
+        torch.manual_seed(seed + 10)  # the global generator must not matter
+        return solve(made, problem, seed=seed).history[-1].x
+
+    assert torch.equal(ends(0), ends(0))
+    assert not torch.equal(ends(0), ends(1))
+
+
+@every_solver
+def test_start_and_parameters_are_left_alone(solver):
+    problem, made = Rows(), solver(n_steps=30, batch_size=3)
+    before, x = clone(made).get_params(), problem.x.clone()
+    dual = torch.ones(2).double()
+    solution = solve(made, problem, x, dual)
+    assert made.get_params() == before
+    assert torch.equal(x, problem.x)
+    assert torch.equal(dual, torch.ones(2).double())
+    assert len({tuple(iterate.x.tolist()) for iterate in solution.history}) > 25
+    assert len(solution.history) == solver.length == 30
+
+
+@every_solver
+def test_points_stay_in_the_set(solver):
+    class InTheBox(QuadraticProblem):
+        def project(self, x):
+            return x.clamp(-0.1, 0.1)
+
+    given = QuadraticProblem.random(4)
+    problem = InTheBox(given.P, given.q, given.A, given.b)
+    found = solve(solver(n_steps=200, step_size=0.1), problem, *problem.start()).history
+    assert all(iterate.x.abs().max() <= 0.1 for iterate in found)
+    assert max(iterate.x.abs().max() for iterate in found) == 0.1
+
+
+@every_solver
+def test_without_constraints_it_is_descent(solver):
+    problem = QuadraticProblem.random(5, 4, 0)
+    made = solver(n_steps=1500, step_size=0.05)
+    last = solve(made, problem, *problem.start()).iterate
+    expected = -torch.linalg.solve(problem.P, problem.q)
+    torch.testing.assert_close(last.x, expected, rtol=0, atol=0.02)
+    assert last.dual.shape == (0,)
+
+
+class HardAbove(QuadraticProblem):
+    """Measured values are worse than the soft ones by 0.2 in each constraint."""
+
+    def evaluate(self, x):
+        soft = self.linearize(x).value
+        hard = soft + 0.2
+        hard[0] = soft[0]
+        return Evaluation(soft, hard)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        ALM(step_size=0.05, dual_step_size=0.3, max_dual=100, n_steps=1500),
+        SSLALM(step_size=0.05, dual_step_size=0.3, max_dual=100, n_steps=1500),
+        StochasticGhost(step_size=0.5, step_decay=0, tau=2.0, n_steps=300),
+    ],
+)
+def test_constraints_answer_to_the_measured_values(solver):
+    """As if they were tighter by what the labels exceed the soft values."""
+    given = QuadraticProblem.random(3)
+    problem = HardAbove(given.P, given.q, given.A, given.b)
+    x, dual = solve_quadratic(given, 0.2)
+    last = solve(solver, problem, *problem.start()).history[-1]
+    torch.testing.assert_close(last.x, x, rtol=0, atol=5e-3)
+    torch.testing.assert_close(last.dual, dual, rtol=0, atol=2e-2)
+
+
+def test_schedules():
+    assert [constant(t) for t in (0, 0.5, 1)] == [1, 1, 1]
+    assert [cosine(t) for t in (0, 0.5, 1)] == pytest.approx([1, 0.5, 0])
+    steps = [cosine(k / 10) for k in range(11)]
+    assert steps == sorted(steps, reverse=True)
+    assert cosine(0.25) == pytest.approx(0.5 + math.sqrt(0.125))
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        ALM(step_size=0),
+        ALM(dual_step_size=-1.0),
+        ALM(max_dual=0),
+        ALM(batch_size=0.5),
+        ALM(n_steps=0),
+        ALM(optimizer="adam"),
+        ALM(schedule=0.5),
+        SSLALM(smoothing=-1.0),
+        SSLALM(averaging=0),
+        SwitchingSubgradient(tolerance=-1e-4),
+        SwitchingSubgradient(constraint_step_size=np.nan),
+        SwitchingSubgradient(constraint_batch_size=0),
+        SwitchingSubgradient(record_from=1.0),
+        StochasticGhost(p0=0.0),
+        StochasticGhost(p0=1.0),
+        StochasticGhost(p0=1.5),
+        StochasticGhost(rho=10.0),
+        StochasticGhost(rho=0.0),
+        StochasticGhost(lam=1.1),
+        StochasticGhost(max_level=2.5),
+        StochasticGhost(step_decay=20.0),
+        PenaltySGD(penalty=-1),
+        SGD(n_steps=True),
+    ],
+    ids=repr,
+)
+def test_parameters_are_named_with_their_value(solver):
+    (changed,) = [
+        k for k, v in solver.get_params().items() if v is not type(solver)().get_params()[k]
+    ]
+    with pytest.raises(ValueError, match=rf"{type(solver).__name__}\.{changed} must be .*; got "):
+        solve(solver, Rows())

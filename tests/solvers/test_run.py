@@ -1,0 +1,195 @@
+"""The one loop, on scripted iterates: when it stops, what it keeps, what it leaves behind."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairconstrained.exceptions import DivergenceError, IncompatibleSolverError
+from fairconstrained.solvers import Iterate, Solver, Status, run
+from fairconstrained.solvers.run import FEASIBILITY_TOL, best_feasible, last, violation
+from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
+from tests.helpers.quadratic import QuadraticProblem
+
+PROBLEM = QuadraticProblem.random(0, 2, 1)
+
+
+def iterate(error=0.0, violation=0.0, residual=math.inf, x=0.0, objective=0.0):
+    return Iterate(
+        torch.tensor([x, 0.0]),
+        torch.tensor([objective, violation]),
+        torch.tensor([error, violation]),
+        torch.zeros(1),
+        residual,
+    )
+
+
+class Scripted(Solver):
+    """Yields what it is given, and notes how many threads torch had."""
+
+    def __init__(self, script=()):
+        self.script = script
+
+    def iterate(self, problem, x, dual, tol, rng):
+        for given_iterate in self.script:
+            self.threads_ = torch.get_num_threads()
+            yield given_iterate
+
+
+def outcome(script, callbacks=(), max_iter=None, tol=1e-3):
+    solver = script if isinstance(script, Solver) else Scripted(script)
+    x, dual = PROBLEM.start()
+    return run(
+        solver, PROBLEM, x, dual, torch.Generator(), max_iter=max_iter, tol=tol, callbacks=callbacks
+    )
+
+
+GOOD, BAD, SOLVED = iterate(0.1), iterate(0.0, violation=0.2), iterate(0.3, 0.3, residual=1e-4)
+
+
+def test_a_residual_below_tol_ends_the_run_with_that_iterate():
+    solution = outcome([GOOD, SOLVED, BAD])
+    assert solution.status is Status.CONVERGED
+    assert solution.iterate is SOLVED
+    assert solution.n_iter == 2
+
+
+def test_the_end_of_the_schedule_keeps_the_solvers_choice():
+    solution = outcome([BAD, GOOD, BAD])
+    assert solution.status is Status.FINISHED
+    assert solution.iterate is GOOD
+    assert solution.n_iter == 3
+
+
+def test_max_iter_stops_and_keeps_the_solvers_choice():
+    solution = outcome([BAD, GOOD, BAD, SOLVED], max_iter=3)
+    assert solution.status is Status.MAX_ITER
+    assert solution.iterate is GOOD
+    assert solution.n_iter == 3
+    assert outcome([BAD, SOLVED], max_iter=2).status is Status.CONVERGED  # solved just in time
+
+
+def test_a_callback_sees_every_iterate_and_may_stop():
+    seen, all_seen = [], []
+    solution = outcome([GOOD, BAD, SOLVED], [lambda i: seen.append(i) or i is BAD, all_seen.append])
+    assert solution.status is Status.STOPPED
+    assert solution.iterate is GOOD
+    assert seen == all_seen == [GOOD, BAD] == solution.history
+    assert outcome([GOOD, SOLVED], [lambda i: None]).status is Status.CONVERGED
+
+
+def test_a_solver_may_choose_in_its_own_way():
+    class Last(Scripted):
+        def select(self, iterates):
+            return last(iterates)
+
+    assert outcome(Last([GOOD, BAD])).iterate is BAD
+    assert outcome(Scripted([GOOD, BAD])).iterate is GOOD
+
+
+def test_history_and_times_have_one_entry_an_iterate():
+    script = [GOOD, BAD, GOOD, SOLVED]
+    solution = outcome(script)
+    assert solution.history == script
+    assert len(solution.times) == solution.n_iter == 4
+    assert solution.times == sorted(solution.times)
+    assert solution.times[0] >= 0
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [iterate(x=math.nan), iterate(x=math.inf), iterate(objective=math.nan), iterate(0, math.nan)],
+)
+def test_values_that_are_not_finite_are_an_error_that_says_when(broken):
+    seen = []
+    with pytest.raises(DivergenceError, match="diverged at iteration 2"):
+        outcome([GOOD, broken, SOLVED], [seen.append])
+    assert seen == [GOOD]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("mine"), KeyboardInterrupt()])
+def test_what_a_callback_raises_passes_through(error):
+    def callback(iterate):
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        outcome([GOOD, SOLVED], [callback])
+    assert caught.value is error
+
+
+def test_a_solver_that_cannot_says_so_before_any_work():
+    class Never(Scripted):
+        def check(self, problem):
+            raise IncompatibleSolverError("not this problem")
+
+        def iterate(self, *args):
+            pytest.fail("it began")
+            yield
+
+    with pytest.raises(IncompatibleSolverError, match="not this problem"):
+        outcome(Never())
+
+
+@pytest.mark.parametrize("script", [[SOLVED], [GOOD], [iterate(x=math.nan)]])
+def test_torch_has_one_thread_inside_and_its_own_number_after(script):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        solver = Scripted(script)
+        try:
+            outcome(solver)
+        except DivergenceError:
+            assert script[0].x.isnan().any()
+        assert solver.threads_ == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+# --- which iterate is best, which rows come next -------------------------------------------------
+
+unit = st.floats(0, 1)
+
+
+@given(st.lists(st.tuples(unit, st.floats(-1, 1) | st.floats(0, 2e-3)), min_size=1))
+def test_the_best_iterate_errs_least_among_the_feasible_or_violates_least(pairs):
+    script = [iterate(*pair) for pair in pairs]
+    chosen = best_feasible(script)
+    feasible = [i for i in script if violation(i.hard) <= FEASIBILITY_TOL]
+    if feasible:
+        assert violation(chosen.hard) <= FEASIBILITY_TOL
+        assert chosen.hard[0] == min(i.hard[0] for i in feasible)
+    else:
+        assert violation(chosen.hard) == min(violation(i.hard) for i in script)
+
+
+def test_violation_is_the_largest_constraint_value_and_zero_of_none():
+    assert violation(torch.tensor([9.0, -0.3, -0.1])) == pytest.approx(-0.1)
+    assert violation(torch.tensor([9.0])) == 0.0
+
+
+@settings(max_examples=50)
+@given(n_rows=st.integers(1, 40), batch_size=st.integers(1, 50), seed=st.integers(0, 5))
+def test_batches_visit_each_row_at_most_once_a_pass(n_rows, batch_size, seed):
+    """Batches of full size; all rows where it divides their number, or where it is larger."""
+    batches = ShuffledBatches(n_rows, batch_size, torch.Generator().manual_seed(seed))
+    size = min(n_rows, batch_size)
+    passes = [[next(batches) for _ in range(n_rows // size)] for _ in range(2)]
+    for one_pass in passes:
+        assert {len(batch) for batch in one_pass} == {size}
+        rows = torch.cat(one_pass).tolist()
+        assert len(set(rows)) == len(rows) == n_rows - n_rows % size
+        assert set(rows) <= set(range(n_rows))
+
+
+def test_every_pass_has_its_own_order_from_the_generator():
+    def first(n, seed):
+        batches = ShuffledBatches(50, 50, torch.Generator().manual_seed(seed))
+        return [next(batches).tolist() for _ in range(n)]
+
+    one, two = first(2, seed=0)
+    assert one != two
+    assert first(2, seed=0) == [one, two]
+    assert first(1, seed=1) != [one]

@@ -1,0 +1,356 @@
+"""Algorithms: known optima and multipliers, steps recomputed by hand, constraints kept on data."""
+
+import math
+from itertools import islice, pairwise
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+from fairconstrained.constraints import CONSTRAINTS, DemographicParity, Parity, Space, Stack
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.losses import log_loss, n_outputs
+from fairconstrained.models import Linear
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import Batch, Evaluation, FairERM
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.solvers import LBFGS, SGDA, AugmentedLagrangian, Status, run
+from fairconstrained.solvers.run import FEASIBILITY_TOL, violation
+from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
+
+TOL = 1e-4
+ROOM = 3e-3  # what AugmentedLagrangian may leave unused of a slack
+
+
+def vector(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def solve(solver, problem, x, dual=None, *, tol=TOL, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    dual = torch.zeros(problem.n_constraints, dtype=torch.float64) if dual is None else dual
+    return run(solver, problem, x, dual, rng, max_iter=None, tol=tol)
+
+
+def first_iterates(n, solver, problem, x, dual):
+    return list(islice(solver.iterate(problem, x, dual, TOL, torch.Generator().manual_seed(0)), n))
+
+
+# --- quadratic programs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_constraints", [0, 1, 4, 8])
+@pytest.mark.parametrize("seed", range(4))
+def test_augmented_lagrangian_meets_cvxpy_in_variables_and_multipliers(seed, n_constraints):
+    """Exactly, for constraints moved by what is left of their slack; nearly, for those given."""
+    problem = QuadraticProblem.random(seed, 5, n_constraints)
+    solution = solve(AugmentedLagrangian(), problem, *problem.start())
+    x, soft, _, dual, residual = solution.iterate
+    assert solution.status is Status.CONVERGED
+    exact_x, exact_dual = solve_quadratic(problem)
+    if n_constraints == 8:  # some bind and some do not
+        assert 0 < (exact_dual > 1e-6).sum() < 8
+    torch.testing.assert_close(x, exact_x, rtol=0, atol=5 * ROOM)
+    torch.testing.assert_close(dual, exact_dual, rtol=0, atol=20 * ROOM)
+    left = torch.where(dual > 0, -soft[1:], torch.zeros_like(dual))
+    moved_x, moved_dual = solve_quadratic(problem, left.numpy())
+    torch.testing.assert_close(x, moved_x, rtol=0, atol=TOL)
+    torch.testing.assert_close(dual, moved_dual, rtol=0, atol=10 * TOL)
+    # The Karush-Kuhn-Tucker conditions themselves
+    assert violation(soft) <= FEASIBILITY_TOL
+    assert (left <= ROOM).all()
+    assert (dual >= 0).all()
+    stationarity = (problem.P @ x + problem.q + dual @ problem.A).abs().max().item()
+    assert stationarity <= residual + 1e-12
+    assert residual <= TOL
+
+
+def test_augmented_lagrangian_goes_on_from_a_solution():
+    problem = QuadraticProblem.random(1)
+    cold = solve(AugmentedLagrangian(), problem, *problem.start())
+    warm = solve(AugmentedLagrangian(), problem, cold.iterate.x, cold.iterate.dual)
+    assert warm.n_iter < cold.n_iter
+    torch.testing.assert_close(warm.iterate.x, cold.iterate.x, rtol=0, atol=5 * ROOM)
+
+
+class Counted(QuadraticProblem):
+    """Remembers the points at which it was linearised, and the weights of each gradient."""
+
+    def linearize(self, x, rows=None, scale=None):
+        terms, weights = super().linearize(x), []
+        self.passes.append((x.clone(), weights))
+
+        def pullback(w):
+            weights.append(w.clone())
+            return terms.pullback(w)
+
+        return terms._replace(pullback=pullback)
+
+    def evaluate(self, x):
+        """Not counted."""
+        value = super().linearize(x).value
+        return Evaluation(value, value)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_augmented_lagrangian_makes_no_pass_twice_in_a_row(seed):
+    """A minimisation begins where the last one ended: its values are there, a gradient is new."""
+    given = QuadraticProblem.random(seed)
+    problem = Counted(given.P, given.q, given.A, given.b)
+    object.__setattr__(problem, "passes", [])
+    assert solve(AugmentedLagrangian(), problem, *problem.start()).status is Status.CONVERGED
+    points, weights = zip(*problem.passes, strict=True)
+    assert len(points) > 10
+    assert not any(torch.equal(*pair) for pair in pairwise(points))
+    assert not any(torch.equal(*pair) for asked in weights for pair in pairwise(asked))
+    assert max(map(len, weights)) > 1  # or nothing was kept
+
+
+def test_first_update_of_the_augmented_lagrangian_by_hand():
+    """The point minimises f + |[dual + penalty c]_+|^2 / (2 penalty); that is the new dual."""
+    problem, penalty, dual = QuadraticProblem.random(2), 7.0, vector(0.5, 0.0, 1.0, 0.2)
+    solver = AugmentedLagrangian(penalty=penalty)
+    (first,) = first_iterates(1, solver, problem, problem.start()[0], dual)
+    x = cp.Variable(5)
+    objective = 0.5 * cp.quad_form(x, cp.psd_wrap(problem.P.numpy())) + problem.q.numpy() @ x
+    constraint = problem.A.numpy() @ x - problem.b.numpy()
+    shifted = cp.pos(dual.numpy() + penalty * constraint)
+    cp.Problem(cp.Minimize(objective + cp.sum_squares(shifted) / (2 * penalty))).solve(
+        solver=cp.CLARABEL
+    )
+    torch.testing.assert_close(first.x, torch.as_tensor(x.value), rtol=0, atol=2e-3)
+    moved = (dual + penalty * (problem.A @ first.x - problem.b)).clamp_min(0)
+    torch.testing.assert_close(first.dual, moved)
+    torch.testing.assert_close(first.soft, problem.linearize(first.x).value)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 2.0])
+def test_first_steps_of_sgda_by_hand(penalty):
+    """Plain gradient steps at cosine step sizes, the multipliers' from the same point."""
+    problem = QuadraticProblem.random(3)
+    x, dual = vector(0.3, -0.2, 0.1, 0.5, -1.0), vector(0.5, 0.0, 1.0, 0.2)
+    solver = SGDA(
+        step_size=0.1, dual_step_size=0.3, penalty=penalty, n_steps=30, optimizer=torch.optim.SGD
+    )
+    for step, found in enumerate(first_iterates(4, solver, problem, x, dual)):
+        decay = 0.5 * (1 + math.cos(math.pi * step / 30))
+        constraint = problem.A @ x - problem.b
+        active = (dual + penalty * constraint).clamp_min(0)
+        x = x - 0.1 * decay * (problem.P @ x + problem.q + active @ problem.A)
+        dual = (dual + 0.3 * decay * constraint).clamp_min(0)
+        torch.testing.assert_close(found.x, x)
+        torch.testing.assert_close(found.dual, dual)
+
+
+class HardAbove(QuadraticProblem):
+    """Measured values are worse than the soft ones by 0.5 in each constraint."""
+
+    def evaluate(self, x):
+        soft = self.linearize(x).value
+        hard = soft + 0.5
+        hard[0] = soft[0]
+        return Evaluation(soft, hard)
+
+
+def test_multipliers_of_sgda_answer_to_the_measured_values():
+    """From the second step on, constraints are those of the last evaluation's hard values."""
+    given = QuadraticProblem.random(3)
+    problem = HardAbove(given.P, given.q, given.A, given.b)
+    solver = SGDA(dual_step_size=0.3, penalty=0, n_steps=30, optimizer=torch.optim.SGD)
+    first, second = first_iterates(
+        2, solver, problem, torch.zeros(5).double(), torch.ones(4).double()
+    )
+    decay = 0.5 * (1 + math.cos(math.pi / 30))
+    hard = problem.A @ first.x - problem.b + 0.5
+    torch.testing.assert_close(second.dual, (first.dual + 0.3 * decay * hard).clamp_min(0))
+
+
+class InTheUnitBox(QuadraticProblem):
+    """Variables stay between -0.5 and 0.5."""
+
+    def project(self, x):
+        return x.clamp(-0.5, 0.5)
+
+
+def test_sgda_keeps_to_the_set_and_its_multipliers_to_their_bounds():
+    given = QuadraticProblem.random(4)
+    problem = InTheUnitBox(given.P, given.q, given.A, given.b - 2.0)
+    solver = SGDA(step_size=0.1, dual_step_size=1.0, n_steps=300, max_dual=2.0)
+    found = first_iterates(30, solver, problem, *problem.start())
+    assert all(iterate.x.abs().max() <= 0.5 for iterate in found)
+    assert all(0 <= iterate.dual.min() <= iterate.dual.max() <= 2.0 for iterate in found)
+    assert max(iterate.x.abs().max() for iterate in found) == 0.5
+    assert max(iterate.dual.max() for iterate in found) == 2.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sgda_comes_near_the_optimum_with_exact_gradients(seed):
+    problem = QuadraticProblem.random(seed)
+    solver = SGDA(step_size=0.05, dual_step_size=0.1, n_steps=1500)
+    last = solve(solver, problem, *problem.start()).history[-1]
+    x, dual = solve_quadratic(problem)
+    torch.testing.assert_close(last.x, x, rtol=0, atol=0.02)
+    torch.testing.assert_close(last.dual, dual, rtol=0, atol=0.1)
+
+
+# --- classification ------------------------------------------------------------------------------
+
+
+def biased(notions=(), n_classes=2, n_groups=2, n=600, alpha=1e-3, take=None, repeat=None):
+    """Labels that favour a group, in the coordinates that estimators use."""
+    shares = [0.7, 0.3] if n_classes == 2 else [0.5, 0.3, 0.2]
+    made = make_biased_classification(
+        n, 6, n_groups, n_classes, bias=0.7, weights=shares, random_state=0
+    )
+    rows = np.arange(n) if take is None else take
+    weight = np.ones(len(rows)) if repeat is None else repeat
+    X = as_features(made.data[rows])
+    data = Batch(
+        X, *map(torch.as_tensor, (made.target[rows], made.sensitive_features[rows], weight))
+    )
+    space = Space(list(range(n_classes)), list(range(n_groups)))
+    stack = Stack(space, [notion.bind(space, 0.05, 1.0) for notion in notions])
+    model = Linear.preconditioned(X, data.weight, n_outputs(n_classes), alpha, True)
+    return FairERM(model, data, MeanLoss(log_loss), stack, alpha)
+
+
+def coefficients(problem, solution):
+    fitted = problem.model.attributes(solution.iterate.x)
+    return np.column_stack((fitted["coef_"], fitted["intercept_"]))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("alpha", [1e-4, 1e-1])
+def test_without_constraints_it_is_logistic_regression(n_classes, alpha):
+    problem = biased(n_classes=n_classes, alpha=alpha)
+    solution = solve(AugmentedLagrangian(), problem, problem.start())
+    X, y = problem.data.X.to_dense().numpy(), problem.data.y.numpy()
+    expected = LogisticRegression(C=1 / (len(y) * alpha), tol=1e-10, max_iter=10_000).fit(X, y)
+    found = coefficients(problem, solution)
+    # scikit-learn leaves the mean of the intercepts of three classes where it started; so do we.
+    np.testing.assert_allclose(found[:, :-1], expected.coef_, atol=1e-5)
+    np.testing.assert_allclose(found[:, -1], expected.intercept_, atol=1e-5)
+    assert solution.iterate.residual <= TOL
+    assert solution.iterate.dual.shape == (0,)
+
+
+PARITIES = {name: notion for name, notion in CONSTRAINTS.items() if issubclass(notion, Parity)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_classes", "n_groups"), [(2, 3), (3, 2)])
+@pytest.mark.parametrize("notion", PARITIES.values(), ids=PARITIES)
+def test_hard_violation_ends_within_slack(notion, n_classes, n_groups):
+    """On the labels predicted for the training data, up to 0.001; the free fit is far outside."""
+    slack = 0.05 if n_classes == 2 else 0.1
+    size = {"n_classes": n_classes, "n_groups": n_groups, "n": 400}
+    problem, free = biased([notion(slack)], **size), biased([], **size)
+    at_free = solve(AugmentedLagrangian(), free, free.start()).iterate
+    assert problem.evaluate(at_free.x).hard[1:].max() > 0.01
+    found = solve(AugmentedLagrangian(), problem, problem.start()).iterate
+    assert found.hard[1:].max() <= 1e-3
+    torch.testing.assert_close(problem.evaluate(found.x).hard, found.hard)
+    assert found.hard[0] < min(0.5, at_free.hard[0] + 0.15)  # still a classifier
+
+
+def test_all_of_several_constraints_hold():
+    notions = [DemographicParity(0.05), CONSTRAINTS["false_negative_rate"](0.4)]
+    problem = biased(notions)
+    found = solve(AugmentedLagrangian(), problem, problem.start()).iterate
+    assert found.hard[1:].max() <= 1e-3
+
+
+def test_multipliers_are_the_slopes_of_the_objective_in_the_slack():
+    """Minus d f* / d slack = dual, where soft rates are what counts (loss parity: soft is hard)."""
+    found = {}
+    for slack in (0.049, 0.05, 0.051):
+        problem = biased([CONSTRAINTS["loss_parity"](slack)])
+        found[slack] = solve(AugmentedLagrangian(), problem, problem.start(), tol=1e-6).iterate
+    left = {slack: slack + found[slack].soft[1:].max().item() for slack in found}
+    slope = (found[0.051].soft[0] - found[0.049].soft[0]).item() / (left[0.051] - left[0.049])
+    assert found[0.05].dual.max().item() > 0.01
+    assert slope == pytest.approx(-found[0.05].dual.max().item(), rel=0.05)
+
+
+def test_sgda_keeps_a_constraint_on_mini_batches():
+    problem = biased([DemographicParity(0.1)])
+    solution = solve(SGDA(n_steps=600, batch_size=128), problem, problem.start())
+    assert len(solution.history) == SGDA.length
+    assert solution.iterate.hard[1:].max() <= FEASIBILITY_TOL
+    assert solution.iterate.hard[0] < 0.35
+
+
+def test_order_and_repetition_of_rows_do_not_change_the_result():
+    """An integer weight is that many copies, to the accuracy of sums."""
+    copies = 1 + np.arange(300) % 2
+    shuffled = np.random.default_rng(0).permutation(300)
+    problems = [
+        biased([DemographicParity(0.1)], n=300, **rows)
+        for rows in (
+            {"repeat": copies.astype(float)},
+            {"repeat": copies[shuffled].astype(float), "take": shuffled},
+            {"take": np.repeat(np.arange(300), copies)},
+        )
+    ]
+    found = [coefficients(p, solve(AugmentedLagrangian(), p, p.start())) for p in problems]
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
+    np.testing.assert_allclose(found[2], found[0], atol=1e-6)
+
+
+def test_only_the_generator_decides_what_is_random():
+    problem = biased([DemographicParity(0.1)], n=100)
+
+    def fitted(solver, seed):
+        torch.manual_seed(seed + 10)  # the global generator must not matter
+        return solve(solver, problem, problem.start(), seed=seed).iterate.x
+
+    sgda = SGDA(n_steps=60, batch_size=32)
+    assert torch.equal(fitted(sgda, 0), fitted(sgda, 0))
+    assert not torch.equal(fitted(sgda, 0), fitted(sgda, 1))
+    assert torch.equal(fitted(AugmentedLagrangian(), 0), fitted(AugmentedLagrangian(), 1))
+
+
+def test_solvers_leave_start_and_parameters_alone():
+    problem = QuadraticProblem.random(0)
+    for solver in (AugmentedLagrangian(penalty=3.0), SGDA(n_steps=30)):
+        x, dual = problem.start()
+        before = clone(solver).get_params()
+        solve(solver, problem, x, dual)
+        assert not x.any()
+        assert not dual.any()
+        assert solver.get_params() == before
+    assert repr(SGDA(step_size=0.1)) == "SGDA(step_size=0.1)"
+
+
+# --- without constraints -------------------------------------------------------------------------
+
+
+def unconstrained(seed, tol, max_iter=None):
+    """The run, the problem and its minimiser -P^{-1} q."""
+    p = QuadraticProblem.random(seed, n_constraints=0)
+    x, dual = p.start()
+    solution = run(LBFGS(), p, x, dual, torch.Generator(), max_iter=max_iter, tol=tol)
+    return solution, p, -torch.linalg.solve(p.P, p.q)
+
+
+def test_lbfgs_ends_by_itself_where_no_step_helps():
+    """A tolerance that no number meets: it ends at the minimiser, up to rounding."""
+    solution, _, expected = unconstrained(0, tol=1e-300)
+    assert solution.status is Status.FINISHED
+    np.testing.assert_allclose(solution.iterate.x, expected, atol=1e-7)
+
+
+def test_lbfgs_cut_short_keeps_its_last_point():
+    solution, p, _ = unconstrained(1, tol=1e-12, max_iter=1)
+    assert solution.status is Status.MAX_ITER
+    assert solution.iterate is solution.history[-1]
+    assert float(solution.iterate.soft[0]) < float(p.evaluate(p.start()[0]).soft[0])
+
+
+def test_an_update_rule_is_callable():
+    p = QuadraticProblem.random(0)
+    with pytest.raises(ValueError, match=r"SGDA\.optimizer must be callable; got 'adam'"):
+        SGDA(optimizer="adam").check(p)

@@ -1,0 +1,220 @@
+"""Joint training: two processes give what one gives, and a lost one is named."""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from functools import cache
+from multiprocessing import get_context
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from fairconstrained.constraints import DemographicParity, LossParity
+from fairconstrained.exceptions import WorkerError
+from fairconstrained.solvers import ALM, SGD, StochasticGhost, SwitchingSubgradient
+from fairconstrained.training import train, workers
+from fairconstrained.training.workers import Workers
+from tests.helpers.repository import ROOT
+
+
+@cache
+def made(n=301):
+    rng = torch.Generator().manual_seed(0)
+    group = torch.randint(2, (n,), generator=rng)
+    X = torch.randn(n, 3, generator=rng, dtype=torch.float64)
+    y = (X[:, 0] + 0.5 * group + 0.5 * torch.randn(n, generator=rng) > 0).long()
+    return X, y, group
+
+
+class Lazy(Dataset):
+    def __len__(self):
+        return len(made()[0])
+
+    def __getitem__(self, i):
+        return tuple(column[i] for column in made())
+
+
+def log_loss(outputs, batch):
+    return F.binary_cross_entropy_with_logits(outputs[:, 0], batch[1].to(outputs))
+
+
+def gap_of_losses(outputs, batch):
+    losses = F.binary_cross_entropy_with_logits(
+        outputs[:, 0], batch[1].to(outputs), reduction="none"
+    )
+    gap = losses[batch[2] == 1].mean() - losses[batch[2] == 0].mean()
+    return torch.stack((gap - 0.05, -gap - 0.05))
+
+
+def network():
+    torch.manual_seed(int(os.environ.get("RANK", "0")))  # workers start from the first one's
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+
+
+CASES = {
+    "function": (gap_of_losses, ALM(n_steps=30, batch_size=24)),
+    "notions": (
+        [LossParity(0.02, within="labels"), DemographicParity(0.05)],
+        ALM(n_steps=30, batch_size=24),
+    ),
+    "switching": (LossParity(0.02), SwitchingSubgradient(n_steps=30, batch_size=24)),
+    "ghost": (
+        LossParity(0.02),
+        StochasticGhost(n_steps=3, batch_size=4, max_level=2, step_size=0.01),
+    ),
+    "odd batches": ([], SGD(n_steps=30, batch_size=25)),
+}
+
+
+def trained(case):
+    constraints, solver = CASES[case]
+    data = made()
+    result = train(
+        network(), log_loss, constraints, data, groups=data[2], solver=solver, random_state=0
+    )
+    weights = torch.cat([p.detach().reshape(-1) for p in result.module.parameters()])
+    return weights, torch.as_tensor(result.values), torch.as_tensor(result.multipliers)
+
+
+def all_cases():
+    found = {case: trained(case) for case in CASES}
+    constraints, solver = CASES["notions"]
+    lazy = train(
+        network(), log_loss, constraints, Lazy(), groups=made()[2], solver=solver, random_state=0
+    )
+    found["data set"] = (torch.as_tensor(lazy.values),)
+    return found
+
+
+def streamed():
+    rank = int(os.environ["RANK"])
+    data = made()
+    rows = [tuple(column[i] for column in data) for i in range(rank, 300, 2)]
+    loader = DataLoader(rows, batch_size=50)
+    solver = SGD(n_steps=30, step_size=0.3, optimizer=torch.optim.Adam)
+    return train(network(), log_loss, [], loader, solver=solver, random_state=0).history
+
+
+def lost():
+    """The message that the first worker gets as the second one dies in its training."""
+    workers._PATIENCE = timedelta(seconds=1)
+
+    def dies(iterate):
+        if os.environ["RANK"] == "1":
+            os._exit(3)
+
+    try:
+        train(network(), log_loss, [], made(), solver=SGD(n_steps=300), callbacks=[dies])
+    except WorkerError as error:
+        return str(error)
+
+
+def worker(rank, path):
+    os.environ["RANK"] = str(rank)
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(path / "store"), 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    torch.save((all_cases(), streamed()), path / f"{rank}.pt")
+    torch.save(lost(), path / "lost.pt")
+    os._exit(0)  # without the handshake of a tidy end: the other is gone
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What each of two processes gives, and what is said when one dies at the end."""
+    path, context = tmp_path_factory.mktemp("workers"), get_context("spawn")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
+        processes = [context.Process(target=worker, args=(rank, path)) for rank in (0, 1)]
+        for process in processes:
+            process.start()
+    for process in processes:
+        process.join(300)
+    assert [process.exitcode for process in processes] == [0, 3]
+    return [torch.load(path / f"{name}.pt", weights_only=False) for name in (0, 1, "lost")]
+
+
+needs_gloo = pytest.mark.skipif(
+    not (dist.is_available() and dist.is_gloo_available()), reason="torch without gloo"
+)
+
+
+@needs_gloo
+@pytest.mark.parametrize("case", CASES)
+def test_two_workers_give_what_one_gives(found, case):
+    """Weights, constraint values and multipliers, to the last bit on both."""
+    (first, _), (second, _), _ = found
+    for one, a, b in zip(trained(case), first[case], second[case], strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+        torch.testing.assert_close(a, one, rtol=0, atol=1e-9)
+
+
+@needs_gloo
+def test_rows_may_come_one_by_one(found):
+    (first, _), *_ = found
+    torch.testing.assert_close(first["data set"][0], first["notions"][1], rtol=0, atol=1e-9)
+
+
+@needs_gloo
+def test_each_worker_reads_its_own_loader(found):
+    (_, first), (_, second), _ = found
+    assert (first["objective"] == second["objective"]).all()
+    assert first["objective"][-1] < first["objective"][0]
+
+
+@needs_gloo
+def test_a_worker_that_dies_stops_the_others_with_its_name(found):
+    assert "worker 0 of 2 cannot go on: worker 1 gave no sign of life within 1 s" in found[2]
+
+
+@needs_gloo
+def test_torchrun_gives_what_one_process_gives():
+    """The command of the documentation, with two local processes."""
+    arguments = ["-m", "benchmarks.speed.workers", "--width", "8", "--batch", "24", "--steps", "30"]
+    together = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    root = str(ROOT)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
+    values = []
+    for command in (arguments, [*together, *arguments]):
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        _, _, found = done.stdout.partition("constraint values: ")
+        values.append([float(value) for value in found.split(",")])
+        assert f"workers: {len(values)};" in done.stdout
+    assert values[0] == pytest.approx(values[1], abs=1e-9)
+    assert len(values[0]) == 2
+
+
+def test_alone_nothing_is_shared():
+    alone = Workers()
+    assert (alone.rank, alone.size) == (0, 1)
+    tensor = torch.ones(2, requires_grad=True)
+    assert alone.sum(tensor) is tensor
+    assert alone.sum_with_gradient(tensor) is tensor
+    assert alone.part(7, 2) == slice(0, 6)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_parts_of_a_draw_are_whole_groups_and_are_all_of_it(size):
+    all_of_them, rows = Workers(), []
+    all_of_them.size = size
+    for rank in range(size):
+        all_of_them.rank = rank
+        own = range(20)[all_of_them.part(20, unit=4)]
+        assert len(own) % 4 == 0
+        rows += own
+    assert rows == list(range(20))
+    with pytest.raises(ValueError, match=r"batch of 4 rows, in units of 4 .* larger batch_size"):
+        all_of_them.part(4, unit=4)
