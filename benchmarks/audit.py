@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from fairconstrained import RateConstrainedClassifier, private_problem
-from fairconstrained.models import Linear
+from fairconstrained.models import LinearModel
 from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.solvers import DPSGDA
 
@@ -65,13 +65,13 @@ def too_little_noise() -> Any:
 
 def no_clip() -> Any:
     """Gradients of thirty times the norm that the noise is made for."""
-    honest = Linear.linearize_rows
+    honest = LinearModel.linearize_rows
 
-    def unclipped(self: Linear, w: Any, X: Any) -> Any:
+    def unclipped(self: LinearModel, w: Any, X: Any) -> Any:
         scores, clipped = honest(self, w, X)
         return scores, lambda cotangent, max_norm: clipped(30 * cotangent, 30 * max_norm)
 
-    return mock.patch.object(Linear, "linearize_rows", unclipped)
+    return mock.patch.object(LinearModel, "linearize_rows", unclipped)
 
 
 # Noise of the tables, and what is broken.

@@ -21,7 +21,7 @@ from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss
-from fairconstrained.models import Linear
+from fairconstrained.models import LinearModel
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch
 from fairconstrained.problems.fermi import FermiERM, shares_of
@@ -55,7 +55,7 @@ def exact_gradient(clf: DPFermiClassifier, data: Batch) -> float:
     zeros, ones = torch.zeros(_COLUMNS).double(), torch.ones(_COLUMNS).double()
     shares = shares_of(stack, data)
     problem = FermiERM(
-        Linear(1, zeros, ones, True),
+        LinearModel(1, zeros, ones, True),
         data,
         MeanLoss(log_loss),
         stack,

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.losses import log_loss
-from fairconstrained.models import as_model, as_private_model
+from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
@@ -43,9 +43,9 @@ def private_steps(solver: DPFERMI, unit: str, rows: Batch) -> Iterator[object]:
     record = unit == "record"
     zeros, ones = torch.zeros(_COLUMNS).double(), torch.ones(_COLUMNS).double()
     model = (
-        as_private_model("linear", zeros, ones, 1, True)
+        Linear().build_private(zeros, ones, 1)
         if record
-        else as_model("linear", rows.X, rows.weight, 1, 1e-4, True)
+        else Linear().build(rows.X, rows.weight, 1, 1e-4)
     )
     budget = Budget(1.0, 1e-5, "record" if record else "sensitive_features", "gaussian")
     kind = RecordFermi if record else AttributeFermi

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 
 from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.losses import log_loss
-from fairconstrained.models import as_private_model
+from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
@@ -55,7 +55,7 @@ def private_round(data: Batch, batch_size: int, fair: bool) -> Callable[[], None
     counts = stack.counts(data.y, data.group, data.weight)
 
     def run() -> None:
-        model = as_private_model("linear", zero, one, 1, True)
+        model = Linear().build_private(zero, one, 1)
         erm = PrivateERM(model, data, log_loss, stack, 1e-4, counts, plan, "gaussian")
         dual = zero.new_zeros(erm.n_constraints)
         rng = torch.Generator().manual_seed(0)
@@ -68,7 +68,7 @@ def private_round(data: Batch, batch_size: int, fair: bool) -> Callable[[], None
 def plain_round(data: Batch, batch_size: int) -> Callable[[], None]:
     """The package's step without fairness and privacy."""
     zero, one = (data.weight.new_full((data.X.shape[1],), value) for value in (0.0, 1.0))
-    model = as_private_model("linear", zero, one, 1, True)
+    model = Linear().build_private(zero, one, 1)
     erm = FairERM(model, data, MeanLoss(log_loss), Stack(SPACE, []), 1e-4)
     solver = SGD(step_size=0.1, batch_size=batch_size)
 

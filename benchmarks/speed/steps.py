@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from fairconstrained.constraints import LossParity, Space, Stack
 from fairconstrained.losses import log_loss
-from fairconstrained.models import as_model
+from fairconstrained.models import Network
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
@@ -49,7 +49,7 @@ def problem(dtype: torch.dtype = torch.float64) -> FairERM:
     group = torch.as_tensor((np.arange(_ROWS) >= _FIRST_GROUP).astype(np.int64))
     space = Space([0, 1], ["white", "non-white"])
     stack = Stack(space, [LossParity(0.005).bind(space, 0.005, 1.0)])
-    model = as_model((64, 32), X, weight, 1, 0.0, True)
+    model = Network((64, 32)).build(X, weight, 1, 0.0)
     return FairERM(model, Batch(X, y, group, weight), MeanLoss(log_loss), stack, 0.0)
 
 

@@ -65,6 +65,11 @@ class Stack(MomentConstraint):
         starts = np.cumsum([0, *(statistic.n_columns for statistic in statistics)])
         self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, own)]
 
+    @property
+    def slack(self) -> Tensor:
+        """All members' slacks, (m,)."""
+        return torch.cat([torch.zeros(0).double(), *(member.slack for member in self.members)])
+
     def used_parts(self) -> Tensor:
         """Whether any member uses each part: cells that none does are a part, too."""
         used = torch.zeros(self.n_parts, dtype=torch.bool)

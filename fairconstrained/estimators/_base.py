@@ -1,50 +1,73 @@
-"""The only file that knows scikit-learn's fit conventions: data in, fitted attributes out."""
+"""The one way through ``fit``: check, rows, problem, solve, store; and prediction.
+
+A subclass says which problem is posed (``_problem``), and, where a simpler problem has to be solved
+first, what follows from its solution (``_refined``).
+"""
 
 from __future__ import annotations
 
-from typing import Self
+from dataclasses import replace
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.constraints import Space, Stack
-from fairconstrained.estimators._checks import (
-    check_common_parameters,
-    checked_callbacks,
-    checked_weight,
-    present_groups,
+from fairconstrained.constraints import Stack
+from fairconstrained.estimators._around import (
     progress,
     report,
     unchanged_on_error,
     warn_caller,
 )
+from fairconstrained.estimators._parameters import check_parameters, given_callbacks
+from fairconstrained.estimators._rows import (
+    Task,
+    TrainingRows,
+    checked_weight,
+    random_seed,
+    seeded,
+)
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss, n_outputs
-from fairconstrained.models import as_model
+from fairconstrained.models import as_specification
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.solvers import SGDA, AugmentedLagrangian, Status, run
+from fairconstrained.solvers import SGDA, AugmentedLagrangian, Solution, Status, run
 from fairconstrained.solvers.run import FEASIBILITY_TOL
 
 _CHUNK_ROWS = 65_536
+_FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
+
+
+class Stage(NamedTuple):
+    """A problem and how it was solved."""
+
+    problem: object
+    solution: Solution
+
+    @property
+    def stack(self) -> Stack:
+        """The constraints of the problem."""
+        return self.problem.constraint
 
 
 class FairClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the estimators: a subclass says which constraints, this class does the rest."""
+    """Base of the estimators: a subclass says which problem is posed, this class does the rest."""
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
-    _row_loss = staticmethod(log_loss)  # its mean is minimised
     _doc_link_module = "fairconstrained"
     _doc_link_template = (
         "https://fairconstrained.readthedocs.io/en/latest/api/fairconstrained.{estimator_name}.html"
     )
+    epsilon = None  # of estimators without a private version
+    margin = 0.0  # of estimators whose slack is not narrowed
 
     def __init__(
         self,
@@ -52,7 +75,6 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         model="linear",
         solver=None,
         alpha=1e-4,
-        fit_intercept=True,
         max_iter=None,
         tol=1e-4,
         missing_sensitive="warn",
@@ -66,7 +88,6 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         self.model = model
         self.solver = solver
         self.alpha = alpha
-        self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
         self.missing_sensitive = missing_sensitive
@@ -79,34 +100,37 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ for subclasses
 
-    def _needs_groups(self):
-        """Whether any of the constraints compares groups."""
+    def _notions(self):
+        """Give the notions asked for, as objects; ValueError for what is none."""
         raise NotImplementedError
 
-    def _members(self, space):
-        """Give the constraints bound to `space`, without those that miss groups to compare."""
-        raise NotImplementedError
+    def _check(self):
+        """Check parameters that depend on each other, before any work; each alone is checked."""
 
-    def _check_own_parameters(self):
-        """Check the subclass's own parameters, before any work."""
+    def _problem(self, task):
+        """Give the problem to solve; nothing is solved here. By default the mean loss."""
+        risk, stack = MeanLoss(self._row_loss()), self._exact_stack(task)
+        return FairERM(self._model(task), task.data, risk, stack, float(self.alpha))
 
-    def _problem(self, data, space, solver, rng):
-        """Give the problem to solve; here the mean log loss under the constraints."""
-        stack = self._exact_stack(data, space)
-        model = self._model(data, len(space.classes))
-        return FairERM(model, data, MeanLoss(self._row_loss), stack, float(self.alpha))
+    def _row_loss(self):
+        """Give the loss of a row, whose mean is minimised."""
+        return log_loss
 
-    def _model(self, data, n_classes):
-        outputs = n_outputs(n_classes)
-        return as_model(self.model, data.X, data.weight, outputs, self.alpha, self.fit_intercept)
+    def _refined(self, problem, task):
+        """Give the problem after what a simpler one teaches, if it has to be solved first."""
+        return problem
+
+    def _default_solver(self):
+        """Give the solver that is used if none is given."""
+        return AugmentedLagrangian() if self._is_linear() else SGDA()
+
+    def _columns(self, X, group, groups):
+        """Give the columns that scores are computed from, from those of the model."""
+        return X
 
     def _attributes(self, problem, w):
-        """Give what a fit keeps of the model."""
+        """Give what a fit keeps of the trained model."""
         return problem.model.attributes(w)
-
-    def _columns(self, X, group_index, group_labels):
-        """Give the columns that the model sees."""
-        return X
 
     def _forget(self):
         """Discard what earlier calls kept for later ones, before a new fit."""
@@ -141,9 +165,9 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         """
         with unchanged_on_error(self):
             self._forget()
-            self._check_parameters()
-            X, y, groups, weight = self._check_data(X, y, sensitive_features, sample_weight)
-            self._train(X, y, groups, weight)
+            self._check_all()
+            rows = self._rows(X, y, sensitive_features, sample_weight)
+            self._train(rows)
         return self
 
     def decision_function(self, X) -> np.ndarray:
@@ -158,7 +182,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             Two classes: positive where the second class is predicted.
         """
-        scores = self._scores(X)
+        scores = self._scores(self._table(X))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X) -> np.ndarray:
@@ -172,7 +196,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples,)
         """
-        scores = torch.from_numpy(self._scores(X))
+        scores = torch.from_numpy(self._scores(self._table(X)))
         return self.classes_[hard_classes(scores).numpy()]
 
     def predict_proba(self, X) -> np.ndarray:
@@ -189,37 +213,40 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        return class_probabilities(torch.from_numpy(self._scores(X))).numpy()
+        return class_probabilities(torch.from_numpy(self._scores(self._table(X)))).numpy()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
-    # ------------------------------------------------------------------ data in
+    # ------------------------------------------------------------------ rows
 
-    def _check_parameters(self):
-        check_common_parameters(self)
-        self._check_own_parameters()
+    def _check_all(self):
+        check_parameters(self)
+        self._check()
 
-    def _check_data(self, X, y, sensitive_features, sample_weight):
-        """Arrays, groups or None, and weights; rows of weight zero are gone."""
-        # Torch warns of read-only memory, which joblib's workers get.
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=np.float64, order="C", force_writeable=True
-        )
+    def _rows(self, X, y, sensitive_features, sample_weight):
+        """Checked rows of positive weight, with labels and groups as codes."""
+        X, y = self._specification().training_rows(self, X, y)
         check_classification_targets(y)
-        n_samples = len(y)
-        weight = checked_weight(sample_weight, n_samples)
-        index = None
+        weight = checked_weight(sample_weight, len(y))
+        codes = labels = None
         if sensitive_features is not None:
-            index, labels = encode_groups(sensitive_features, n_samples)
+            codes, labels = encode_groups(sensitive_features, len(y))
         used = weight > 0
         if not used.all():  # as if these rows were not there
-            X, y, weight = X[used], y[used], weight[used]
-            index = None if index is None else index[used]
-        groups = None if index is None else present_groups(index, labels)
-        classes = np.unique(y)
+            X, y, weight = _safe_indexing(X, np.flatnonzero(used)), y[used], weight[used]
+            codes = None if codes is None else codes[used]
+        if codes is not None:  # groups that still have rows, renumbered
+            seen, codes = np.unique(codes, return_inverse=True)
+            labels = labels[seen]
+        classes, y = np.unique(y, return_inverse=True)
+        self._check_classes(classes)
+        rows = TrainingRows(X, y.reshape(-1), codes, weight, classes, labels)
+        return self._with_groups(rows)
+
+    def _check_classes(self, classes):
         if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes; the data have only "
@@ -228,16 +255,20 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         if len(classes) > 2 and not self.__sklearn_tags__().classifier_tags.multi_class:
             raise ValueError(
                 "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}: {type(self).__name__} ranks one class above one other."
+                f"{type_of_target(classes)}: {type(self).__name__} ranks one class above one other."
             )
-        if groups is None or len(groups[1]) < 2:
-            groups = self._without_groups(groups, n_samples=len(y))
-        return X, y, groups, weight
 
-    def _without_groups(self, groups, n_samples):
-        if not self._needs_groups():
-            return groups or (np.zeros(n_samples, dtype=np.int64), np.array(["all"]))
-        found = "not given" if groups is None else f"all {group_name(groups[1][0])}, a single group"
+    def _with_groups(self, rows):
+        """The rows, in one group where none are known; a warning if that leaves a promise empty."""
+        if rows.groups is not None and len(rows.groups) > 1:
+            return rows
+        if self._needs_groups():
+            self._say_that_groups_are_missing(rows.groups)
+        group = np.zeros(len(rows.y), dtype=np.int64) if rows.group is None else rows.group
+        return replace(rows, group=group)
+
+    def _say_that_groups_are_missing(self, groups):
+        found = "not given" if groups is None else f"all {group_name(groups[0])}, a single group"
         message = (
             f"sensitive_features is {found}: {type(self).__name__} cannot compare groups and "
             "imposes no constraint between them. Pass sensitive_features to fit, through a "
@@ -246,74 +277,100 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         if self.missing_sensitive == "raise":
             raise ValueError(message)
         warn_caller(message, MissingSensitiveFeaturesWarning)
-        return groups or (np.zeros(n_samples, dtype=np.int64), None)
 
-    # ------------------------------------------------------------------ training
+    def _needs_groups(self):
+        """Whether any of the notions compares groups."""
+        return any(notion.needs_groups for notion in self._notions())
 
-    def _train(self, X, y, groups, weight):
-        classes, y_index = np.unique(y, return_inverse=True)
-        group_index, group_labels = groups
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        rng = torch.Generator().manual_seed(seed)
+    # ------------------------------------------------------------------ problem
+
+    def _train(self, rows):
+        with seeded(random_seed(self.random_state)) as rng:
+            task = self._task(rows, rng)
+            problem = self._problem(task)
+            task.solver.check(problem)
+            problem = self._refined(problem, task)
+            self._store(self._solved(problem, task), rows)
+
+    def _task(self, rows, rng):
+        """The columns of the model, fitted where it has something to learn, on the device."""
+        self.model_ = clone(self._specification())
+        table = self.model_.fit_transform(rows.X, rows.y, rows.group, rows.weight)
         data = Batch(
-            as_features(self._columns(X, group_index, group_labels), self.device),
-            torch.as_tensor(y_index.reshape(-1), device=self.device),
-            torch.as_tensor(group_index, device=self.device),
-            torch.as_tensor(weight, device=self.device),
+            as_features(self._columns(table, rows.group, rows.groups), self.device),
+            *(torch.as_tensor(column, device=self.device) for column in (rows.y, rows.group)),
+            torch.as_tensor(rows.weight, device=self.device),
         )
-        space = Space(classes, group_labels if group_labels is not None else ["all"])
-        # Networks initialise and drop out from torch's global generator: lend them one.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            solver = self._chosen_solver()
-            problem = self._problem(data, space, solver, rng)
-            solution = self._solve(solver, problem, rng, classes)
-            self._store(solution, problem, space)
+        return Task(data, rows.space, self._chosen_solver(), rng, rows.moments)
 
-    def _exact_stack(self, data, space):
-        return self._stack(space, space.count_cells(data.y, data.group), self.min_group_size)
+    def _specification(self):
+        return as_specification(self.model)
 
-    def _stack(self, space, rows, min_rows):
-        """The constraints, without what rests on fewer than `min_rows` of the counted rows."""
+    def _is_linear(self):
+        return self._specification().linear
+
+    def _chosen_solver(self):
+        return self._default_solver() if self.solver is None else self.solver
+
+    def _model(self, task):
+        """The model of flat parameters that solvers see."""
+        outputs = n_outputs(len(task.space.classes))
+        return self.model_.build(task.data.X, task.data.weight, outputs, float(self.alpha))
+
+    def _stack(self, space, rows, least):
+        """The constraints, without what rests on fewer than `least` of the counted rows."""
         members = []
-        for member in self._members(space):
-            kept, dropped = member.without_small(rows.cpu().numpy(), min_rows)
+        for notion in self._notions():
+            if notion.needs_groups and len(space.groups) < 2:
+                continue
+            kept, dropped = self._bound(notion, space).without_small(rows.cpu().numpy(), least)
             if dropped:
                 warn_caller(
-                    f"{member.name} leaves out {'; '.join(dropped)}: fewer than "
-                    f"{max(min_rows, 1)} rows (min_group_size). The constraint says nothing about "
-                    "them.",
+                    f"{kept.name} leaves out {'; '.join(dropped)}: fewer than {max(least, 1)} rows "
+                    "(min_group_size). The constraint says nothing about them.",
                     SmallGroupWarning,
                 )
             if len(kept.slack):
                 members.append(kept)
         return Stack(space, members)
 
-    def _chosen_solver(self):
-        return self.solver or (AugmentedLagrangian() if self._is_linear() else SGDA())
+    def _bound(self, notion, space):
+        return notion.bind(space, self.slack)
 
-    def _is_linear(self):
-        return isinstance(self.model, str)
+    def _exact_stack(self, task):
+        data = task.data
+        rows = task.space.count_cells(data.y, data.group)
+        return self._stack(task.space, rows, self.min_group_size)
 
-    def _solve(self, solver, problem, rng, classes):
+    # ------------------------------------------------------------------ solve
+
+    def _solved(self, problem, task):
+        """The stages of a solution: one, or with a margin a second for narrowed slacks."""
         x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.device)
         dual = dual.to(x.dtype)
         if self.warm_start and hasattr(self, "classes_"):
-            x, dual = self._warm(problem, x, dual, classes)
-        return self._run(solver, problem, x, dual, rng)
+            x, dual = self._warm(problem, x, dual, task.space.classes)
+        stages = [self._run(problem, task, x, dual)]
+        if self.margin > 0 and problem.constraint.members:
+            start = stages[0].solution.iterate
+            narrow = replace(problem, constraint=narrowed(problem, start.x, self.margin))
+            stages.append(self._run(narrow, task, start.x, start.dual))
+        return stages
 
-    def _run(self, solver, problem, x, dual, rng):
-        with progress(type(self).__name__, self.max_iter or solver.length, self.verbose) as tick:
-            return run(
-                solver,
+    def _run(self, problem, task, x, dual):
+        length = self.max_iter or task.solver.length
+        with progress(type(self).__name__, length, self.verbose) as tick:
+            solution = run(
+                task.solver,
                 problem,
                 x,
                 dual,
-                rng,
+                task.rng,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                callbacks=[*checked_callbacks(self), tick],
+                callbacks=[*given_callbacks(self.callbacks), tick],
             )
+        return Stage(problem, solution)
 
     def _warm(self, problem, x, dual, classes):
         """Parameters and multipliers of the last fit, where they fit this one."""
@@ -332,16 +389,21 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             dual = torch.as_tensor(self.multipliers_, dtype=dual.dtype, device=dual.device)
         return problem.variables(w.to(x)), dual
 
-    def _store(self, solution, problem, space):
-        for name in [n for n in vars(self) if n.endswith("_") and n not in _FROM_VALIDATION]:
+    # ------------------------------------------------------------------ store
+
+    def _store(self, stages, rows):
+        """Write the fitted attributes, and say what should be known of them."""
+        kept = (*_FROM_VALIDATION, "model_")
+        for name in [n for n in vars(self) if n.endswith("_") and n not in kept]:
             delattr(self, name)  # of a former fit, perhaps with another model
+        problem, solution = stages[-1]
         stack, iterate = problem.constraint, solution.iterate
         w = iterate.x[: problem.model.n_params]
         problem.model.settle(w, problem.data.X)
         vars(self).update(self._attributes(problem, w))
-        self.classes_ = np.asarray(space.classes)
-        self.groups_ = space.groups
-        self.n_iter_ = solution.n_iter
+        self.classes_ = rows.classes
+        self.groups_ = rows.space.groups
+        self.n_iter_ = sum(stage.solution.n_iter for stage in stages)
         self.converged_ = solution.status is Status.CONVERGED
         self.status_ = solution.status.value
         self.residual_ = iterate.residual
@@ -349,40 +411,59 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         self.constraints_ = [m.describe(j) for m in stack.members for j in range(len(m.slack))]
         self.violations_ = stack.measures(iterate.hard[1:])
         self.violation_ = stack.worst_measure(iterate.hard[1:])
-        excess = float(iterate.hard[1:].max()) if len(self.multipliers_) else 0.0
-        self.feasible_ = excess <= FEASIBILITY_TOL
+        # A margin narrows slacks in training; what counts are the slacks asked for.
+        excess = iterate.hard[1:] + (stack.slack - stages[0].stack.slack).to(iterate.hard)
+        self.feasible_ = bool((excess <= FEASIBILITY_TOL).all())
         self.privacy_ = None
-        self.history_ = {
-            "objective": np.array([float(i.soft[0]) for i in solution.history]),
-            "error": np.array([float(i.hard[0]) for i in solution.history]),
-            "violation": np.array([stack.worst_measure(i.hard[1:]) for i in solution.history]),
-            "soft_violation": np.array([stack.worst_measure(i.soft[1:]) for i in solution.history]),
-            "residual": np.array([i.residual for i in solution.history]),
-            "multipliers": np.stack([i.dual.cpu().numpy() for i in solution.history]),
-            "time": np.array(solution.times),
-        }
-        report(self, solution, iterate, excess)
+        self.history_ = _history(stages)
+        report(self, solution, excess)
 
     # ------------------------------------------------------------------ prediction
 
-    def _scores(self, X):
-        return self._scores_of(self._checked(X))
-
-    def _checked(self, X):
+    def _table(self, X):
+        """The model's columns of new rows."""
         check_is_fitted(self)
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
+        return self.model_.transform(self.model_.new_rows(self, X))
 
-    def _scores_of(self, X):
+    def _scores(self, table):
         if hasattr(self, "coef_"):
-            return X @ self.coef_.T + self.intercept_
+            return table @ self.coef_.T + self.intercept_
         chunks = []
         with torch.no_grad():
-            for start in range(0, X.shape[0], _CHUNK_ROWS):
-                rows = X[start : start + _CHUNK_ROWS]
+            for start in range(0, table.shape[0], _CHUNK_ROWS):
+                rows = table[start : start + _CHUNK_ROWS]
                 rows = rows.toarray() if sparse.issparse(rows) else rows
                 scores = self.module_(torch.tensor(rows))
                 chunks.append(scores.reshape(len(rows), -1).numpy())
         return np.concatenate(chunks)
 
 
-_FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
+def narrowed(problem, x, margin):
+    """The constraints with slacks less `margin` standard errors of the gaps at x."""
+    _, y, group, weight = problem.data
+    scores = problem.model.scores(x[: problem.model.n_params], problem.data.X).detach()
+    members = [
+        member.narrowed(margin * member.deviations(scores, y, group, weight))
+        for member in problem.constraint.members
+    ]
+    return Stack(problem.constraint.space, members)
+
+
+def _history(stages):
+    """What happened, iteration by iteration, each in the units of its stage's constraints."""
+    told = [(stage.stack, iterate) for stage in stages for iterate in stage.solution.history]
+    before = np.cumsum([0.0, *(stage.solution.times[-1] for stage in stages)])
+    return {
+        "objective": np.array([float(i.soft[0]) for _, i in told]),
+        "error": np.array([float(i.hard[0]) for _, i in told]),
+        "violation": np.array([stack.worst_measure(i.hard[1:]) for stack, i in told]),
+        "soft_violation": np.array([stack.worst_measure(i.soft[1:]) for stack, i in told]),
+        "residual": np.array([i.residual for _, i in told]),
+        "multipliers": np.stack([i.dual.cpu().numpy() for _, i in told]),
+        "time": np.concatenate(
+            [
+                start + np.array(stage.solution.times)
+                for start, stage in zip(before, stages, strict=False)
+            ]
+        ),
+    }

@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
-from fairconstrained.constraints import Space
-from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._checks import (
-    checked_callbacks,
-    checked_weight,
-    unchanged_on_error,
-)
+from fairconstrained.estimators._around import unchanged_on_error
+from fairconstrained.estimators._base import Stage
+from fairconstrained.estimators._parameters import given_callbacks
+from fairconstrained.estimators._private import PrivateFairClassifier
+from fairconstrained.estimators._rows import checked_weight, random_seed, seeded
 from fairconstrained.estimators._steps import Steps, as_batch, rows_to_begin
 from fairconstrained.estimators._stream import Stream
 from fairconstrained.groups import encode_groups
@@ -24,8 +19,8 @@ from fairconstrained.groups import encode_groups
 __all__ = ["StreamingClassifier"]
 
 
-class StreamingClassifier(FairClassifier):
-    """A FairClassifier of two classes with ``partial_fit``; it has `stream_memory`, `epsilon`."""
+class StreamingClassifier(PrivateFairClassifier):
+    """A classifier of two classes with ``partial_fit`` and the parameter `stream_memory`."""
 
     __metadata_request__partial_fit = {"sensitive_features": True}  # noqa: RUF012
     _stream = None
@@ -87,22 +82,19 @@ class StreamingClassifier(FairClassifier):
             estimator is then as it was before the call.
         """
         with unchanged_on_error(self):
-            self._check_parameters()
+            self._check_all()
             if self.epsilon is not None:
                 raise ValueError(
                     f"{type(self).__name__}.partial_fit needs epsilon=None: every call would spend "
                     "the whole budget."
                 )
             chunk = self._extend_stream(X, y, classes, sensitive_features, sample_weight)
-            stream = self._stream
-            groups = stream.group, stream.groups
-            if stream.n_groups < 2:
-                known = None if stream.groups is None else groups
-                groups = self._without_groups(known, n_samples=len(stream.y))
-            if self._chosen_solver().in_place:
-                self._step(chunk, self._chosen_solver())
+            stream, solver = self._stream, self._chosen_solver()
+            rows = self._with_groups(stream.training_rows())
+            if solver.in_place:
+                self._step(chunk, solver)
             elif len(np.unique(stream.y)) == 2:
-                self._train(stream.X, stream.classes[stream.y], groups, stream.weight)
+                self._train(rows)
         return self
 
     def _forget(self):
@@ -116,23 +108,21 @@ class StreamingClassifier(FairClassifier):
                 f"{type(self).__name__}.margin must be 0 with {type(solver).__name__} in "
                 f"partial_fit: a margin takes a second fit; got {self.margin!r}."
             )
-        # Networks initialise from torch's global generator: lend them one.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self._stream.seed)
+        with seeded(self._stream.seed) as rng:
             if self._steps is None:
                 chunk = self._stream.rows
-                self._steps = self._begun(chunk, solver)
+                self._steps = self._begun(chunk, solver, rng)
             if self._steps is None:
                 return
             self._check_groups()
             self._steps = self._steps.after(solver, chunk, self.device)
             problem = self._steps.on(as_batch(self._stream.rows, self.device))
             solution = self._steps.solution(problem, self.tol)
-            for callback in checked_callbacks(self):
+            for callback in given_callbacks(self.callbacks):
                 callback(solution.iterate)
-            self._store(solution, problem, self._steps.space)
+            self._store([Stage(problem, solution)], self._stream.training_rows())
 
-    def _begun(self, rows, solver):
+    def _begun(self, rows, solver, rng):
         """The solver's state before its first step; None while it waits for rows."""
         stream = self._stream
         n_first = None
@@ -142,10 +132,9 @@ class StreamingClassifier(FairClassifier):
             if len(rows.y) < self.stream_memory or len(np.unique(rows.y)) < 2:
                 return None
             n_first = len(rows.y)  # what lacks rows by now is left out, with a warning
-        first = as_batch(rows.part(slice(n_first)), self.device)
-        space = Space(stream.classes, ["all"] if stream.groups is None else stream.groups)
-        problem = self._problem(first, space, solver, None)
-        return Steps.begin(solver, problem, space, rows.part(slice(0)))
+        task = self._task(stream.training_rows(rows.part(slice(n_first))), rng)
+        problem = self._problem(task)
+        return Steps.begin(solver, problem, task.space, rows.part(slice(0)))
 
     def _check_groups(self):
         """Raise ValueError for groups that the state has no variables for."""
@@ -161,25 +150,14 @@ class StreamingClassifier(FairClassifier):
     def _extend_stream(self, X, y, classes, sensitive_features, sample_weight):
         """Take in a chunk; give its rows."""
         first = self._stream is None
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=first,
-            accept_sparse="csr",
-            dtype=np.float64,
-            order="C",
-            force_writeable=True,
-        )
+        X, y = self._specification().training_rows(self, X, y, reset=first)
         weight = checked_weight(sample_weight, len(y))
         groups = None
         if sensitive_features is not None:
             groups = encode_groups(sensitive_features, len(y))
         if first:
-            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-            begun = Stream.begin(
-                y, classes, groups, X.shape[1], seed, with_moments=self._from_moments()
-            )
+            seed, moments = random_seed(self.random_state), self._from_moments()
+            begun = Stream.begin(y, classes, groups, X.shape[1], seed, with_moments=moments)
         stream = begun if first else self._stream
         self._stream, chunk = stream.extended(X, y, classes, groups, weight, self.stream_memory)
         return chunk

@@ -1,102 +1,133 @@
-"""Private training for estimators: the only file that turns data into private problems."""
+"""What all private fits have in common: public ranges, the system's randomness, warnings."""
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
+import numpy as np
+import torch
+
+from fairconstrained.estimators._around import warn_caller
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._checks import check_parameter, warn_caller
-from fairconstrained.estimators._promise import (
-    bounded,
-    check_delta,
-    check_promise,
-    public_range,
-    refuse_weights,
-    warn_of_delta,
-)
-from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning, SmallGroupWarning
+from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning
 from fairconstrained.losses import log_loss, n_outputs
-from fairconstrained.models import as_private_model
-from fairconstrained.privacy.mechanisms import NOISES, seed_from_system, with_gaussian_noise
-from fairconstrained.problems.private.coordinates import release_coordinates
+from fairconstrained.privacy.mechanisms import seed_from_system, with_gaussian_noise
+from fairconstrained.problems.private.coordinates import Coordinates, release_coordinates
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers import DPSGDA, Budget
 
-__all__ = ["PrivateFairClassifier"]
+__all__ = ["PrivateFairClassifier", "least_rows"]
 
+_FAR = 1e6  # widths of the public range
 _FEW_ROWS = 5  # of a group in an expected batch
 _MUCH_NOISE = 0.3  # on the mean gradient of a training, in units of the clip
 
 
 class PrivateFairClassifier(FairClassifier):
-    """A FairClassifier whose ``epsilon`` may be a number: then the record is protected.
+    """A FairClassifier whose ``epsilon`` may be a number: then it trains privately.
 
     Nothing that depends on the data leaves :meth:`fit` but what the accountant has priced. The
     number of rows, the classes and the names of the groups are taken for public.
     """
 
-    _private_solvers = "DPSGDA"
+    protect = "record"  # the unit of privacy, where it is no parameter
 
-    def _check_own_parameters(self):
-        check_delta(self)
-        check_parameter(
-            self, "histogram_noise", str, NOISES.__contains__, f"one of {sorted(NOISES)}"
-        )
+    def _check(self):
         if self.epsilon is None:
             return
-        self._check_budget()
-        if self.solver is not None and self.solver.penalises:
-            raise IncompatibleSolverError(
-                f"{type(self.solver).__name__} solves problems with a penalty instead of "
-                f"constraints: it is for DPFermiClassifier. Use {self._private_solvers}."
+        if self.warm_start:
+            raise ValueError(
+                f"{type(self).__name__}.warm_start must be False with epsilon: every fit spends "
+                "the whole budget, and the promise of this one would not cover the last one."
             )
 
-    def _check_budget(self):
-        check_promise(self)
-        if self.solver is not None and not self.solver.private:
-            raise IncompatibleSolverError(
-                f"{type(self.solver).__name__} is not private and cannot train with epsilon="
-                f"{self.epsilon!r}. Use {self._private_solvers}, or epsilon=None."
+    def _refuse_with_epsilon(self, refused, offered):
+        """Raise ValueError for a parameter that reads more than a private fit may release."""
+        wrong = [parameter for parameter, is_wrong in refused.items() if is_wrong]
+        if wrong:
+            raise ValueError(
+                f"{type(self).__name__}.epsilon must be None with {wrong[0]}; private training "
+                f"needs {offered}."
             )
 
-    def _check_data(self, X, y, sensitive_features, sample_weight):
-        refuse_weights(self, sample_weight)
-        return super()._check_data(X, y, sensitive_features, sample_weight)
+    def _rows(self, X, y, sensitive_features, sample_weight):
+        private_records = self.epsilon is not None and self.protect == "record"
+        if private_records and sample_weight is not None:
+            raise ValueError(
+                "sample_weight must be None with epsilon: a row of weight w would need w times "
+                "the noise."
+            )
+        return super()._rows(X, y, sensitive_features, sample_weight)
 
-    def _chosen_solver(self):
-        if self.epsilon is not None:
-            return self.solver or DPSGDA()
-        return super()._chosen_solver()
-
-    def _problem(self, data, space, solver, rng):
+    def _task(self, rows, rng):
+        """With the system's randomness, and private rows within reach of their public range."""
+        task = super()._task(rows, rng)
         if self.epsilon is None:
-            return super()._problem(data, space, solver, rng)
+            return task
         if self.random_state is None:
-            seed_from_system(rng)
-        n_rows, n_features = data.X.shape
-        public = public_range(self, n_features, data.weight)
-        data = data._replace(X=bounded(data.X, public))
-        outputs = n_outputs(len(space.classes))
-        budget = Budget(self.epsilon, self.delta, "record", self.histogram_noise)
-        plan = solver.plan(n_rows, budget)
-        center, scale = release_coordinates(data.X, public, plan.scaling_noise, rng)
-        model = as_private_model(self.model, center, scale, outputs, self.fit_intercept)
-        self._warn_of_noise(plan, n_rows, model.n_params)
+            seed_from_system(task.rng)
+        if self.protect != "record":
+            return task
+        public = self._public_range(task.data)
+        reach = _FAR * public.scale
+        # Of larger entries squares and sums overflow, and one row would decide whether a fit ends.
+        X = task.data.X.bounded(public.center - reach, public.center + public.scale + reach)
+        return replace(task, data=task.data._replace(X=X))
+
+    def _default_solver(self):
+        return super()._default_solver() if self.epsilon is None else DPSGDA()
+
+    def _problem(self, task):
+        return self._exact_problem(task) if self.epsilon is None else self._private_problem(task)
+
+    def _exact_problem(self, task):
+        """Give the problem without privacy."""
+        return super()._problem(task)
+
+    def _private_problem(self, task):
+        """Give the problem of noisy releases; here the mean log loss under the constraints."""
+        data, space, rng = task.data, task.space, task.rng
+        plan = task.solver.plan(len(data.y), self._budget())
+        model = self._private_model(task, plan)
         exact = space.count_cells(data.y, data.group).to(data.weight)
         counts = with_gaussian_noise(exact, plan.counts_noise, rng)
-        # A group that noise of two deviations could have made up cannot be told from an empty one.
-        least = int(max(self.min_group_size, np.ceil(2 * plan.counts_noise)))
-        stack = self._stack(space, counts.round(), least)
+        stack = self._stack(space, counts.round(), least_rows(self, plan.counts_noise))
         _warn_of_small_groups(stack, counts, plan.privacy.sampling_rate)
         parts = stack.counts_of_cells(counts).clamp_min(1.0)
-        return PrivateERM(
-            model, data, log_loss, stack, float(self.alpha), parts, plan, self.histogram_noise
-        )
+        return PrivateERM(model, data, log_loss, stack, float(self.alpha), parts, plan)
 
-    def _store(self, solution, problem, space):
-        super()._store(solution, problem, space)
+    def _budget(self):
+        return Budget(float(self.epsilon), float(self.delta), self.protect)
+
+    def _public_range(self, data):
+        """Coordinates from ``feature_range`` and not from the data: columns in [0, 1]."""
+        n_features = data.X.shape[1]
+        low, high = (0.0, 1.0) if self.feature_range is None else self.feature_range
+        try:
+            ends = [np.broadcast_to(np.asarray(end, float), n_features) for end in (low, high)]
+        except ValueError as error:
+            raise ValueError(
+                f"{type(self).__name__}.feature_range must be None or a pair (low, high) of "
+                f"numbers or of arrays of shape ({n_features},); got {self.feature_range!r}."
+            ) from error
+        low, high = torch.tensor(np.stack(ends), device=data.weight.device)
+        return Coordinates(low, high - low)
+
+    def _private_model(self, task, plan):
+        """The model in coordinates that are released."""
+        data = task.data
+        public = self._public_range(data)
+        coordinates = release_coordinates(data.X, public, plan.scaling_noise, task.rng)
+        outputs = n_outputs(len(task.space.classes))
+        model = self.model_.build_private(*coordinates, outputs)
+        self._warn_of_noise(plan, len(data.y), model.n_params)
+        self._warn_of_delta(len(data.y))
+        return model
+
+    def _store(self, stages, rows):
+        super()._store(stages, rows)
         if self.epsilon is not None:
-            self.privacy_ = problem.plan.privacy
+            self.privacy_ = stages[-1].problem.plan.privacy
             # The time of a step tells the size of its batch, which is exact.
             self.history_["time"] = np.full(len(self.history_["time"]), np.nan)
 
@@ -111,7 +142,22 @@ class PrivateFairClassifier(FairClassifier):
                 "epsilon.",
                 PrivacyWarning,
             )
-        warn_of_delta(self, n_rows)
+
+    def _warn_of_delta(self, n_rows):
+        """Warn where delta is so large that the promise means little."""
+        if self.delta >= 1 / n_rows:
+            warn_caller(
+                f"delta={self.delta:g} is not below 1/n = {1 / n_rows:.1g}: a mechanism that "
+                "publishes a random row in full would keep such a promise. Choose a smaller delta.",
+                PrivacyWarning,
+            )
+
+
+def least_rows(estimator, counts_noise):
+    """Fewest rows of a group by released counts: below two standard deviations it may be empty."""
+    if np.isinf(counts_noise):  # public proportions
+        return estimator.min_group_size
+    return int(max(estimator.min_group_size, np.ceil(2 * counts_noise)))
 
 
 def _warn_of_small_groups(stack, counts, rate):

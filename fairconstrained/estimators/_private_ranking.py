@@ -5,29 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from fairconstrained.constraints.surrogates import Binormal
-from fairconstrained.estimators._checks import warn_caller
-from fairconstrained.estimators._promise import (
-    bounded,
-    check_promise,
-    public_range,
-    warn_of_delta,
-)
+from fairconstrained.estimators._around import warn_caller
+from fairconstrained.estimators._private import least_rows
 from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning
-from fairconstrained.privacy.mechanisms import seed_from_system
 from fairconstrained.problems.private.moments import PrivateMomentERM, plan_moments, release
 
-__all__ = ["check_private_ranking", "log_odds_of_columns", "private_ranking_problem"]
+__all__ = ["check_private_ranking", "log_odds_of_columns", "released_problem"]
 
 _MUCH_NOISE = 0.3  # of a cell's mean, in units of the clipped rows
 
 
 def check_private_ranking(estimator):
     """What a private ranking can be, before any work."""
-    check_promise(estimator)
     wanted = {
         "model": ("'linear'", estimator._is_linear()),
         "objective": ("'auc'", estimator.objective == "auc"),
-        "surrogate": ("None or 'binormal'", isinstance(estimator._surrogate(), Binormal)),
+        "constraint": (
+            "one with surrogate=None or 'binormal'",
+            isinstance(estimator._surrogate(), Binormal),
+        ),
         "device": ("'cpu'", str(estimator.device) == "cpu"),
         "margin": ("0", estimator.margin == 0),
     }
@@ -44,27 +40,18 @@ def check_private_ranking(estimator):
         )
 
 
-def private_ranking_problem(estimator, data, space, solver, rng):
-    """Release moments, solve, and correct the problem by the scores of that solution."""
-    if estimator.random_state is None:
-        seed_from_system(rng)
-    n_rows, n_features = data.X.shape
-    low, width = public = public_range(estimator, n_features, data.weight)
-    X = bounded(data.X, public)
+def released_problem(estimator, task):
+    """Release the moments of all cells, and pose the problem on them."""
+    data, public = task.data, estimator._public_range(task.data)
     plan = plan_moments(float(estimator.epsilon), float(estimator.delta))
-    warn_of_delta(estimator, n_rows)
-    n_groups = len(space.groups)
+    estimator._warn_of_delta(len(data.y))
+    n_groups = len(task.space.groups)
     cell = data.y * n_groups + data.group
-    released = release(X, cell, 2 * n_groups, low, width, plan, rng)
-    # A cell that noise of two deviations could have made up cannot be told from an empty one.
-    least = int(max(estimator.min_group_size, np.ceil(2 * plan.count_deviation)))
+    released = release(data.X, cell, 2 * n_groups, *public, plan, task.rng)
     counts = released.counts.reshape(2, n_groups).round()
-    _warn_of_noise(estimator, released, space)
-    constraint = estimator._stack(space, counts, least)
-    estimator._refuse_nothing(constraint)
-    problem = PrivateMomentERM.of(released, constraint, float(estimator.alpha), plan)
-    solution = estimator._solve(solver, problem, rng, space.classes)
-    return problem.corrected(solution.iterate.x, X, cell, rng)
+    _warn_of_noise(estimator, released, task.space)
+    constraint = estimator._stack(task.space, counts, least_rows(estimator, plan.count_deviation))
+    return PrivateMomentERM.of(released, constraint, float(estimator.alpha), plan)
 
 
 def log_odds_of_columns(problem, w):
@@ -90,7 +77,7 @@ def _warn_of_noise(estimator, released, space):
     if noisy:
         warn_caller(
             f"With epsilon={estimator.epsilon:g} the noise on the mean of {'; '.join(noisy)} is "
-            f"more than {_MUCH_NOISE:g} of the length of a row: gaps there are mostly noise. Use "
+            f"more than {_MUCH_NOISE:g} of the norm of a row: gaps there are mostly noise. Use "
             "more rows, fewer columns, larger groups or a larger epsilon.",
             PrivacyWarning,
         )

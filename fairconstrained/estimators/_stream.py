@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
+from fairconstrained.estimators._rows import TrainingRows
 from fairconstrained.models.features import as_features
 from fairconstrained.problems.moments import GroupMoments
 
@@ -79,6 +80,11 @@ class Stream:
     def rows(self) -> Rows:
         """The rows kept."""
         return Rows(self.X, self.y, self.group, self.weight)
+
+    def training_rows(self, rows: Rows | None = None) -> TrainingRows:
+        """The rows kept, or these rows of the stream, as a fit takes them."""
+        rows = self.rows if rows is None else rows
+        return TrainingRows(*rows, self.classes, self.groups, self.moments)
 
     @property
     def n_groups(self) -> int:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from functools import partial
 
-from fairconstrained.constraints import LossParity
+from fairconstrained.constraints import LOSS_PARITY, as_notions
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._checks import check_parameter
 from fairconstrained.losses import LOSSES
 
 __all__ = ["LossParityClassifier"]
-
-# The paper's names for where losses are compared: over all rows, those of the positive label, or
-# within each label. Paper: equalized odds bounds the sum of the labels' gaps; here each of them,
-# as everywhere in this package, so that the slack is in the units of a gap.
-_WITHIN = {"loss_parity": "all", "equal_opportunity": "positive", "equalized_odds": "labels"}
 
 
 class LossParityClassifier(FairClassifier):
@@ -33,70 +27,29 @@ class LossParityClassifier(FairClassifier):
 
     Parameters
     ----------
-    fairness : {"loss_parity", "equal_opportunity", "equalized_odds"}, default="loss_parity"
-        Compare mean losses over all rows, over the rows of the positive label (of every label but
-        the first, if there are more than two), or within each label.
+    constraint : str, LossParity object, or list of them, default="loss_parity"
+        ``"loss_parity"``, ``"equal_opportunity"`` or ``"equalized_odds"``: compare mean losses over
+        all rows, over the rows of the positive label (of every label but the first, if there are
+        more than two), or within each label. An object may compare another loss than `loss`.
     slack : float, default=0.005
         Largest allowed gap of any two groups, in units of the loss.
     loss : {"log", "brier"}, default="log"
         What is minimised and what is compared.
-    model : "linear", tuple of int, or callable, default="linear"
-        Logistic regression; a network with hidden layers of these sizes; or a function
-        ``(n_features, n_outputs) -> torch.nn.Module`` (one output for two classes).
-    solver : Solver, optional
-        An object of :mod:`fairconstrained.solvers`; default: ``AugmentedLagrangian()`` for linear
-        models, ``SGDA()`` for networks.
-    alpha : float, default=1e-4
-        Weight of the l2 penalty on coefficients of the columns as given (not on intercepts).
-    fit_intercept : bool, default=True
-    max_iter : int, optional
-        Most iterations of the solver; default: until it ends by itself.
-    tol : float, default=1e-4
-        Residual at which training is done (see the solver).
-    missing_sensitive : {"warn", "raise"}, default="warn"
-        What to do without sensitive features: warn and train without constraints, or refuse.
-    min_group_size : int, default=1
-        Groups, or groups within a label, of fewer rows are left out.
-    callbacks : callable or list of callables, optional
-        Called with each :class:`fairconstrained.solvers.Iterate`; a true answer ends training.
-    random_state : int, RandomState or None, default=None
-        Seeds networks and mini-batches.
-    verbose : int, default=0
-        A progress bar if positive.
-    device : str, default="cpu"
-        Torch device for training; fitted attributes are on the CPU.
-    warm_start : bool, default=False
-        Start from the last fit's parameters and multipliers.
+    model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
+        As in :class:`RateConstrainedClassifier`.
+    callbacks, random_state, verbose, device, warm_start
+        As in :class:`RateConstrainedClassifier`.
 
     Attributes
     ----------
-    classes_, groups_ : ndarray
-        Labels and groups, sorted; several sensitive columns give tuples.
-    coef_, intercept_ : ndarray of shape (K, n_features), (K,)
-        Of a linear model; K is 1 for two classes.
-    module_ : torch.nn.Module
-        Of a network, in evaluation mode.
     violation_ : float
         Largest gap on the training data; nan if nothing is constrained.
-    violations_ : dict
-        The same, by name of the notion.
-    feasible_ : bool
-        Whether the slack is kept up to 0.001.
-    multipliers_ : ndarray of shape (m,)
-        Lagrange multipliers: how fast the objective falls as a slack grows.
-    constraints_ : list of str
-        What each multiplier belongs to.
-    residual_ : float
-        KKT residual of the returned point; infinite for stochastic solvers.
-    n_iter_ : int
-    converged_ : bool
-    status_ : str
-        Why training ended.
-    history_ : dict of ndarray
-        Per iteration: objective, error, violation, soft_violation, residual, multipliers, time (s).
-    privacy_ : None
-    n_features_in_, feature_names_in_
-        As usual.
+    classes_, groups_, model_, coef_, intercept_, module_
+        As in :class:`RateConstrainedClassifier`, with all attributes that follow.
+    violations_, feasible_, multipliers_, constraints_, residual_, n_iter_, converged_, status_
+        Among them; the residual of stochastic solvers is infinite.
+    history_, n_features_in_, feature_names_in_
+        As usual; ``privacy_`` is None.
 
     References
     ----------
@@ -120,14 +73,13 @@ class LossParityClassifier(FairClassifier):
 
     def __init__(
         self,
-        fairness="loss_parity",
+        constraint="loss_parity",
         *,
         slack=0.005,
         loss="log",
         model="linear",
         solver=None,
         alpha=1e-4,
-        fit_intercept=True,
         max_iter=None,
         tol=1e-4,
         missing_sensitive="warn",
@@ -142,7 +94,6 @@ class LossParityClassifier(FairClassifier):
             model=model,
             solver=solver,
             alpha=alpha,
-            fit_intercept=fit_intercept,
             max_iter=max_iter,
             tol=tol,
             missing_sensitive=missing_sensitive,
@@ -153,25 +104,13 @@ class LossParityClassifier(FairClassifier):
             device=device,
             warm_start=warm_start,
         )
-        self.fairness = fairness
+        self.constraint = constraint
         self.slack = slack
         self.loss = loss
 
-    def _check_own_parameters(self):
-        check_parameter(self, "slack", Real, lambda v: v >= 0, "a number >= 0")
-        check_parameter(self, "fairness", str, _WITHIN.__contains__, f"one of {sorted(_WITHIN)}")
-        check_parameter(self, "loss", str, LOSSES.__contains__, f"one of {sorted(LOSSES)}")
+    def _notions(self):
+        named = {name: partial(notion, loss=self.loss) for name, notion in LOSS_PARITY.items()}
+        return as_notions(self.constraint, named, "LossParityClassifier.constraint")
 
-    def _needs_groups(self):
-        return True
-
-    @property
     def _row_loss(self):
         return LOSSES[self.loss]
-
-    def _members(self, space):
-        if len(space.groups) < 2:
-            return []
-        notion = LossParity(within=_WITHIN[self.fairness], loss=self.loss)
-        notion.name = self.fairness
-        return [notion.bind(space, self.slack, 1.0)]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Real
-
-from fairconstrained.constraints import CONSTRAINTS, Notion
-from fairconstrained.estimators._checks import check_parameter
+from fairconstrained.constraints import CONSTRAINTS, as_notions
 from fairconstrained.estimators._private import PrivateFairClassifier
 
 __all__ = ["RateConstrainedClassifier"]
@@ -43,26 +40,21 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         groups count as public. Needs the extra ``privacy``.
     delta : float, default=1e-5
         Should be well below 1 / n.
-    histogram_noise : {"gaussian", "laplace"}, default="gaussian"
-        Noise on the tables of predicted labels of private training.
     feature_range : (low, high), optional
         Publicly known range of the columns (numbers, or arrays of shape (n_features,)): private
         training sees ``(x - low) / (high - low)``, because it may not learn scales from the data.
         Rows should then have norms of a few units, since longer gradients are clipped; ``alpha``
         penalises the coefficients of these columns. Without ``epsilon`` it is not needed.
-    temperature : float, default=1.0
-        Sharpness :math:`\tau` of the soft rates that stand in for predicted labels; the solver
-        sharpens them where the labels do not follow.
-    model : "linear", tuple of int, or callable, default="linear"
-        Logistic regression; a network with hidden layers of these sizes; or a function
-        ``(n_features, n_outputs) -> torch.nn.Module`` (one output for two classes).
+    model : "linear", tuple of int, callable, or model object, default="linear"
+        Logistic regression; a network with hidden layers of these sizes; a function
+        ``(n_features, n_outputs) -> torch.nn.Module`` (one output for two classes); or an object of
+        :mod:`fairconstrained.models`, such as ``Linear(fit_intercept=False)``.
     solver : Solver, optional
         An object of :mod:`fairconstrained.solvers`; default: ``AugmentedLagrangian()`` for linear
         models, ``SGDA()`` for networks, ``DPSGDA()`` with ``epsilon``.
     alpha : float, default=1e-4
         Weight of the l2 penalty on coefficients of the columns as given (not on intercepts).
         Without constraints the linear model is ``LogisticRegression(C=1 / (n * alpha))``.
-    fit_intercept : bool, default=True
     max_iter : int, optional
         Most iterations of the solver; default: until it ends by itself.
     tol : float, default=1e-4
@@ -88,6 +80,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     ----------
     classes_, groups_ : ndarray
         Labels and groups, sorted; several sensitive columns give tuples.
+    model_ : Specification
+        The model as it was fitted: what makes columns of new rows.
     coef_, intercept_ : ndarray of shape (K, n_features), (K,)
         Of a linear model; K is 1 for two classes.
     module_ : torch.nn.Module
@@ -143,13 +137,10 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         slack=0.05,
         epsilon=None,
         delta=1e-5,
-        histogram_noise="gaussian",
         feature_range=None,
-        temperature=1.0,
         model="linear",
         solver=None,
         alpha=1e-4,
-        fit_intercept=True,
         max_iter=None,
         tol=1e-4,
         missing_sensitive="warn",
@@ -164,7 +155,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
             model=model,
             solver=solver,
             alpha=alpha,
-            fit_intercept=fit_intercept,
             max_iter=max_iter,
             tol=tol,
             missing_sensitive=missing_sensitive,
@@ -179,42 +169,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         self.slack = slack
         self.epsilon = epsilon
         self.delta = delta
-        self.histogram_noise = histogram_noise
         self.feature_range = feature_range
-        self.temperature = temperature
-
-    def _check_own_parameters(self):
-        check_parameter(self, "slack", Real, lambda v: v >= 0, "a number >= 0")
-        check_parameter(
-            self, "temperature", Real, lambda v: 0 < v < float("inf"), "a finite number > 0"
-        )
-        self._notions()
-        super()._check_own_parameters()
 
     def _notions(self):
-        given = self.constraint if isinstance(self.constraint, (list, tuple)) else [self.constraint]
-        notions = []
-        for item in given:
-            if isinstance(item, str) and item in CONSTRAINTS:
-                notions.append(CONSTRAINTS[item]())
-            elif isinstance(item, Notion):
-                notions.append(item)
-            else:
-                raise ValueError(
-                    f"RateConstrainedClassifier.constraint must be one of {sorted(CONSTRAINTS)}, a "
-                    "constraint object such as fairconstrained.constraints.DemographicParity(), or "
-                    f"a list of them; got {item!r}."
-                )
-        if not notions:
-            raise ValueError("RateConstrainedClassifier.constraint is empty; give at least one.")
-        return notions
-
-    def _needs_groups(self):
-        return any(notion.needs_groups for notion in self._notions())
-
-    def _members(self, space):
-        return [
-            notion.bind(space, self.slack, self.temperature)
-            for notion in self._notions()
-            if not notion.needs_groups or len(space.groups) > 1
-        ]
+        return as_notions(self.constraint, CONSTRAINTS, "RateConstrainedClassifier.constraint")

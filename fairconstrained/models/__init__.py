@@ -5,25 +5,29 @@ the two and knows nothing else.
 """
 
 from fairconstrained.models.base import Model, Penalty, Pullback
-from fairconstrained.models.build import (
+from fairconstrained.models.linear import LinearModel, ScaledLinearModel, whitener
+from fairconstrained.models.network import NetworkModel
+from fairconstrained.models.specification import (
+    Linear,
+    Network,
+    Specification,
     Standardize,
-    as_model,
-    as_private_model,
+    as_specification,
     multilayer_perceptron,
 )
-from fairconstrained.models.linear import Linear, ScaledLinear, whitener
-from fairconstrained.models.module import Module
 
 __all__ = [
     "Linear",
+    "LinearModel",
     "Model",
-    "Module",
+    "Network",
+    "NetworkModel",
     "Penalty",
     "Pullback",
-    "ScaledLinear",
+    "ScaledLinearModel",
+    "Specification",
     "Standardize",
-    "as_model",
-    "as_private_model",
+    "as_specification",
     "multilayer_perceptron",
     "whitener",
 ]

@@ -18,7 +18,7 @@ from fairconstrained.models.base import (
 )
 from fairconstrained.models.features import DenseFeatures, Features
 
-__all__ = ["Linear", "OwnCoordinates", "ScaledLinear", "whitener"]
+__all__ = ["LinearModel", "OwnCoordinates", "ScaledLinearModel", "whitener"]
 
 # Whitening costs d^2 per row once and d^3; beyond this many columns only the diagonal is used.
 _WHITEN_UP_TO = 1024
@@ -26,7 +26,7 @@ _WHITEN_ROWS = 5
 _CHUNK_ROWS = 1024
 
 
-class Linear:
+class LinearModel:
     r"""Scores :math:`z = (x - c) T v + b`, in coordinates in which training is well conditioned.
 
     ``T`` is chosen so that the Hessian of the log loss plus the penalty is near the identity in
@@ -57,7 +57,7 @@ class Linear:
     @classmethod
     def preconditioned(
         cls, X: Features, weight: Tensor, n_outputs: int, alpha: float, fit_intercept: bool
-    ) -> Linear:
+    ) -> LinearModel:
         """Choose centre and coordinates from the data: not for private training."""
         n_features = X.shape[1]
         center = X.mean(weight) if fit_intercept else weight.new_zeros(n_features)
@@ -72,9 +72,17 @@ class Linear:
         hessian = 0.25 * X.covariance(weight, center) + torch.diag(ridge)
         return cls(n_outputs, center, whitener(hessian, scale), fit_intercept)
 
-    def centred(self) -> Linear:
-        """The model without an intercept: the mean of the scores stays zero."""
-        return Linear(self.n_outputs, self.center, self.transform, fit_intercept=False)
+    def for_ranking(self) -> LinearModel:
+        """The model without an intercept.
+
+        AUCs are flat along an intercept: solvers would stop there where rounding lets them.
+        """
+        return LinearModel(self.n_outputs, self.center, self.transform, fit_intercept=False)
+
+    def rescaled(self, attributes: dict[str, Any], slope: float, offset: float) -> dict[str, Any]:
+        """Attributes of the model whose scores are ``slope * scores + offset``."""
+        coef, intercept = attributes["coef_"], attributes["intercept_"]
+        return {"coef_": coef * slope, "intercept_": intercept * slope + offset}
 
     def init(self) -> Tensor:
         """Zeros."""
@@ -112,7 +120,7 @@ class Linear:
 
         return scores, clipped
 
-    def prepared(self, X: Features) -> tuple[Linear, Features]:
+    def prepared(self, X: Features) -> tuple[LinearModel, Features]:
         """With the norms of the rows; where a dense copy pays, it lies in these coordinates."""
         if X.better_dense:
             return OwnCoordinates.of(self, X)
@@ -167,7 +175,7 @@ class Linear:
         return self.transform[:, None] * gradient
 
 
-class ScaledLinear(Linear):
+class ScaledLinearModel(LinearModel):
     """Linear in coordinates that are given, with the penalty on its own coefficients ``v``.
 
     For private training: columns of very different units, brought to one scale by public ranges,
@@ -180,16 +188,16 @@ class ScaledLinear(Linear):
         return Penalty(0.5 * v @ v, torch.cat((v, torch.zeros_like(w[self.n_coef :]))))
 
 
-class OwnCoordinates(Linear):
+class OwnCoordinates(LinearModel):
     """A linear model on rows :math:`((x - c) T, 1)`: its scores are one product, its pullback too.
 
     Parameters
     ----------
-    given : Linear
+    given : LinearModel
         The model for the columns as given; the parameters are the same.
     """
 
-    def __init__(self, given: Linear):
+    def __init__(self, given: LinearModel):
         n_columns = given.n_params // given.n_outputs
         zeros = given.center.new_zeros(n_columns)
         super().__init__(given.n_outputs, zeros, torch.ones_like(zeros), fit_intercept=False)
@@ -197,7 +205,7 @@ class OwnCoordinates(Linear):
         self._given = given
 
     @classmethod
-    def of(cls, given: Linear, X: Features) -> tuple[OwnCoordinates, Features]:
+    def of(cls, given: LinearModel, X: Features) -> tuple[OwnCoordinates, Features]:
         """The model, and the rows of X in its coordinates."""
         model, (n_rows, n_columns) = cls(given), X.shape
         rows = given.center.new_ones((n_rows, len(model.center)))

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from fairconstrained.models.base import Pullback
 from fairconstrained.models.features import Features
-from fairconstrained.models.module import Module
+from fairconstrained.models.network import NetworkModel
 
-__all__ = ["Perceptron"]
+__all__ = ["PerceptronModel"]
 
 
-class Perceptron(Module):
+class PerceptronModel(NetworkModel):
     """A first layer without parameters, then linear layers with rectifiers between them.
 
     As :class:`Module`, but backpropagation is by hand: of a step on a small batch, autograd and
@@ -21,7 +21,7 @@ class Perceptron(Module):
     Parameters
     ----------
     network : nn.Sequential
-        As :func:`fairconstrained.models.build.multilayer_perceptron` gives it.
+        As :func:`fairconstrained.models.specification.multilayer_perceptron` gives it.
     """
 
     def __init__(self, network: nn.Sequential):

@@ -29,7 +29,7 @@ class Rescale(nn.Module):
         """Rescaled scores."""
         return self.slope * scores + self.offset
 
-    def then(self, slope: Tensor, offset: Tensor) -> None:
+    def then(self, slope: float, offset: float) -> None:
         """Apply another scale and offset after these."""
         self.slope.mul_(slope)
         self.offset.mul_(slope).add_(offset)

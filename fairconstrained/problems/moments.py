@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairconstrained.constraints import Stack
 from fairconstrained.constraints.surrogates import Quadratic
-from fairconstrained.models import Linear, whitener
+from fairconstrained.models import LinearModel, whitener
 from fairconstrained.models.features import Features
 from fairconstrained.problems import Batch, Evaluation, FairERM, Linearization
 from fairconstrained.problems.objectives import PairwiseLoss
@@ -98,7 +98,7 @@ class GroupMoments:
         return self.union(halves[0]), self.union(halves[1])
 
 
-def whitened_model(moments: GroupMoments, alpha: float, curvature: float) -> Linear:
+def whitened_model(moments: GroupMoments, alpha: float, curvature: float) -> LinearModel:
     r"""Linear model in coordinates where the penalised quadratic objective is half a square.
 
     Its Hessian is :math:`c (\Sigma_+ + \Sigma_- + \delta \delta') + \alpha I`, with the labels'
@@ -112,7 +112,7 @@ def whitened_model(moments: GroupMoments, alpha: float, curvature: float) -> Lin
     diagonal = hessian.diagonal()
     scale = torch.where(diagonal > 0, diagonal, torch.ones_like(diagonal)).rsqrt()
     none = torch.zeros_like(scale)
-    return Linear(1, none, whitener(hessian, scale), fit_intercept=False)
+    return LinearModel(1, none, whitener(hessian, scale), fit_intercept=False)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class MomentERM:
 
     Parameters
     ----------
-    model : Linear
+    model : LinearModel
         Without intercept, which changes no AUC.
     moments : GroupMoments
         Of the finest cells: label times group.
@@ -135,7 +135,7 @@ class MomentERM:
         Rows on which hard values are measured: all, or those that a stream keeps.
     """
 
-    model: Linear
+    model: LinearModel
     moments: GroupMoments
     risk: PairwiseLoss
     constraint: Stack

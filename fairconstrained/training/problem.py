@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fairconstrained.models import Module
+from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.problems import Evaluation, Linearization, separate_estimates
 from fairconstrained.training.data import Rows, Source, Stream
@@ -22,7 +22,7 @@ class ModuleProblem:
 
     Parameters
     ----------
-    model : Module
+    model : NetworkModel
     source : Source
     risk : Term
     constraints : sequence of Term
@@ -34,7 +34,7 @@ class ModuleProblem:
 
     def __init__(
         self,
-        model: Module,
+        model: NetworkModel,
         source: Source,
         risk: Term,
         constraints: Sequence[Term],

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fairconstrained.constraints import Notion
 from fairconstrained.groups import encode_groups
-from fairconstrained.models import Module
+from fairconstrained.models import NetworkModel
 from fairconstrained.solvers import ALM, Solution, Solver, cosine, run
 from fairconstrained.solvers.run import FEASIBILITY_TOL, Callback
 from fairconstrained.training.checkpoint import Checkpointed
@@ -182,7 +182,7 @@ def train(
         torch.manual_seed(seed)
         group = _group_index(groups, source)
         problem = ModuleProblem(
-            Module(network),
+            NetworkModel(network),
             source,
             Risk(loss),
             _as_constraints(constraints, source, group if groups is not None else None, slack),

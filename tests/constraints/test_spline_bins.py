@@ -13,7 +13,7 @@ from fairconstrained.constraints.spline_bins import SplineBins
 from fairconstrained.constraints.statistics import Columns, Losses, sum_by
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss
-from fairconstrained.models import Linear
+from fairconstrained.models import LinearModel
 from fairconstrained.models.features import as_features
 from tests.helpers.notions import bound, random_rows
 from tests.helpers.numeric import numerical_jacobian
@@ -122,7 +122,9 @@ def test_without_an_intercept_scores_keep_their_mean_at_zero(seed, n_columns):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, n_columns)) + 5.0
     weight = torch.as_tensor(rng.exponential(size=40))
-    model = Linear.preconditioned(as_features(X), weight, 1, 1e-3, fit_intercept=True).centred()
+    model = LinearModel.preconditioned(
+        as_features(X), weight, 1, 1e-3, fit_intercept=True
+    ).centred()
     w = torch.as_tensor(rng.normal(size=n_columns))
     assert model.n_params == n_columns
     scores, pullback = model.linearize(w, as_features(X))

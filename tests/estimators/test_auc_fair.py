@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from fairconstrained import AUCFairClassifier
-from fairconstrained.constraints import Quadratic, SoftBins
+from fairconstrained.constraints import AUCParity, Quadratic, SoftBins
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     IncompatibleSolverError,
@@ -42,20 +42,20 @@ SHORT = SGDA(n_steps=150, batch_size=128)
 # --- what slack bounds ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fairness", METRIC_OF)
+@pytest.mark.parametrize("constraint", METRIC_OF)
 @pytest.mark.parametrize(("objective", "n_groups"), [("log", 2), ("auc", 3)])
-def test_true_gaps_end_within_slack(fairness, objective, n_groups):
+def test_true_gaps_end_within_slack(constraint, objective, n_groups):
     data = table(n_groups)
-    free = fitted(fairness, data, objective=objective, slack=1.0)
+    free = fitted(constraint, data, objective=objective, slack=1.0)
     gap = measured(free, data)
     assert free.violation_ == pytest.approx(gap, abs=1e-12)
     assert gap > 0.02  # there is something to do
     slack = 0.5 * gap
-    clf = fitted(fairness, data, objective=objective, slack=slack)
+    clf = fitted(constraint, data, objective=objective, slack=slack)
     assert clf.violation_ == pytest.approx(measured(clf, data), abs=1e-12)
     assert clf.violation_ <= slack + FORGIVEN
     assert clf.feasible_
-    assert clf.violations_ == {fairness: clf.violation_}
+    assert clf.violations_ == {constraint: clf.violation_}
     assert 0.7 < auc(clf, data) <= auc(free, data) + 0.01
     assert clf.history_["error"][-1] == pytest.approx(1 - auc(clf, data), abs=1e-12)
 
@@ -285,14 +285,20 @@ def test_without_sensitive_features_it_warns_or_refuses():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"fairness": "auc"}, "fairness must be one of"),
+        ({"constraint": "auc"}, "constraint must be one of"),
         ({"slack": -1}, "slack must be a number >= 0"),
         ({"objective": "mse"}, "objective must be one of"),
-        ({"surrogate": "cubic"}, "surrogate must be one of"),
-        ({"surrogate": 3}, "surrogate must be one of"),
+        ({"constraint": AUCParity("group_auc", surrogate="cubic")}, "surrogate must be one of"),
+        ({"constraint": AUCParity("group_auc", surrogate=3)}, "surrogate must be one of"),
         ({"stream_memory": 0}, "stream_memory must be an integer >= 1"),
         ({"alpha": -1.0}, "alpha must be a finite number >= 0"),
-        ({"surrogate": Quadratic(c1=1.0), "solver": LevelSet(), "objective": "auc"}, "c1=1.0"),
+        (
+            {
+                "constraint": AUCParity("group_auc", surrogate=Quadratic(c1=1.0)),
+                "solver": LevelSet(),
+            },
+            "c1=1.0",
+        ),
     ],
 )
 def test_bad_parameters_are_named(params, message):

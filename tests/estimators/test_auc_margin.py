@@ -70,14 +70,14 @@ def test_cells_in_no_set_change_nothing_but_the_number_of_rows():
 
 
 @every_objective
-@pytest.mark.parametrize("fairness", ["inter_group", "group_auc"])
-def test_the_slack_is_narrowed_by_the_deviation_of_the_first_fit(fairness, objective):
+@pytest.mark.parametrize("constraint", ["inter_group", "group_auc"])
+def test_the_slack_is_narrowed_by_the_deviation_of_the_first_fit(constraint, objective):
     data = X, y, group = table(n=600)
-    plain = fitted(fairness, data, objective=objective, slack=0.1)
+    plain = fitted(constraint, data, objective=objective, slack=0.1)
     n_cells_scores = plain.decision_function(X), y * 2 + group, np.ones(len(y))
-    (deviation,) = auc_deviations(*n_cells_scores, sets_of(fairness))
+    (deviation,) = auc_deviations(*n_cells_scores, sets_of(constraint))
     assert 0.01 < deviation < 0.06
-    clf = fitted(fairness, data, objective=objective, slack=0.1, margin=1.0)
+    clf = fitted(constraint, data, objective=objective, slack=0.1, margin=1.0)
     assert clf.violation_ == pytest.approx(measured(clf, data), abs=1e-12)
     assert clf.violation_ <= 0.1 - deviation + 0.0011
     assert clf.violation_ >= 0.1 - deviation - 0.01

@@ -55,7 +55,6 @@ def refused(message, data=None, **params):
         ("slack", -0.1),
         ("slack", "small"),
         ("slack", np.nan),
-        ("temperature", 0.0),
         ("alpha", -1e-4),
         ("alpha", np.inf),
         ("tol", 0),
@@ -63,7 +62,6 @@ def refused(message, data=None, **params):
         ("max_iter", 2.5),
         ("min_group_size", -1),
         ("missing_sensitive", "ignore"),
-        ("fit_intercept", "yes"),
         ("warm_start", 1),
         ("solver", SGDA),
         ("solver", "sgda"),
@@ -88,6 +86,7 @@ def test_parameters_are_named_with_their_value_and_what_is_allowed(parameter, va
     ("constraint", "message"),
     [
         (DemographicParity(slack=np.nan), "DemographicParity.slack must be a number >= 0; got nan"),
+        (DemographicParity(temperature=0.0), "DemographicParity.temperature must be"),
         (DemographicParity(reference="all"), "DemographicParity.reference must be one of .*'all'"),
         (FalseNegativeRate(max=-0.1), "FalseNegativeRate.max must be a number >= 0; got -0.1"),
         (LossParity(loss="hinge"), "LossParity.loss must be one of .*; got 'hinge'"),
@@ -337,7 +336,7 @@ def test_columns_whose_squares_overflow_are_named():
         ({"device": "meta"}, "device must be a torch device"),
         ({"device": None}, "device must be a torch device"),
         ({"delta": -1.0}, "delta must be"),
-        ({"histogram_noise": "x"}, "histogram_noise must be"),
+        ({"feature_range": "junk"}, "feature_range must be"),
     ],
 )
 def test_parameters_that_are_not_used_are_checked_too(params, message):

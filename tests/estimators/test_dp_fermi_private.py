@@ -30,10 +30,12 @@ every_solver = pytest.mark.parametrize(
 )
 
 
-def private(fairness="demographic_parity", unit="sensitive_features", n=None, group=None, **params):
+def private(
+    constraint="demographic_parity", unit="sensitive_features", n=None, group=None, **params
+):
     params = {"delta": 1e-6, "random_state": 0, "protect": unit, **params}
     group = LARGE.sensitive_features if group is None else group
-    return DPFermiClassifier(fairness, **params).fit(
+    return DPFermiClassifier(constraint, **params).fit(
         LARGE.data[:n], LARGE.target[:n], sensitive_features=group[:n]
     )
 
@@ -59,7 +61,9 @@ def test_released_moments_come_near_the_fit_without_privacy():
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_noisy_tables_lower_the_gap(unit):
-    free, fair = (private(unit=unit, penalty=p, n_steps=200) for p in (0.0, 10.0))
+    free, fair = (
+        private(unit=unit, penalty=p, solver=NoisyTables(n_steps=200)) for p in (0.0, 10.0)
+    )
     assert gap_and_error(fair)[0] < 0.3 * gap_and_error(free)[0]
     assert fair.violation_ == pytest.approx(gap_and_error(fair)[0], abs=0.03)
 
@@ -120,8 +124,8 @@ def test_the_promise_covers_every_release(unit, solver, monkeypatch):
 
 
 @every_solver
-@pytest.mark.parametrize("fairness", ["demographic_parity", "equalized_odds"])
-def test_nothing_is_told_that_is_not_released(unit, solver, fairness, monkeypatch):
+@pytest.mark.parametrize("constraint", ["demographic_parity", "equalized_odds"])
+def test_nothing_is_told_that_is_not_released(unit, solver, constraint, monkeypatch):
     """With releases that carry noise alone, what a fit tells does not depend on the secret.
 
     Of groups where these are protected, and of features and labels, too, where records are:
@@ -143,7 +147,7 @@ def test_nothing_is_told_that_is_not_released(unit, solver, fairness, monkeypatc
     told = []
     for data in ((X, y, group), other):
         clf = DPFermiClassifier(
-            fairness, protect=unit, solver=solver, penalty=3.0, delta=1e-6, random_state=0
+            constraint, protect=unit, solver=solver, penalty=3.0, delta=1e-6, random_state=0
         )
         clf.fit(data[0], data[1], sensitive_features=data[2])
         attributes = {k: v for k, v in vars(clf).items() if k not in clf.get_params()}
@@ -184,7 +188,7 @@ def test_public_proportions_are_not_released(unit):
 
 
 @pytest.mark.parametrize(
-    ("given", "fairness", "message"),
+    ("given", "constraint", "message"),
     [
         ({0: 0.5, 1: 0.6}, "demographic_parity", "must add up to 1; they add up to 1.1"),
         ({0: 1.0}, "demographic_parity", r"misses the groups \['1'\]"),
@@ -195,9 +199,9 @@ def test_public_proportions_are_not_released(unit):
         ({0: {0: 0.5, 1: 0.5}}, "equalized_odds", r"misses the labels \['1'\]"),
     ],
 )
-def test_bad_proportions_are_named(given, fairness, message):
+def test_bad_proportions_are_named(given, constraint, message):
     with pytest.raises(ValueError, match=message):
-        private(fairness, group_proportions=given)
+        private(constraint, group_proportions=given)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +239,10 @@ def test_weights_are_public_with_the_features_and_refused_with_records():
     weighted = DPFermiClassifier(penalty=4.0, delta=1e-6, random_state=0)
     weighted.fit(LARGE.data, LARGE.target, **fit)
     np.testing.assert_allclose(weighted.coef_, plain.coef_, atol=1e-3)
-    for clf in (DPFermiClassifier(protect="record"), DPFermiClassifier(n_steps=10)):
+    for clf in (
+        DPFermiClassifier(protect="record"),
+        DPFermiClassifier(solver=NoisyTables(n_steps=10)),
+    ):
         with pytest.raises(ValueError, match="sample_weight must be None"):
             clf.fit(LARGE.data, LARGE.target, **fit)
 
@@ -261,7 +268,11 @@ def test_no_record_decides_whether_a_fit_ends():
     """Squares of such entries overflow: a fit that fails by them would give the row away."""
     X = np.vstack((LARGE.data[:1000], np.full((1, 6), 1e160)))
     clf = DPFermiClassifier(
-        protect="record", epsilon=5.0, delta=1e-4, batch_size=900, n_steps=20, random_state=0
+        protect="record",
+        epsilon=5.0,
+        delta=1e-4,
+        solver=NoisyTables(batch_size=900, n_steps=20),
+        random_state=0,
     )
     clf.fit(X, LARGE.target[:1001], sensitive_features=LARGE.sensitive_features[:1001])
     assert np.isfinite(clf.coef_).all()

@@ -43,7 +43,7 @@ def fitted(*args, data=None, **params):
     return LossParityClassifier(*args, **params).fit(X, y, sensitive_features=group)
 
 
-def gap(clf, data=None, loss="log", fairness="loss_parity"):
+def gap(clf, data=None, loss="log", constraint="loss_parity"):
     """The public metric: over all rows, or the largest over the labels compared."""
     X, y, group = table() if data is None else data
     proba = clf.predict_proba(X)
@@ -51,7 +51,7 @@ def gap(clf, data=None, loss="log", fairness="loss_parity"):
         "loss_parity": [np.ones_like(y, dtype=bool)],
         "equal_opportunity": [y == c for c in np.unique(y)[1:]],
         "equalized_odds": [y == c for c in np.unique(y)],
-    }[fairness]
+    }[constraint]
     return max(
         loss_gap(
             y[rows], proba[rows], sensitive_features=group[rows], loss=loss, labels=clf.classes_
@@ -65,18 +65,18 @@ def gap(clf, data=None, loss="log", fairness="loss_parity"):
 
 @pytest.mark.parametrize("shape", [(2, 2), (2, 4), (3, 2)], ids=["2x2", "2x4", "3x2"])
 @pytest.mark.parametrize("loss", ["log", "brier"])
-@pytest.mark.parametrize("fairness", ["loss_parity", "equal_opportunity", "equalized_odds"])
-def test_the_gap_ends_within_slack_and_is_the_public_metric(fairness, loss, shape):
+@pytest.mark.parametrize("constraint", ["loss_parity", "equal_opportunity", "equalized_odds"])
+def test_the_gap_ends_within_slack_and_is_the_public_metric(constraint, loss, shape):
     data = table(*shape)
-    free = fitted(fairness, loss=loss, data=data, slack=np.inf)
-    free_gap = gap(free, data, loss, fairness)
+    free = fitted(constraint, loss=loss, data=data, slack=np.inf)
+    free_gap = gap(free, data, loss, constraint)
     assert free_gap > 10 * FORGIVEN
-    clf = fitted(fairness, loss=loss, data=data, slack=free_gap / 3)
-    measured = gap(clf, data, loss, fairness)
+    clf = fitted(constraint, loss=loss, data=data, slack=free_gap / 3)
+    measured = gap(clf, data, loss, constraint)
     assert measured <= free_gap / 3 + FORGIVEN
     assert clf.violation_ == pytest.approx(measured, abs=1e-6)
     assert clf.feasible_
-    assert set(clf.violations_) == {fairness}
+    assert set(clf.violations_) == {constraint}
     assert clf.score(*data[:2]) > 1.2 / shape[0]
     assert free.history_["objective"][-1] < clf.history_["objective"][-1]
 
@@ -125,7 +125,7 @@ def test_several_columns_are_crossed_and_every_cell_of_label_and_group_is_bound(
     clf = fitted("equalized_odds", data=(X, y, columns), slack=0.05)
     assert len(clf.groups_) == 4
     assert len(clf.multipliers_) == 2 * 4 * 3
-    assert gap(clf, (X, y, group), fairness="equalized_odds") <= 0.05 + FORGIVEN
+    assert gap(clf, (X, y, group), constraint="equalized_odds") <= 0.05 + FORGIVEN
 
 
 # --- as an estimator -----------------------------------------------------------------------------
@@ -170,8 +170,8 @@ def test_searches_over_the_slack_and_over_the_parameters_of_a_solver():
 @pytest.mark.parametrize(
     ("parameter", "value"),
     [
-        ("fairness", "demographic_parity"),
-        ("fairness", None),
+        ("constraint", "demographic_parity"),
+        ("constraint", None),
         ("slack", -0.1),
         ("slack", "small"),
         ("loss", "hinge"),

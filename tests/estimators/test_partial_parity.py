@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairconstrained import PartialParityClassifier, RateConstrainedClassifier, metrics
+from fairconstrained.constraints import PARTIAL
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.solvers import SGDA
@@ -40,12 +41,17 @@ def table(n_groups=2, n=400, bias=0.3):
     return data.data, data.target, group
 
 
-def fitted(fairness="statistical_parity", data=None, **params):
+def fitted(constraint="statistical_parity", data=None, **params):
     X, y, group = table() if data is None else data
     # Among the positives all groups' scores are above the threshold in the upper half.
-    interval = (0.5, 1.0) if fairness == "equal_opportunity" else (0.1, 0.5)
-    params = {"interval": interval, "slack": 0.1, "n_grid": 4, **params}
-    return PartialParityClassifier(fairness, **params).fit(X, y, sensitive_features=group)
+    interval = (0.5, 1.0) if constraint == "equal_opportunity" else (0.1, 0.5)
+    notion = PARTIAL[constraint]()
+    own = {"n_grid": 4, **params}
+    own = {name: own[name] for name in notion.get_params() if name in own and name != "interval"}
+    notion.set_params(**{name: value for name, value in own.items() if name != "slack"})
+    params = {name: value for name, value in params.items() if name not in own or name == "slack"}
+    params = {"interval": interval, "slack": 0.1, **params}
+    return PartialParityClassifier(notion, **params).fit(X, y, sensitive_features=group)
 
 
 def gap(clf, data=None, **options):
@@ -54,9 +60,10 @@ def gap(clf, data=None, **options):
     given = {"sensitive_features": group} if clf.group_features else {}
     scores = clf.decision_function(X, **given)
     options = {"interval": clf.interval_, "sensitive_features": group, **options}
-    if clf.fairness in ("demographic_parity", "equal_opportunity", "equalized_odds"):
-        options["threshold"] = clf.threshold
-    return METRICS[clf.fairness](y, scores, **options)
+    name = clf.constraint.name.removeprefix("partial_")
+    if name in ("demographic_parity", "equal_opportunity", "equalized_odds"):
+        options["threshold"] = clf.threshold_
+    return METRICS[name](y, scores, **options)
 
 
 def unconstrained(**params):
@@ -67,17 +74,17 @@ def unconstrained(**params):
 
 
 @pytest.mark.parametrize(
-    ("fairness", "n_groups"),
+    ("constraint", "n_groups"),
     [*((name, 2) for name in METRICS), ("demographic_parity", 3), ("equalized_odds", 3)],
 )
-def test_the_metric_on_the_training_rows_ends_within_slack(fairness, n_groups):
+def test_the_metric_on_the_training_rows_ends_within_slack(constraint, n_groups):
     """And is what the estimator reports; without the constraint it is far outside."""
     data = table(n_groups)
     slack = 0.1
-    clf = fitted(fairness, data, slack=slack)
-    free = fitted(fairness, data, slack=10.0)
+    clf = fitted(constraint, data, slack=slack)
+    free = fitted(constraint, data, slack=10.0)
     assert clf.violation_ == pytest.approx(gap(clf, data), abs=1e-9)
-    assert clf.violations_ == {f"partial_{fairness}": clf.violation_}
+    assert clf.violations_ == {f"partial_{constraint}": clf.violation_}
     assert clf.feasible_
     assert clf.violation_ <= slack + FORGIVEN
     assert gap(free, data) > slack + 0.05
@@ -128,7 +135,7 @@ def test_sparse_is_dense(group_features):
     """Up to where few rows decide."""
     X, y, group = table()
     X = np.where(np.abs(X) < 0.8, 0.0, X)
-    params = {"fairness": "demographic_parity", "group_features": group_features}
+    params = {"constraint": "demographic_parity", "group_features": group_features}
     dense = fitted(data=(X, y, group), **params)
     csr = fitted(data=(sparse.csr_array(X), y, group), **params)
     assert csr.coef_ == pytest.approx(dense.coef_, abs=1e-3)
@@ -141,10 +148,10 @@ def test_sparse_is_dense(group_features):
 
 
 @pytest.mark.parametrize("threshold", [-0.7, 0.0, 1.1])
-@pytest.mark.parametrize("fairness", ["statistical_parity", "demographic_parity"])
-def test_predictions_scores_and_probabilities_agree_at_the_threshold(fairness, threshold):
+@pytest.mark.parametrize("constraint", ["statistical_parity", "demographic_parity"])
+def test_predictions_scores_and_probabilities_agree_at_the_threshold(constraint, threshold):
     X, y, _ = table()
-    clf = fitted(fairness, threshold=threshold)
+    clf = fitted(constraint, threshold=threshold)
     scores, proba = clf.decision_function(X), clf.predict_proba(X)
     positive = clf.predict(X) == clf.classes_[1]
     assert (positive == (scores > threshold)).all()
@@ -179,9 +186,9 @@ def test_the_automatic_interval_is_the_least_fair_that_holds_the_rate():
     assert clf.interval == "auto"
 
 
-@pytest.mark.parametrize("fairness", ["demographic_parity", "equalized_odds"])
-def test_the_automatic_interval_of_other_notions(fairness):
-    clf = fitted(fairness, interval="auto")
+@pytest.mark.parametrize("constraint", ["demographic_parity", "equalized_odds"])
+def test_the_automatic_interval_of_other_notions(constraint):
+    clf = fitted(constraint, interval="auto")
     low, high = clf.interval_
     assert high - low == pytest.approx(0.25)
     assert gap(clf) == pytest.approx(clf.violation_, abs=1e-9)
@@ -259,15 +266,15 @@ def network(n_features, n_outputs):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("fairness", "model"),
+    ("constraint", "model"),
     [("statistical_parity", (8,)), ("demographic_parity", network)],
     ids=["perceptron", "module"],
 )
-def test_networks(fairness, model):
+def test_networks(constraint, model):
     solver = SGDA(n_steps=300, batch_size=200)
     params = {"model": model, "solver": solver, "random_state": 0, "group_features": True}
-    clf = fitted(fairness, slack=0.2, **params)
-    free = fitted(fairness, slack=10.0, **params)
+    clf = fitted(constraint, slack=0.2, **params)
+    free = fitted(constraint, slack=10.0, **params)
     X, y, group = table()
     assert gap(clf) == pytest.approx(clf.violation_, abs=1e-9)
     assert gap(clf) <= 0.2 + FORGIVEN < gap(free)
@@ -280,8 +287,8 @@ def test_networks(fairness, model):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"fairness": "parity"}, "fairness must be one of"),
-        ({"fairness": ["group_auc"]}, "fairness must be one of"),
+        ({"constraint": "parity"}, "constraint must be one of"),
+        ({"constraint": ["group_auc"]}, "constraint must be one of"),
         ({"interval": (0.5, 0.2)}, "interval must be a pair"),
         ({"interval": (0.2, 0.2)}, "interval must be a pair"),
         ({"interval": (0.2, 1.5)}, "interval must be a pair"),
@@ -334,8 +341,8 @@ def test_few_rows_in_the_interval_are_named_and_counted():
 def test_tied_scores_are_fair():
     """Features that say nothing: all scores are tied, and no notion is violated."""
     _, y, group = table()
-    for fairness in METRICS:
-        clf = fitted(fairness, data=(np.ones((len(y), 2)), y, group))
+    for constraint in METRICS:
+        clf = fitted(constraint, data=(np.ones((len(y), 2)), y, group))
         assert clf.violation_ == 0.0
         assert clf.feasible_
 

@@ -22,10 +22,10 @@ def table(n=4000):
     return data.data, data.target, data.sensitive_features, (low, high)
 
 
-def fitted(fairness, **params):
+def fitted(constraint, **params):
     X, y, group, public = table()
     params = {"interval": INTERVAL, "slack": 0.1, "random_state": 0, **params}
-    clf = PartialParityClassifier(fairness, feature_range=public, **params)
+    clf = PartialParityClassifier(constraint, feature_range=public, **params)
     with warnings.catch_warnings():  # noise may put the estimate above the slack
         warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
         return clf.fit(X, y, sensitive_features=group)
@@ -109,15 +109,15 @@ def test_a_stack_reads_its_members_hard_values_from_a_table():
     assert (leaking - found).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("fairness", PARTIAL_PRIVATE)
-def test_private_training_moves_the_true_gap_to_its_slack(fairness):
+@pytest.mark.parametrize("constraint", PARTIAL_PRIVATE)
+def test_private_training_moves_the_true_gap_to_its_slack(constraint):
     """With a generous budget; the released estimate is near the true gap."""
     X, y, group, _ = table()
-    interval = (0.3, 0.9) if fairness == "equal_opportunity" else INTERVAL
+    interval = (0.3, 0.9) if constraint == "equal_opportunity" else INTERVAL
     free, clf = (
-        fitted(fairness, epsilon=20.0, slack=slack, interval=interval) for slack in (2.0, 0.1)
+        fitted(constraint, epsilon=20.0, slack=slack, interval=interval) for slack in (2.0, 0.1)
     )
-    measure = getattr(metrics, f"partial_{fairness}")
+    measure = getattr(metrics, f"partial_{constraint}")
     options = {"sensitive_features": group, "interval": interval}
     before, after = (measure(y, c.decision_function(X), **options) for c in (free, clf))
     assert before > 0.2
@@ -149,13 +149,13 @@ def test_every_release_is_in_the_plan(monkeypatch):
 @pytest.mark.parametrize(
     "params",
     [
-        {"fairness": "rank_parity"},
-        {"fairness": "group_auc"},
+        {"constraint": "rank_parity"},
+        {"constraint": "group_auc"},
         {"interval": "auto"},
         {"group_features": True},
     ],
 )
 def test_what_reads_more_than_counts_is_refused(params):
-    params = {"fairness": "demographic_parity", "epsilon": 1.0, **params}
+    params = {"constraint": "demographic_parity", "epsilon": 1.0, **params}
     with pytest.raises(ValueError, match="epsilon must be None with"):
         fitted(**params)

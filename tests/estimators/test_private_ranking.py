@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import roc_auc_score
 
 from fairconstrained import AUCFairClassifier
+from fairconstrained.constraints import AUCParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     IncompatibleSolverError,
@@ -48,10 +49,10 @@ def data(n=4000, seed=0):
     return X, made.target, made.sensitive_features
 
 
-def fitted(bunch=None, fairness="inter_group", **params):
+def fitted(bunch=None, constraint="inter_group", **params):
     X, y, groups = data() if bunch is None else bunch
     params = {"epsilon": 1.0, "feature_range": (-4, 4), "random_state": 0} | params
-    return AUCFairClassifier(fairness, **params).fit(X, y, sensitive_features=groups)
+    return AUCFairClassifier(constraint, **params).fit(X, y, sensitive_features=groups)
 
 
 # --- sensitivity ---------------------------------------------------------------------------------
@@ -227,11 +228,11 @@ def test_the_fit_is_a_function_of_the_releases(monkeypatch):
         np.testing.assert_array_equal(one.history_[name], other.history_[name])
 
 
-@pytest.mark.parametrize("fairness", ["group_auc", "inter_group", "intra_group"])
-def test_with_a_large_budget_it_nears_the_moment_solution(fairness):
+@pytest.mark.parametrize("constraint", ["group_auc", "inter_group", "intra_group"])
+def test_with_a_large_budget_it_nears_the_moment_solution(constraint):
     X, y, groups = data(20_000)
-    exact = fitted((X, y, groups), fairness, epsilon=None, surrogate="binormal", slack=0.02)
-    private = fitted((X, y, groups), fairness, epsilon=50.0, slack=0.02)
+    exact = fitted((X, y, groups), constraint, epsilon=None, surrogate="binormal", slack=0.02)
+    private = fitted((X, y, groups), constraint, epsilon=50.0, slack=0.02)
     aucs = [roc_auc_score(y, clf.decision_function(X)) for clf in (exact, private)]
     assert aucs[1] == pytest.approx(aucs[0], abs=0.01)
     correlation = np.corrcoef(exact.decision_function(X), private.decision_function(X))[0, 1]
@@ -275,11 +276,14 @@ def test_the_noise_differs_unless_seeded():
     [
         ({"objective": "log"}, r"objective must be 'auc' with epsilon"),
         ({"model": (4,)}, r"model must be 'linear' with epsilon"),
-        ({"surrogate": "soft_bins"}, r"surrogate must be None or 'binormal'"),
+        (
+            {"constraint": AUCParity("group_auc", surrogate="soft_bins")},
+            r"constraint must be one with surrogate=None or 'binormal'",
+        ),
         ({"warm_start": True}, r"warm_start must be False with epsilon"),
-        ({"epsilon": 0}, r"epsilon must be None or a number > 0"),
+        ({"epsilon": 0}, r"epsilon must be None or a finite number > 0"),
         ({"delta": 1.0}, r"delta must be a number in \[1e-10, 1\)"),
-        ({"feature_range": (1, 0)}, r"feature_range must be finite with low < high"),
+        ({"feature_range": (1, 0)}, r"feature_range must be None or a pair .* low < high"),
         ({"feature_range": ([0, 0], 1)}, r"feature_range must be None or a pair"),
     ],
 )

@@ -19,6 +19,7 @@ from fairconstrained.constraints import (
     FalsePositiveRate,
     RateConstraint,
 )
+from fairconstrained.models import Linear
 from fairconstrained.solvers import SGDA, Iterate
 from tests.helpers.fits import FORGIVEN, METRIC_OF, fitted, measured, same_model, table
 
@@ -147,7 +148,7 @@ def test_infinite_slack_is_logistic_regression(n_classes, fit_intercept):
         weight,
         slack=np.inf,
         alpha=alpha,
-        **{"fit_intercept": fit_intercept},
+        model=Linear(fit_intercept=fit_intercept),
     )
     reference = LogisticRegression(
         C=1 / (weight.sum() * alpha), fit_intercept=fit_intercept, tol=1e-10, max_iter=10_000

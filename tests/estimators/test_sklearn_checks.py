@@ -17,6 +17,7 @@ from fairconstrained import (
     PartialParityClassifier,
     RateConstrainedClassifier,
 )
+from fairconstrained.constraints import AUCParity
 from fairconstrained.solvers import ALM, FERMI, SGDA
 
 LINEAR = RateConstrainedClassifier()
@@ -25,7 +26,7 @@ NETWORK = RateConstrainedClassifier(
 )
 PARTIAL = PartialParityClassifier()
 RANKING = AUCFairClassifier()
-STREAMING = AUCFairClassifier(surrogate="binormal")
+STREAMING = AUCFairClassifier(AUCParity("group_auc", surrogate="binormal"))
 RANKING_NETWORK = AUCFairClassifier(
     model=(4,), solver=SGDA(n_steps=30, step_size=0.1, batch_size=8)
 )

@@ -5,6 +5,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from fairconstrained import AUCFairClassifier, metrics
+from fairconstrained.constraints import AUCParity
 
 METRIC_OF = {
     "group_auc": metrics.group_auc_gap,
@@ -33,15 +34,17 @@ def table(n_groups=2, n=400, seed=0):
     return X, y, group
 
 
-def fitted(fairness="inter_group", data=None, sample_weight=None, **params):
+def fitted(comparison="inter_group", data=None, sample_weight=None, surrogate=None, **params):
     X, y, group = table() if data is None else data
-    clf = AUCFairClassifier(fairness, **params)
+    clf = AUCFairClassifier(AUCParity(comparison, surrogate=surrogate), **params)
     return clf.fit(X, y, sensitive_features=group, sample_weight=sample_weight)
 
 
 def measured(clf, data):
     X, y, group = data
-    return METRIC_OF[clf.fairness](y, clf.decision_function(X), sensitive_features=group)
+    return METRIC_OF[clf.constraint.comparison](
+        y, clf.decision_function(X), sensitive_features=group
+    )
 
 
 def auc(clf, data):

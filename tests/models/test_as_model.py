@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from fairconstrained.models import Linear, Module, as_model
+from fairconstrained.models import LinearModel, NetworkModel, as_specification
 from fairconstrained.models.features import DenseFeatures
 from tests.helpers.numeric import badly_scaled, tensor
 
@@ -15,7 +15,7 @@ WEIGHT = tensor(np.random.default_rng(1).exponential(size=30) + 0.1)
 
 def built(spec, n_outputs=1, features=None):
     torch.manual_seed(0)
-    return as_model(spec, features or DenseFeatures(X), WEIGHT, n_outputs, 1e-3, True)
+    return as_specification(spec).build(features or DenseFeatures(X), WEIGHT, n_outputs, 1e-3)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
@@ -26,7 +26,7 @@ def test_as_model_builds_what_the_parameter_names(spec, n_outputs):
     model = built(spec, n_outputs)
     assert model.scores(model.init(), DenseFeatures(X)).shape == (30, n_outputs)
     assert model.init().dtype == torch.float64
-    assert isinstance(model, Linear if spec == "linear" else Module)
+    assert isinstance(model, LinearModel if spec == "linear" else NetworkModel)
 
 
 def test_a_perceptron_does_not_depend_on_the_units_of_the_columns():

@@ -43,8 +43,8 @@ def test_calibration_of_scores_that_say_nothing_or_everything():
 
 def test_rescaling_composes():
     layer, z = Rescale().double(), torch.linspace(-2, 2, 5, dtype=torch.float64)
-    layer.then(torch.tensor(2.0), torch.tensor(1.0))
-    layer.then(torch.tensor(3.0), torch.tensor(-1.0))
+    layer.then(2.0, 1.0)
+    layer.then(3.0, -1.0)
     np.testing.assert_allclose(layer(z), 3 * (2 * z + 1) - 1)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fairconstrained.losses import log_loss
-from fairconstrained.models import Linear, Module
+from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.models.features import DenseFeatures, SparseFeatures
 from tests.helpers.numeric import badly_scaled, numerical_jacobian, tensor
 
@@ -37,7 +37,7 @@ def linear(transform, n_outputs, fit_intercept):
         / X.std(dim=0)[:, None],
     }
     center = X.mean(dim=0) if fit_intercept else X.new_zeros(d)
-    return Linear(n_outputs, center, transforms[transform], fit_intercept)
+    return LinearModel(n_outputs, center, transforms[transform], fit_intercept)
 
 
 every_linear = [
@@ -50,10 +50,10 @@ every_model = pytest.mark.parametrize(
     "model",
     [
         *every_linear,
-        Linear.preconditioned(DenseFeatures(X), WEIGHT[:30], 3, 1e-3, True),
-        Linear.preconditioned(DenseFeatures(X), WEIGHT[:30], 1, 1e-3, False),
-        Module(network(5, 4, 1)),
-        Module(network(5, 4, 3, 3)),
+        LinearModel.preconditioned(DenseFeatures(X), WEIGHT[:30], 3, 1e-3, True),
+        LinearModel.preconditioned(DenseFeatures(X), WEIGHT[:30], 1, 1e-3, False),
+        NetworkModel(network(5, 4, 1)),
+        NetworkModel(network(5, 4, 3, 3)),
     ],
     ids=lambda m: f"{type(m).__name__}{m.n_params}",
 )
@@ -111,15 +111,15 @@ def test_offsets_shift_the_scores_of_all_rows_alike(model):
     torch.testing.assert_close(model.scores(moved, features), expected)
 
 
-# --- Linear --------------------------------------------------------------------------------------
+# --- linear models ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("bias", [True, False])
 def test_linear_in_plain_coordinates_equals_a_linear_layer(n_outputs, bias):
     layer = nn.Linear(5, n_outputs, bias=bias).double()
-    module, features = Module(layer), DenseFeatures(X)
-    plain = Linear(n_outputs, torch.zeros(5).double(), torch.ones(5).double(), bias)
+    module, features = NetworkModel(layer), DenseFeatures(X)
+    plain = LinearModel(n_outputs, torch.zeros(5).double(), torch.ones(5).double(), bias)
     coef = layer.weight.detach().T.reshape(-1)
     w = torch.cat((coef, layer.bias.detach())) if bias else coef
     assert plain.n_params == module.n_params
@@ -170,7 +170,7 @@ def hessian(model, features, weight, alpha):
 def test_hessian_is_near_the_identity_in_the_chosen_coordinates(wrap, fit_intercept, alpha):
     """On columns whose own Hessian has a condition number beyond 1e6."""
     features = wrap(badly_scaled())
-    model = Linear.preconditioned(features, WEIGHT, 1, alpha, fit_intercept)
+    model = LinearModel.preconditioned(features, WEIGHT, 1, alpha, fit_intercept)
     found = hessian(model, features, WEIGHT, alpha)
     of_coef = found[: model.n_coef, : model.n_coef]
     torch.testing.assert_close(of_coef, torch.eye(5).double(), rtol=0, atol=5e-3)
@@ -181,7 +181,7 @@ def test_hessian_is_near_the_identity_in_the_chosen_coordinates(wrap, fit_interc
 def test_beyond_the_limit_of_columns_only_the_diagonal_is_scaled(monkeypatch):
     monkeypatch.setattr("fairconstrained.models.linear._WHITEN_UP_TO", 3)
     features = DenseFeatures(badly_scaled())
-    model = Linear.preconditioned(features, WEIGHT, 1, 1e-4, True)
+    model = LinearModel.preconditioned(features, WEIGHT, 1, 1e-4, True)
     assert model.transform.shape == (5,)
     diagonal = hessian(model, features, WEIGHT, 1e-4).diagonal()[:5]
     torch.testing.assert_close(diagonal, torch.ones(5).double(), rtol=1e-4, atol=1e-4)
@@ -204,7 +204,7 @@ def test_degenerate_columns_get_harmless_coordinates(columns, sparse, alpha):
     array = columns(badly_scaled())
     features = SparseFeatures(sp.csr_array(array.numpy())) if sparse else DenseFeatures(array)
     weight = WEIGHT[: len(array)]
-    model = Linear.preconditioned(features, weight, 1, alpha, True)
+    model = LinearModel.preconditioned(features, weight, 1, alpha, True)
     w = model.restore(model.attributes(some_parameters(model)))
     assert model.scores(w, features).isfinite().all()
     eigenvalues = torch.linalg.eigvalsh(hessian(model, features, weight, alpha))
@@ -220,16 +220,16 @@ def test_restore_refuses_another_model_or_other_columns():
     with pytest.raises(ValueError, match=r"same model \(coef_\)"):
         model.restore({"module_": network(5, 1)})
     with pytest.raises(ValueError, match=r"same model \(module_\)"):
-        Module(network(5, 1)).restore({"coef_": np.zeros((1, 5))})
+        NetworkModel(network(5, 1)).restore({"coef_": np.zeros((1, 5))})
 
 
-# --- Module --------------------------------------------------------------------------------------
+# --- networks -----------------------------------------------------------------------------------
 
 
 def test_only_matrices_are_penalised():
     """Biases and normalisation gains are free."""
     layers = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 3)).double()
-    model = Module(layers)
+    model = NetworkModel(layers)
     expected = 0.5 * sum((layers[i].weight ** 2).sum().item() for i in (0, 3))
     assert model.penalty(model.init()).value.item() == pytest.approx(expected)
     matrices = layers[0].weight.numel() + layers[3].weight.numel()
@@ -247,13 +247,13 @@ def test_only_matrices_are_penalised():
     ],
 )
 def test_offsets_are_the_last_biases_where_these_shift_the_scores(layers, n_offsets):
-    model = Module(nn.Sequential(*layers).double())
+    model = NetworkModel(nn.Sequential(*layers).double())
     assert len(model.offsets) == n_offsets
     assert model.offsets.tolist() == list(range(model.n_params - n_offsets, model.n_params))
 
 
 def test_sparse_rows_equal_dense_rows_for_a_network():
-    model = Module(network(5, 4, 3))
+    model = NetworkModel(network(5, 4, 3))
     w = some_parameters(model)
     sparse = SparseFeatures(sp.csr_array(X.numpy()))
     torch.testing.assert_close(model.scores(w, sparse), model.scores(w, DenseFeatures(X)))
@@ -263,14 +263,14 @@ def test_sparse_rows_equal_dense_rows_for_a_network():
 
 
 def test_scores_in_chunks_equal_scores_at_once(monkeypatch):
-    model = Module(network(5, 4, 1))
+    model = NetworkModel(network(5, 4, 1))
     expected = model.scores(model.init(), DenseFeatures(X))
-    monkeypatch.setattr("fairconstrained.models.module._CHUNK_ROWS", 7)
+    monkeypatch.setattr("fairconstrained.models.network._CHUNK_ROWS", 7)
     torch.testing.assert_close(model.scores(model.init(), DenseFeatures(X)), expected)
 
 
 def test_one_output_may_come_without_its_axis():
-    model = Module(nn.Sequential(network(5, 1), nn.Flatten(0)))
+    model = NetworkModel(nn.Sequential(network(5, 1), nn.Flatten(0)))
     assert model.scores(model.init(), DenseFeatures(X)).shape == (30, 1)
 
 
@@ -279,7 +279,7 @@ def test_frozen_and_shared_parameters_keep_their_roles():
     first, second = nn.Linear(5, 5).double(), nn.Linear(5, 5).double()
     second.weight = first.weight
     second.bias.requires_grad_(False)
-    model, frozen = Module(nn.Sequential(first, nn.Tanh(), second)), second.bias.clone()
+    model, frozen = NetworkModel(nn.Sequential(first, nn.Tanh(), second)), second.bias.clone()
     assert model.n_params == 25 + 5
     w, features, seed = some_parameters(model), DenseFeatures(X), cotangent(30, 5)
     expected = numerical_jacobian(lambda v: (seed * model.scores(v, features)).sum(), w)[0]
@@ -292,9 +292,9 @@ def test_frozen_and_shared_parameters_keep_their_roles():
 @pytest.mark.parametrize("chunk", [10, 16_384])
 def test_settle_gives_batch_statistics_of_all_rows(chunk, monkeypatch):
     """After it, evaluation is deterministic and does not depend on the batches seen before."""
-    monkeypatch.setattr("fairconstrained.models.module._CHUNK_ROWS", chunk)
+    monkeypatch.setattr("fairconstrained.models.network._CHUNK_ROWS", chunk)
     layers = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
-    model, features = Module(layers), DenseFeatures(X)
+    model, features = NetworkModel(layers), DenseFeatures(X)
     w = some_parameters(model)
     model.settle(w, features)
     first = model.scores(w, features)
@@ -312,15 +312,17 @@ def test_settle_gives_batch_statistics_of_all_rows(chunk, monkeypatch):
 
 def test_settle_takes_any_number_of_rows(monkeypatch):
     """No chunk is left with one row, of which batch normalisation knows no variance."""
-    monkeypatch.setattr("fairconstrained.models.module._CHUNK_ROWS", 10)
-    model = Module(nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double())
+    monkeypatch.setattr("fairconstrained.models.network._CHUNK_ROWS", 10)
+    model = NetworkModel(
+        nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
+    )
     for n in (2, 10, 11, 21, 29):
         model.settle(model.init(), DenseFeatures(X[:n]))
         assert model.scores(model.init(), DenseFeatures(X[:n])).isfinite().all()
 
 
 def test_dropout_acts_in_training_only():
-    model = Module(nn.Sequential(network(5, 50), nn.Dropout(0.5), nn.Linear(50, 1).double()))
+    model = NetworkModel(nn.Sequential(network(5, 50), nn.Dropout(0.5), nn.Linear(50, 1).double()))
     w, features = model.init(), DenseFeatures(X)
     torch.testing.assert_close(model.scores(w, features), model.scores(w, features), rtol=0, atol=0)
     torch.manual_seed(0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.models import features
 from fairconstrained.models.features import as_features
-from fairconstrained.models.linear import Linear, OwnCoordinates, ScaledLinear
+from fairconstrained.models.linear import LinearModel, OwnCoordinates, ScaledLinearModel
 
 N, D = 40, 5
 DRAWS = torch.Generator().manual_seed(0)
@@ -30,7 +30,7 @@ def draw(*shape):
     return torch.randn(shape, generator=DRAWS, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("kind", [Linear, ScaledLinear])
+@pytest.mark.parametrize("kind", [LinearModel, ScaledLinearModel])
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -62,7 +62,7 @@ def test_the_prepared_model_is_the_same_function(kind, transform, n_outputs, fit
 
 @given(st.floats(1e-3, 1e3), st.integers(0, N - 1))
 def test_no_row_moves_the_sum_by_more_than_the_clip(bound, row):
-    model, rows = ScaledLinear(1, CENTER, TRANSFORMS["diagonal"], True).prepared(
+    model, rows = ScaledLinearModel(1, CENTER, TRANSFORMS["diagonal"], True).prepared(
         as_features(sp.csr_array(X.numpy()))
     )
     one = rows.rows(torch.tensor([row]))
@@ -76,7 +76,7 @@ def test_no_row_moves_the_sum_by_more_than_the_clip(bound, row):
 def test_a_row_too_long_for_its_length_gives_nothing_and_spoils_nothing(entry, transform):
     huge = X.clone()
     huge[0, 0] = entry
-    model, rows = ScaledLinear(1, CENTER, 1e3 * TRANSFORMS[transform], True).prepared(
+    model, rows = ScaledLinearModel(1, CENTER, 1e3 * TRANSFORMS[transform], True).prepared(
         as_features(sp.csr_array(huge.numpy()))
     )
     cotangent = draw(N, 1)
@@ -88,7 +88,7 @@ def test_a_row_too_long_for_its_length_gives_nothing_and_spoils_nothing(entry, t
 def test_large_tables_stay_as_they_are(monkeypatch):
     monkeypatch.setattr(features, "_SMALL_NUMBERS", N * D - 1)
     given_model, rows = (
-        Linear(1, CENTER, TRANSFORMS["full"], True),
+        LinearModel(1, CENTER, TRANSFORMS["full"], True),
         as_features(sp.csr_array(X.numpy())),
     )
     model, prepared = given_model.prepared(rows)

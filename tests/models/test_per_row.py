@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fairconstrained.models import Linear, Module
+from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.models.features import DenseFeatures, SparseFeatures
 from fairconstrained.models.per_row import check_rows_independent, ghost_layers
 
@@ -50,11 +50,11 @@ class Shared(nn.Module):
 
 def module(build, seed=0):
     torch.manual_seed(seed)
-    return Module(build().double())
+    return NetworkModel(build().double())
 
 
 def linear(transform, n_outputs=1, intercept=True):
-    return Linear(n_outputs, tensor(np.linspace(-1, 1, D)), transform, intercept)
+    return LinearModel(n_outputs, tensor(np.linspace(-1, 1, D)), transform, intercept)
 
 
 PERCEPTRON = module(lambda: nn.Sequential(nn.Linear(D, 4), nn.Tanh(), nn.Linear(4, 3, bias=False)))

@@ -4,10 +4,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from fairconstrained.models import as_model
+from fairconstrained.models import Network
 from fairconstrained.models.features import DenseFeatures, as_features
-from fairconstrained.models.module import Module
-from fairconstrained.models.perceptron import Perceptron
+from fairconstrained.models.network import NetworkModel
+from fairconstrained.models.perceptron import PerceptronModel
 
 N, D = 30, 4
 
@@ -15,15 +15,15 @@ N, D = 30, 4
 def perceptron(hidden, n_outputs, seed=0):
     torch.manual_seed(seed)
     X = DenseFeatures(torch.randn((N, D), dtype=torch.float64) * 3.0 + 1.0)
-    return as_model(hidden, X, torch.ones(N).double(), n_outputs, 0.0, True), X
+    return Network(hidden).build(X, torch.ones(N).double(), n_outputs, 0.0), X
 
 
 @pytest.mark.parametrize("hidden", [(6,), (6, 5), (7, 3, 4)])
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_scores_and_gradients_are_those_of_autograd(hidden, n_outputs):
     model, X = perceptron(hidden, n_outputs)
-    assert type(model) is Perceptron
-    reference = Module(model.network)
+    assert type(model) is PerceptronModel
+    reference = NetworkModel(model.network)
     w = model.init() + 0.3 * torch.randn(model.n_params).double()
     scores, pullback = model.linearize(w, X)
     expected, by_autograd = reference.linearize(w, X)
@@ -77,7 +77,6 @@ def test_networks_of_the_user_are_left_to_autograd():
             torch.nn.Linear(3, n_outputs),
         )
 
-    model = as_model(
-        network, DenseFeatures(torch.randn(N, D).double()), torch.ones(N).double(), 1, 0.0, True
-    )
-    assert type(model) is Module
+    X = DenseFeatures(torch.randn(N, D).double())
+    model = Network(network).build(X, torch.ones(N).double(), 1, 0.0)
+    assert type(model) is NetworkModel

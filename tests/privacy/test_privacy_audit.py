@@ -13,7 +13,7 @@ import torch
 
 from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.losses import log_loss
-from fairconstrained.models import Linear
+from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Laplace, Phase, TrainingPlan, privacy_guarantee
 from fairconstrained.privacy.audit import epsilon_lower_bound
@@ -52,7 +52,9 @@ def outputs(with_canary, kind, seed, others=0.0):
     The number of rows is public: it is undone in the gradient's scale.
     """
     data = batch(N_ROWS + with_canary, others)
-    model = Linear(1, torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64), True)
+    model = LinearModel(
+        1, torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64), True
+    )
     stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.1, 1.0)])
     counts = torch.ones(stack.n_parts, dtype=torch.float64)
     problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, plan(kind), kind)
@@ -104,13 +106,13 @@ def test_the_audit_sees_noise_that_is_not_scaled(monkeypatch):
 
 
 def test_the_audit_sees_a_clip_that_is_skipped(monkeypatch):
-    honest = Linear.linearize_rows
+    honest = LinearModel.linearize_rows
 
     def unclipped(self, w, X):
         scores, clipped = honest(self, w, X)
         return scores, lambda cotangent, max_norm: clipped(cotangent, 10 * max_norm)
 
-    monkeypatch.setattr(Linear, "linearize_rows", unclipped)
+    monkeypatch.setattr(LinearModel, "linearize_rows", unclipped)
     audited, claimed = bound()
     assert audited > claimed
 

@@ -10,7 +10,7 @@ from fairconstrained.constraints import PARTIAL, PartialDemographicParity, Stack
 from fairconstrained.constraints.steps import STEPS, Above
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import as_features
-from fairconstrained.models.linear import Linear
+from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.linearization import Linearization
 from fairconstrained.problems.objectives import MeanLoss
@@ -26,7 +26,7 @@ def problem(name, surrogate="logistic", n=300, fit_intercept=True):
     X, weight = as_features(rng.normal(size=(n, 4))), torch.as_tensor(rng.uniform(0.5, 2.0, n))
     y, group = (torch.as_tensor(rng.integers(0, k, n)) for k in (2, 3))
     constraint = bound(PARTIAL[name]((0.1, 0.6), surrogate=surrogate))
-    model = Linear.preconditioned(X, weight, 1, 1e-2, fit_intercept)
+    model = LinearModel.preconditioned(X, weight, 1, 1e-2, fit_intercept)
     stack = Stack(constraint.space, [constraint])
     return FairERM(model, Batch(X, y, group, weight), MeanLoss(log_loss), stack, 1e-2)
 

@@ -18,7 +18,7 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.constraints.statistics import ClassProbabilities
 from fairconstrained.losses import LOSSES, hard_classes, log_loss
-from fairconstrained.models import Linear, Module
+from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.models.features import DenseFeatures, SparseFeatures
 from fairconstrained.problems import Batch, FairERM, separate_estimates
 from fairconstrained.problems.objectives import MeanLoss
@@ -41,12 +41,12 @@ def csr(X):
 def linear(n_outputs):
     rng = np.random.default_rng(0)
     center, transform = rng.normal(size=N_FEATURES), rng.uniform(0.5, 2, size=N_FEATURES)
-    return Linear(n_outputs, torch.as_tensor(center), torch.as_tensor(transform), True)
+    return LinearModel(n_outputs, torch.as_tensor(center), torch.as_tensor(transform), True)
 
 
 def perceptron(n_outputs):
     torch.manual_seed(0)
-    return Module(
+    return NetworkModel(
         nn.Sequential(nn.Linear(N_FEATURES, 3), nn.Tanh(), nn.Linear(3, n_outputs)).double()
     )
 
@@ -319,7 +319,7 @@ def test_batch_statistics_settle_on_all_rows_before_each_evaluation():
     """Two evaluations are equal whatever batches were seen between them."""
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(N_FEATURES, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)).double()
-    problem = erm(lambda n_outputs: Module(layers))
+    problem = erm(lambda n_outputs: NetworkModel(layers))
     x = some_point(problem)
     before = problem.evaluate(x)
     problem.linearize(x, torch.arange(5))

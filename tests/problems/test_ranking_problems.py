@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.constraints import Binormal, Quadratic, Space, Stack
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.models import Linear
+from fairconstrained.models import LinearModel
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM
@@ -219,7 +219,7 @@ def test_beyond_half_nothing_is_feasible_and_the_dual_grows():
 
 def test_coordinates_are_those_of_the_linear_model():
     p = problem(rows(12))
-    assert isinstance(p.model, Linear)
+    assert isinstance(p.model, LinearModel)
     assert not p.model.fit_intercept
     assert p.sharpened() is p
     assert len(p.offsets) == 0

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from fairconstrained.constraints import CONSTRAINTS, DemographicParity, Parity, Space, Stack
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss, n_outputs
-from fairconstrained.models import Linear
+from fairconstrained.models import LinearModel
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, Evaluation, FairERM
 from fairconstrained.problems.objectives import MeanLoss
@@ -213,7 +213,7 @@ def biased(notions=(), n_classes=2, n_groups=2, n=600, alpha=1e-3, take=None, re
     )
     space = Space(list(range(n_classes)), list(range(n_groups)))
     stack = Stack(space, [notion.bind(space, 0.05, 1.0) for notion in notions])
-    model = Linear.preconditioned(X, data.weight, n_outputs(n_classes), alpha, True)
+    model = LinearModel.preconditioned(X, data.weight, n_outputs(n_classes), alpha, True)
     return FairERM(model, data, MeanLoss(log_loss), stack, alpha)
 
 

@@ -17,7 +17,7 @@ from fairconstrained.constraints import (
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, IncompatibleSolverError
 from fairconstrained.losses import log_loss
-from fairconstrained.models import as_model
+from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
@@ -38,7 +38,7 @@ def problem_of(notion, n=150, slack=0.05):
     data = make_biased_classification(n, 6, 2, 2, bias=0.3, class_sep=1.5, random_state=1)
     X, weight = as_features(data.data), torch.ones(n).double()
     batch = Batch(X, *map(torch.as_tensor, (data.target, data.sensitive_features)), weight)
-    model = as_model("linear", X, weight, 1, 1e-2, True)
+    model = Linear().build(X, weight, 1, 1e-2)
     space = Space([0, 1], ["a", "b"])
     stack = Stack(space, [notion.bind(space, slack, 1.0)])
     return FairERM(model, batch, MeanLoss(log_loss), stack, 1e-2)

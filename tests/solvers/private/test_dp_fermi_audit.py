@@ -9,7 +9,7 @@ import torch
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, Space, Stack
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.losses import log_loss
-from fairconstrained.models import Linear
+from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Phase, plan_releases, plan_training, privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
@@ -38,7 +38,7 @@ def parts(data, plan):
     stack = Stack(SPACE, [DemographicParity().bind(SPACE, 1.0, 1.0)])
     zeros, ones = torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
     return {
-        "model": Linear(1, zeros, ones, True),
+        "model": LinearModel(1, zeros, ones, True),
         "data": data,
         "alpha": 0.0,
         "constraint": stack,
@@ -166,13 +166,13 @@ def test_the_audit_sees_public_gradients_of_the_same_rows(monkeypatch):
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_audit_sees_a_clip_that_is_skipped(unit, monkeypatch):
-    honest = Linear.linearize_rows
+    honest = LinearModel.linearize_rows
 
     def unclipped(self, w, X):
         scores, clipped = honest(self, w, X)
         return scores, lambda cotangent, max_norm: clipped(cotangent, 10 * max_norm)
 
-    monkeypatch.setattr(Linear, "linearize_rows", unclipped)
+    monkeypatch.setattr(LinearModel, "linearize_rows", unclipped)
     kind = {"sensitive_features": OwnRows, "record": RecordFermi}[unit]
     assert audited(kind, unit) > 1.0
 

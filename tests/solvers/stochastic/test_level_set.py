@@ -10,7 +10,7 @@ from fairconstrained.auc import COMPARISONS
 from fairconstrained.constraints import DemographicParity, Quadratic, Stack
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import log_loss
-from fairconstrained.models import Module
+from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.objectives import LogLossForRanking, MeanLoss
@@ -211,7 +211,7 @@ def test_the_proximal_loop_trains_a_network():
     p, _ = on_rows(10, slack=0.1)
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(4, 10), nn.Sigmoid(), nn.Linear(10, 1)).double()
-    q = FairERM(Module(network), p.data, p.risk, p.constraint, 1e-4)
+    q = FairERM(NetworkModel(network), p.data, p.risk, p.constraint, 1e-4)
     solver = ProximalLevelSet(
         level_set=LevelSet(n_steps=200, batch_size=50, step_size=0.1, max_levels=2), n_rounds=4
     )

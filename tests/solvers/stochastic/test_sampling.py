@@ -10,7 +10,7 @@ from torch import nn
 
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, LossParity, Space, Stack
 from fairconstrained.losses import log_loss
-from fairconstrained.models import Module
+from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
@@ -96,7 +96,7 @@ def test_the_mean_over_all_balanced_draws_is_the_value_and_gradient_on_the_data(
     space = Space([0, 1], ["a", "b"])
     stack = Stack(space, [notion.bind(space, 0.1, 1.0) for notion in notions])
     torch.manual_seed(0)
-    model = Module(nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)).double())
+    model = NetworkModel(nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)).double())
     problem = FairERM(
         model, Batch(DenseFeatures(X), y, group, weight), MeanLoss(log_loss), stack, 0.0
     )

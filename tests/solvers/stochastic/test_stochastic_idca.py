@@ -16,7 +16,7 @@ from fairconstrained.constraints import (
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import log_loss
-from fairconstrained.models import as_model
+from fairconstrained.models import as_specification
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, Evaluation, FairERM
 from fairconstrained.problems.majorant import Majorant
@@ -42,7 +42,7 @@ def problem_of(notion, model="linear", n=120):
     space = Space([0, 1], ["a", "b"])
     stack = Stack(space, [notion.bind(space, 0.05, 1.0)])
     return FairERM(
-        as_model(model, X, weight, 1, 1e-2, True), batch, MeanLoss(log_loss), stack, 1e-2
+        as_specification(model).build(X, weight, 1, 1e-2), batch, MeanLoss(log_loss), stack, 1e-2
     )
 
 
@@ -159,11 +159,11 @@ def fitted(**params):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("fairness", "model"), [("demographic_parity", "linear"), ("statistical_parity", (8,))]
+    ("constraint", "model"), [("demographic_parity", "linear"), ("statistical_parity", (8,))]
 )
-def test_estimators_end_within_slack(fairness, model):
+def test_estimators_end_within_slack(constraint, model):
     """The same for the same seed; the model without constraints is far outside."""
-    params = {"fairness": fairness, "model": model}
+    params = {"constraint": constraint, "model": model}
     solver = StochasticIDCA(n_steps=300)
     clf, again = (fitted(slack=0.15, solver=solver, **params) for _ in range(2))
     free = fitted(slack=10.0, solver=SGDA(n_steps=200, batch_size=128), **params)
@@ -175,7 +175,7 @@ def test_estimators_end_within_slack(fairness, model):
 
 def test_what_it_cannot_bound_is_refused():
     with pytest.raises(IncompatibleSolverError, match="StochasticIDCA needs constraints that are"):
-        fitted(fairness="group_auc", solver=StochasticIDCA())
+        fitted(constraint="group_auc", solver=StochasticIDCA())
     for params in ({"inner_steps": 0}, {"step_size": -1.0}, {"schedule": 3}):
         with pytest.raises(ValueError, match=f"StochasticIDCA.{next(iter(params))}"):
             fitted(solver=StochasticIDCA(**params))

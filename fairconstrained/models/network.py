@@ -19,14 +19,15 @@ from fairconstrained.models.per_row import (
     ghosts_hold,
     recorded,
 )
+from fairconstrained.models.platt import Rescale
 
-__all__ = ["Module"]
+__all__ = ["NetworkModel"]
 
 # Rows that a network evaluates at a time outside training: bounds the memory of its activations.
 _CHUNK_ROWS = 16_384
 
 
-class Module:
+class NetworkModel:
     """Any ``nn.Module`` as a function of one flat parameter vector.
 
     Parameters
@@ -58,6 +59,15 @@ class Module:
             for module in network.modules()
             if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats
         ]
+
+    def for_ranking(self) -> NetworkModel:
+        """The network with a last layer that :meth:`rescaled` can set."""
+        return NetworkModel(nn.Sequential(self.network, Rescale().to(self._first)))
+
+    def rescaled(self, attributes: dict[str, Any], slope: float, offset: float) -> dict[str, Any]:
+        """Attributes of the network whose scores are ``slope * scores + offset``."""
+        attributes["module_"][-1].then(slope, offset)
+        return attributes
 
     def init(self) -> Tensor:
         """Give the parameters that the network came with."""
@@ -107,7 +117,7 @@ class Module:
 
         return scores.detach(), by_ghost_norms if layers else by_chunks
 
-    def prepared(self, X: Features) -> tuple[Module, Features]:
+    def prepared(self, X: Features) -> tuple[NetworkModel, Features]:
         """Itself: the norms of gradients change with the parameters."""
         return self, DenseFeatures(X.to_dense()) if X.better_dense else X
 

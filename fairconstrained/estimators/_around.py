@@ -1,0 +1,73 @@
+"""What fit does around the work: restoring on errors, a progress bar, warnings at the end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from contextlib import contextmanager
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from tqdm.auto import tqdm
+
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+from fairconstrained.solvers import Status
+
+__all__ = ["progress", "report", "unchanged_on_error", "warn_caller"]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def warn_caller(message, category):
+    """Warn at the line outside of this package that led here."""
+    level, frame = 1, sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+@contextmanager
+def unchanged_on_error(estimator):
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException as error:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        error.add_note(f"This {type(estimator).__name__} is as it was before this call.")
+        raise
+
+
+@contextmanager
+def progress(name, length, verbose):
+    with tqdm(total=length, desc=name, disable=not verbose, unit="it") as bar:
+
+        def tick(iterate):
+            violation = float(iterate.hard[1:].max()) if len(iterate.hard) > 1 else np.nan
+            bar.set_postfix(
+                objective=f"{float(iterate.soft[0]):.4f}",
+                error=f"{float(iterate.hard[0]):.4f}",
+                excess=f"{violation:+.4f}",
+            )
+            bar.update()
+
+        yield tick
+
+
+def report(estimator, solution, excess):
+    """Warn of a fit that ended outside of its slacks or before it was done."""
+    if not estimator.feasible_:
+        worst = int(excess.argmax())
+        warn_caller(
+            f"{estimator.constraints_[worst]}: exceeds its slack by {float(excess[worst]):.4f} on "
+            "the training data. Try a larger slack, more iterations (max_iter), a richer model, or "
+            "min_group_size to leave small groups out.",
+            ConstraintNotSatisfiedWarning,
+        )
+    if solution.status is Status.MAX_ITER:
+        warn_caller(
+            f"{type(estimator).__name__} stopped after {solution.n_iter} iterations with residual "
+            f"{solution.iterate.residual:.1e} > tol={estimator.tol:g}. Increase max_iter, or tol.",
+            ConvergenceWarning,
+        )

@@ -1,0 +1,90 @@
+"""The rows that a fit works on: checked, without those of weight zero, labels and groups as codes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_array, check_random_state
+from torch import Generator
+
+from fairconstrained.constraints import Space
+from fairconstrained.problems import Batch
+from fairconstrained.problems.moments import GroupMoments
+from fairconstrained.solvers import Solver
+
+__all__ = ["Task", "TrainingRows", "checked_weight", "random_seed", "seeded"]
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Rows with class and group indices, and the labels and groups that these stand for."""
+
+    X: Any  # as the model takes it
+    y: np.ndarray  # (n,) class indices
+    group: np.ndarray  # (n,) group indices
+    weight: np.ndarray  # (n,) positive
+    classes: np.ndarray
+    groups: np.ndarray | None  # None: no sensitive features were given
+    moments: GroupMoments | None = None  # of a stream, of which these rows are a sample
+
+    @property
+    def space(self) -> Space:
+        """What notions are bound to."""
+        return Space(self.classes, ["all"] if self.groups is None else self.groups)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a problem is posed from, and what solves it."""
+
+    data: Batch  # the model's columns
+    space: Space
+    solver: Solver
+    rng: Generator  # the only source of randomness, but for a network's own
+    moments: GroupMoments | None = None
+
+
+def checked_weight(sample_weight, n_samples):
+    """One non-negative number for each sample."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    n_dims = np.asarray(sample_weight).ndim
+    if n_dims != 1:
+        raise ValueError(
+            f"sample_weight must be one-dimensional, one number for each of {n_samples} samples; "
+            f"got {n_dims} dimensions."
+        )
+    weight = check_array(
+        sample_weight,
+        ensure_2d=False,
+        dtype=np.float64,
+        input_name="sample_weight",
+        force_writeable=True,
+    )
+    if weight.shape != (n_samples,):
+        raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}!")
+    if (weight < 0).any():
+        raise ValueError("sample_weight must not be negative.")
+    if not weight.any():
+        raise ValueError("sample_weight is zero for all samples; at least one must be positive.")
+    return weight
+
+
+def random_seed(random_state):
+    """A seed for torch from what scikit-learn takes for ``random_state``."""
+    return check_random_state(random_state).randint(np.iinfo(np.int32).max)
+
+
+@contextmanager
+def seeded(seed):
+    """A generator; until the end, torch's global one is seeded alike, and restored then.
+
+    Modules draw their first parameters and their dropout from the global generator.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield torch.Generator().manual_seed(seed)
