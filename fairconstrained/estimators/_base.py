@@ -31,7 +31,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, Status, run
-from fairconstrained.solvers.run import FEASIBILITY_TOL
+from fairconstrained.solvers.base import FEASIBILITY_TOL
 
 _CHUNK_ROWS = 65_536
 
@@ -349,7 +349,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         self.constraints_ = [m.describe(j) for m in stack.members for j in range(len(m.slack))]
         self.violations_ = stack.measures(iterate.hard[1:])
         self.violation_ = stack.worst_measure(iterate.hard[1:])
-        excess = float(iterate.hard[1:].max()) if len(self.multipliers_) else 0.0
+        excess = max(iterate.constraints.tolist(), default=0.0)
         self.feasible_ = excess <= FEASIBILITY_TOL
         self.privacy_ = None
         self.history_ = {

@@ -20,6 +20,7 @@ from fairconstrained.estimators._checks import (
 from fairconstrained.estimators._steps import Steps, as_batch, rows_to_begin
 from fairconstrained.estimators._stream import Stream
 from fairconstrained.groups import encode_groups
+from fairconstrained.solvers import LevelSet
 
 __all__ = ["StreamingClassifier"]
 
@@ -99,7 +100,7 @@ class StreamingClassifier(FairClassifier):
             if stream.n_groups < 2:
                 known = None if stream.groups is None else groups
                 groups = self._without_groups(known, n_samples=len(stream.y))
-            if self._chosen_solver().in_place:
+            if isinstance(self._chosen_solver(), LevelSet):
                 self._step(chunk, self._chosen_solver())
             elif len(np.unique(stream.y)) == 2:
                 self._train(stream.X, stream.classes[stream.y], groups, stream.weight)

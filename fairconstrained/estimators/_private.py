@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._checks import check_parameter, warn_caller
+from fairconstrained.estimators._checks import warn_caller
 from fairconstrained.estimators._promise import (
     bounded,
     check_delta,
@@ -14,13 +14,13 @@ from fairconstrained.estimators._promise import (
     refuse_weights,
     warn_of_delta,
 )
-from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning, SmallGroupWarning
+from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import as_private_model
-from fairconstrained.privacy.mechanisms import NOISES, seed_from_system, with_gaussian_noise
+from fairconstrained.privacy.mechanisms import seed_from_system, with_gaussian_noise
 from fairconstrained.problems.private.coordinates import release_coordinates
 from fairconstrained.problems.private.erm import PrivateERM
-from fairconstrained.solvers import DPSGDA, Budget
+from fairconstrained.solvers import DPSGDA, Budget, check_solves
 
 __all__ = ["PrivateFairClassifier"]
 
@@ -35,29 +35,12 @@ class PrivateFairClassifier(FairClassifier):
     number of rows, the classes and the names of the groups are taken for public.
     """
 
-    _private_solvers = "DPSGDA"
-
     def _check_own_parameters(self):
         check_delta(self)
-        check_parameter(
-            self, "histogram_noise", str, NOISES.__contains__, f"one of {sorted(NOISES)}"
-        )
-        if self.epsilon is None:
-            return
-        self._check_budget()
-        if self.solver is not None and self.solver.penalises:
-            raise IncompatibleSolverError(
-                f"{type(self.solver).__name__} solves problems with a penalty instead of "
-                f"constraints: it is for DPFermiClassifier. Use {self._private_solvers}."
-            )
-
-    def _check_budget(self):
-        check_promise(self)
-        if self.solver is not None and not self.solver.private:
-            raise IncompatibleSolverError(
-                f"{type(self.solver).__name__} is not private and cannot train with epsilon="
-                f"{self.epsilon!r}. Use {self._private_solvers}, or epsilon=None."
-            )
+        if self.epsilon is not None:
+            check_promise(self)
+            if self.solver is not None:
+                check_solves(self.solver, PrivateERM)
 
     def _check_data(self, X, y, sensitive_features, sample_weight):
         refuse_weights(self, sample_weight)
@@ -77,21 +60,19 @@ class PrivateFairClassifier(FairClassifier):
         public = public_range(self, n_features, data.weight)
         data = data._replace(X=bounded(data.X, public))
         outputs = n_outputs(len(space.classes))
-        budget = Budget(self.epsilon, self.delta, "record", self.histogram_noise)
+        budget = Budget(self.epsilon, self.delta, "record")
         plan = solver.plan(n_rows, budget)
         center, scale = release_coordinates(data.X, public, plan.scaling_noise, rng)
         model = as_private_model(self.model, center, scale, outputs, self.fit_intercept)
         self._warn_of_noise(plan, n_rows, model.n_params)
         exact = space.count_cells(data.y, data.group).to(data.weight)
         counts = with_gaussian_noise(exact, plan.counts_noise, rng)
-        # A group that noise of two deviations could have made up cannot be told from an empty one.
+        # Treat noisy counts below two standard deviations as empty.
         least = int(max(self.min_group_size, np.ceil(2 * plan.counts_noise)))
         stack = self._stack(space, counts.round(), least)
         _warn_of_small_groups(stack, counts, plan.privacy.sampling_rate)
         parts = stack.counts_of_cells(counts).clamp_min(1.0)
-        return PrivateERM(
-            model, data, log_loss, stack, float(self.alpha), parts, plan, self.histogram_noise
-        )
+        return PrivateERM(model, data, log_loss, stack, float(self.alpha), parts, plan)
 
     def _store(self, solution, problem, space):
         super()._store(solution, problem, space)

@@ -12,9 +12,10 @@ from fairconstrained.estimators._promise import (
     public_range,
     warn_of_delta,
 )
-from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning
+from fairconstrained.exceptions import PrivacyWarning
 from fairconstrained.privacy.mechanisms import seed_from_system
 from fairconstrained.problems.private.moments import PrivateMomentERM, plan_moments, release
+from fairconstrained.solvers import check_solves
 
 __all__ = ["check_private_ranking", "log_odds_of_columns", "private_ranking_problem"]
 
@@ -37,11 +38,8 @@ def check_private_ranking(estimator):
                 f"{type(estimator).__name__}.{name} must be {allowed} with epsilon: a private "
                 f"ranking is computed from released moments; got {getattr(estimator, name)!r}."
             )
-    if estimator.solver is not None and estimator.solver.needs_rows:
-        raise IncompatibleSolverError(
-            f"{type(estimator.solver).__name__} draws rows, and a private ranking has released "
-            "moments only. Use AugmentedLagrangian, or epsilon=None."
-        )
+    if estimator.solver is not None:
+        check_solves(estimator.solver, PrivateMomentERM)
 
 
 def private_ranking_problem(estimator, data, space, solver, rng):

@@ -25,6 +25,7 @@ from fairconstrained.models.platt import Rescale, log_odds_scale
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
 from fairconstrained.problems.objectives import LogLossForRanking, PairwiseLoss
+from fairconstrained.solvers import solves
 
 __all__ = ["AUCFairClassifier"]
 
@@ -343,7 +344,7 @@ class AUCFairClassifier(StreamingClassifier):
             and self.n_features_in_ <= _MOST_COLUMNS
             and self._surrogate().of_score_moments
             and torch.device(self.device).type == "cpu"
-            and (self.solver is None or not self.solver.needs_rows)
+            and (self.solver is None or solves(self.solver, MomentERM))
         )
 
     def _moments(self, data, n_groups):

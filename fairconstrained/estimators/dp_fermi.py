@@ -12,15 +12,15 @@ from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._checks import check_parameter, warn_caller
 from fairconstrained.estimators._private import PrivateFairClassifier
-from fairconstrained.estimators._promise import bounded, public_range, warn_of_delta
+from fairconstrained.estimators._promise import bounded, check_promise, public_range, warn_of_delta
 from fairconstrained.estimators._proportions import public_cells
-from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning, SmallGroupWarning
+from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import as_private_model
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.privacy import ReleasePlan, privacy_guarantee
 from fairconstrained.privacy.mechanisms import seed_from_system
-from fairconstrained.problems.fermi import FermiERM, shares_of
+from fairconstrained.problems.fermi import FermiERM, Membership
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.coordinates import release_coordinates
 from fairconstrained.problems.private.fermi import (
@@ -35,6 +35,8 @@ from fairconstrained.solvers import (
     Budget,
     NoisyTables,
     ReleasedMoments,
+    check_solves,
+    solves,
 )
 
 __all__ = ["DPFermiClassifier"]
@@ -135,8 +137,6 @@ class DPFermiClassifier(PrivateFairClassifier):
     True
     """
 
-    _private_solvers = "ReleasedMoments, NoisyTables or DPFERMI"
-
     def __init__(
         self,
         fairness="demographic_parity",
@@ -206,13 +206,17 @@ class DPFermiClassifier(PrivateFairClassifier):
                         f"solver, {self.solver!r}, instead."
                     )
         if self.epsilon is not None:
-            self._check_budget()
-        if self.solver is not None and not self.solver.penalises:
-            known = "LBFGS or FERMI" if self.epsilon is None else self._private_solvers
-            raise IncompatibleSolverError(
-                f"{type(self.solver).__name__} solves problems with constraints, and this one has "
-                f"a penalty instead. Use {known}."
-            )
+            check_promise(self)
+        if self.solver is not None:
+            check_solves(self.solver, self._problem_class(self.solver))
+
+    def _problem_class(self, solver):
+        """The problem that a solver is given."""
+        if self.epsilon is None:
+            return FermiERM
+        if self.protect == "record":
+            return RecordFermi
+        return SecretGroups if solves(solver, SecretGroups) else AttributeFermi
 
     def _check_data(self, X, y, sensitive_features, sample_weight):
         if self.protect == "sensitive_features":  # then weights are public
@@ -268,32 +272,31 @@ class DPFermiClassifier(PrivateFairClassifier):
             self._warn_of_noise(plan, len(data.y), model.n_params)
             return RecordFermi(model=model, loss=log_loss, **secret)
         model = self._model(data, len(space.classes))
-        if isinstance(solver, ReleasedMoments):
+        if self._problem_class(solver) is SecretGroups:
             return SecretGroups(model=model, risk=MeanLoss(log_loss), **secret)
         self._check_rows(solver, model, data)
         return AttributeFermi(model=model, loss=log_loss, **secret)
 
     def _exact_problem(self, data, space):
         stack = self._exact_stack(data, space)
-        shares = shares_of(stack, data)
+        rows = Membership.known(data, stack)
         return FermiERM(
             self._model(data, len(space.classes)),
-            data,
+            rows,
             MeanLoss(log_loss),
             stack,
             float(self.alpha),
-            information=MutualInformation.within(stack),
-            shares=shares,
-            part_counts=data.weight @ shares,
-            weight=float(self.penalty),
+            MutualInformation.within(stack),
+            data.weight @ rows.parts,
+            float(self.penalty),
         )
 
     def _plan(self, solver, data, n_groups, with_counts):
         """Noise of all releases; none where groups are the only secret, and there is but one."""
-        if n_groups < 2 and isinstance(solver, ReleasedMoments):
+        if n_groups < 2 and self._problem_class(solver) is SecretGroups:
             return ReleasePlan({}, privacy_guarantee([], delta=self.delta, unit=self.protect))
         n_rows = len(data.y)
-        budget = Budget(self.epsilon, self.delta, self.protect, "gaussian")
+        budget = Budget(self.epsilon, self.delta, self.protect)
         plan = solver.plan(n_rows, budget, with_counts)
         if self.protect == "sensitive_features":  # else it is said together with the noise
             warn_of_delta(self, n_rows)
@@ -316,7 +319,7 @@ class DPFermiClassifier(PrivateFairClassifier):
     def _stack_on(self, space, cells, plan):
         """What is measured, and counts of its parts; all from released or public counts."""
         known = plan.counts_noise == np.inf
-        # A group that noise of two deviations could have made up cannot be told from an empty one.
+        # Treat noisy counts below two standard deviations as empty.
         least = 0 if known else int(np.ceil(2 * plan.counts_noise))
         stack = self._stack(space, cells.round(), max(self.min_group_size, least))
         counts = stack.counts_of_cells(cells).clamp_min(1.0)

@@ -20,7 +20,7 @@ from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
 from fairconstrained.percentiles import read_intervals
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.solvers import SequentialQuadratic, run
+from fairconstrained.solvers import SequentialQuadratic, check_solves, run
 
 __all__ = ["PartialParityClassifier"]
 
@@ -69,7 +69,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         from released counts; ``"statistical_parity"`` compares `n_grid` fixed thresholds between -3
         and 3 log odds, and nothing between them. Not with ``"rank_parity"``, ``"group_auc"``,
         ``interval="auto"`` or group features.
-    delta, histogram_noise, feature_range
+    delta, feature_range
         As in :class:`fairconstrained.RateConstrainedClassifier`.
     group_features : bool, default=False
         Whether groups have coefficients of their own: of the columns
@@ -179,7 +179,6 @@ class PartialParityClassifier(PrivateFairClassifier):
         n_grid=10,
         epsilon=None,
         delta=1e-5,
-        histogram_noise="gaussian",
         feature_range=None,
         group_features=False,
         surrogate="logistic",
@@ -220,7 +219,6 @@ class PartialParityClassifier(PrivateFairClassifier):
         self.n_grid = n_grid
         self.epsilon = epsilon
         self.delta = delta
-        self.histogram_noise = histogram_noise
         self.feature_range = feature_range
         self.group_features = group_features
         self.surrogate = surrogate
@@ -368,7 +366,8 @@ class PartialParityClassifier(PrivateFairClassifier):
             constraint,
             float(self.alpha),
         )
-        solver.check(problem)  # before the work below
+        check_solves(solver, problem)  # before the work below
+        solver.check(problem)
         if not constraint.members:
             return problem
         if self._is_auto() or not solver.starts_feasible:

@@ -43,8 +43,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         groups count as public. Needs the extra ``privacy``.
     delta : float, default=1e-5
         Should be well below 1 / n.
-    histogram_noise : {"gaussian", "laplace"}, default="gaussian"
-        Noise on the tables of predicted labels of private training.
     feature_range : (low, high), optional
         Publicly known range of the columns (numbers, or arrays of shape (n_features,)): private
         training sees ``(x - low) / (high - low)``, because it may not learn scales from the data.
@@ -143,7 +141,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         slack=0.05,
         epsilon=None,
         delta=1e-5,
-        histogram_noise="gaussian",
         feature_range=None,
         temperature=1.0,
         model="linear",
@@ -179,7 +176,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         self.slack = slack
         self.epsilon = epsilon
         self.delta = delta
-        self.histogram_noise = histogram_noise
         self.feature_range = feature_range
         self.temperature = temperature
 

@@ -22,8 +22,8 @@ from fairconstrained.problems import Batch, Evaluation, FairERM
 from fairconstrained.problems.majorant import Majorant
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, StochasticIDCA, constant, run
+from fairconstrained.solvers.base import violation
 from fairconstrained.solvers.deterministic.idca import convex_subproblem
-from fairconstrained.solvers.run import violation
 from fairconstrained.solvers.stochastic.base import Estimates
 from fairconstrained.solvers.stochastic.sampling import Balanced
 
