@@ -15,7 +15,7 @@ from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM
-from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, run
+from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, check_solves, run
 from fairconstrained.solvers.deterministic.qcqp import Quadratics
 from tests.helpers.quadratic import QuadraticProblem
 from tests.helpers.ranking import ALPHA, moments_of, problem, rows, solve
@@ -205,7 +205,7 @@ def test_no_constraints_are_one_linear_system():
 def test_qcqp_refuses_what_is_not_quadratic():
     for p in (problem(rows(10)), QuadraticProblem.random(0)):
         with pytest.raises(IncompatibleSolverError, match="surrogate='quadratic'"):
-            QCQP().check(p)
+            check_solves(QCQP(), p)
     assert not problem(rows(10), surrogate=Binormal()).is_quadratic
 
 
@@ -223,4 +223,3 @@ def test_coordinates_are_those_of_the_linear_model():
     assert not p.model.fit_intercept
     assert p.sharpened() is p
     assert len(p.offsets) == 0
-    assert p.project(p.start()).equal(p.start())

@@ -117,7 +117,7 @@ class Subproblem:
     def __init__(self, problem, anchor):
         self.linearize = convex_subproblem(problem, anchor)
         self.n_rows, self.n_constraints = problem.n_rows, problem.n_constraints
-        self.offsets = problem.offsets
+        self.offsets, self.start = problem.offsets, problem.start
 
     def evaluate(self, x):
         value = self.linearize(x).value
@@ -125,9 +125,6 @@ class Subproblem:
 
     def sharpened(self):
         return self
-
-    def project(self, x):
-        return x
 
 
 def test_one_subproblem_is_solved_as_by_full_batches():
@@ -174,7 +171,10 @@ def test_estimators_end_within_slack(fairness, model):
 
 
 def test_what_it_cannot_bound_is_refused():
-    with pytest.raises(IncompatibleSolverError, match="StochasticIDCA needs constraints that are"):
+    with pytest.raises(
+        IncompatibleSolverError,
+        match="StochasticIDCA cannot solve FairERM: it is for constraints that are",
+    ):
         fitted(fairness="group_auc", solver=StochasticIDCA())
     for params in ({"inner_steps": 0}, {"step_size": -1.0}, {"schedule": 3}):
         with pytest.raises(ValueError, match=f"StochasticIDCA.{next(iter(params))}"):
