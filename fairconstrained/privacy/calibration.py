@@ -320,9 +320,8 @@ def plan_training(
         once[what].noise_multiplier if what in once else math.inf
         for what in ("group counts", "final table", "mean row")
     )
-    return TrainingPlan(
-        gradient, table, counts, final, privacy, scaling, final_tables, histogram_noise
-    )
+    once_noise = (counts, final, privacy, scaling)
+    return TrainingPlan(gradient, table, *once_noise, final_tables, histogram_noise)
 
 
 def _check_shares(**shares: float) -> None:

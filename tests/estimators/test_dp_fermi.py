@@ -208,9 +208,7 @@ def test_solvers_refuse_what_they_cannot_solve():
     for solver in (DPFERMI(), ReleasedMoments()):
         with pytest.raises(IncompatibleSolverError, match=type(solver).__name__):
             fitted(solver=solver)
-    with pytest.raises(
-        IncompatibleSolverError, match="LBFGS cannot solve AttributeFermi: .* without privacy"
-    ):
+    with pytest.raises(IncompatibleSolverError, match="LBFGS cannot solve AttributeFermi"):
         fitted(solver=LBFGS(), epsilon=1.0)
 
 

@@ -168,9 +168,7 @@ def test_other_problems_are_refused_by_name():
         PartialParityClassifier("group_auc", solver=IDCA()),
         PartialParityClassifier(solver=IDCA(), model=(4,)),
     ):
-        with pytest.raises(
-            IncompatibleSolverError, match="IDCA cannot solve FairERM: it is for linear models"
-        ):
+        with pytest.raises(IncompatibleSolverError, match=r"IDCA .* is for linear models"):
             clf.fit(*given, sensitive_features=data.sensitive_features)
 
 
