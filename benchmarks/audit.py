@@ -21,6 +21,7 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from tqdm.auto import tqdm
 
 from fairconstrained import RateConstrainedClassifier, private_problem
@@ -45,9 +46,8 @@ def fitted(with_canary: bool, histogram_noise: str, seed: int) -> RateConstraine
         slack=0.5,
         epsilon=EPSILON,
         delta=DELTA,
-        histogram_noise=histogram_noise,
         min_group_size=1,
-        solver=SOLVER,
+        solver=clone(SOLVER).set_params(histogram_noise=histogram_noise),
         random_state=seed,
     )
     return model.fit(X, y, sensitive_features=groups)

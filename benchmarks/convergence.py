@@ -24,7 +24,7 @@ from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch
-from fairconstrained.problems.fermi import FermiERM, shares_of
+from fairconstrained.problems.fermi import FermiERM, Membership
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import DPFERMI, ReleasedMoments, Solver
 
@@ -53,17 +53,16 @@ def exact_gradient(clf: DPFermiClassifier, data: Batch) -> float:
     space = Space([0, 1], [0, 1])
     stack = Stack(space, [DemographicParity().bind(space, 1.0, 1.0)])
     zeros, ones = torch.zeros(_COLUMNS).double(), torch.ones(_COLUMNS).double()
-    shares = shares_of(stack, data)
+    rows = Membership.known(data, stack)
     problem = FermiERM(
         LinearModel(1, zeros, ones, True),
-        data,
+        rows,
         MeanLoss(log_loss),
         stack,
         _ALPHA,
-        information=MutualInformation.within(stack),
-        shares=shares,
-        part_counts=data.weight @ shares,
-        weight=_PENALTY,
+        MutualInformation.within(stack),
+        data.weight @ rows.parts,
+        _PENALTY,
     )
     terms = problem.linearize(problem.model.restore(vars(clf)))
     return float((terms.pullback(torch.ones_like(terms.value)) ** 2).sum())

@@ -22,7 +22,7 @@ from benchmarks.run import component
 from fairconstrained import PartialParityClassifier
 from fairconstrained.problems import FairERM, Linearization
 from fairconstrained.solvers import IDCA, DirectSwitching, Iterate, Solver
-from fairconstrained.solvers.run import violation
+from fairconstrained.solvers.base import violation
 
 COLUMNS = ["method", "passes", "seconds", "objective", "error", "soft", "true"]
 

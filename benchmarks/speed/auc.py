@@ -85,7 +85,7 @@ def _line(
     start = time.process_time()
     model.fit(X, y, sensitive_features=group)
     spent = time.process_time() - start
-    n_passes = passes_each * model.n_iter_ if solver.needs_rows else 1.0
+    n_passes = passes_each * model.n_iter_ if isinstance(solver, LevelSet) else 1.0
     return name, n_passes, spent, *_reached(model)
 
 

@@ -47,7 +47,7 @@ def private_steps(solver: DPFERMI, unit: str, rows: Batch) -> Iterator[object]:
         if record
         else Linear().build(rows.X, rows.weight, 1, 1e-4)
     )
-    budget = Budget(1.0, 1e-5, "record" if record else "sensitive_features", "gaussian")
+    budget = Budget(1.0, 1e-5, "record" if record else "sensitive_features")
     kind = RecordFermi if record else AttributeFermi
     problem = kind(
         model=model,

@@ -49,14 +49,14 @@ def private_round(data: Batch, batch_size: int, fair: bool) -> Callable[[], None
     """Steps as the estimator makes them; the plan is priced once, outside the clock."""
     n_rows, n_columns = data.X.shape
     solver = DPSGDA(n_steps=STEPS, sampling_rate=batch_size / n_rows)
-    plan = solver.plan(n_rows, Budget(1.0, 1e-5, "record", "gaussian"))
+    plan = solver.plan(n_rows, Budget(1.0, 1e-5, "record"))
     zero, one = (data.weight.new_full((n_columns,), value) for value in (0.0, 1.0))
     stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.05, 1.0)] if fair else [])
     counts = stack.counts(data.y, data.group, data.weight)
 
     def run() -> None:
         model = Linear().build_private(zero, one, 1)
-        erm = PrivateERM(model, data, log_loss, stack, 1e-4, counts, plan, "gaussian")
+        erm = PrivateERM(model, data, log_loss, stack, 1e-4, counts, plan)
         dual = zero.new_zeros(erm.n_constraints)
         rng = torch.Generator().manual_seed(0)
         for _ in solver.iterate(erm, erm.start(), dual, 0.0, rng):

@@ -39,8 +39,15 @@ from fairconstrained.models import as_specification
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.solvers import SGDA, AugmentedLagrangian, Solution, Status, run
-from fairconstrained.solvers.run import FEASIBILITY_TOL
+from fairconstrained.solvers import (
+    SGDA,
+    AugmentedLagrangian,
+    Solution,
+    Status,
+    check_solves,
+    run,
+)
+from fairconstrained.solvers.base import FEASIBILITY_TOL
 
 _CHUNK_ROWS = 65_536
 _FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
@@ -106,6 +113,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     def _check(self):
         """Check parameters that depend on each other, before any work; each alone is checked."""
+
+    def _problem_class(self):
+        """Give the class of the problem that is posed, or a class with the same protocols."""
+        return FairERM
 
     def _problem(self, task):
         """Give the problem to solve; nothing is solved here. By default the mean loss."""
@@ -225,6 +236,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     def _check_all(self):
         check_parameters(self)
         self._check()
+        check_solves(self._chosen_solver(), self._problem_class())
 
     def _rows(self, X, y, sensitive_features, sample_weight):
         """Checked rows of positive weight, with labels and groups as codes."""
@@ -288,6 +300,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         with seeded(random_seed(self.random_state)) as rng:
             task = self._task(rows, rng)
             problem = self._problem(task)
+            check_solves(task.solver, problem)
             task.solver.check(problem)
             problem = self._refined(problem, task)
             self._store(self._solved(problem, task), rows)
@@ -408,11 +421,13 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         self.status_ = solution.status.value
         self.residual_ = iterate.residual
         self.multipliers_ = iterate.dual.cpu().numpy().copy()
-        self.constraints_ = [m.describe(j) for m in stack.members for j in range(len(m.slack))]
+        words = [m.describe(j) for m in stack.members for j in range(len(m.slack))]
+        self.constraints_ = words[: len(iterate.dual)]  # others are measured only
         self.violations_ = stack.measures(iterate.hard[1:])
         self.violation_ = stack.worst_measure(iterate.hard[1:])
         # A margin narrows slacks in training; what counts are the slacks asked for.
-        excess = iterate.hard[1:] + (stack.slack - stages[0].stack.slack).to(iterate.hard)
+        wider = (stack.slack - stages[0].stack.slack).to(iterate.hard)
+        excess = iterate.constraints + wider[: len(iterate.dual)]
         self.feasible_ = bool((excess <= FEASIBILITY_TOL).all())
         self.privacy_ = None
         self.history_ = _history(stages)

@@ -15,6 +15,7 @@ from fairconstrained.estimators._rows import checked_weight, random_seed, seeded
 from fairconstrained.estimators._steps import Steps, as_batch, rows_to_begin
 from fairconstrained.estimators._stream import Stream
 from fairconstrained.groups import encode_groups
+from fairconstrained.solvers import LevelSet
 
 __all__ = ["StreamingClassifier"]
 
@@ -91,7 +92,7 @@ class StreamingClassifier(PrivateFairClassifier):
             chunk = self._extend_stream(X, y, classes, sensitive_features, sample_weight)
             stream, solver = self._stream, self._chosen_solver()
             rows = self._with_groups(stream.training_rows())
-            if solver.in_place:
+            if isinstance(solver, LevelSet):
                 self._step(chunk, solver)
             elif len(np.unique(stream.y)) == 2:
                 self._train(rows)

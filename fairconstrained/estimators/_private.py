@@ -74,6 +74,9 @@ class PrivateFairClassifier(FairClassifier):
         X = task.data.X.bounded(public.center - reach, public.center + public.scale + reach)
         return replace(task, data=task.data._replace(X=X))
 
+    def _problem_class(self):
+        return super()._problem_class() if self.epsilon is None else PrivateERM
+
     def _default_solver(self):
         return super()._default_solver() if self.epsilon is None else DPSGDA()
 

@@ -7,7 +7,7 @@ import numpy as np
 from fairconstrained.constraints.surrogates import Binormal
 from fairconstrained.estimators._around import warn_caller
 from fairconstrained.estimators._private import least_rows
-from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning
+from fairconstrained.exceptions import PrivacyWarning
 from fairconstrained.problems.private.moments import PrivateMomentERM, plan_moments, release
 
 __all__ = ["check_private_ranking", "log_odds_of_columns", "released_problem"]
@@ -33,11 +33,6 @@ def check_private_ranking(estimator):
                 f"{type(estimator).__name__}.{name} must be {allowed} with epsilon: a private "
                 f"ranking is computed from released moments; got {getattr(estimator, name)!r}."
             )
-    if estimator.solver is not None and estimator.solver.needs_rows:
-        raise IncompatibleSolverError(
-            f"{type(estimator.solver).__name__} draws rows, and a private ranking has released "
-            "moments only. Use AugmentedLagrangian, or epsilon=None."
-        )
 
 
 def released_problem(estimator, task):

@@ -16,7 +16,8 @@ from fairconstrained.models.platt import log_odds_scale
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
 from fairconstrained.problems.objectives import LogLossForRanking, PairwiseLoss
-from fairconstrained.solvers import SGDA, AugmentedLagrangian
+from fairconstrained.problems.private.moments import PrivateMomentERM
+from fairconstrained.solvers import SGDA, AugmentedLagrangian, solves
 
 __all__ = ["AUCFairClassifier"]
 
@@ -216,6 +217,11 @@ class AUCFairClassifier(StreamingClassifier):
 
     # ------------------------------------------------------------------ problem
 
+    def _problem_class(self):
+        if self.epsilon is not None:
+            return PrivateMomentERM
+        return super()._problem_class()
+
     def _default_solver(self):
         return AugmentedLagrangian() if self._is_linear() else SGDA()
 
@@ -263,7 +269,7 @@ class AUCFairClassifier(StreamingClassifier):
             and self.n_features_in_ <= _MOST_COLUMNS
             and self._surrogate().of_score_moments
             and torch.device(self.device).type == "cpu"
-            and (self.solver is None or not self.solver.needs_rows)
+            and (self.solver is None or solves(self.solver, MomentERM))
         )
 
     def _moments(self, task):

@@ -14,7 +14,7 @@ from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning
 from fairconstrained.losses import log_loss
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.privacy import ReleasePlan, privacy_guarantee
-from fairconstrained.problems.fermi import FermiERM, shares_of
+from fairconstrained.problems.fermi import FermiERM, Membership
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.fermi import (
     AttributeFermi,
@@ -22,7 +22,7 @@ from fairconstrained.problems.private.fermi import (
     SecretGroups,
     released_counts,
 )
-from fairconstrained.solvers import FERMI, LBFGS, NoisyTables, ReleasedMoments
+from fairconstrained.solvers import FERMI, LBFGS, NoisyTables, ReleasedMoments, solves
 
 __all__ = ["DPFermiClassifier"]
 
@@ -185,19 +185,25 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     # ------------------------------------------------------------------ problems
 
+    def _problem_class(self):
+        if self.epsilon is None:
+            return FermiERM
+        if self.protect == "record":
+            return RecordFermi
+        return SecretGroups if solves(self._chosen_solver(), SecretGroups) else AttributeFermi
+
     def _exact_problem(self, task):
         stack, data = self._exact_stack(task), task.data
-        shares = shares_of(stack, data)
+        rows = Membership.known(data, stack)
         return FermiERM(
             self._model(task),
-            data,
+            rows,
             MeanLoss(log_loss),
             stack,
             float(self.alpha),
-            information=MutualInformation.within(stack),
-            shares=shares,
-            part_counts=data.weight @ shares,
-            weight=float(self.penalty),
+            MutualInformation.within(stack),
+            data.weight @ rows.parts,
+            float(self.penalty),
         )
 
     def _private_problem(self, task):
@@ -220,7 +226,7 @@ class DPFermiClassifier(PrivateFairClassifier):
             model = self._private_model(task, plan)
             return RecordFermi(model=model, loss=log_loss, **secret)
         model = self._model(task)
-        if isinstance(task.solver, ReleasedMoments):
+        if self._problem_class() is SecretGroups:
             return SecretGroups(model=model, risk=MeanLoss(log_loss), **secret)
         self._check_rows(task.solver, model, data)
         return AttributeFermi(model=model, loss=log_loss, **secret)
@@ -228,7 +234,7 @@ class DPFermiClassifier(PrivateFairClassifier):
     def _plan(self, task, with_counts):
         """Noise of all releases; none where groups are the only secret, and there is but one."""
         solver, n_rows = task.solver, len(task.data.y)
-        if len(task.space.groups) < 2 and isinstance(solver, ReleasedMoments):
+        if len(task.space.groups) < 2 and self._problem_class() is SecretGroups:
             return ReleasePlan({}, privacy_guarantee([], delta=self.delta, unit=self.protect))
         plan = solver.plan(n_rows, self._budget(), with_counts)
         if self.protect == "sensitive_features":  # else it is said together with the noise
@@ -278,7 +284,3 @@ class DPFermiClassifier(PrivateFairClassifier):
             )
         if hasattr(model, "network"):
             check_rows_independent(model.network, data.X.shape[1])
-
-    def _store(self, stages, rows):
-        super()._store(stages, rows)
-        self.constraints_ = []  # the notion is measured and has no multipliers

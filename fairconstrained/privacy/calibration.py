@@ -204,6 +204,8 @@ class TrainingPlan:
         Noise multiplier of the rows' mean squared norm, and of their mean, each released once.
     final_tables : int, default=1
         How many final tables there may be, each with ``final_noise``.
+    histogram_kind : {"gaussian", "laplace"}, default="gaussian"
+        Distribution of the noise on each table of a batch.
 
     Examples
     --------
@@ -220,6 +222,7 @@ class TrainingPlan:
     privacy: PrivacyGuarantee
     scaling_noise: float = math.inf
     final_tables: int = 1
+    histogram_kind: str = "gaussian"
 
 
 def plan_training(
@@ -317,7 +320,8 @@ def plan_training(
         once[what].noise_multiplier if what in once else math.inf
         for what in ("group counts", "final table", "mean row")
     )
-    return TrainingPlan(gradient, table, counts, final, privacy, scaling, final_tables)
+    once_noise = (counts, final, privacy, scaling)
+    return TrainingPlan(gradient, table, *once_noise, final_tables, histogram_noise)
 
 
 def _check_shares(**shares: float) -> None:

@@ -1,14 +1,33 @@
 """What solvers see: problems, their linearizations and the batches of rows they hold."""
 
-from fairconstrained.problems.base import Batch, Problem, separate_estimates
+from fairconstrained.problems.base import (
+    Batch,
+    DifferenceOfConvex,
+    Evaluation,
+    FixedSoftness,
+    Linearization,
+    Loosenable,
+    Problem,
+    QuadraticProgram,
+    SampledProblem,
+    Sharpenable,
+    separate_estimates,
+    with_penalty,
+)
 from fairconstrained.problems.erm import FairERM
-from fairconstrained.problems.linearization import Evaluation, Linearization
 
 __all__ = [
     "Batch",
+    "DifferenceOfConvex",
     "Evaluation",
     "FairERM",
+    "FixedSoftness",
     "Linearization",
+    "Loosenable",
     "Problem",
+    "QuadraticProgram",
+    "SampledProblem",
+    "Sharpenable",
     "separate_estimates",
+    "with_penalty",
 ]

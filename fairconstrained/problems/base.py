@@ -1,16 +1,37 @@
-"""What solvers see: minimise f(x) subject to c(x) <= 0, and rows of data in a batch."""
+"""What a problem is to a solver: values and gradients at a point, and small protocols for more.
+
+Every solver may ask a :class:`Problem` for a start, a linearization and an evaluation. What only
+some solvers need is a protocol of its own: draws of rows (:class:`SampledProblem`), sharper soft
+values (:class:`Sharpenable`), more slack (:class:`Loosenable`), convex parts
+(:class:`DifferenceOfConvex`) and quadratic forms (:class:`QuadraticProgram`). A solver names what
+it needs in the signature of its ``iterate``.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
 
+from fairconstrained.models.base import Penalty
 from fairconstrained.models.features import Features
-from fairconstrained.problems.linearization import Evaluation, Linearization
 
-__all__ = ["Batch", "Problem", "separate_estimates"]
+__all__ = [
+    "Batch",
+    "DifferenceOfConvex",
+    "Evaluation",
+    "FixedSoftness",
+    "Linearization",
+    "Loosenable",
+    "Problem",
+    "QuadraticProgram",
+    "SampledProblem",
+    "Sharpenable",
+    "separate_estimates",
+    "with_penalty",
+]
 
 
 class Batch(NamedTuple):
@@ -22,68 +43,163 @@ class Batch(NamedTuple):
     weight: Tensor  # (n,) positive
 
     def rows(self, index: Tensor) -> Batch:
-        """These rows."""
+        """Select rows by their indices."""
         y, group, weight = (column.index_select(0, index) for column in self[1:])
         return Batch(self.X.rows(index), y, group, weight)
 
 
-class Problem(Protocol):
-    """Minimise f(x) subject to c(x) <= 0; with `rows`, unbiased estimates from these rows.
+class Linearization(NamedTuple):
+    """Values at a point, and the map from weights on them to the gradient of the weighted sum."""
 
-    Rows are drawn uniformly unless `scale` says otherwise: how many rows each of them stands for,
-    the inverse of how often it is expected in a draw.
+    value: Tensor  # (m,)
+    pullback: Callable[[Tensor], Tensor]  # (m,) -> (n_variables,)
+    span: Callable[[], Tensor] | None = None  # () -> (m, r), orthonormal: J's columns lie in it
+    together: Callable[[Tensor], Tensor] | None = None  # `pullbacks` in one pass, where possible
+
+    def pullbacks(self, weights: Tensor) -> Tensor:
+        """Gradients of several weighted sums, (k, n_variables), from weights (k, m)."""
+        if self.together is not None:
+            return self.together(weights)
+        return torch.stack([self.pullback(row) for row in weights])
+
+    def jacobian(self) -> Tensor:
+        """The Jacobian J, (m, n_variables), from r gradients: J = U U'J for its span U."""
+        identity = torch.eye(len(self.value), dtype=self.value.dtype, device=self.value.device)
+        span = identity if self.span is None else self.span()
+        return span @ self.pullbacks(span.T)
+
+    def part(self, which: slice) -> Linearization:
+        """Some of the values."""
+
+        def pullback(weights: Tensor) -> Tensor:
+            full = torch.zeros_like(self.value)
+            full[which] = weights
+            return self.pullback(full)
+
+        return Linearization(self.value[which], pullback)
+
+
+class Evaluation(NamedTuple):
+    """Values at a point, twice: as optimised, and as users measure them on predicted labels.
+
+    The first value is the objective (soft) or what feasible points are compared by, such as the
+    error rate (hard). The next m are the constraints. Any values after these are measured and not
+    constrained: a penalty in the objective takes the place of constraints.
     """
 
-    @property
-    def n_rows(self) -> int: ...
+    soft: Tensor  # (1 + m + k,)
+    hard: Tensor  # (1 + m + k,)
+
+
+class Problem(Protocol):
+    """Minimise f(x) subject to c_1(x), ..., c_m(x) <= 0: what every solver may ask for."""
 
     @property
-    def n_constraints(self) -> int: ...
+    def n_rows(self) -> int:
+        """Number of rows of the data."""
+
+    @property
+    def n_constraints(self) -> int:
+        """Number m of constraints."""
+
+    def start(self) -> Tensor:
+        """Point at which a fit begins, (n_variables,)."""
+
+    def linearize(self, x: Tensor) -> Linearization:
+        """(f, c_1, ..., c_m) on all rows; one pullback gives the gradient of the Lagrangian."""
+
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """All values at x on all rows, as in prediction; nothing to differentiate."""
+
+
+class SampledProblem(Problem, Protocol):
+    """A problem whose values and gradients can be estimated without bias from draws of rows."""
 
     @property
     def strata(self) -> Tensor:
-        """The part of each row, (n_rows,): 0, 1, ... without gaps, or -1 for rows in none.
+        """The part of each row, (n_rows,): 0, 1, ... without gaps, or -1 for rows in no part.
 
         Constraints compare parts: a draw for them should have rows of each.
         """
 
-    def linearize(
-        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
-    ) -> Linearization:
-        """(f, c_1, ..., c_m) in one pass: their weighted gradient is the Lagrangian's."""
-
-    def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """F alone, as one value."""
-
-    def constraints(
-        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
-    ) -> Linearization:
-        """C alone: for methods that draw independent rows for it."""
+    def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+        """(f, c_1, ..., c_m), with `rows` estimated from these rows, drawn uniformly."""
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
-        """F from `rows`, then C from each draw of rows and scales, in one pass if possible."""
+        """Estimates of f from `rows`, drawn uniformly, and of c from each draw in turn.
 
-    def evaluate(self, x: Tensor) -> Evaluation:
-        """All values at x as in prediction, on all rows; nothing to differentiate."""
+        A draw consists of row indices and scales: how many rows of the data each of them stands
+        for, the inverse of how often it is expected in a draw. Without draws it is f alone.
+        """
 
-    def sharpened(self) -> Problem:
-        """The problem with soft values twice as close to the hard ones, where that can be."""
 
-    def loosened(self, x: Tensor, by: float) -> tuple[Problem, Tensor]:
-        """The problem with so much more slack, or itself where x is start enough, and x there."""
+class Sharpenable(Problem, Protocol):
+    """A problem whose soft values approximate hard ones as closely as asked for."""
+
+    def sharpened(self) -> Self:
+        """The problem with soft values twice as close to the hard ones; itself if it has none."""
 
     @property
     def offsets(self) -> Tensor:
-        """Positions in x that shift all rows' scores alike; far out, predictions are constant."""
+        """Positions in x that shift the scores of all rows alike.
 
-    def project(self, x: Tensor) -> Tensor:
-        """Nearest point of the set that x must stay in."""
+        Far out along an offset all predictions are equal.
+        """
+
+
+class Loosenable(Sharpenable, Protocol):
+    """A problem that can be approached through problems with more slack."""
+
+    def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
+        """Return the problem with `by` more slack and a start for it, or itself and `x`."""
+
+
+class DifferenceOfConvex(Problem, Protocol):
+    """A problem whose constraints are differences of convex functions."""
+
+    @property
+    def difference_of_convex(self) -> bool:
+        """Whether the constraints at hand are such differences."""
+
+    def convex_parts(self, x: Tensor) -> Linearization:
+        """(f, c^+, c^-), (1 + 2 m,): all convex, with c = c^+ - c^-."""
+
+
+class QuadraticProgram(Problem, Protocol):
+    """A problem in which objective and constraints are quadratic in x."""
+
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether the objective and the constraints at hand are quadratic."""
+
+    def quadratic_forms(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Hessians, gradients and values of (f, c_1, ..., c_m) at zero."""
+
+
+class FixedSoftness:
+    """Mixin for problems whose soft values cannot be sharpened and whose slack stays as it is."""
+
+    def sharpened(self) -> Self:
+        """Return the problem itself."""
+        return self
+
+    def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
+        """Return the problem itself and `x`."""
+        return self, x
+
+
+class _Separate(Protocol):
+    def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization: ...
+
+    def constraints(
+        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
+    ) -> Linearization: ...
 
 
 def separate_estimates(
-    problem: Problem, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]
+    problem: _Separate, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]
 ) -> Linearization:
-    """:meth:`Problem.estimates` by one pass for each draw."""
+    """:meth:`SampledProblem.estimates` by one pass for the objective and one for each draw."""
     terms = [problem.objective(x, rows), *(problem.constraints(x, *draw) for draw in draws)]
     sizes = [len(term.value) for term in terms]
 
@@ -95,3 +211,22 @@ def separate_estimates(
         return gradient
 
     return Linearization(torch.cat([term.value for term in terms]), pullback)
+
+
+def with_penalty(terms: Linearization, penalty: Penalty, alpha: float) -> Linearization:
+    """Add `alpha` times the penalty on the first variables to the first of the terms."""
+    if alpha == 0:
+        return terms
+
+    def penalised(pullback: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        def of_sum(weights: Tensor) -> Tensor:
+            gradient = pullback(weights)
+            gradient[..., : len(penalty.gradient)] += (alpha * weights[..., :1]) * penalty.gradient
+            return gradient
+
+        return of_sum
+
+    value = terms.value.clone()
+    value[0] += alpha * penalty.value
+    together = terms.together and penalised(terms.together)
+    return terms._replace(value=value, pullback=penalised(terms.pullback), together=together)

@@ -6,10 +6,10 @@ graph) on the scores, one pullback.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -18,11 +18,41 @@ from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.models import Model
-from fairconstrained.problems.base import Batch, separate_estimates
-from fairconstrained.problems.linearization import Evaluation, Linearization
+from fairconstrained.models.features import Features
+from fairconstrained.problems.base import (
+    Batch,
+    Evaluation,
+    Linearization,
+    separate_estimates,
+    with_penalty,
+)
 from fairconstrained.problems.objectives import Objective
 
-__all__ = ["FairERM"]
+__all__ = ["FairERM", "through_scores"]
+
+
+def through_scores(
+    terms: Callable[[Tensor, Tensor], Tensor], model: Model, x: Tensor, X: Features
+) -> Linearization:
+    """Linearize differentiable terms of scores and extra variables in x = (w, a), by autograd."""
+    w, aux = x[: model.n_params], x[model.n_params :]
+    scores, model_pullback = model.linearize(w, X)
+    value, terms_pullback = linearized(terms, scores, aux)
+
+    def pullback(weights: Tensor) -> Tensor:
+        on_scores, on_aux = terms_pullback(weights)
+        return torch.cat((model_pullback(on_scores), on_aux))
+
+    return Linearization(value, pullback)
+
+
+class _Binned(NamedTuple):
+    """Rows whose part of the table has been looked up."""
+
+    X: Features
+    y: Tensor  # (n,)
+    bins: Tensor  # (n,) part of each row, or one more bin for rows in no part
+    weight: Tensor  # (n,)
 
 
 @dataclass(frozen=True)
@@ -38,9 +68,20 @@ class FairERM:
     :math:`f(z) = \sum_i \omega_i\, \ell(z_i, y_i) / \sum_i \omega_i`, and the variables
     x = (w, a): parameters of the model and extra variables of the constraint.
 
-    On a batch of rows the table is scaled up to the full data and divided by the full counts N, so
-    that linear constraints are estimated without bias and a group that the batch lacks does no
-    harm. Rows drawn otherwise than uniformly (equally many from each part) each get their scale.
+    On a draw of rows the table is scaled up to the full data and divided by the full counts N.
+    Linear constraints are then estimated without bias, and a group without rows in the draw does no
+    harm. Rows that are not drawn uniformly (equally many from each part) each have a scale.
+
+    Parameters
+    ----------
+    model : Model
+    data : Batch
+    risk : Objective
+    constraint : MomentConstraint
+    alpha : float
+        Weight of half the squared norm of the coefficients.
+    initial : Tensor of shape (n_params,), optional
+        Parameters to start from; default: the model's own.
     """
 
     model: Model
@@ -48,168 +89,128 @@ class FairERM:
     risk: Objective
     constraint: MomentConstraint
     alpha: float
-    initial: Tensor | None = None  # parameters to start from, if not the model's own
-    counts: Tensor = field(init=False, repr=False)
-    total: Tensor = field(init=False, repr=False)
-    affine: AffineMap | None = field(init=False, repr=False)
+    initial: Tensor | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "total", self.data.weight.sum())
-        counts = self.constraint.counts(self.data.y, self.data.group, self.data.weight)
-        object.__setattr__(self, "counts", counts)
-        affine = AffineMap(self.constraint, counts) if self.constraint.is_linear else None
-        object.__setattr__(self, "affine", affine)
+    @cached_property
+    def total(self) -> Tensor:
+        """Sum of the weights."""
+        return self.data.weight.sum()
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """Weight in each part of the table, (n_parts,)."""
+        return self.constraint.counts(self.data.y, self.data.group, self.data.weight)
+
+    @cached_property
+    def bins(self) -> Tensor:
+        """Part of each row, (n_rows,); one more bin for rows in no part."""
+        return self.constraint.bins(self.data.y, self.data.group)
+
+    @cached_property
+    def affine(self) -> AffineMap | None:
+        """The constraint as a matrix on its table, if it is linear."""
+        return AffineMap(self.constraint, self.counts) if self.constraint.is_linear else None
 
     @property
     def n_rows(self) -> int:
-        """Rows of the data."""
+        """Number of rows of the data."""
         return len(self.data.y)
 
-    @property
+    @cached_property
     def n_constraints(self) -> int:
         """Number m of constraint values."""
-        return len(self.constraint.of_moments(*self._empty_table()))
+        sums = self.counts.new_zeros((self.constraint.n_parts, self.constraint.statistic.n_columns))
+        aux = self.counts.new_zeros(self.constraint.n_aux)
+        return len(self.constraint.of_moments(sums, self.counts, aux))
 
     @property
     def strata(self) -> Tensor:
-        """Parts of the constraint's table that have rows."""
+        """Parts of the constraint's table that have rows, numbered without gaps, (n_rows,)."""
         part = self.constraint.part(self.data.y, self.data.group)
         present, index = torch.unique(part, return_inverse=True)
         strata: Tensor = index - (present < 0).sum()
         return strata
 
     def start(self) -> Tensor:
-        """Where a fit begins."""
+        """Point at which a fit begins."""
         return self.variables(self.model.init() if self.initial is None else self.initial)
 
     def variables(self, w: Tensor) -> Tensor:
-        """Parameters of the model, and extra variables that suit them."""
+        """Parameters of the model and extra variables of the constraint that suit them."""
         scores = self.model.scores(w, self.data.X)
         return torch.cat((w, self.constraint.init_aux(scores, self.data.y, self.data.group)))
 
-    def linearize(
-        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
-    ) -> Linearization:
+    # ------------------------------------------------------------------ values and gradients
+
+    def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Objective and constraints from one forward pass."""
-        if (
-            rows is None
-            and self.affine is not None
-            and self.model.linear
-            and self.constraint.moving
-        ):
+        if self.affine is None:
+            batch = self._batch(rows, None)
+
+            def terms(scores: Tensor, aux: Tensor) -> Tensor:
+                risk = self.risk.soft(scores, batch.y, batch.weight)[None]
+                return torch.cat((risk, self._values(scores, aux, batch)))
+
+            return self._penalised(x, through_scores(terms, self.model, x, batch.X))
+        if rows is None and self.constraint.moving and self.model.linear:
             return self._penalised(x, self._at_thresholds(self.affine, x))
-        if self.affine is not None:
-            batch = self._batch(rows, scale)
-            bins = self.constraint.bins(batch.y, batch.group)
-            return self._linear(self.affine, x, batch, 0, bins, batch.weight, [len(batch.y)])
-
-        def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-            return torch.cat((self._risk(scores, aux, batch), self._values(scores, aux, batch)))
-
-        return self._penalised(x, self.of_scores(terms, x, rows, scale))
+        if rows is None:
+            binned = _Binned(self.data.X, self.data.y, self.bins, self.data.weight)
+        else:
+            batch = self._batch(rows, None)
+            binned = _Binned(batch.X, batch.y, self.bins.index_select(0, rows), batch.weight)
+        whole = slice(None)
+        return self._penalised(
+            x, self._in_closed_form(self.affine, x, binned, whole, whole, [len(binned.y)])
+        )
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Penalised risk."""
-        return self._penalised(x, self.of_scores(self._risk, x, rows))
+        """Penalised risk alone."""
+        batch = self._batch(rows, None)
+
+        def risk(scores: Tensor, aux: Tensor) -> Tensor:
+            return self.risk.soft(scores, batch.y, batch.weight)[None]
+
+        return self._penalised(x, through_scores(risk, self.model, x, batch.X))
 
     def constraints(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
-        """Constraint values."""
+        """Constraint values alone; `scale` says how many rows of the data each row stands for."""
         return self.of_scores(self._values, x, rows, scale)
 
-    def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
-        """Risk from `rows`, constraints from each draw.
+    def of_scores(
+        self,
+        values: Callable[[Tensor, Tensor, Batch], Tensor],
+        x: Tensor,
+        rows: Tensor | None = None,
+        scale: Tensor | None = None,
+    ) -> Linearization:
+        """Linearize terms of scores, extra variables and a batch, by autograd."""
+        batch = self._batch(rows, scale)
+        return through_scores(lambda z, a: values(z, a, batch), self.model, x, batch.X)
 
-        Linear constraints take one forward pass and one table in all.
+    def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
+        """Estimate the risk from `rows` and the constraints from each draw.
+
+        Linear constraints take one forward pass and one table for all draws.
         """
-        if self.affine is None:
+        if self.affine is None or not draws:
             return separate_estimates(self, x, rows, *draws)
         n = len(rows)
         index = torch.cat((rows, *(drawn for drawn, _ in draws)))
-        # A step is mostly the overhead of small operations: parts are looked up once for all rows,
-        # and take the place of groups.
-        bins = self.constraint.bins(self.data.y, self.data.group)
-        joint = self.data._replace(group=bins).rows(index)
-        weight = joint.weight[n:] * torch.cat([scale for _, scale in draws]).to(joint.weight)
+        everything = _Binned(
+            self.data.X.rows(index),
+            self.data.y.index_select(0, index),
+            self.bins.index_select(0, index),
+            self.data.weight.index_select(0, index),
+        )
+        everything.weight[n:] *= torch.cat([scale for _, scale in draws]).to(everything.weight)
+        first, drawn = slice(0, n), slice(n, None)
         sizes = [len(drawn) for drawn, _ in draws]
-        return self._linear(self.affine, x, joint, n, joint.group[n:], weight, sizes)
-
-    def _linear(
-        self,
-        affine: AffineMap,
-        x: Tensor,
-        batch: Batch,
-        n_first: int,
-        bins: Tensor,
-        weight: Tensor,
-        sizes: list[int],
-    ) -> Linearization:
-        """Terms of a linear constraint: risk of the first rows (0: of all), values of the others.
-
-        All derivatives are in closed form where they can be: autograd takes three times as long.
-        """
-        w, aux = self._split(x)
-        scores, model_pullback = self.model.linearize(w, batch.X)
-        first = slice(0, n_first or None)
-        risk, risk_gradient = self.risk.linearize(
-            scores[first], batch.y[first], batch.weight[first]
+        return self._penalised(
+            x, self._in_closed_form(self.affine, x, everything, first, drawn, sizes)
         )
-        share = batch.weight.sum() / self.total if n_first == 0 else 1.0
-        statistics, statistics_pullback = self.constraint.linearize(
-            scores[n_first:], batch.y[n_first:], aux
-        )
-        values, table_pullback = affine.of_draws(statistics, bins, weight, sizes)
-
-        def pullback(weights: Tensor) -> Tensor:
-            of_risk = (weights[0] * share) * risk_gradient()
-            on_scores, on_aux = statistics_pullback(table_pullback(weights[1:]))
-            on_scores = on_scores + of_risk if n_first == 0 else torch.cat((of_risk, on_scores))
-            return torch.cat((model_pullback(on_scores), on_aux))
-
-        def span() -> Tensor:
-            blocks = [risk.new_ones((1, 1)), *[affine.span] * len(sizes)]
-            diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
-            return diagonal
-
-        value = torch.cat(((share * risk)[None], values))
-        return self._penalised(x, Linearization(value, pullback, span))
-
-    def _at_thresholds(self, affine: AffineMap, x: Tensor) -> Linearization:
-        """Terms on all rows where extra variables are thresholds: many gradients in one pass."""
-        w, aux = self._split(x)
-        scores, model_pullback = self.model.linearize(w, self.data.X)
-        _, y, group, weight = self.data
-        risk, risk_gradient = self.risk.linearize(scores, y, weight)
-        steps: Any = self.constraint.at(aux).statistic
-        rows = self.constraint.bins(y, group), weight
-        values, steps_pullback = affine.of_steps(steps, steps.soft(scores, y), *rows)
-
-        def together(weights: Tensor) -> Tensor:
-            on_scores, on_aux = steps_pullback(weights[:, 1:])
-            on_scores += risk_gradient() * weights[:, 0]
-            return torch.cat((model_pullback(on_scores[:, None]).T, on_aux), dim=1)
-
-        return Linearization(
-            torch.cat((risk[None], values)),
-            lambda weights: together(weights[None])[0],
-            None,
-            together,
-        )
-
-    @property
-    def difference_of_convex(self) -> bool:
-        """Whether `convex_parts` is there: for scores that are linear in the parameters."""
-        return self.model.linear and self.constraint.difference_of_convex
-
-    def convex_parts(self, x: Tensor) -> Linearization:
-        """Objective and the constraints' two parts, (1 + 2 m,): all convex; c = first - second."""
-
-        def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-            parts = self.constraint.convex_parts(scores, *batch[1:], aux)
-            return torch.cat((self._risk(scores, aux, batch), parts.reshape(-1)))
-
-        return self._penalised(x, self.of_scores(terms, x))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values from one pass of the model in evaluation mode."""
@@ -223,16 +224,97 @@ class FairERM:
         soft = torch.cat((loss, self.constraint.of_moments(sums(*rows), self.counts, aux)))
         return Evaluation(soft, torch.cat((error, self.constraint.hard_values(*rows, aux))))
 
-    def sharpened(self) -> FairERM:
-        """The problem at twice the temperature of the soft rates; itself without any."""
+    # ------------------------------------------------------------------ routes that exist for speed
+
+    def _in_closed_form(
+        self,
+        affine: AffineMap,
+        x: Tensor,
+        rows: _Binned,
+        first: slice,
+        drawn: slice,
+        sizes: Sequence[int],
+    ) -> Linearization:
+        """Risk of the `first` rows, and a linear constraint on each of the draws that follow.
+
+        MEASURED_CLOSED_FORM
+        """
+        w, aux = self._split(x)
+        scores, model_pullback = self.model.linearize(w, rows.X)
+        risk, risk_gradient = self.risk.linearize(scores[first], rows.y[first], rows.weight[first])
+        statistics, statistics_pullback = self.constraint.linearize(
+            scores[drawn], rows.y[drawn], aux
+        )
+        values, table_pullback = affine.of_draws(
+            statistics, rows.bins[drawn], rows.weight[drawn], sizes
+        )
+
+        def pullback(weights: Tensor) -> Tensor:
+            of_risk = weights[0] * risk_gradient()
+            of_values, on_aux = statistics_pullback(table_pullback(weights[1:]))
+            same = first == drawn
+            on_scores = of_values + of_risk if same else torch.cat((of_risk, of_values))
+            return torch.cat((model_pullback(on_scores), on_aux))
+
+        def span() -> Tensor:
+            blocks = [risk.new_ones((1, 1)), *[affine.span] * len(sizes)]
+            diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
+            return diagonal
+
+        return Linearization(torch.cat((risk[None], values)), pullback, span)
+
+    def _at_thresholds(self, affine: AffineMap, x: Tensor) -> Linearization:
+        """Terms on all rows where extra variables are thresholds: many gradients in one pass.
+
+        MEASURED_THRESHOLDS
+        """
+        w, aux = self._split(x)
+        scores, model_pullback = self.model.linearize(w, self.data.X)
+        y, weight = self.data.y, self.data.weight
+        risk, risk_gradient = self.risk.linearize(scores, y, weight)
+        steps: Any = self.constraint.at(aux).statistic
+        values, steps_pullback = affine.of_steps(steps, steps.soft(scores, y), self.bins, weight)
+
+        def together(weights: Tensor) -> Tensor:
+            on_scores, on_aux = steps_pullback(weights[:, 1:])
+            on_scores += risk_gradient() * weights[:, 0]
+            return torch.cat((model_pullback(on_scores[:, None]).T, on_aux), dim=1)
+
+        return Linearization(
+            torch.cat((risk[None], values)),
+            lambda weights: together(weights[None])[0],
+            None,
+            together,
+        )
+
+    # ------------------------------------------------------------------ other protocols
+
+    @property
+    def difference_of_convex(self) -> bool:
+        """Whether `convex_parts` exists: scores must be linear in the parameters."""
+        return self.model.linear and self.constraint.difference_of_convex
+
+    def convex_parts(self, x: Tensor) -> Linearization:
+        """Objective and both parts of the constraints, (1 + 2 m,); all are convex."""
+        batch = self.data
+
+        def terms(scores: Tensor, aux: Tensor) -> Tensor:
+            risk = self.risk.soft(scores, batch.y, batch.weight)[None]
+            parts = self.constraint.convex_parts(scores, *batch[1:], aux)
+            return torch.cat((risk, parts.reshape(-1)))
+
+        return self._penalised(x, through_scores(terms, self.model, x, batch.X))
+
+    def sharpened(self) -> Self:
+        """The problem with soft rates at twice the temperature; itself without soft rates."""
         return self._under(self.constraint.sharpened())
 
-    def loosened(self, x: Tensor, by: float) -> tuple[FairERM, Tensor]:
+    def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
         """The problem with more slack, and extra variables that suit the parameters in x."""
         problem = self._under(self.constraint.loosened(by))
         return problem, x if problem is self else problem.variables(self._split(x)[0])
 
-    def _under(self, constraint: MomentConstraint) -> FairERM:
+    def _under(self, constraint: MomentConstraint) -> Self:
         return self if constraint is self.constraint else replace(self, constraint=constraint)
 
     @property
@@ -240,32 +322,7 @@ class FairERM:
         """Positions of the intercept, or of the biases of a network's last layer."""
         return self.model.offsets if self.constraint.offsets_matter else self.model.offsets[:0]
 
-    def project(self, x: Tensor) -> Tensor:
-        """No set constraint here."""
-        return x
-
-    def of_scores(
-        self,
-        terms: Callable[[Tensor, Tensor, Batch], Tensor],
-        x: Tensor,
-        rows: Tensor | None = None,
-        scale: Tensor | None = None,
-    ) -> Linearization:
-        """Terms of scores and extra variables as functions of x."""
-        batch, (w, aux) = self._batch(rows, scale), self._split(x)
-        scores, model_pullback = self.model.linearize(w, batch.X)
-        value, terms_pullback = linearized(lambda z, a: terms(z, a, batch), scores, aux)
-
-        def pullback(weights: Tensor) -> Tensor:
-            on_scores, on_aux = terms_pullback(weights)
-            return torch.cat((model_pullback(on_scores), on_aux))
-
-        return Linearization(value, pullback)
-
-    def _risk(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-        # The weights of a draw add up to those of the data in the mean only: no ratio of sums.
-        share = batch.weight.sum() / self.total
-        return (share * self.risk.soft(scores, batch.y, batch.weight))[None]
+    # ------------------------------------------------------------------ pieces
 
     def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
         sums = self.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
@@ -282,26 +339,7 @@ class FairERM:
         return batch._replace(weight=batch.weight * factor)
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
-        """With the penalty added to the first of the terms."""
-        if self.alpha == 0:
-            return terms
-        penalty = self.model.penalty(x[: self.model.n_params])
-
-        def penalised(pullback: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor:
-            gradient = pullback(weights)
-            of_model = gradient[..., : self.model.n_params]
-            of_model += (self.alpha * weights[..., :1]) * penalty.gradient
-            return gradient
-
-        value = terms.value.clone()
-        value[0] += self.alpha * penalty.value
-        together = terms.together and partial(penalised, terms.together)
-        pullback = partial(penalised, terms.pullback)
-        return terms._replace(value=value, pullback=pullback, together=together)
+        return with_penalty(terms, self.model.penalty(self._split(x)[0]), self.alpha)
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[: self.model.n_params], x[self.model.n_params :]
-
-    def _empty_table(self) -> tuple[Tensor, Tensor, Tensor]:
-        sums = self.counts.new_zeros((self.constraint.n_parts, self.constraint.statistic.n_columns))
-        return sums, self.counts, self.counts.new_zeros(self.constraint.n_aux)

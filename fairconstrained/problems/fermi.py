@@ -1,12 +1,14 @@
-r"""The penalised problem: minimise risk plus ERMI, no constraints.
+r"""The penalised problem: minimise risk plus ERMI, without constraints.
 
-Rows belong to parts by *shares*: one-hot where the groups are known, probabilities where all that
-is known of them are private releases.
+Rows belong to parts by fractions: one-hot where the groups are known, and estimated where only
+private releases of them are known.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,19 +16,44 @@ from torch import Tensor
 
 from fairconstrained.constraints import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.problems import Batch, Evaluation, FairERM, Linearization
+from fairconstrained.models import Model
+from fairconstrained.models.features import Features
+from fairconstrained.problems.base import Batch, Evaluation, Linearization, with_penalty
+from fairconstrained.problems.erm import through_scores
+from fairconstrained.problems.objectives import Objective
 
-__all__ = ["FermiERM", "shares_of"]
+__all__ = ["FermiERM", "Membership"]
+
+Terms = Callable[[Tensor, "Membership"], Tensor]
 
 
-def shares_of(constraint: MomentConstraint, data: Batch) -> Tensor:
-    """One-hot parts of the rows, (n, n_parts); zeros for rows in no part."""
-    part = constraint.part(data.y, data.group)
-    return F.one_hot(part + 1, constraint.n_parts + 1)[:, 1:].to(data.weight)
+class Membership(NamedTuple):
+    """Rows of data, and how much of each row belongs to each part of a table."""
+
+    X: Features
+    y: Tensor  # (n,) class indices
+    parts: Tensor  # (n, n_parts) fractions
+    weight: Tensor  # (n,) positive
+
+    @classmethod
+    def known(cls, data: Batch, constraint: MomentConstraint) -> Membership:
+        """Rows of known groups: one-hot parts, and zeros for rows in no part."""
+        part = constraint.part(data.y, data.group)
+        parts = F.one_hot(part + 1, constraint.n_parts + 1)[:, 1:].to(data.weight)
+        return cls(data.X, data.y, parts, data.weight)
+
+    def rows(self, index: Tensor) -> Membership:
+        """Select rows by their indices."""
+        y, parts, weight = (column.index_select(0, index) for column in self[1:])
+        return Membership(self.X.rows(index), y, parts, weight)
+
+    def sums(self, statistics: Tensor) -> Tensor:
+        """The table of these statistics, (n_parts, n_columns)."""
+        return self.parts.T @ (self.weight[:, None] * statistics)
 
 
 @dataclass(frozen=True)
-class FermiERM(FairERM):
+class FermiERM:
     r"""Minimise the mean loss plus a penalty on mutual information.
 
     .. math::
@@ -34,102 +61,107 @@ class FermiERM(FairERM):
         \min_w \; f(z) + \frac{\alpha}{2} \lVert \beta(w) \rVert^2
         + \lambda \, \mathrm{ERMI}(M(z), N), \qquad M_{qj} = \sum_i \omega_i S_{iq} F_j(z_i) .
 
-    The constraint of the base class is only measured, on the table of predicted labels; solvers
-    see no constraints.
+    There are no constraints: the values of the notion are measured only, on soft and on predicted
+    labels.
 
     Parameters
     ----------
-    model, data, risk, constraint, alpha, initial
-        As in :class:`fairconstrained.problems.FairERM`; ``data.group`` is not used.
+    model : Model
+    data : Membership
+        With the fractions S.
+    risk : Objective
+    constraint : MomentConstraint
+        The notion that is measured.
+    alpha : float
+        Weight of half the squared norm of the coefficients.
     information : MutualInformation
-    shares : Tensor of shape (n, n_parts)
-        S: how much of each row belongs to each part.
-    part_counts : Tensor of shape (n_parts,)
+    counts : Tensor of shape (n_parts,)
         N: exact, released or public.
     weight : float
         :math:`\lambda`.
     """
 
-    information: MutualInformation = field(kw_only=True)
-    shares: Tensor = field(kw_only=True, repr=False)
-    part_counts: Tensor = field(kw_only=True, repr=False)
-    weight: float = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "total", self.data.weight.sum())
-        object.__setattr__(self, "counts", self.part_counts)
-        object.__setattr__(self, "affine", None)
-        # Rows are told apart by their numbers, by which batches look their shares up.
-        numbers = torch.arange(len(self.data.y), device=self.data.y.device)
-        object.__setattr__(self, "data", self.data._replace(group=numbers))
+    model: Model
+    data: Membership
+    risk: Objective
+    constraint: MomentConstraint
+    alpha: float
+    information: MutualInformation
+    counts: Tensor
+    weight: float
 
     @property
-    def n_constraints(self) -> int:
-        """None: the penalty takes their place."""
+    def n_rows(self) -> int:
+        """Number of rows of the data."""
+        return len(self.data.y)
+
+    @property
+    def n_constraints(self) -> Literal[0]:
+        """Zero: the penalty takes the place of constraints."""
         return 0
 
-    @property
-    def strata(self) -> Tensor:
-        """One for all rows: there are no constraints to balance draws for."""
-        return torch.zeros_like(self.data.y)
+    def start(self) -> Tensor:
+        """Point at which a fit begins."""
+        return self.model.init()
 
     def variables(self, w: Tensor) -> Tensor:
-        """Parameters of the model only."""
+        """Parameters of the model: there are no other variables."""
         return w
 
+    def linearize(self, x: Tensor) -> Linearization:
+        """The penalised objective."""
+        return self._linearized(self._objective, x, self.data)
+
     def saddle(self, x: Tensor, dual: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        r"""Gradient in x of risk plus :math:`\lambda \psi(\cdot, W)`, and in W of psi, on rows."""
+        r"""Estimate gradients of the saddle form from rows that are drawn uniformly.
+
+        Returns
+        -------
+        on_x : Tensor of shape (n_variables,)
+            Gradient of risk plus :math:`\lambda \psi(\cdot, W)`.
+        on_dual : Tensor of shape (n_parts, n_classes)
+            Gradient of :math:`\psi` in W.
+        """
         weights = self.weight * self.information.weights(dual, self.counts)
-        table = []
+        batch = self.data.rows(rows)
+        factor = self.data.weight.sum() / batch.weight.sum()
+        batch = batch._replace(weight=batch.weight * factor)
+        tables = []
 
-        def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-            sums = self._sums(self._soft(scores, batch), batch)
-            table.append(sums.detach())
-            return FairERM._risk(self, scores, aux, batch) + (weights * sums).sum()
+        def lagrangian(scores: Tensor, batch: Membership) -> Tensor:
+            table = batch.sums(self._soft(scores, batch))
+            tables.append(table.detach())
+            return self.risk.soft(scores, batch.y, batch.weight) + (weights * table).sum()
 
-        lagrangian = self._penalised(x, self.of_scores(terms, x, rows))
-        gradient = lagrangian.pullback(torch.ones_like(lagrangian.value))
-        return gradient, self.information.ascent(dual, table[0], self.counts)
-
-    def linearize(
-        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
-    ) -> Linearization:
-        """The penalised objective alone; on few rows ERMI is estimated with a bias upwards."""
-        return self._penalised(x, self.of_scores(self._risk, x, rows, scale))
+        terms = self._linearized(lagrangian, x, batch)
+        on_x = terms.pullback(torch.ones_like(terms.value))
+        return on_x, self.information.ascent(dual, tables[0], self.counts)
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Objective or error, and values of the notion on soft and on predicted labels."""
+        """Objective and error, each with the measured values of the notion."""
         scores = self.model.scores(x, self.data.X)
-        aux = scores.new_zeros(0)
         hard = self.constraint.statistic.hard(scores, self.data.y)
         error = self.risk.hard(scores, self.data.y, self.data.weight)
-        objective = self._risk(scores, aux, self.data)[0] + self.alpha * self.model.penalty(x).value
+        objective = self._objective(scores, self.data) + self.alpha * self.model.penalty(x).value
         return Evaluation(
             self._measured(objective, self._soft(scores, self.data)), self._measured(error, hard)
         )
 
-    def sharpened(self) -> FermiERM:
-        """Itself: ERMI is of class probabilities."""
-        return self
-
-    def loosened(self, x: Tensor, by: float) -> tuple[FermiERM, Tensor]:
-        """Itself: any start will do."""
-        return self, x
-
-    def _measured(self, first: Tensor, probabilities: Tensor) -> Tensor:
-        sums = self._sums(probabilities, self.data)
-        values = self.constraint.of_moments(sums, self.counts, sums.new_zeros(0))
-        return torch.cat((first.reshape(1), values))
-
-    def _soft(self, scores: Tensor, batch: Batch) -> Tensor:
-        return self.constraint.statistic.soft(scores, batch.y)
-
-    def _sums(self, probabilities: Tensor, batch: Batch) -> Tensor:
-        return self.shares[batch.group].T @ (batch.weight[:, None] * probabilities)
-
-    def _risk(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-        risk = super()._risk(scores, aux, batch)
+    def _objective(self, scores: Tensor, batch: Membership) -> Tensor:
+        risk = self.risk.soft(scores, batch.y, batch.weight)
         if self.weight == 0 or not self.information.used.any():
             return risk
-        sums = self._sums(self._soft(scores, batch), batch)
-        return risk + self.weight * self.information.value(sums, self.counts)
+        table = batch.sums(self._soft(scores, batch))
+        return risk + self.weight * self.information.value(table, self.counts)
+
+    def _linearized(self, objective: Terms, x: Tensor, batch: Membership) -> Linearization:
+        terms = through_scores(lambda z, _: objective(z, batch)[None], self.model, x, batch.X)
+        return with_penalty(terms, self.model.penalty(x), self.alpha)
+
+    def _measured(self, first: Tensor, statistics: Tensor) -> Tensor:
+        table = self.data.sums(statistics)
+        values = self.constraint.of_moments(table, self.counts, table.new_zeros(0))
+        return torch.cat((first.reshape(1), values))
+
+    def _soft(self, scores: Tensor, batch: Membership) -> Tensor:
+        return self.constraint.statistic.soft(scores, batch.y)

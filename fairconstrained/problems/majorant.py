@@ -7,7 +7,7 @@ a, and scores :math:`z_0, a_0` of an anchor,
           - \nabla c^-(z_0, a_0)' \big( (z, a) - (z_0, a_0) \big) \ge c(z, a) .
 
 For a linear model that is the subproblem (31) of the partial-parity paper. For other models it is
-still a bound, since c is a function of scores: linearising in the parameters would not be one.
+still a bound, because c is a function of scores. Linearising in the parameters would give no bound.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairconstrained.problems import Batch, FairERM, Linearization
+from fairconstrained.problems.base import Batch, Linearization
+from fairconstrained.problems.erm import FairERM
 
 __all__ = ["Majorant"]
 

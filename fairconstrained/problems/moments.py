@@ -1,14 +1,15 @@
 r"""Problems of ranking: on rows, and for linear models from group moments alone.
 
 For scores :math:`z = x' \beta` the table of :math:`(z, z^2)` over a cell of rows follows from the
-cell's weight, mean and covariance: the data are read once, and what a solver does after that costs
-d x d for each cell, whatever the number of rows. Moments of chunks merge exactly, so that streams
+cell's weight, mean and covariance. The data are read once. After that a solver's cost for each cell
+is of order d x d, whatever the number of rows. Moments of chunks merge exactly, so that streams
 need no rows either.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,26 +18,33 @@ from fairconstrained.constraints import Stack
 from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.models import LinearModel, whitener
 from fairconstrained.models.features import Features
-from fairconstrained.problems import Batch, Evaluation, FairERM, Linearization
+from fairconstrained.problems.base import (
+    Batch,
+    Evaluation,
+    FixedSoftness,
+    Linearization,
+    with_penalty,
+)
+from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.objectives import PairwiseLoss
 
 __all__ = ["GroupMoments", "MomentERM", "RankingERM", "whitened_model"]
 
 
 class RankingERM(FairERM):
-    """A linear model's problem on rows, begun away from constant scores.
+    """A linear model's problem on rows that starts away from constant scores.
 
-    There AUCs are 1/2, but any other scores, however small, can have any AUC: a solver that starts
-    from zero meets a step and may stay.
+    The AUCs of constant scores are 1/2, while other scores, however small, can have any AUC. A
+    solver that starts from constant scores meets this discontinuity and may stay there.
     """
 
     def start(self) -> Tensor:
-        """One gradient step from zero, of the length that gives the scores unit variance."""
+        """One gradient step from zero, scaled so that the scores have unit variance."""
         x = super().start()
         step = -self.objective(x).pullback(x.new_ones(1))
         scores = self.model.scores((x + step)[: self.model.n_params], self.data.X)
-        deviation = scores.std(correction=0)
-        return x + step / deviation if deviation > 0 else x
+        spread = scores.std(correction=0)
+        return x + step / spread if spread > 0 else x
 
 
 @dataclass(frozen=True)
@@ -50,22 +58,25 @@ class GroupMoments:
     @classmethod
     def none(cls, n_cells: int, n_features: int) -> GroupMoments:
         """Of no rows."""
-        shape = (n_cells, n_features)
-        zeros = torch.zeros(*shape, n_features, dtype=torch.float64)
-        return cls(zeros[:, 0, 0].clone(), zeros[:, 0].clone(), zeros)
+        return cls(*cls._zeros(n_cells, n_features))
+
+    @staticmethod
+    def _zeros(n_cells: int, n_features: int) -> tuple[Tensor, Tensor, Tensor]:
+        sizes = (n_cells, n_features, n_features)
+        shapes = (sizes[:1], sizes[:2], sizes)
+        weight, mean, scatter = (torch.zeros(shape, dtype=torch.float64) for shape in shapes)
+        return weight, mean, scatter
 
     @classmethod
     def of(cls, X: Features, cell: Tensor, weight: Tensor, n_cells: int) -> GroupMoments:
         """Of these rows; one pass."""
-        moments = cls.none(n_cells, X.shape[1])
+        weights, means, scatters = cls._zeros(n_cells, X.shape[1])
         for c in set(cell.tolist()):
             index = torch.where(cell == c)[0]
             rows, w = X.rows(index), weight[index]
-            mean = rows.mean(w)
-            moments.weight[c] = w.sum()
-            moments.mean[c] = mean
-            moments.scatter[c] = rows.covariance(w, mean) * w.sum()
-        return moments
+            weights[c], means[c] = w.sum(), rows.mean(w)
+            scatters[c] = rows.covariance(w, means[c]) * w.sum()
+        return cls(weights, means, scatters)
 
     def merged(self, other: GroupMoments) -> GroupMoments:
         """Of the rows of both (Chan, Golub and LeVeque 1983): no large numbers are subtracted."""
@@ -78,10 +89,11 @@ class GroupMoments:
 
     def spread(self, cells: Tensor, n_cells: int) -> GroupMoments:
         """The same moments in a longer list of cells, at the given positions."""
-        longer = GroupMoments.none(n_cells, self.mean.shape[1])
-        for all_cells, known in zip(vars(longer).values(), vars(self).values(), strict=True):
-            all_cells[cells] = known
-        return longer
+        longer = self._zeros(n_cells, self.mean.shape[1])
+        known = (self.weight, self.mean, self.scatter)
+        return GroupMoments(
+            *(z.index_copy(0, cells, k) for z, k in zip(longer, known, strict=True))
+        )
 
     def union(self, cells: Tensor) -> GroupMoments:
         """Of the given cells as one."""
@@ -116,7 +128,7 @@ def whitened_model(moments: GroupMoments, alpha: float, curvature: float) -> Lin
 
 
 @dataclass(frozen=True)
-class MomentERM:
+class MomentERM(FixedSoftness):
     r"""Pairwise risk of a linear model under a constraint, both functions of group moments.
 
     Parameters
@@ -141,28 +153,32 @@ class MomentERM:
     constraint: Stack
     alpha: float
     data: Batch
-    counts: Tensor = field(init=False, repr=False)
-    _mean: Tensor = field(init=False, repr=False)
-    _scatter: Tensor = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        moments = self.moments
-        # No AUC depends on it, but squares of scores far from zero would lose digits.
-        centred = moments.mean - moments.weight @ moments.mean / moments.weight.sum()
-        root = self._root
-        part = self.constraint.part_of_cell.reshape(-1)
-        counts = moments.weight.new_zeros(self.constraint.n_parts + 1)
-        counts.index_add_(0, part.remainder(self.constraint.n_parts + 1), moments.weight)
-        for name, value in (
-            ("_mean", centred @ root),
-            ("_scatter", root.T @ moments.scatter @ root),
-            ("counts", counts[:-1]),
-        ):
-            object.__setattr__(self, name, value)
+    @cached_property
+    def counts(self) -> Tensor:
+        """Weight in each part of the table, (n_parts,)."""
+        return self._by_part(self.moments.weight)
+
+    @cached_property
+    def _mean(self) -> Tensor:
+        # No AUC depends on the centre, but squares of scores far from zero would lose digits.
+        weight, mean = self.moments.weight, self.moments.mean
+        return (mean - weight @ mean / weight.sum()) @ self._root
+
+    @cached_property
+    def _scatter(self) -> Tensor:
+        scatter: Tensor = self._root.T @ self.moments.scatter @ self._root
+        return scatter
+
+    def _by_part(self, of_cells: Tensor) -> Tensor:
+        """Sums over the cells of each part."""
+        n_bins = self.constraint.n_parts + 1
+        bins = self.constraint.part_of_cell.reshape(-1).remainder(n_bins)
+        return of_cells.new_zeros(n_bins, *of_cells.shape[1:]).index_add(0, bins, of_cells)[:-1]
 
     @property
     def n_rows(self) -> int:
-        """Rows on which hard values are measured."""
+        """Number of rows on which hard values are measured."""
         return len(self.data.y)
 
     @property
@@ -193,26 +209,22 @@ class MomentERM:
         square = (self._scatter @ x) @ x + weight * mean**2
         table = torch.stack((weight * mean, square), dim=1)
         by_label = table.reshape(2, -1, 2).sum(dim=1)
-        part = self.constraint.part_of_cell.reshape(-1).remainder(self.constraint.n_parts + 1)
-        sums = torch.zeros(len(self.counts) + 1, 2, dtype=x.dtype).index_add(0, part, table)[:-1]
         risk = self.risk.of_sums(by_label / weight.sum())
-        values = self.constraint.of_moments(sums, self.counts, x.new_zeros(0))
+        values = self.constraint.of_moments(self._by_part(table), self.counts, x.new_zeros(0))
         return torch.cat((risk[None], values))
 
-    def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Objective and constraints; there are no rows to choose from."""
+    def linearize(self, x: Tensor) -> Linearization:
+        """Objective and constraints; there are no rows to draw from."""
         x = x.detach().requires_grad_()
         with torch.enable_grad():
             terms = self.values(x)
-        penalty = self.model.penalty(x.detach())
 
         def pullback(weights: Tensor) -> Tensor:
             (gradient,) = torch.autograd.grad(terms, x, weights, retain_graph=True)
-            return gradient + self.alpha * weights[0] * penalty.gradient
+            return gradient
 
-        value = terms.detach().clone()
-        value[0] += self.alpha * penalty.value
-        return Linearization(value, pullback)
+        plain = Linearization(terms.detach(), pullback)
+        return with_penalty(plain, self.model.penalty(x.detach()), self.alpha)
 
     @property
     def _root(self) -> Tensor:
@@ -260,23 +272,3 @@ class MomentERM:
             scores, rows.y, rows.group, rows.weight, x.new_zeros(0)
         )
         return Evaluation(self.linearize(x).value, torch.cat((risk[None], values)))
-
-    def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Penalised risk."""
-        return self.linearize(x).part(slice(0, 1))
-
-    def constraints(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Constraint values."""
-        return self.linearize(x).part(slice(1, None))
-
-    def sharpened(self) -> MomentERM:
-        """Itself: surrogates of moments have no sharpness."""
-        return self
-
-    def loosened(self, x: Tensor, by: float) -> tuple[MomentERM, Tensor]:
-        """Itself: any start will do."""
-        return self, x
-
-    def project(self, x: Tensor) -> Tensor:
-        """No set constraint here."""
-        return x

@@ -1,7 +1,7 @@
 r"""The AUC problem with quadratic surrogates as a min-max problem, one row at a time.
 
-For a pair k of sets :math:`(G, G')` with shares :math:`p, p'` of all rows, scores h of a row and
-:math:`u = 1[G] / p`, :math:`u' = 1[G'] / p'` (AUC-fairness paper, equation 8),
+For a pair k of parts :math:`(G, G')` with fractions :math:`p, p'` of all rows, the score h of a row
+and :math:`u = 1[G] / p`, :math:`u' = 1[G'] / p'` (AUC-fairness paper, equation 8),
 
 .. math::
 
@@ -17,7 +17,6 @@ For a pair k of sets :math:`(G, G')` with shares :math:`p, p'` of all rows, scor
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +24,8 @@ from torch import Tensor
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.surrogates import Quadratic
-from fairconstrained.problems import Batch, FairERM, Linearization, Problem
+from fairconstrained.problems.base import Batch, Linearization, with_penalty
+from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.objectives import PairwiseLoss
 
 __all__ = ["Saddle"]
@@ -74,39 +74,38 @@ class Saddle:
         self.owner = torch.cat(owner)
         self.slack = torch.cat(slack)
         # (n_cells, n_pairs) for each side
-        self._sets = torch.cat(pairs).flatten(start_dim=2).permute(1, 2, 0)
+        self._indicators = torch.cat(pairs).flatten(start_dim=2).permute(1, 2, 0)
         self._n_groups = problem.constraint.part_of_cell.shape[1]
         self._weigh(self.cell_weights(problem.data), problem.n_rows)
 
     @staticmethod
-    def surrogate_of(problem: Problem) -> Quadratic | None:
-        """The quadratic surrogate that all of a problem's AUCs share; None if they do not."""
-        members = getattr(getattr(problem, "constraint", None), "members", ())
-        surrogates: list[Any] = [m.surrogate for m in members if isinstance(m, AUCConstraint)]
-        risk = getattr(problem, "risk", None)
-        if isinstance(risk, PairwiseLoss):
-            surrogates.append(risk.surrogate)
-        usable = isinstance(problem, FairERM) and all(isinstance(m, AUCConstraint) for m in members)
-        same = len(set(surrogates)) == 1 and isinstance(surrogates[0], Quadratic)
-        quadratic: Quadratic | None = surrogates[0] if usable and same else None
-        return quadratic
+    def surrogate_of(problem: FairERM) -> Quadratic | None:
+        """The quadratic surrogate that all AUCs of a problem share; None if they share none."""
+        members = getattr(problem.constraint, "members", ())
+        if not all(isinstance(member, AUCConstraint) for member in members):
+            return None
+        found = {member.surrogate for member in members}
+        if isinstance(problem.risk, PairwiseLoss):
+            found.add(problem.risk.surrogate)
+        quadratic = [surrogate for surrogate in found if isinstance(surrogate, Quadratic)]
+        return quadratic[0] if len(found) == len(quadratic) == 1 else None
 
     def _weigh(self, cell_weights: Tensor, n_rows: int) -> None:
-        """Divide the sets by their shares."""
+        """Divide the indicators of both sides by their fractions of the rows."""
         total = cell_weights.sum()
-        shares = torch.tensordot(cell_weights / total, self._sets, dims=([0], [1]))
-        self.sides = self._sets / shares[:, None]
+        shares = torch.tensordot(cell_weights / total, self._indicators, dims=([0], [1]))
+        self.sides = self._indicators / shares[:, None]
         self._mean_weight = total / n_rows
 
     def weighed(self, cell_weights: Tensor, n_rows: int) -> Saddle:
-        """The same with the shares of other rows, say of all that a stream has brought so far."""
+        """The same with the fractions of other rows, such as all rows of a stream so far."""
         other = copy.copy(self)
         other._weigh(cell_weights, n_rows)
         return other
 
     def cell_weights(self, batch: Batch) -> Tensor:
         """Sum of the weights in each cell, (n_cells,)."""
-        zeros = batch.weight.new_zeros(self._sets.shape[1])
+        zeros = batch.weight.new_zeros(self._indicators.shape[1])
         return zeros.index_add(0, self._cells(batch), batch.weight)
 
     def _cells(self, batch: Batch) -> Tensor:
@@ -114,7 +113,7 @@ class Saddle:
 
     @property
     def n_pairs(self) -> int:
-        """Pairs of sets, each with its a, b and alpha."""
+        """Number of pairs of parts, each with its a, b and alpha."""
         return len(self.owner)
 
     def extended(self, w: Tensor) -> Tensor:
@@ -150,13 +149,9 @@ class Saddle:
             return torch.cat((values, 2.0 * self.c1**0.5 * lead))
 
         value, terms_pullback = linearized(terms, scores, x[len(w) :])
-        penalty = problem.model.penalty(w)
 
         def pullback(weights: Tensor) -> Tensor:
             on_scores, on_centres = terms_pullback(weights)
-            on_w = model_pullback(on_scores) + problem.alpha * weights[0] * penalty.gradient
-            return torch.cat((on_w, on_centres))
+            return torch.cat((model_pullback(on_scores), on_centres))
 
-        value = value.clone()
-        value[0] += problem.alpha * penalty.value
-        return Linearization(value, pullback)
+        return with_penalty(Linearization(value, pullback), problem.model.penalty(w), problem.alpha)

@@ -1,14 +1,24 @@
-"""Algorithms: each sees a problem and yields iterates; ``run`` does the rest."""
+"""Algorithms: each is given a problem and yields iterates; ``run`` does the rest."""
 
+from fairconstrained.solvers.base import (
+    Iterate,
+    Solution,
+    Solver,
+    Solves,
+    Status,
+    check_solves,
+    solves,
+)
 from fairconstrained.solvers.deterministic.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.deterministic.idca import IDCA, DirectSwitching
 from fairconstrained.solvers.deterministic.lbfgs import LBFGS
 from fairconstrained.solvers.deterministic.qcqp import QCQP
 from fairconstrained.solvers.deterministic.sequential_quadratic import SequentialQuadratic
+from fairconstrained.solvers.private.base import Budget, PrivateSolver
 from fairconstrained.solvers.private.dpfermi import DPFERMI, ClosedFormNoise, NoisyTables
-from fairconstrained.solvers.private.dpsgda import DPSGDA, Budget
+from fairconstrained.solvers.private.dpsgda import DPSGDA
 from fairconstrained.solvers.private.released_moments import ReleasedMoments
-from fairconstrained.solvers.run import Iterate, Solution, Solver, Status, run
+from fairconstrained.solvers.run import run
 from fairconstrained.solvers.stochastic.alm import ALM, SSLALM
 from fairconstrained.solvers.stochastic.base import constant, cosine
 from fairconstrained.solvers.stochastic.baselines import SGD, PenaltySGD
@@ -38,16 +48,20 @@ __all__ = [
     "LevelSet",
     "NoisyTables",
     "PenaltySGD",
+    "PrivateSolver",
     "ProximalLevelSet",
     "ReleasedMoments",
     "SequentialQuadratic",
     "Solution",
     "Solver",
+    "Solves",
     "Status",
     "StochasticGhost",
     "StochasticIDCA",
     "SwitchingSubgradient",
+    "check_solves",
     "constant",
     "cosine",
     "run",
+    "solves",
 ]

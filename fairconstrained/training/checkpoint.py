@@ -9,22 +9,22 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import Problem
-from fairconstrained.solvers import Iterate, Solver
+from fairconstrained.problems import SampledProblem
+from fairconstrained.solvers import Iterate, Solver, check_solves
 from fairconstrained.solvers.stochastic.base import StochasticSolver
 
 __all__ = ["Checkpointed"]
 
 
 class Checkpointed(Solver):
-    """A stochastic solver that stores its state, and goes on from what is stored.
+    """A stochastic solver that stores its state and resumes from a stored one.
 
     Parameters
     ----------
     solver : StochasticSolver
     path : path-like
-        A file; one that is there is what the run goes on from. It is replaced as a whole, so that
-        an interruption leaves the last one intact.
+        A file; an existing one is resumed from. It is replaced as a whole, so that an interruption
+        leaves the last one intact.
     writes : bool
         Whether this process is the one that writes.
 
@@ -41,16 +41,17 @@ class Checkpointed(Solver):
         self.path = path
         self.writes = writes
 
-    def check(self, problem: Problem) -> None:
-        """As the solver does."""
+    def check(self, problem: SampledProblem) -> None:
+        """Raise where the solver does."""
+        check_solves(self.solver, problem)
         self.solver.check(problem)
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """As the solver does."""
+        """Choose as the solver does."""
         return self.solver.select(iterates)
 
     def iterate(
-        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: SampledProblem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield what is stored, then what follows."""
         past, state = self._stored(x, dual)

@@ -9,7 +9,13 @@ from torch import Tensor
 
 from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.problems import Evaluation, Linearization, separate_estimates
+from fairconstrained.problems import (
+    Evaluation,
+    FixedSoftness,
+    Linearization,
+    separate_estimates,
+    with_penalty,
+)
 from fairconstrained.training.data import Rows, Source, Stream
 from fairconstrained.training.terms import Group, Term
 from fairconstrained.training.workers import Workers
@@ -17,7 +23,7 @@ from fairconstrained.training.workers import Workers
 __all__ = ["ModuleProblem"]
 
 
-class ModuleProblem:
+class ModuleProblem(FixedSoftness):
     """Minimise the mean loss of a module's outputs subject to constraints on them.
 
     Parameters
@@ -60,12 +66,14 @@ class ModuleProblem:
         self._flat = self._outputs_are_flat(first)
         self.n_constraints = len(self.evaluate(model.init()).soft) - 1
 
-    def linearize(
-        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
-    ) -> Linearization:
+    def start(self) -> Tensor:
+        """The module's parameters."""
+        return self.model.init()
+
+    def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Loss and constraints from one pass."""
         members = [self._risk, *self._constraints]
-        return self._penalised(x, self._differentiable(members, x, rows, scale))
+        return self._penalised(x, self._differentiable(members, x, rows, None))
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Penalised loss."""
@@ -78,7 +86,7 @@ class ModuleProblem:
         return self._differentiable(self._constraints, x, rows, scale)
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
-        """One pass for each draw: a stream gives one batch at a time."""
+        """Estimate by one pass for each draw, because a stream gives one batch at a time."""
         return separate_estimates(self, x, rows, *draws)
 
     def evaluate(self, x: Tensor) -> Evaluation:
@@ -99,18 +107,6 @@ class ModuleProblem:
         values = _values(members, soft)
         values[0] += self._alpha * self.model.penalty(x).value
         return Evaluation(values, _values(members, hard))
-
-    def sharpened(self) -> ModuleProblem:
-        """Itself: functions have one form."""
-        return self
-
-    def loosened(self, x: Tensor, by: float) -> tuple[ModuleProblem, Tensor]:
-        """Itself: any start will do."""
-        return self, x
-
-    def project(self, x: Tensor) -> Tensor:
-        """No set constraint here."""
-        return x
 
     def _scores(self, x: Tensor, X: Tensor) -> Tensor:
         """Scores as in prediction; each worker passes a part of the rows through the module."""
@@ -151,14 +147,7 @@ class ModuleProblem:
         return Linearization(value.detach(), pullback)
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
-        penalty = self.model.penalty(x)
-        value = terms.value.clone()
-        value[0] += self._alpha * penalty.value
-
-        def pullback(weights: Tensor) -> Tensor:
-            return terms.pullback(weights) + self._alpha * weights[0] * penalty.gradient
-
-        return Linearization(value, pullback)
+        return with_penalty(terms, self.model.penalty(x), self._alpha)
 
     def _group(self, rows: Tensor, scale: Tensor, batch: Rows, share: float) -> Group:
         if self._streams:  # its batches are what they are

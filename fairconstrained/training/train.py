@@ -16,7 +16,7 @@ from fairconstrained.constraints import Notion
 from fairconstrained.groups import encode_groups
 from fairconstrained.models import NetworkModel
 from fairconstrained.solvers import ALM, Solution, Solver, cosine, run
-from fairconstrained.solvers.run import FEASIBILITY_TOL, Callback
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback
 from fairconstrained.training.checkpoint import Checkpointed
 from fairconstrained.training.data import Source, Stream, as_rows
 from fairconstrained.training.problem import ModuleProblem
@@ -34,7 +34,7 @@ __all__ = ["Trained", "train"]
 
 @dataclass(frozen=True)
 class Trained:
-    """What training gives back.
+    """The result of training.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ def train(
     solver = _default_solver() if solver is None else solver
     if not isinstance(solver, Solver):
         raise ValueError(f"solver must be an object of fairconstrained.solvers; got {solver!r}.")
-    # Dropout draws from torch's global generator: lend it one.
+    # Modules draw dropout from torch's global generator: fork it.
     devices = [first.device] if first.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
@@ -191,7 +191,7 @@ def train(
             alpha,
             workers,
         )
-        x = workers.same(problem.model.init())
+        x = workers.same(problem.start())
         dual = torch.zeros(problem.n_constraints, dtype=x.dtype, device=x.device)
         rng = torch.Generator().manual_seed(seed)
         if checkpoint is not None:

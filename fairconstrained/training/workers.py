@@ -12,7 +12,7 @@ from fairconstrained.exceptions import WorkerError
 
 __all__ = ["Workers"]
 
-_PATIENCE = timedelta(seconds=10)  # how long a living worker may take to say so
+_PATIENCE = timedelta(seconds=10)  # how long to wait for a heartbeat
 
 
 class Workers:
@@ -66,7 +66,7 @@ class Workers:
         return total
 
     def sum_with_gradient(self, tensor: Tensor) -> Tensor:
-        """The sum over the workers, whose gradient is that of this worker's own share."""
+        """The sum over the workers, whose gradient is that of this worker's part."""
         return tensor if self.size == 1 else self.sum(tensor) + (tensor - tensor.detach())
 
     def same(self, tensor: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ class Workers:
         return self.sum(mine)
 
     def _missing(self) -> str:
-        """Who gives no sign of life, in words: survivors leave one in the store they share."""
+        """Ranks without a heartbeat, in words: survivors leave theirs in the shared store."""
         self._losses += 1
         store = dist.distributed_c10d._get_default_store()
         missing = []
@@ -87,6 +87,6 @@ class Workers:
                 except RuntimeError:
                     missing.append(rank)
         except RuntimeError:
-            return "the process that started the workers gives no sign of life."
+            return "the process that started the workers gives no heartbeat."
         found = ", ".join(f"worker {rank}" for rank in missing) or "no worker"
-        return f"{found} gave no sign of life within {_PATIENCE.seconds} s."
+        return f"{found} gave no heartbeat within {_PATIENCE.seconds} s."

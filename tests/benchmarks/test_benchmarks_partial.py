@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fairconstrained.problems.linearization import Linearization
+from fairconstrained.problems import Linearization
 from tests.helpers.repository import ROOT
 from tests.helpers.results import methods_of, rows_of
 

@@ -310,7 +310,7 @@ def test_bad_parameters_are_named(params, message):
 
 @pytest.mark.parametrize("solver", [QCQP(), LevelSet(), ProximalLevelSet()])
 def test_solvers_that_cannot_say_so_by_name(solver):
-    with pytest.raises(IncompatibleSolverError, match=r"(QCQP|LevelSet) solves"):
+    with pytest.raises(IncompatibleSolverError, match=r"(QCQP|LevelSet) cannot solve"):
         fitted(solver=solver)
 
 

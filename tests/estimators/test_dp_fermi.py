@@ -209,7 +209,7 @@ def test_solvers_refuse_what_they_cannot_solve():
     for solver in (DPFERMI(), ReleasedMoments()):
         with pytest.raises(IncompatibleSolverError, match=type(solver).__name__):
             fitted(solver=solver)
-    with pytest.raises(IncompatibleSolverError, match="LBFGS is not private"):
+    with pytest.raises(IncompatibleSolverError, match="LBFGS cannot solve AttributeFermi"):
         fitted(solver=LBFGS(), epsilon=1.0)
 
 

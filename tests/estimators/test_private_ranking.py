@@ -293,7 +293,7 @@ def test_parameters_are_refused_by_name(params, message):
 
 
 def test_solvers_that_do_not_suit_are_refused():
-    with pytest.raises(IncompatibleSolverError, match="SGDA draws rows"):
+    with pytest.raises(IncompatibleSolverError, match=r"SGDA .* rows can be drawn"):
         fitted(data(200), solver=SGDA())
     with pytest.raises(IncompatibleSolverError, match="QCQP"):
         fitted(solver=QCQP())

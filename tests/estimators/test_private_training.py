@@ -298,7 +298,7 @@ def test_bad_parameters_are_refused_before_any_work(params, message):
 
 @pytest.mark.parametrize("solver", [SGDA(), AugmentedLagrangian()])
 def test_solvers_that_are_not_private_are_refused(solver):
-    with pytest.raises(IncompatibleSolverError, match="is not private"):
+    with pytest.raises(IncompatibleSolverError, match=r"cannot solve PrivateERM.*: DPSGDA"):
         private(n=2000, solver=solver)
 
 
@@ -308,7 +308,7 @@ def test_a_private_solver_needs_a_budget():
 
 
 def test_an_unbounded_constraint_is_refused():
-    with pytest.raises(IncompatibleSolverError, match="this constraint has none"):
+    with pytest.raises(IncompatibleSolverError, match=r"it is for .*: rates, but not losses"):
         private(LossParity(), n=2000)
 
 
@@ -398,5 +398,5 @@ def test_one_step_on_all_rows_is_a_step():
 
 
 def test_solvers_of_penalties_are_refused():
-    with pytest.raises(IncompatibleSolverError, match="it is for DPFermiClassifier"):
+    with pytest.raises(IncompatibleSolverError, match=r"it is for .*: DPFermiClassifier"):
         private(n=200, solver=NoisyTables())

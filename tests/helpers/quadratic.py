@@ -24,10 +24,6 @@ class SoftIsHard:
         """Itself."""
         return self, x
 
-    def project(self, x):
-        """The whole space."""
-        return x
-
 
 @dataclass(frozen=True)
 class QuadraticProblem(SoftIsHard):

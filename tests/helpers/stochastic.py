@@ -77,6 +77,10 @@ class Rows(SoftIsHard):
             torch.cat((f.value, c.value)), lambda v: f.pullback(v[:1]) + c.pullback(v[1:])
         )
 
+    def start(self):
+        """A random point."""
+        return self.x.clone()
+
     def all(self):
         """Every row."""
         return torch.arange(self.n_rows)

@@ -43,7 +43,7 @@ def plan(kind):
     steps = Phase([noise, Gaussian(GRADIENT_NOISE)], RATE, 2 * N_SAMPLES)
     one = privacy_guarantee([replace(steps, n_steps=1)], delta=DELTA)
     privacy = replace(one, n_steps=2 * N_SAMPLES)
-    return TrainingPlan(GRADIENT_NOISE, TABLE_NOISE, np.inf, np.inf, privacy)
+    return TrainingPlan(GRADIENT_NOISE, TABLE_NOISE, np.inf, np.inf, privacy, histogram_kind=kind)
 
 
 def outputs(with_canary, kind, seed, others=0.0):
@@ -57,7 +57,7 @@ def outputs(with_canary, kind, seed, others=0.0):
     )
     stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.1, 1.0)])
     counts = torch.ones(stack.n_parts, dtype=torch.float64)
-    problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, plan(kind), kind)
+    problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, plan(kind))
     rng = torch.Generator().manual_seed(seed)
     x = torch.tensor([0.0, 0.0, -1.0], dtype=torch.float64)
     rows = []

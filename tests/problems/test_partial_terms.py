@@ -11,8 +11,7 @@ from fairconstrained.constraints.steps import STEPS, Above
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
-from fairconstrained.problems import Batch, FairERM
-from fairconstrained.problems.linearization import Linearization
+from fairconstrained.problems import Batch, FairERM, Linearization
 from fairconstrained.problems.objectives import MeanLoss
 from tests.helpers.partial import bound
 

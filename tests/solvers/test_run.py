@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairconstrained.exceptions import DivergenceError, IncompatibleSolverError
 from fairconstrained.solvers import Iterate, Solver, Status, run
-from fairconstrained.solvers.run import FEASIBILITY_TOL, best_feasible, last, violation
+from fairconstrained.solvers.base import FEASIBILITY_TOL, best_feasible, last, violation
 from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
 from tests.helpers.quadratic import QuadraticProblem
 

@@ -18,7 +18,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, Evaluation, FairERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import LBFGS, SGDA, AugmentedLagrangian, Status, run
-from fairconstrained.solvers.run import FEASIBILITY_TOL, violation
+from fairconstrained.solvers.base import FEASIBILITY_TOL, violation
 from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
 
 TOL = 1e-4

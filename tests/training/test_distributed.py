@@ -169,7 +169,7 @@ def test_each_worker_reads_its_own_loader(found):
 
 @needs_gloo
 def test_a_worker_that_dies_stops_the_others_with_its_name(found):
-    assert "worker 0 of 2 cannot go on: worker 1 gave no sign of life within 1 s" in found[2]
+    assert "worker 0 of 2 cannot go on: worker 1 gave no heartbeat within 1 s" in found[2]
 
 
 @needs_gloo

@@ -1,7 +1,7 @@
-r"""Coordinates for private training from two noisy statistics: how long rows are, and where.
+r"""Coordinates for private training from two noisy statistics: the rows' mean norm and mean.
 
-Steps of gradient descent suit rows of norms of a few units whose mean is near zero. Public ranges
-alone do not bring that about: a hundred columns that fill a quarter of their ranges all point the
+Gradient descent suits rows with a mean near zero and norms of a few units. Public ranges alone do
+not ensure that: the rows of a hundred columns that fill a quarter of their ranges all point the
 same way, and steps along their mean swing from one constant prediction to the other.
 """
 
@@ -17,8 +17,8 @@ from fairconstrained.privacy.mechanisms import with_gaussian_noise
 
 __all__ = ["Coordinates", "release_coordinates", "weighted_sum"]
 
-_REACH = 2.0  # rows longer than this many typical norms are clipped in their mean
-_TYPICAL = 4.0  # longer rows are scaled down to this norm
+_REACH = 2.0  # largest norm in the mean, in units of the typical norm; larger rows are clipped
+_TYPICAL = 4.0  # rows of a larger typical norm are scaled down to this one
 
 
 class Coordinates(NamedTuple):
@@ -31,7 +31,7 @@ class Coordinates(NamedTuple):
 def release_coordinates(
     X: Features, public: Coordinates, noise: float, rng: Generator
 ) -> Coordinates:
-    r"""Release the mean squared norm of the rows, then the mean of the rows, and use them.
+    r"""Coordinates from releases of the rows' mean squared norm and of their mean.
 
     With :math:`u_i = (x_i - c) / s` in public coordinates that bring columns to [0, 1],
 
@@ -44,13 +44,13 @@ def release_coordinates(
 
     with standard normal :math:`\xi, \xi'`: two Gaussian releases of noise multiplier
     :math:`\sigma`. The mean is shrunk towards zero by its known noise (positive-part James-Stein),
-    and the scale grows where centred rows are longer than 4.
+    and the scale grows where the typical norm of centred rows exceeds 4.
 
     Parameters
     ----------
     X : Features of shape (n, d)
     public : Coordinates
-        From ranges that are known without the data.
+        From ranges that do not depend on the data.
     noise : float
         Noise multiplier of each of the two releases.
     rng : Generator

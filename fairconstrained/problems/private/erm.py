@@ -1,9 +1,7 @@
-r"""The problem as a private solver sees it: noisy releases, and nothing else.
+r"""Empirical risk minimisation as a private solver sees it: noisy tables and noisy gradients.
 
-:class:`PrivateERM` holds the rows but gives no exact value of them away. Each call of
-:meth:`PrivateERM.release` draws one Poisson batch and makes one joint release of it (a noisy table
-of moments and a noisy sum of clipped gradients), and takes one step off the plan that the
-accountant has priced.
+Each step draws one Poisson batch and makes one joint release of it, a noisy table of moments and a
+noisy sum of clipped gradients. It takes one step off the plan that the accountant has priced.
 """
 
 from __future__ import annotations
@@ -23,11 +21,12 @@ from fairconstrained.models import Model
 from fairconstrained.models.features import Features
 from fairconstrained.privacy import TrainingPlan
 from fairconstrained.privacy.mechanisms import NOISES, PoissonBatches, with_gaussian_noise
-from fairconstrained.problems import Batch
+from fairconstrained.problems.base import Batch
+from fairconstrained.problems.private.base import PrivateProblem
 
-__all__ = ["PrivateERM", "Release", "with_zero_row"]
+__all__ = ["NoisySteps", "PrivateERM", "Release", "with_zero_row"]
 
-_SHARES = tuple((i + 0.5) / 20 for i in range(20))
+_RATES = tuple((i + 0.5) / 20 for i in range(20))  # at which slopes of values are taken
 
 
 class Release(NamedTuple):
@@ -39,41 +38,25 @@ class Release(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """A Poisson batch of rows."""
+    """Rows that Poisson batches are drawn from, or such a batch."""
 
     X: Features
     y: Tensor  # (n,) class indices
-    bins: Tensor  # (n,) part of each row, or one more bin for rows in none
+    bins: Tensor  # (n,) part of each row, or one more bin for rows in no part
 
     def rows(self, index: Tensor) -> Sampled:
-        """These rows."""
+        """Select rows by their indices."""
         y, bins = self.y.index_select(0, index), self.bins.index_select(0, index)
         return Sampled(self.X.rows(index), y, bins)
 
 
 def with_zero_row(table: Tensor) -> Tensor:
-    """A table with one more row, for what is in no part."""
+    """Append a row of zeros, for the rows in no part."""
     return torch.cat((table, table.new_zeros((1, table.shape[1]))))
 
 
-class PrivateERM:
-    r"""Empirical risk minimisation under a moment constraint, by noisy releases.
-
-    With the released counts :math:`\tilde N` and a Poisson batch B of rate q, the released table is
-    :math:`\tilde M = \frac1q (\sum_{i \in B} s(z_i) + \text{noise})` on predicted labels, and the
-    gradient
-
-    .. math::
-
-        \frac{1}{qn} \Big( \sum_{i \in B} \mathrm{clip}_C \frac{1}{1 + \kappa} \big(
-        \nabla \ell_i
-        + n \, \partial_M (\lambda \cdot g)(\tilde M, \tilde N) \cdot \nabla s(z_i) \big)
-        + \text{noise} \Big).
-
-    The division by :math:`1 + \kappa`, where :math:`\kappa` is the mean spread of the weights on
-    the statistics, keeps the clip from taking more off the constraint than off the loss when
-    multipliers are large: with the clip alone a cap on false negative rates of 0.3 ended at 0.99 on
-    the heart data.
+class NoisySteps(PrivateProblem):
+    """Base: steps on Poisson batches, each with a noisy table and a noisy clipped gradient.
 
     Parameters
     ----------
@@ -86,13 +69,14 @@ class PrivateERM:
     counts : Tensor of shape (n_parts,)
         Released, not exact.
     plan : TrainingPlan
-    histogram_noise : {"gaussian", "laplace"}
 
     Raises
     ------
     IncompatibleSolverError
         If the constraint has extra variables.
     """
+
+    plan: TrainingPlan
 
     def __init__(
         self,
@@ -103,7 +87,6 @@ class PrivateERM:
         alpha: float,
         counts: Tensor,
         plan: TrainingPlan,
-        histogram_noise: str,
     ):
         if constraint.n_aux:
             raise IncompatibleSolverError(
@@ -111,18 +94,17 @@ class PrivateERM:
                 "variables of its own (partial statistical parity). Use a constraint of rates, or "
                 "epsilon=None."
             )
-        self.model, X = model.prepared(data.X)
+        prepared, X = model.prepared(data.X)
+        releases = {"a step": plan.privacy.n_steps, "a final table": plan.final_tables}
+        super().__init__(prepared, plan, releases)
         self.data = Sampled(X, data.y, constraint.bins(data.y, data.group))
         self.loss = loss
         self.constraint = constraint
         self.alpha = alpha
         self.counts = counts
-        self.plan = plan
-        self._add_noise = NOISES[histogram_noise]
-        # Of the released counts; a step is mostly the overhead of small operations.
+        self._add_noise = NOISES[plan.histogram_kind]
+        # The counts never change, and a step is mostly the overhead of small operations.
         self._affine = AffineMap(constraint, counts) if constraint.is_linear else None
-        self._steps_left = plan.privacy.n_steps
-        self._tables_left = plan.final_tables
         self._batches: PoissonBatches | None = None
 
     @property
@@ -130,17 +112,8 @@ class PrivateERM:
         """Number of rows, which is public."""
         return len(self.data.y)
 
-    @property
-    def n_constraints(self) -> int:
-        """Number m of constraint values."""
-        return len(self.values(self._uniform_table()))
-
-    def start(self) -> Tensor:
-        """Where a fit begins; it does not depend on the data."""
-        return self.model.init()
-
     def penalty_gradient(self, x: Tensor) -> Tensor:
-        """Gradient of the l2 penalty, which has nothing to do with the data."""
+        """Gradient of the l2 penalty, which does not depend on the data."""
         return self.alpha * self.model.penalty(x).gradient
 
     def values(self, table: Tensor) -> Tensor:
@@ -149,50 +122,28 @@ class PrivateERM:
             return self.constraint.hard_of_moments(table, self.counts, self.counts[:0])
         return self._affine.of_table(table)
 
-    def weights(self, table: Tensor, dual: Tensor) -> Tensor:
-        """Derivative of dual . g by the table, (n_parts, n_columns)."""
-        if self._affine is not None:
-            return self._affine.on_table(dual)
-        table = table.detach().requires_grad_()
-        with torch.enable_grad():
-            total = dual @ self.constraint.of_moments(table, self.counts, self.counts[:0])
-        (weights,) = torch.autograd.grad(total, table)
-        return weights
-
-    @property
-    def table_noise(self) -> float:
-        """Standard deviation of the entries of a step's table, scaled up to all rows."""
-        return self.plan.histogram_noise * self.constraint.bound / self._rate
-
     @property
     def final_noise(self) -> float:
         """Standard deviation of the entries of a final table."""
         return self.plan.final_noise * self.constraint.bound
 
-    def noise_of_values(self, table_noise: float) -> Tensor:
-        """Standard deviation of the constraint values of a table with such noise, about, (m,).
-
-        Of values that are not linear in the table the largest over tables of equal shares: what is
-        flat outside of an interval would seem to have no noise.
-        """
-        table = self._uniform_table()
-        unit = torch.eye(self.n_constraints, dtype=table.dtype, device=table.device)
-        shares = (1.0,) if self.constraint.is_linear else _SHARES
-        slopes = [
-            max(float(self.weights(share * table, row).norm()) for share in shares) for row in unit
-        ]
-        return table.new_tensor(slopes) * table_noise
-
-    def release(
-        self, x: Tensor, weigh: Callable[[Tensor], Tensor], max_norm: float, rng: Generator
-    ) -> Release:
-        """One step: a table and, with the weights that `weigh` gives for it, a gradient.
+    def release_table(self, x: Tensor, rng: Generator) -> Tensor:
+        """Release the table of all rows at `x`, a point that may be the result.
 
         Raises
         ------
         RuntimeError
-            If the plan has no step left.
+            If the plan has no final table left.
         """
+        self._spend("a final table")
+        scores = self.model.scores(x, self.data.X)
+        table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.bins)
+        return with_gaussian_noise(table, self.final_noise, rng)
+
+    def _joint_release(
+        self, x: Tensor, weigh: Callable[[Tensor], Tensor], max_norm: float, rng: Generator
+    ) -> Release:
+        """One step: a table and, with the weights that `weigh` gives for it, a gradient."""
         batch = self.data.rows(self._next_rows(rng))
         scores, clipped = self.model.linearize_rows(x, batch.X)
         soft, on_scores = self.constraint.statistic.linearize(scores, batch.y)
@@ -209,35 +160,24 @@ class PrivateERM:
         )
         return Release(table, gradient / (self._rate * self.n_rows), scale)
 
-    def release_table(self, x: Tensor, rng: Generator) -> Tensor:
-        """The table of all rows at `x`, which the trained model may be: as often as planned."""
-        if self._tables_left == 0:
-            raise RuntimeError("The privacy budget is spent: all final tables have been released.")
-        self._tables_left -= 1
-        scores = self.model.scores(x, self.data.X)
-        table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.bins)
-        return with_gaussian_noise(table, self.final_noise, rng)
-
     def _next_rows(self, rng: Generator) -> Tensor:
-        """Take a step off the plan: the rows of its Poisson batch."""
-        if self._steps_left == 0:
-            raise RuntimeError("The privacy budget is spent: the plan has no step left.")
-        self._steps_left -= 1
+        """Take a step off the plan, and draw the rows of its Poisson batch."""
+        self._spend("a step")
         if self._batches is None or self._batches.rng is not rng:
             self._batches = PoissonBatches(self.n_rows, self._rate, rng)
         return next(self._batches).to(self.data.y.device)
 
     def _noisy_table(self, statistics: Tensor, bins: Tensor, rng: Generator) -> Tensor:
         """The table of a batch, scaled up to all rows."""
-        deviation = self.plan.histogram_noise * self.constraint.bound
-        return self._add_noise(self._table(statistics, bins), deviation, rng) / self._rate
+        noise = self.plan.histogram_noise * self.constraint.bound
+        return self._add_noise(self._table(statistics, bins), noise, rng) / self._rate
 
     def _counted(self, scores: Tensor, soft: Tensor, y: Tensor) -> Tensor:
-        """What the table of a step adds up: predicted labels, here."""
-        return self.constraint.statistic.hard(scores, y)
+        """Statistics that the table of a step adds up."""
+        raise NotImplementedError
 
     def _mean_spread(self, weights: Tensor) -> float:
-        """How much the constraint weighs in a row's gradient, on average over released counts."""
+        """Mean spread of the weights over the rows of the released counts."""
         if not weights.numel():
             return 0.0
         spread = weights.amax(dim=1) - weights.amin(dim=1)
@@ -247,10 +187,83 @@ class PrivateERM:
         n_parts = self.constraint.n_parts
         return sum_by(statistics, bins, n_parts + 1)[:n_parts]
 
-    def _uniform_table(self) -> Tensor:
-        columns = self.constraint.statistic.n_columns
-        return self.counts[:, None].expand(-1, columns) / max(columns, 1)
-
     @property
     def _rate(self) -> float:
         return self.plan.privacy.sampling_rate
+
+
+class PrivateERM(NoisySteps):
+    r"""Empirical risk minimisation under a moment constraint, by noisy releases.
+
+    With the released counts :math:`\tilde N` and a Poisson batch B of rate q, the released table is
+    :math:`\tilde M = \frac1q (\sum_{i \in B} s(z_i) + \text{noise})` on predicted labels, and the
+    gradient
+
+    .. math::
+
+        \frac{1}{qn} \Big( \sum_{i \in B} \mathrm{clip}_C \frac{1}{1 + \kappa} \big(
+        \nabla \ell_i
+        + n \, \partial_M (\lambda \cdot g)(\tilde M, \tilde N) \cdot \nabla s(z_i) \big)
+        + \text{noise} \Big).
+
+    :math:`\kappa` is the mean spread of the weights on the statistics. The division by
+    :math:`1 + \kappa` keeps the clip from reducing the constraint more than the loss where
+    multipliers are large: with the clip alone a cap on false negative rates of 0.3 ended at 0.99 on
+    the heart data.
+
+    The parameters are those of :class:`NoisySteps`.
+    """
+
+    @property
+    def n_constraints(self) -> int:  # type: ignore[override]
+        """Number m of constraint values."""
+        return len(self.values(self._uniform_table()))
+
+    def release(
+        self, x: Tensor, weigh: Callable[[Tensor], Tensor], max_norm: float, rng: Generator
+    ) -> Release:
+        """Make one step: release a table and, with the weights `weigh` gives for it, a gradient.
+
+        Raises
+        ------
+        RuntimeError
+            If the plan has no step left.
+        """
+        return self._joint_release(x, weigh, max_norm, rng)
+
+    def weights(self, table: Tensor, dual: Tensor) -> Tensor:
+        """Derivative of dual . g by the table, (n_parts, n_columns)."""
+        if self._affine is not None:
+            return self._affine.on_table(dual)
+        table = table.detach().requires_grad_()
+        with torch.enable_grad():
+            total = dual @ self.constraint.of_moments(table, self.counts, self.counts[:0])
+        (weights,) = torch.autograd.grad(total, table)
+        return weights
+
+    @property
+    def table_noise(self) -> float:
+        """Standard deviation of the entries of a step's table, scaled up to all rows."""
+        return self.plan.histogram_noise * self.constraint.bound / self._rate
+
+    def noise_of_values(self, table_noise: float) -> Tensor:
+        """Approximate standard deviations of constraint values, (m,), from that of a table.
+
+        For values that are not linear in the table it is the largest over tables of equal rates,
+        because values that are flat outside of an interval would seem to have no noise there.
+        """
+        table = self._uniform_table()
+        unit = torch.eye(self.n_constraints, dtype=table.dtype, device=table.device)
+        rates = (1.0,) if self.constraint.is_linear else _RATES
+        slopes = [
+            max(float(self.weights(rate * table, row).norm()) for rate in rates) for row in unit
+        ]
+        return table.new_tensor(slopes) * table_noise
+
+    def _counted(self, scores: Tensor, soft: Tensor, y: Tensor) -> Tensor:
+        """Predicted labels."""
+        return self.constraint.statistic.hard(scores, y)
+
+    def _uniform_table(self) -> Tensor:
+        columns = self.constraint.statistic.n_columns
+        return self.counts[:, None].expand(-1, columns) / max(columns, 1)

@@ -1,16 +1,16 @@
 r"""The penalised problem as private solvers see it: noisy, priced releases and nothing exact.
 
-Two units of privacy, two kinds of secrets. Where the whole *record* is protected,
-:class:`RecordFermi` releases noisy tables and clipped gradients of Poisson batches. Where the
-*sensitive features* are, features and labels are public, and only terms that know a row's group
-are noisy: :class:`AttributeFermi` does so batch by batch, :class:`SecretGroups` releases sums of
+There are two units of privacy. Where the whole *record* is protected, :class:`RecordFermi` releases
+noisy tables and clipped gradients of Poisson batches. Where the *sensitive features* are protected,
+features and labels are public, and only terms that depend on a row's group are noisy:
+:class:`AttributeFermi` releases them batch by batch, and :class:`SecretGroups` releases sums of
 public vectors over the groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -20,12 +20,14 @@ from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.stack import Stack
 from fairconstrained.constraints.statistics import sum_by
 from fairconstrained.models import Model
+from fairconstrained.models.features import Features
 from fairconstrained.privacy import ReleasePlan, Unit
 from fairconstrained.privacy.mechanisms import with_gaussian_noise
-from fairconstrained.problems import Batch
-from fairconstrained.problems.fermi import FermiERM
+from fairconstrained.problems.base import Batch
+from fairconstrained.problems.fermi import FermiERM, Membership
 from fairconstrained.problems.objectives import Objective
-from fairconstrained.problems.private.erm import PrivateERM, Release, with_zero_row
+from fairconstrained.problems.private.base import PrivateProblem
+from fairconstrained.problems.private.erm import NoisySteps, Release, with_zero_row
 
 __all__ = ["AttributeFermi", "RecordFermi", "SecretGroups", "released_counts"]
 
@@ -56,20 +58,19 @@ def _with_noise_between_groups(
     `public` must not be summed over groups: not even its rounding may depend on them.
     """
     k = sums.shape[1]
-    share = public[:, None] / k
+    mean = public[:, None] / k
     if k == 1:
-        return share, 0.0
+        return mean, 0.0
     deviation = noise * ((k - 1) / k) ** 0.5
-    noisy = with_gaussian_noise(sums - share, deviation, rng)
+    noisy = with_gaussian_noise(sums - mean, deviation, rng)
     # The total is public: noise on it is undone.
-    return noisy - noisy.mean(dim=1, keepdim=True) + share, deviation
+    return noisy - noisy.mean(dim=1, keepdim=True) + mean, deviation
 
 
-class RecordFermi(PrivateERM):
+class RecordFermi(NoisySteps):
     r"""Loss plus ERMI with the whole record protected: every row's whole gradient is clipped.
 
-    As :class:`PrivateERM`, but tables hold class probabilities, and the
-    weights on them are those of the saddle form.
+    Tables hold class probabilities, and the weights on them are those of the saddle form.
 
     Parameters
     ----------
@@ -77,20 +78,15 @@ class RecordFermi(PrivateERM):
     weight : float
         :math:`\lambda`.
     **problem
-        The parameters of PrivateERM.
+        The parameters of :class:`~fairconstrained.problems.private.erm.NoisySteps`.
     """
 
-    step_size = 4.0  # that suits columns of a public range
+    step_size = 4.0  # suits columns of a public range
 
     def __init__(self, *, information: MutualInformation, weight: float, **problem: Any):
-        super().__init__(**problem, histogram_noise="gaussian")
+        super().__init__(**problem)
         self.information = information
         self.weight = weight
-
-    @property
-    def n_constraints(self) -> int:
-        """None: the penalty takes their place."""
-        return 0
 
     def release_saddle(
         self, x: Tensor, choose_dual: ChooseDual, max_norm: float, rng: Generator
@@ -100,9 +96,10 @@ class RecordFermi(PrivateERM):
         def weigh(table: Tensor) -> Tensor:
             return self.weight * self.information.weights(choose_dual(table), self.counts)
 
-        return self.release(x, weigh, max_norm, rng)
+        return self._joint_release(x, weigh, max_norm, rng)
 
     def _counted(self, scores: Tensor, soft: Tensor, y: Tensor) -> Tensor:
+        """Class probabilities."""
         return soft
 
 
@@ -113,12 +110,12 @@ class AttributeFermi(RecordFermi):
     :math:`2 \sum_j W_{r_i j} F_j / \sqrt{p_{r_i}}`. Public: the loss and
     :math:`\sum_q W_{qj}^2 F_j`, from rows that are drawn independently.
 
-    Paper: the public terms are of the same batch and carry no noise; here: of rows of their own,
-    because exact gradients of a batch tell which rows are in it, and then nothing is gained by
-    sampling.
+    Paper: the public terms come from the same batch and carry no noise; here: from rows of their
+    own, because exact gradients of a batch reveal which rows are in it, and sampling then
+    amplifies nothing.
     """
 
-    step_size = 0.5  # that suits public columns, which are whitened
+    step_size = 0.5  # suits public columns, which are whitened
 
     def __init__(self, **problem: Any):
         super().__init__(**problem)
@@ -151,7 +148,7 @@ class AttributeFermi(RecordFermi):
         return Release(table, with_gaussian_noise(gradient, noise, rng), 1.0)
 
     def _public_rows(self, rng: Generator) -> Tensor:
-        """As many as a batch is expected to have, independent of it."""
+        """As many rows as a batch is expected to have, drawn independently of it."""
         if self._rate >= 1:
             rows = torch.arange(self.n_rows)
         else:
@@ -167,18 +164,26 @@ class AttributeFermi(RecordFermi):
 
 
 def _part_of_label(constraint: MomentConstraint) -> Tensor:
-    """A part of each label's condition, (n_classes,); -1 for labels that no part has."""
+    """A part of each label's condition, (n_classes,); -1 for labels without parts."""
     part: Tensor = constraint.part_of_cell.max(dim=1).values
     return part
 
 
 def _of_label(of_part: Tensor, part: Tensor) -> Tensor:
-    """What all parts of a label's condition share, (n_classes, n_columns); 0 where none is."""
+    """Rows that all parts of a label's condition share, (n_classes, n_columns); zeros elsewhere."""
     return with_zero_row(of_part)[part]
 
 
-class SecretGroups:
-    r"""Public features and labels, secret groups: noisy sums over the groups are all that is told.
+class PublicRows(NamedTuple):
+    """Rows without their groups."""
+
+    X: Features
+    y: Tensor  # (n,) class indices
+    weight: Tensor  # (n,) positive
+
+
+class SecretGroups(PrivateProblem):
+    r"""Public features and labels, secret groups: only noisy sums over the groups are released.
 
     For public vectors :math:`q_i` a release gives, for each condition on the label and each group,
 
@@ -203,7 +208,7 @@ class SecretGroups:
         One noise for each release that may be asked for, by name.
     """
 
-    n_constraints = 0
+    plan: ReleasePlan
 
     def __init__(
         self,
@@ -218,42 +223,31 @@ class SecretGroups:
         weight: float,
         plan: ReleasePlan,
     ):
-        self.model = model
-        self.public = data._replace(group=torch.zeros_like(data.group))
+        super().__init__(model, plan, dict.fromkeys(plan.noise, 1))
+        self.data = PublicRows(data.X, data.y, data.weight)
         self.constraint = constraint
         self.counts = counts
         self.information = information
         self.weight = weight
-        self.plan = plan
         self._group = data.group
         self._risk, self._alpha = risk, alpha
-        self._left = dict(plan.noise)
         conditions = ((information.condition + 1) * information.used)[:, None].to(data.weight)
-        # Of the rows whose label no part has: 0, and one more for the others.
+        # Condition 0 has the rows whose label is in no part.
         of_label = _of_label(conditions, _part_of_label(constraint))
         self.condition = of_label[data.y, 0].long()
 
     @property
-    def data(self) -> Batch:
-        """The rows, all in one group."""
-        return self.public
-
-    @property
     def n_rows(self) -> int:
         """Number of rows, which is public."""
-        return len(self.public.y)
+        return len(self.data.y)
 
     @property
     def n_groups(self) -> int:
         """Number of groups, which is public."""
         return self.constraint.part_of_cell.shape[1]
 
-    def start(self) -> Tensor:
-        """Where a fit begins."""
-        return self.model.init()
-
     def prior(self) -> Tensor:
-        """Shares of the groups in each condition by the counts, (n_conditions + 1, n_groups)."""
+        """Fractions of the groups in each condition by counts, (n_conditions + 1, n_groups)."""
         shares = self.counts.new_zeros((self.information.n_conditions + 1, self.n_groups))
         for part, cells in enumerate(self.constraint.part_cells()):
             if not self.information.used[part]:
@@ -278,11 +272,10 @@ class SecretGroups:
         RuntimeError
             If the plan has no such release left.
         """
-        if name not in self._left:
-            raise RuntimeError(f"The privacy budget is spent: no release {name!r} is left.")
-        noise = self._left.pop(name)
+        self._spend(name)
+        noise = self.plan.noise[name]
         used = self.condition > 0
-        queries = queries * (used * self.public.weight)[:, None]
+        queries = queries * (used * self.data.weight)[:, None]
         largest = float(queries.norm(dim=1).max())  # public
         k, n_conditions = self.n_groups, self.information.n_conditions + 1
         sums = sum_by(queries, self.condition * k + self._group, n_conditions * k)
@@ -291,24 +284,23 @@ class SecretGroups:
         return _with_noise_between_groups(sums, public, noise * largest, rng)
 
     def surrogate(self, shares: Tensor) -> FermiERM:
-        """The problem if each row belonged to the groups by these shares, (n, n_groups)."""
-        part = self.constraint.part_of_cell.to(shares.device)[self.public.y] + 1
+        """The problem if each row belonged to the groups by these fractions, (n, n_groups)."""
+        part = self.constraint.part_of_cell.to(shares.device)[self.data.y] + 1
         of_parts = shares.new_zeros((self.n_rows, self.constraint.n_parts + 1))
         of_parts = of_parts.scatter_add(1, part, shares)[:, 1:]
         return FermiERM(
             self.model,
-            self.public,
+            Membership(self.data.X, self.data.y, of_parts, self.data.weight),
             self._risk,
             self.constraint,
             self._alpha,
-            information=self.information,
-            shares=of_parts,
-            part_counts=self.counts,
-            weight=self.weight,
+            self.information,
+            self.counts,
+            self.weight,
         )
 
     def predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Class probabilities and one-hot predicted labels of the rows, which are public."""
-        scores = self.model.scores(x, self.public.X)
+        scores = self.model.scores(x, self.data.X)
         statistic = self.constraint.statistic
-        return statistic.soft(scores, self.public.y), statistic.hard(scores, self.public.y)
+        return statistic.soft(scores, self.data.y), statistic.hard(scores, self.data.y)

@@ -1,6 +1,6 @@
-r"""What noisy sums over groups tell of each row's group.
+r"""Estimates of each row's group from noisy sums over the groups.
 
-With prior shares :math:`\pi` and noisy sums of public vectors :math:`q_i`,
+With prior fractions :math:`\pi` and noisy sums of public vectors :math:`q_i`,
 :math:`Y_g = \sum_i \omega_i q_i S_{ig} + \text{noise}`, the estimate is the ridge regression
 
 .. math::
@@ -8,10 +8,10 @@ With prior shares :math:`\pi` and noisy sums of public vectors :math:`q_i`,
     \hat S_{ig} = \pi_g + \gamma q_i' (\gamma G + \mathrm{diag}(v))^{-1}
         \Big( Y_g - \pi_g \sum_j \omega_j q_j \Big), \qquad G = \sum_j \omega_j q_j q_j' ,
 
-with the variances v of the noise. Its own sums are the released ones, shrunk by as much as they are
-noise: it is the posterior mean if :math:`S = \pi + q'\beta` with :math:`\beta` normal of covariance
-:math:`\gamma G^{-1}`, and :math:`\gamma`, how much the groups depend on the vectors, maximises the
-likelihood of what was released.
+with the variances v of the noise. Its sums are the released ones, shrunk in proportion to their
+noise. It is the posterior mean if :math:`S = \pi + q'\beta` with :math:`\beta` normal of covariance
+:math:`\gamma G^{-1}`. The strength :math:`\gamma` of the dependence of the groups on the vectors
+maximises the likelihood of the releases.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fairconstrained.models.features import Features
 __all__ = ["GroupPosterior", "principal_components"]
 
 _STRENGTHS = -6, 6, 73  # exponents of ten, number of values tried
-_EXACT = 1e-9  # added to the variances: sums without noise may be redundant
+_EXACT = 1e-9  # added to the variances, because sums without noise may be redundant
 
 
 class GroupPosterior:
@@ -33,10 +33,10 @@ class GroupPosterior:
     Parameters
     ----------
     condition : LongTensor of shape (n,)
-        Rows of different conditions are estimated apart; 0 for rows that take no part.
+        Rows of different conditions are estimated separately; 0 for rows in no part.
     weight : Tensor of shape (n,)
     prior : Tensor of shape (n_conditions + 1, n_groups)
-        Shares of the groups.
+        Fractions of the groups.
     """
 
     def __init__(self, condition: Tensor, weight: Tensor, prior: Tensor):
@@ -48,13 +48,13 @@ class GroupPosterior:
         self._variances: list[Tensor] = []
 
     def add(self, queries: Tensor, sums: Tensor, deviation: float) -> None:
-        """Take in a release: queries (n, m), their sums (n_conditions + 1, n_groups, m)."""
+        """Add a release: queries (n, m), their sums (n_conditions + 1, n_groups, m)."""
         self._queries.append(queries)
         self._sums.append(sums)
         self._variances.append(queries.new_full((queries.shape[1],), deviation**2))
 
     def shares(self) -> Tensor:
-        """Estimated shares of the groups in each row, (n, n_groups); rows add up to 1."""
+        """Estimated fractions of the groups in each row, (n, n_groups); rows add up to 1."""
         if not self._queries:
             return self.prior[self.condition]
         queries, variances = torch.cat(self._queries, dim=1), torch.cat(self._variances)
@@ -69,9 +69,9 @@ class GroupPosterior:
 
 
 def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
-    """Coefficients (m, n_groups) of the likeliest ridge regression, the same one for all groups.
+    """Coefficients (m, n_groups) of the ridge regression of largest likelihood for all groups.
 
-    In coordinates in which the noise has covariance 1 and the Gram matrix is diagonal.
+    It is solved in coordinates in which the noise has covariance 1 and the Gram matrix is diagonal.
     """
     noise = (variances + _EXACT * gram.diagonal().mean()).sqrt()
     values, vectors = torch.linalg.eigh(gram / noise[:, None] / noise)
@@ -79,7 +79,7 @@ def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
     seen = vectors.T @ (excess / noise[:, None])
     strengths = torch.logspace(*_STRENGTHS, dtype=gram.dtype, device=gram.device)
     total = 1.0 + strengths[:, None] * values
-    # The excesses of the groups add up to zero: one group less is independent.
+    # The excesses of the groups add up to zero: all but one of them are independent.
     likelihood = -(seen.shape[1] - 1) * total.log().sum(dim=1) - (1.0 / total) @ (seen**2).sum(1)
     strength = strengths[likelihood.argmax()]
     shrunk = strength / (1.0 + strength * values)
@@ -90,8 +90,8 @@ def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
 def principal_components(X: Features, weight: Tensor, n_components: int) -> Tensor:
     """A constant and the leading components of the standardised columns, each of mean square 1.
 
-    Reads features only. With more columns than components a random sketch (with a seed of its own)
-    and one power iteration find them; columns without variance are left out.
+    They depend on features only. With more columns than components a random sketch (with a seed of
+    its own) and one power iteration find them. Columns without variance are left out.
     """
     total, center = weight.sum(), X.mean(weight)
     scale = X.variance(weight, center).sqrt()

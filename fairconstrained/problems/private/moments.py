@@ -1,18 +1,18 @@
 r"""Group moments released with noise: all that a private linear ranking needs to see of the rows.
 
-Four Gaussian releases, each of all rows: the columns' sum, from which a centre :math:`c` follows;
-a histogram of the rows' distances from it, from which the length :math:`C` follows that few rows
-exceed; of the rows :math:`u = (x - c) / \max(C, |x - c|)`, for every (label, group) cell
+There are four Gaussian releases, each of all rows. The sum of the rows gives a centre :math:`c`. A
+histogram of the rows' distances from it gives a distance :math:`C` that few rows exceed. Then
+follow, of the rows :math:`u = (x - c) / \max(C, |x - c|)`, for every (label, group) cell
 
 .. math:: \Big( \sqrt{s_0}\, N, \; \sqrt{s_1} \sum u, \; \sqrt{s_2} \sum u u' \Big)
           + \text{noise} , \qquad s_0 + s_1 + s_2 = 1 .
 
-and the binned scores of the solution that these moments have. A row is in one cell and in one bin,
-and :math:`|u| \le 1`, so that adding or removing it moves each of the four by at most 1 in the l2
-norm. Whatever is computed from them later costs nothing.
+and the binned scores of the solution computed from these moments. A row is in one cell and one bin,
+and :math:`|u| \le 1`: adding or removing it changes each of the four by at most 1 in the l2 norm.
+Whatever is computed from them later is post-processing and costs nothing.
 
-The last release is there because a solution leans on the noise that it was computed from: gaps by
-the moments are too small (a9a, inter-group, epsilon 1: 0.02 for a true 0.046).
+The last release is needed because a solution fits the noise in the moments that it was computed
+from: gaps by these moments are too small (a9a, inter-group, epsilon 1: 0.02 for a true 0.046).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from fairconstrained.privacy import (
     privacy_guarantee,
 )
 from fairconstrained.privacy.mechanisms import with_gaussian_noise
-from fairconstrained.problems import Batch, Evaluation
+from fairconstrained.problems.base import Batch, Evaluation
 from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_model
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.private.coordinates import weighted_sum
@@ -54,12 +54,12 @@ __all__ = [
     "statistics",
 ]
 
-# Of the budget; 1 % is left because the accountant rounds up.
+# Fractions of the budget; 1 % is left because the accountant rounds up.
 _CENTRE_SHARE, _LENGTHS_SHARE, _MOMENTS_SHARE, _SCORES_SHARE = 0.03, 0.02, 0.64, 0.30
 _PARTS = (0.02, 0.28, 0.70)  # s_0, s_1, s_2
 _BINS = 64  # of distances
 _SCORE_BINS = 12
-_WITHIN = 0.95  # share of rows that are not clipped
+_WITHIN = 0.95  # fraction of rows that are not clipped
 _RIDGE = 0.5  # on the objective's curvature, in units of the spectral norm of its noise
 
 
@@ -97,14 +97,14 @@ def plan_moments(epsilon: float, delta: float) -> MomentPlan:
 
 @dataclass(frozen=True)
 class Released:
-    """What the releases say, in the coordinates (x - centre) / scale of the columns."""
+    """Moments from the releases, in the coordinates (x - centre) / scale of the columns."""
 
     counts: Tensor  # (C,) of rows, noisy
     moments: GroupMoments  # repaired: positive weights, positive semidefinite scatter
-    noise: float  # spectral norm of the noise on a cell's sum of squares, about
+    noise: float  # approximate spectral norm of the noise on a cell's sum of squares
     centre: Tensor  # (d,)
     scale: Tensor  # (d,)
-    mean_deviation: Tensor  # (C,): norm of the noise on a cell's mean, about
+    mean_deviation: Tensor  # (C,): approximate norm of the noise on a cell's mean
 
 
 def release(
@@ -147,7 +147,7 @@ def distances(X: Features, centre: Tensor, width: Tensor) -> Tensor:
 
 
 def clipped(lengths: Tensor, longest: float) -> Tensor:
-    """Factors that bring vectors of these lengths to a norm of at most one."""
+    """Factors that bring vectors of these norms to a norm of at most one."""
     return clip_factors(lengths, longest) / longest
 
 
@@ -161,8 +161,9 @@ def statistics(
     X: Features, cell: Tensor, n_cells: int, factor: Tensor, centre: Tensor, width: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Counts (C,), sums (C, d) and sums of squares (C, d, d) of u = factor (x - centre) / width."""
-    none = GroupMoments.none(n_cells, X.shape[1])
-    counts, sums, squares = none.weight, none.mean, none.scatter
+    sizes = (n_cells, X.shape[1], X.shape[1])
+    shapes = (sizes[:1], sizes[:2], sizes)
+    counts, sums, squares = (torch.zeros(shape, dtype=torch.float64) for shape in shapes)
     for c in torch.unique(cell).tolist():
         index = torch.where(cell == c)[0]
         rows, factors = X.rows(index), factor[index]
@@ -181,7 +182,7 @@ def score_table(z: Tensor, cell: Tensor, n_cells: int) -> Tensor:
 
 
 def _repaired(counts: Tensor, sums: Tensor, squares: Tensor, noise: float) -> GroupMoments:
-    """Moments that exist: cells lean on the pooled covariance as far as they are noise."""
+    """Shrink covariances towards the pooled one by their noise; project to the PSD cone."""
     weight = counts.clamp_min(1.0)
     mean = sums / weight[:, None]
     scatter = squares - weight[:, None, None] * mean[:, :, None] * mean[:, None, :]
@@ -206,9 +207,9 @@ def _semidefinite(matrix: Tensor) -> Tensor:
 class PrivateMomentERM(MomentERM):
     """The pairwise problem of released moments, and of nothing else.
 
-    What counts as measured are AUCs of normal scores, moved by `shift` to those of the released
-    score table. It holds no rows. The noise on the curvature of its objective enters the penalty,
-    without which directions that are mostly noise would be taken for good ones.
+    Hard values are AUCs of normal scores, moved by `shift` to those of the released score table.
+    The problem holds no rows. The noise on the curvature of its objective is added to the penalty;
+    without that, directions that are mostly noise would look good.
     """
 
     released: Released
@@ -226,12 +227,12 @@ class PrivateMomentERM(MomentERM):
         noise = released.noise * cells**0.5 * sum(w**-2 for w in by_label) ** 0.5
         alpha += _RIDGE * 2.0 * surrogate.c1 * noise
         model = whitened_model(moments, alpha, 2.0 * surrogate.c1)
-        nobody = torch.zeros(0, dtype=torch.long)
-        none = Batch(as_features(moments.mean[:0].numpy()), nobody, nobody, moments.weight[:0])
+        none = torch.zeros(0, dtype=torch.long)
+        no_rows = Batch(as_features(moments.mean[:0].numpy()), none, none, moments.weight[:0])
         shares = (by_label[0] / sum(by_label), by_label[1] / sum(by_label))
         risk = PairwiseLoss(surrogate, shares)
         shift = torch.zeros(sum(len(member.slack) for member in constraint.members))
-        return cls(model, moments, risk, constraint, alpha, none, released, plan, shift.double())
+        return cls(model, moments, risk, constraint, alpha, no_rows, released, plan, shift.double())
 
     def values(self, x: Tensor) -> Tensor:
         """(f, c_1, ..., c_m), the constraints moved by the shift."""
@@ -239,7 +240,7 @@ class PrivateMomentERM(MomentERM):
         return values + torch.cat((values.new_zeros(1), self.shift))
 
     def corrected(self, x: Tensor, X: Features, cell: Tensor, rng: Generator) -> PrivateMomentERM:
-        """The problem with gaps that agree, at x, with a noisy table of the rows' scores there."""
+        """The problem whose gaps agree at x with a noisy table of the rows' scores there."""
         if not self.constraint.members:
             return self
         coef = self.model.unpack(x)[0] / self.released.scale[:, None]
@@ -271,7 +272,7 @@ class PrivateMomentERM(MomentERM):
         return Evaluation(soft, hard)
 
     def log_odds_scale(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Slope and offset that make scores log odds, were they normal with one variance."""
+        """Slope and offset that make normal scores of equal variances log odds."""
         negative, positive = self._score_moments(x)
         weight = torch.stack([label.weight[0] for label in self.moments.by_label()])
         variances = torch.stack([m[1] - m[0] ** 2 for m in (negative, positive)])

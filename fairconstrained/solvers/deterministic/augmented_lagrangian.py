@@ -11,7 +11,15 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import Linearization, Problem
+from fairconstrained.problems import Linearization, Problem, Sharpenable
+from fairconstrained.solvers.base import (
+    FEASIBILITY_TOL,
+    Iterate,
+    Solver,
+    best_feasible,
+    check_numbers,
+    violation,
+)
 from fairconstrained.solvers.deterministic.minimise import (
     FEW_ROWS,
     ROUNDING,
@@ -22,14 +30,6 @@ from fairconstrained.solvers.deterministic.minimise import (
     lbfgs,
     lbfgs_then_newton,
 )
-from fairconstrained.solvers.run import (
-    FEASIBILITY_TOL,
-    Iterate,
-    Solver,
-    best_feasible,
-    check_numbers,
-    violation,
-)
 
 __all__ = ["AugmentedLagrangian"]
 
@@ -37,13 +37,13 @@ _LOOSE = 1e-3  # accuracy of a subproblem whose targets still move
 _PENALTY_GROWTH = 256.0
 _UPDATES = 5  # multiplier updates in one round
 _AIM = 0.5 * FEASIBILITY_TOL  # what the targets aim at
-_SAME = 1e-12  # soft and hard values that differ by no more are one function
+_SAME = 1e-12  # soft and hard values that differ by no more are the same function
 _ROOM = 5e-4  # room under a binding hard constraint that is not worth another round
-_ROUNDS_FOR_ROOM = 8  # after these, any feasible point will do
+_ROUNDS_FOR_ROOM = 8  # after these, any feasible point is enough
 _MAX_ROUNDS = 40
-_HOPELESS = 100.0  # a multiplier that, with much excess left, says that it cannot be met
+_HOPELESS = 100.0  # a constraint with a larger multiplier and much excess cannot be met
 _SHARPENINGS = 4
-_MANY_ROWS = 10_000  # with more, the first sharpness that is feasible will do
+_MANY_ROWS = 10_000  # with more, the first feasible sharpness is enough
 _REPAIRS = 10
 _REPAIRABLE = 0.05  # more excess is not a matter of single rows
 _WORST = 3  # violated constraints that a repair moves against
@@ -113,7 +113,7 @@ class AugmentedLagrangian(Solver):
     True
     """
 
-    needs_rows = False
+    scope = "problems with constraints, without privacy (epsilon=None)"
 
     def __init__(
         self,
@@ -128,14 +128,14 @@ class AugmentedLagrangian(Solver):
         self.memory = memory
         self.patience = patience
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: Sharpenable) -> None:
         """Raise ValueError for a bad parameter."""
         check_numbers(self, positive=["penalty"])
         lengths = ("inner_max_iter", "memory", "patience")
         check_numbers(self, positive=lengths, kind=Integral)
 
     def iterate(
-        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Rounds of subproblems at growing sharpness; no randomness."""
         start, shift = (x, dual), torch.zeros_like(dual)
@@ -214,7 +214,7 @@ Answer = TypeVar("Answer")
 
 
 def _kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer]:
-    """The function with its last answer kept: one minimisation ends where the next begins."""
+    """Keep the last answer of a function: one minimisation ends where the next begins."""
     last: list[tuple[Tensor, Answer]] = []
 
     def asked(x: Tensor) -> Answer:
@@ -226,7 +226,7 @@ def _kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer]:
 
 
 class _Passes:
-    """Passes over the data, none of them made twice in a row."""
+    """Passes over the data, without repeating the last one."""
 
     def __init__(self, problem: Problem):
         self._linearize = problem.linearize
@@ -340,7 +340,7 @@ def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:
     return torch.where(same, torch.zeros_like(soft), shift)
 
 
-def _repair(problem: Problem, iterate: Iterate) -> Iterate:
+def _repair(problem: Sharpenable, iterate: Iterate) -> Iterate:
     """Short moves along the offsets and against violated constraints, while they help.
 
     Predicted labels change with single rows: next to a point that just fails lie many that do not.
@@ -353,7 +353,7 @@ def _repair(problem: Problem, iterate: Iterate) -> Iterate:
     return iterate
 
 
-def _directions(problem: Problem, iterate: Iterate) -> list[Tensor]:
+def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
     """Of the offsets, and of the worst violated constraints: against each, alone and at once.
 
     "Alone" leaves the other constraints that nearly bind as they are, to first order.

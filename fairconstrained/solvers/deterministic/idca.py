@@ -1,7 +1,7 @@
 r"""Difference-of-convex constraints: the paper's IDCA, and its subgradient method by itself.
 
 For min f s.t. c = c^+ - c^- <= 0 with convex f, c^+ and c^-; subproblems are convex, because the
-concave parts are linearised, and lie inside of the problem: their points are feasible for it.
+concave parts are linearised. Their feasible sets lie inside that of the problem.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from numbers import Integral
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.problems import Linearization, Problem
-from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last, violation
+from fairconstrained.problems import DifferenceOfConvex, Linearization, Problem
+from fairconstrained.solvers.base import Iterate, Solver, check_numbers, last, violation
 
 __all__ = ["IDCA", "DirectSwitching"]
 
@@ -23,14 +22,14 @@ Terms = Callable[[Tensor], Linearization]
 
 
 class _FromFeasible(Solver):
-    """Base: from a nearly feasible start all iterates are, to a tolerance; the last one counts."""
+    """Base: from a nearly feasible start all iterates are nearly feasible; the last one counts."""
 
     starts_feasible = True
 
     epsilon: float
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Keep the last: hard values play no role in these methods."""
+        """Keep the last: these methods do not use hard values."""
         return last(iterates)
 
 
@@ -44,7 +43,7 @@ class IDCA(_FromFeasible):
 
     by `inner_steps` steps of Algorithm 2 (see :class:`DirectSwitching`) from x. As
     :math:`c \le g`, every iterate has :math:`c \le \epsilon`: the surrogate constraints hold up to
-    :math:`\epsilon` from the first iterate on. True gaps are not looked at.
+    :math:`\epsilon` from the first iterate on. True gaps are not used.
 
     Parameters
     ----------
@@ -71,6 +70,11 @@ class IDCA(_FromFeasible):
     IDCA(inner_steps=150)
     """
 
+    scope = (
+        "linear models under constraints that are differences of convex functions: the partial "
+        "notions but group_auc"
+    )
+
     def __init__(self, *, epsilon: float = 1e-3, inner_steps: int = 200, max_outer: int = 100):
         self.epsilon = epsilon
         self.inner_steps = inner_steps
@@ -78,22 +82,20 @@ class IDCA(_FromFeasible):
 
     @property
     def length(self) -> int:  # type: ignore[override]
-        """Subproblems."""
+        """Number of subproblems."""
         return self.max_outer
 
     def check(self, problem: Problem) -> None:
-        """Refuse problems that are not known as differences of convex functions."""
+        """Raise ValueError for a bad parameter."""
         check_numbers(self, positive=["epsilon"])
         check_numbers(self, positive=["inner_steps", "max_outer"], kind=Integral)
-        if not getattr(problem, "difference_of_convex", False):
-            raise IncompatibleSolverError(
-                "IDCA needs a linear model and constraints that are differences of convex "
-                "functions, as the partial notions but group_auc are. Use AugmentedLagrangian() "
-                "for other constraints and SGDA() for networks."
-            )
+
+    def suits(self, problem: DifferenceOfConvex) -> bool:
+        """Whether the constraints are known differences of convex functions."""
+        return problem.difference_of_convex
 
     def iterate(
-        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: DifferenceOfConvex, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Solve one subproblem after the other; deterministic."""
         for _ in range(self.max_outer):
@@ -130,6 +132,7 @@ class DirectSwitching(_FromFeasible):
     """
 
     length = 100
+    scope = "problems with constraints, without privacy (epsilon=None)"
 
     def __init__(self, *, epsilon: float = 1e-3, n_steps: int = 10_000):
         self.epsilon = epsilon
@@ -155,16 +158,16 @@ class DirectSwitching(_FromFeasible):
             yield Iterate(x, soft, hard, torch.zeros_like(dual), torch.inf)
 
 
-def convex_subproblem(problem: Problem, x: Tensor) -> Terms:
+def convex_subproblem(problem: DifferenceOfConvex, x: Tensor) -> Terms:
     """(f, g) with the concave parts of the constraints linearised at x (31)."""
     m = problem.n_constraints
-    at_x = problem.convex_parts(x)  # type: ignore[attr-defined]
+    at_x = problem.convex_parts(x)
     concave = at_x.value[1 + m :]
     units = torch.eye(1 + 2 * m, dtype=x.dtype, device=x.device)[1 + m :]
     slopes = at_x.pullbacks(units) if m else x.new_zeros((0, len(x)))
 
     def terms(v: Tensor) -> Linearization:
-        parts = problem.convex_parts(v)  # type: ignore[attr-defined]
+        parts = problem.convex_parts(v)
         value = parts.value[: 1 + m].clone()
         value[1:] -= concave + slopes @ (v - x)
 

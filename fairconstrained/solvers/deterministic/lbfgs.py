@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.problems import Problem
+from fairconstrained.solvers.base import Iterate, Solver, check_numbers, last
 from fairconstrained.solvers.deterministic.minimise import (
     FEW_ROWS,
     ROUNDING,
@@ -20,7 +20,6 @@ from fairconstrained.solvers.deterministic.minimise import (
     lbfgs,
     lbfgs_then_newton,
 )
-from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
 
 __all__ = ["LBFGS"]
 
@@ -29,13 +28,13 @@ _MOST = 100  # iterations
 
 
 class LBFGS(Solver):
-    r"""Minimise :math:`f(x)` on all rows, for objectives that hold their own penalty.
+    r"""Minimise :math:`f(x)` on all rows, without constraints.
 
     Parameters
     ----------
     inner_max_iter : int, default=60
-        L-BFGS iterations in one recorded iteration, of which each goes on to a tenth of the
-        gradient.
+        Most L-BFGS iterations in one recorded iteration. Each of these reduces the gradient to a
+        tenth.
     memory : int, default=20
         Pairs kept.
 
@@ -61,20 +60,19 @@ class LBFGS(Solver):
     True
     """
 
-    needs_rows = False
-    penalises = True
+    scope = "problems without constraints, without privacy: DPFermiClassifier(epsilon=None)"
 
     def __init__(self, *, inner_max_iter: int = 60, memory: int = 20):
         self.inner_max_iter = inner_max_iter
         self.memory = memory
 
     def check(self, problem: Problem) -> None:
-        """Raise ValueError for a bad parameter, IncompatibleSolverError with constraints."""
+        """Raise ValueError for a bad parameter."""
         check_numbers(self, positive=("inner_max_iter", "memory"), kind=Integral)
-        if problem.n_constraints:
-            raise IncompatibleSolverError(
-                "LBFGS minimises without constraints; use AugmentedLagrangian() for these."
-            )
+
+    def suits(self, problem: Problem) -> bool:
+        """Whether there are no constraints."""
+        return problem.n_constraints == 0
 
     def iterate(
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.problems import Problem
-from fairconstrained.solvers.run import Iterate, Solver, last
+from fairconstrained.problems import QuadraticProgram
+from fairconstrained.solvers.base import Iterate, Solver, last
 
 __all__ = ["QCQP", "Quadratics"]
 
@@ -59,8 +58,8 @@ class QCQP(Solver):
     :math:`-J (P_0 + \sum_j \lambda_j P_j)^{-1} J'` with their Jacobian J. Steps are Newton's in the
     multipliers that are free to move, with backtracking along the projected arc.
 
-    It solves the surrogate's problem as it stands and does not follow the true gaps: of the
-    quadratic surrogate they can be far apart (see ``AugmentedLagrangian`` for a solver that does).
+    It solves the surrogate's problem and does not correct for the true gaps, which can be far from
+    those of the quadratic surrogate. ``AugmentedLagrangian`` corrects for them.
 
     Parameters
     ----------
@@ -87,28 +86,27 @@ class QCQP(Solver):
     True
     """
 
-    needs_rows = False
+    scope = (
+        "quadratic objectives and constraints: AUCFairClassifier with model='linear', "
+        "objective='auc', surrogate='quadratic', without privacy (epsilon=None)"
+    )
 
     def __init__(self, *, max_dual: float = 1e8):
         self.max_dual = max_dual
 
-    def check(self, problem: Problem) -> None:
-        """Raise unless the problem consists of quadratics."""
-        if not getattr(problem, "is_quadratic", False):
-            raise IncompatibleSolverError(
-                "QCQP solves problems in which everything is quadratic in the parameters: "
-                "AUCFairClassifier with model='linear', objective='auc', surrogate='quadratic'."
-            )
+    def suits(self, problem: QuadraticProgram) -> bool:
+        """Whether the objective and the constraints are quadratic."""
+        return problem.is_quadratic
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Keep the last: the dual rises, and the true gaps are not looked at."""
+        """Keep the last: the dual rises, and the true gaps are not used."""
         return last(iterates)
 
     def iterate(
-        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: QuadraticProgram, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """One Newton step on the dual an iteration; no randomness, no rows."""
-        quadratics = Quadratics(*problem.quadratic_forms())  # type: ignore[attr-defined]
+        quadratics = Quadratics(*problem.quadratic_forms())
         x, factor = quadratics.minimiser(dual)
         while True:
             value = quadratics.values(x)[1:]

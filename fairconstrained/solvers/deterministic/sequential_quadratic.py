@@ -12,10 +12,8 @@ import torch
 from scipy.optimize import lsq_linear
 from torch import Generator, Tensor
 
-from fairconstrained.problems import Linearization, Problem
-from fairconstrained.solvers.deterministic.augmented_lagrangian import AugmentedLagrangian
-from fairconstrained.solvers.deterministic.minimise import FEW_ROWS, Curvature
-from fairconstrained.solvers.run import (
+from fairconstrained.problems import Linearization, Loosenable, Problem
+from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
     Iterate,
     Solver,
@@ -23,6 +21,8 @@ from fairconstrained.solvers.run import (
     check_numbers,
     violation,
 )
+from fairconstrained.solvers.deterministic.augmented_lagrangian import AugmentedLagrangian
+from fairconstrained.solvers.deterministic.minimise import FEW_ROWS, Curvature
 
 __all__ = ["SequentialQuadratic"]
 
@@ -31,7 +31,7 @@ _NEAR = 0.02  # constraints with at most this much room enter the quadratic prog
 _HALVED = 0.02  # more violation than this is halved in a step rather than removed
 _APPROACHES = 10
 _BACKTRACKS = 10
-_SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
+_SUFFICIENT = 1e-4  # fraction of the predicted decrease that a step must bring
 _MAX_DUAL = 100.0
 _RIDGE, _TINY = 1e-9, 1e-30  # of the slopes; where all slopes vanish, squares of targets are finite
 _LOOSE = 2e-3  # residual and movement of shifts at which sharper soft values are worth more
@@ -63,7 +63,7 @@ class SequentialQuadratic(Solver):
 
     For constraints whose hard values change smoothly, up to single rows: gaps of distributions.
     Where the start is far outside, it goes through problems with more slack
-    (``Problem.loosened``) that halve the violation: a grid of thresholds made for small gaps
+    (``Loosenable.loosened``) that halve the violation: a grid of thresholds made for small gaps
     does not reach the thresholds of large ones.
 
     Parameters
@@ -98,7 +98,7 @@ class SequentialQuadratic(Solver):
     True
     """
 
-    needs_rows = False
+    scope = "problems with constraints, without privacy (epsilon=None)"
 
     def __init__(self, *, n_steps: int = 15, sharpenings: int = 3, memory: int = 20):
         self.n_steps = n_steps
@@ -112,7 +112,7 @@ class SequentialQuadratic(Solver):
         )
 
     def iterate(
-        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: Loosenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Steps at growing sharpness, then a solution for fixed shifts; no randomness."""
         if not len(dual):
@@ -120,7 +120,7 @@ class SequentialQuadratic(Solver):
             return
         if not dual.any():
             x = yield from self._approach(problem, x, dual)
-        levels: list[tuple[Iterate, Problem]] = []  # the result of each sharpness
+        levels: list[tuple[Iterate, Loosenable]] = []  # the result of each sharpness
         # A warm start is at its solution already.
         for _ in range(1 if dual.any() else self.sharpenings + 1):
             iterates = []
@@ -144,7 +144,9 @@ class SequentialQuadratic(Solver):
         else:
             yield best
 
-    def _approach(self, problem: Problem, x: Tensor, dual: Tensor) -> Steps[Iterate, None, Tensor]:
+    def _approach(
+        self, problem: Loosenable, x: Tensor, dual: Tensor
+    ) -> Steps[Iterate, None, Tensor]:
         """Halve the violation until it is small, each time by a problem with that much slack."""
         hard = problem.evaluate(x).hard
         for _ in range(_APPROACHES):
@@ -161,7 +163,7 @@ class SequentialQuadratic(Solver):
         return x
 
     def _rescued(
-        self, start: Iterate, problem: Problem, tol: float, rng: Generator
+        self, start: Iterate, problem: Loosenable, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Go on with another solver, for a bounded time; then the least violated point."""
         solver, none = AugmentedLagrangian(memory=self.memory), torch.zeros_like(start.dual)
@@ -177,7 +179,7 @@ class SequentialQuadratic(Solver):
         """Steps with shifts that follow the hard values; their residuals do not end the run."""
         path = _Path(problem, x, dual, self.memory)
         soft, hard = problem.evaluate(x)
-        shift, share, moved = hard[1:] - soft[1:], 1.0, torch.inf
+        shift, fraction, moved = hard[1:] - soft[1:], 1.0, torch.inf
         for _ in range(self.n_steps):
             iterate = path.step(shift + _AIM)
             yield iterate._replace(residual=torch.inf)
@@ -185,8 +187,8 @@ class SequentialQuadratic(Solver):
             last, moved = moved, float(change.abs().max())
             if max(iterate.residual, moved) <= _LOOSE and violation(iterate.hard) <= _AIM:
                 break
-            share = share if moved < last else 0.7 * share
-            shift = shift + share * change
+            fraction = fraction if moved < last else 0.7 * fraction
+            shift = shift + fraction * change
 
     def _settled(self, start: Iterate, problem: Problem, tol: float) -> Iterator[Iterate]:
         """Solve with fixed shifts, as far as sums over few rows are exact.

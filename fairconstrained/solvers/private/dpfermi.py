@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from numbers import Integral
 
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.privacy import (
     Gaussian,
     Phase,
@@ -21,8 +20,8 @@ from fairconstrained.privacy import (
     privacy_guarantee,
 )
 from fairconstrained.problems.private.fermi import RecordFermi
-from fairconstrained.solvers.private.dpsgda import Budget, default_rate
-from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
+from fairconstrained.solvers.base import Iterate, check_numbers
+from fairconstrained.solvers.private.base import Budget, PrivateSolver, default_rate, unreleased
 from fairconstrained.solvers.stochastic.fermi import OUTPUTS, check_output, recorded_steps
 
 __all__ = ["DPFERMI", "ClosedFormNoise", "NoisyTables"]
@@ -70,7 +69,7 @@ class _Optimal:
         """Nothing: there is no memory of W."""
 
 
-class DPFERMI(Solver):
+class DPFERMI(PrivateSolver):
     r"""Noisy descent in the parameters and ascent in W, one joint release a step.
 
     .. math::
@@ -128,9 +127,8 @@ class DPFERMI(Solver):
     True
     """
 
-    private = True
-    penalises = True
     length = 30
+    scope = "a loss plus mutual information, privately: DPFermiClassifier with epsilon"
 
     def __init__(
         self,
@@ -151,8 +149,8 @@ class DPFERMI(Solver):
         self.histogram_share = histogram_share
         self.output = output
 
-    def plan(self, n_rows: int, budget: Budget, counts: bool) -> TrainingPlan:
-        """Noise of all releases; `counts` says whether group counts are among them."""
+    def plan(self, n_rows: int, budget: Budget, counts: bool = True) -> TrainingPlan:
+        """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         self._check_parameters()
         return plan_training(
             epsilon=budget.epsilon,
@@ -167,16 +165,7 @@ class DPFERMI(Solver):
             scaling_share=_SCALING_SHARE if budget.unit == "record" else 0.0,
         )
 
-    # A private problem is no Problem: exact values stay inside.
-    def check(self, problem: RecordFermi) -> None:  # type: ignore[override]
-        """Raise IncompatibleSolverError unless the problem is a private one with ERMI."""
-        if not isinstance(problem, RecordFermi):
-            raise IncompatibleSolverError(
-                f"{type(self).__name__} trains DPFermiClassifier privately: give epsilon, or "
-                "another solver."
-            )
-
-    def iterate(  # type: ignore[override]
+    def iterate(
         self, problem: RecordFermi, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield after every thirtieth of the steps; the result is measured by its own release."""
@@ -194,14 +183,10 @@ class DPFERMI(Solver):
             recent.append(released.table)
             if recorded and step < n_steps:
                 soft = problem.values(torch.stack(recent).mean(dim=0))
-                yield _iterate(x, soft, torch.full_like(soft, torch.nan), dual)
+                yield unreleased(x, soft, torch.full_like(soft, torch.nan), dual)
                 recent = []
         values = problem.values(problem.release_table(output.x, rng))
-        yield _iterate(output.x, values, values, dual)
-
-    def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Keep the last: choosing by exact quality would not be private."""
-        return last(iterates)
+        yield unreleased(output.x, values, values, dual)
 
     def _dual(self, problem: RecordFermi) -> _Ascent | _Optimal:
         return _Ascent(problem, self.dual_step_size)
@@ -315,8 +300,6 @@ class ClosedFormNoise(DPFERMI):
     1.0
     """
 
-    keeps_budget = False
-
     def __init__(
         self,
         *,
@@ -342,7 +325,7 @@ class ClosedFormNoise(DPFERMI):
         self.least_proportion = least_proportion
         self.n_classes = n_classes
 
-    def plan(self, n_rows: int, budget: Budget, counts: bool) -> TrainingPlan:
+    def plan(self, n_rows: int, budget: Budget, counts: bool = True) -> TrainingPlan:
         """Noise of the theorem, and its price."""
         self._check_parameters()
         rate = self._rate(n_rows)
@@ -390,9 +373,3 @@ class ClosedFormNoise(DPFERMI):
         common: dict[str, float] = {"sensitive_features": 0.0, "record": 2.0 * self.dual_bound}
         own: float = 2.0 / self.least_proportion**0.5
         return own + common[unit]
-
-
-def _iterate(x: Tensor, soft: Tensor, hard: Tensor, dual: Tensor) -> Iterate:
-    """Objective and error are not released."""
-    unknown = soft.new_tensor([torch.nan])
-    return Iterate(x, torch.cat((unknown, soft)), torch.cat((unknown, hard)), dual, torch.inf)

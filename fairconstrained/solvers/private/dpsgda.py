@@ -2,54 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from numbers import Integral
-from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.privacy import TrainingPlan, Unit, plan_training
+from fairconstrained.privacy import TrainingPlan, plan_training
 from fairconstrained.problems.private.erm import PrivateERM
+from fairconstrained.solvers.base import Iterate, check_numbers
+from fairconstrained.solvers.private.base import (
+    Budget,
+    PrivateSolver,
+    default_rate,
+    unreleased,
+)
 from fairconstrained.solvers.private.tilted_averages import MOST_RELEASES, TiltedAverages
-from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
 
-__all__ = ["DPSGDA", "Budget", "default_rate"]
+__all__ = ["DPSGDA"]
 
 _ITERATIONS = 30  # recorded points of one run
 _STEPS = 400
-_RATE, _BATCH = 0.05, (256, 8192)  # share of the rows in a batch; fewest and most of them
 _COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.06, 0.01
 _STEP, _STEP_OF_NETWORK = 4.0, 1.0
 _QUIET = 0.1  # noise of a constraint value up to which the multipliers take full steps
 
 
-def default_rate(n_rows: int) -> float:
-    """Sampling rate that suits so many rows."""
-    fewest, most = _BATCH
-    return min(1.0, max(fewest / n_rows, min(_RATE, most / n_rows)))
-
-
-class Budget(NamedTuple):
-    """What a private training may spend, and on whom.
-
-    Examples
-    --------
-    >>> from fairconstrained.solvers import DPSGDA, Budget
-    >>> plan = DPSGDA(n_steps=100).plan(10_000, Budget(1.0, 1e-5, "record", "gaussian"))
-    >>> plan.privacy.epsilon <= 1.0
-    True
-    """
-
-    epsilon: float
-    delta: float
-    unit: Unit
-    histogram_noise: str
-
-
-class DPSGDA(Solver):
+class DPSGDA(PrivateSolver):
     r"""Noisy descent in the parameters and ascent in the multipliers, one release a step.
 
     .. math::
@@ -81,8 +61,10 @@ class DPSGDA(Solver):
     max_dual : float, default=10.0
         :math:`\Lambda`, largest sum of the multipliers.
     memory : float, default=0.0
-        Weight of past noisy tables in the one that multipliers answer to, in [0, 1): less noise for
-        no budget, of points that are left behind.
+        Weight of past noisy tables in the average that multipliers follow, in [0, 1). It reduces
+        noise without cost, but past tables are those of past iterates.
+    histogram_noise : {"gaussian", "laplace"}, default="gaussian"
+        Distribution of the noise on tables.
 
     Notes
     -----
@@ -111,8 +93,11 @@ class DPSGDA(Solver):
     DPSGDA(clip=0.5, n_steps=200)
     """
 
-    private = True
     length = _ITERATIONS
+    scope = (
+        "private training (epsilon) under constraints whose table has a bound on what one row "
+        "adds: rates, but not losses"
+    )
 
     def __init__(
         self,
@@ -125,6 +110,7 @@ class DPSGDA(Solver):
         histogram_share: float = 0.2,
         max_dual: float = 10.0,
         memory: float = 0.0,
+        histogram_noise: str = "gaussian",
     ):
         self.step_size = step_size
         self.dual_step_size = dual_step_size
@@ -134,9 +120,10 @@ class DPSGDA(Solver):
         self.histogram_share = histogram_share
         self.max_dual = max_dual
         self.memory = memory
+        self.histogram_noise = histogram_noise
 
-    def plan(self, n_rows: int, budget: Budget) -> TrainingPlan:
-        """Noise of all releases of a fit on `n_rows` rows, calibrated to the budget."""
+    def plan(self, n_rows: int, budget: Budget, counts: bool = True) -> TrainingPlan:
+        """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         check_numbers(self, positive=("dual_step_size", "clip", "max_dual"))
         if self.step_size is not None:
             check_numbers(self, positive=["step_size"])
@@ -152,28 +139,18 @@ class DPSGDA(Solver):
             sampling_rate=rate,
             n_steps=self.n_steps,
             histogram_share=self.histogram_share,
-            histogram_noise=budget.histogram_noise,
-            counts_share=_COUNTS_SHARE,
+            histogram_noise=self.histogram_noise,
+            counts_share=_COUNTS_SHARE if counts else 0.0,
             final_share=_FINAL_SHARE,
             final_tables=MOST_RELEASES,
             scaling_share=_SCALING_SHARE,
         )
 
-    # A private problem is no Problem: exact values stay inside.
-    def check(self, problem: PrivateERM) -> None:  # type: ignore[override]
-        """Raise IncompatibleSolverError if nothing is private, or the constraint does not suit."""
-        if not isinstance(problem, PrivateERM):
-            raise IncompatibleSolverError(
-                "DPSGDA trains privately and needs a budget: give epsilon, or another solver."
-            )
-        if not problem.constraint.bound < float("inf"):
-            raise IncompatibleSolverError(
-                "DPSGDA needs a bound on what one row adds to the constraint's table, and this "
-                "constraint has none: a loss is unbounded. Use a constraint of rates, or "
-                "epsilon=None."
-            )
+    def suits(self, problem: PrivateERM) -> bool:
+        """Whether what one row adds to the constraint's table is bounded."""
+        return problem.constraint.bound < float("inf")
 
-    def iterate(  # type: ignore[override]
+    def iterate(
         self, problem: PrivateERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield after every thirtieth of the steps, and once more for the average."""
@@ -199,20 +176,11 @@ class DPSGDA(Solver):
             dual = dual * (self.max_dual / dual.sum().clamp_min(self.max_dual))
             recent.append(values)
             if step in ends:
-                yield _iterate(x, torch.stack(recent).mean(dim=0), dual)
+                values = torch.stack(recent).mean(dim=0)
+                yield unreleased(x, values, values, dual)
                 recent = []
         x, values = averages.choose(
             lambda point: problem.values(problem.release_table(point, rng)),
             problem.noise_of_values(problem.final_noise),
         )
-        yield _iterate(x, values, dual)
-
-    def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Keep the last: choosing by exact quality would not be private."""
-        return last(iterates)
-
-
-def _iterate(x: Tensor, values: Tensor, dual: Tensor) -> Iterate:
-    """Objective and error are not released."""
-    estimated = torch.cat((values.new_tensor([torch.nan]), values))
-    return Iterate(x, estimated, estimated, dual, torch.inf)
+        yield unreleased(x, values, values, dual)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from numbers import Integral
 
 import torch
@@ -13,9 +13,9 @@ from fairconstrained.models.base import clip_factors
 from fairconstrained.privacy import ReleasePlan, plan_releases
 from fairconstrained.problems.private.fermi import SecretGroups
 from fairconstrained.problems.private.group_posterior import GroupPosterior, principal_components
+from fairconstrained.solvers.base import Iterate, Solver, check_numbers, check_solves
 from fairconstrained.solvers.deterministic.lbfgs import LBFGS
-from fairconstrained.solvers.private.dpsgda import Budget
-from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
+from fairconstrained.solvers.private.base import Budget, PrivateSolver
 from fairconstrained.solvers.stochastic.fermi import FERMI
 
 __all__ = ["ReleasedMoments"]
@@ -27,7 +27,7 @@ _LONG = 1.5  # longest row of the first queries, in units of the root mean squar
 _LONGEST = 0.9  # quantile of the lengths to which later queries are cut
 
 
-class ReleasedMoments(Solver):
+class ReleasedMoments(PrivateSolver):
     r"""Release moments of public features by group, few times; then solve without noise.
 
     Where only the sensitive features are secret, they enter the problem through sums
@@ -76,9 +76,10 @@ class ReleasedMoments(Solver):
     'sensitive_features'
     """
 
-    private = True
-    penalises = True
-    needs_rows = False
+    scope = (
+        "public features and secret groups: DPFermiClassifier with epsilon and "
+        "protect='sensitive_features'"
+    )
 
     def __init__(
         self,
@@ -93,8 +94,8 @@ class ReleasedMoments(Solver):
         self.n_components = n_components
         self.inner = inner
 
-    def plan(self, n_rows: int, budget: Budget, counts: bool) -> ReleasePlan:
-        """Noise of all releases of a fit, calibrated to the budget; `counts`: whether of counts."""
+    def plan(self, n_rows: int, budget: Budget, counts: bool = True) -> ReleasePlan:
+        """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         check_numbers(self, positive=("n_rounds", "n_components"), kind=Integral)
         check_numbers(self, positive=["first_share"])
         if self.first_share > 1:
@@ -119,15 +120,7 @@ class ReleasedMoments(Solver):
             shares, epsilon=budget.epsilon, delta=budget.delta, unit="sensitive_features"
         )
 
-    def check(self, problem: SecretGroups) -> None:  # type: ignore[override]
-        """Raise IncompatibleSolverError unless groups are the only secret."""
-        if not isinstance(problem, SecretGroups):
-            raise IncompatibleSolverError(
-                "ReleasedMoments needs public features and secret groups: "
-                "DPFermiClassifier(protect='sensitive_features') with epsilon."
-            )
-
-    def iterate(  # type: ignore[override]
+    def iterate(
         self, problem: SecretGroups, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield the iterates of the inner solver, and the last one measured by its own release."""
@@ -140,6 +133,7 @@ class ReleasedMoments(Solver):
             if name:
                 posterior.add(queries, *problem.release(name, queries, rng))
             surrogate = problem.surrogate(posterior.shares())
+            check_solves(inner, surrogate)
             inner.check(surrogate)
             # What is released next needs to be near the end only.
             accuracy = tol if name == (names or [""])[-1] else max(tol, _ROUGH)
@@ -157,10 +151,6 @@ class ReleasedMoments(Solver):
             posterior.add(hard, *problem.release("predicted labels", hard, rng))
         soft, hard = problem.surrogate(posterior.shares()).evaluate(x)
         yield Iterate(x, soft, hard, dual, chosen.residual)
-
-    def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Keep the last."""
-        return last(iterates)
 
     def _components(self, problem: SecretGroups) -> Tensor:
         data = problem.data

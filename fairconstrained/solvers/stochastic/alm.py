@@ -51,7 +51,7 @@ class ALM(StochasticSolver):
         ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
         plain step in x, such as ``torch.optim.Adam``.
     schedule : callable, default=constant
-        From the share of the run that is done to the factor of all step sizes, such as
+        From the fraction of the run that is done to the factor of all step sizes, such as
         :func:`fairconstrained.solvers.cosine`.
 
     Notes
@@ -107,7 +107,7 @@ class ALM(StochasticSolver):
     def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
         """The point with its slack, which is the first centre too."""
         slack = (-estimates.problem.evaluate(x).soft[1:]).clamp_min(0.0)
-        descent = Descent(estimates.problem, x, self.optimizer, self.step_size)
+        descent = Descent(x, self.optimizer, self.step_size)
         center = torch.cat((x, slack))
         return Memory(x=x, dual=dual, y=dual, slack=slack, center=center, descent=descent)
 

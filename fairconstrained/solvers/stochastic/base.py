@@ -1,4 +1,4 @@
-"""What the stochastic algorithms share: step sizes, update rules, evaluations in between."""
+"""Common parts of the stochastic algorithms: step sizes, update rules, evaluations between."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import Linearization, Problem
-from fairconstrained.solvers.run import Iterate, Solver, check_numbers
+from fairconstrained.problems import Linearization, SampledProblem
+from fairconstrained.solvers.base import Iterate, Solver, check_numbers
 from fairconstrained.solvers.stochastic.sampling import Balanced, BalancedBatches, ShuffledBatches
 
 __all__ = ["Descent", "Estimates", "Memory", "StochasticSolver", "constant", "cosine"]
@@ -27,7 +27,7 @@ def constant(progress: float) -> float:
     Parameters
     ----------
     progress : float
-        Share of the run that is done.
+        Fraction of the run that is done.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def cosine(progress: float) -> float:
     Parameters
     ----------
     progress : float
-        Share of the run that is done.
+        Fraction of the run that is done.
 
     Returns
     -------
@@ -59,19 +59,16 @@ def cosine(progress: float) -> float:
     Examples
     --------
     >>> from fairconstrained.solvers import cosine
-    >>> [round(cosine(share), 2) for share in (0.0, 0.5, 1.0)]
+    >>> [round(cosine(done), 2) for done in (0.0, 0.5, 1.0)]
     [1.0, 0.5, 0.0]
     """
     return 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
 class Descent:
-    """Steps against gradients, plain or by the update rule of a torch optimiser, then projected."""
+    """Steps against gradients, plain or by the update rule of a torch optimiser."""
 
-    def __init__(
-        self, problem: Problem, x: Tensor, optimizer: Callable[..., Any] | None, step_size: float
-    ):
-        self._problem = problem
+    def __init__(self, x: Tensor, optimizer: Callable[..., Any] | None, step_size: float):
         self._x = x.clone()
         self._optimizer = None if optimizer is None else optimizer([self._x], lr=step_size)
 
@@ -88,13 +85,13 @@ class Descent:
     def step(self, x: Tensor, gradient: Tensor, step_size: float) -> Tensor:
         """The next point, as a tensor of its own."""
         if self._optimizer is None:
-            return self._problem.project(x.add(gradient, alpha=-step_size))
+            return x.add(gradient, alpha=-step_size)
         for group in self._optimizer.param_groups:
             group["lr"] = step_size
         self._x.copy_(x)
         self._x.grad = gradient
         self._optimizer.step()
-        return self._problem.project(self._x.clone())
+        return self._x.clone()
 
 
 class Estimates:
@@ -106,7 +103,7 @@ class Estimates:
 
     Parameters
     ----------
-    problem : Problem
+    problem : SampledProblem
     batch_size : int
         Rows for an estimate.
     rng : Generator
@@ -116,7 +113,7 @@ class Estimates:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: SampledProblem,
         batch_size: int,
         rng: Generator,
         constraint_batch_size: int | None = None,
@@ -132,7 +129,7 @@ class Estimates:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What decides the draws to come; may be set."""
+        """What determines the next draws; may be set."""
         streams = (self._batches.state, self._first.state, self._second.state)
         return {"streams": streams, "shift": self.shift, "rng": self._rng.get_state()}
 
@@ -144,7 +141,7 @@ class Estimates:
 
     def objective(self, x: Tensor) -> Tensor:
         """Gradient of the objective."""
-        terms = self.problem.objective(x, next(self._batches))
+        terms = self.problem.estimates(x, next(self._batches))
         return terms.pullback(torch.ones_like(terms.value))
 
     def balanced_rows(self) -> tuple[Tensor, Tensor]:
@@ -168,7 +165,7 @@ class Estimates:
 
 
 class Draws(NamedTuple):
-    """Constraint values from two draws, and the gradient of the objective plus weights times C."""
+    """Constraint values from two draws, and gradients of the objective and the constraints."""
 
     first: Tensor  # (m,)
     second: Tensor  # (m,)
@@ -188,11 +185,11 @@ class Memory(SimpleNamespace):
     dual: Tensor
 
     def saved(self) -> dict[str, Any]:
-        """As tensors, numbers and states of update rules; later steps do not change it."""
+        """Copy the state as tensors, numbers and states of update rules."""
         return {name: _saved(value) for name, value in vars(self).items()}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Be as it was saved."""
+        """Return to a saved state."""
         for name, value in saved.items():
             own = getattr(self, name)
             if isinstance(own, Descent):
@@ -216,6 +213,7 @@ class StochasticSolver(Solver):
     """
 
     length = _ITERATIONS
+    scope = "problems with constraints whose rows can be drawn, without privacy (epsilon=None)"
     step_size: float
     batch_size: int
     n_steps: int | None
@@ -228,7 +226,7 @@ class StochasticSolver(Solver):
         raise NotImplementedError
 
     def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
-        """Take `now` one step on; `progress` is the share of the run that is done."""
+        """Take `now` one step on; `progress` is the fraction of the run that is done."""
         raise NotImplementedError
 
     def result(self, now: Memory) -> Tensor:
@@ -248,7 +246,7 @@ class StochasticSolver(Solver):
             self.step(estimates, now, k / n_steps, rng)
             yield (now.x if k < n_steps - 1 else self.result(now)), now.dual
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: SampledProblem) -> None:
         """Raise ValueError for a bad parameter."""
         check_numbers(self, positive=["step_size", *self._positive], nonnegative=self._nonnegative)
         lengths = ["batch_size"] if self.n_steps is None else ["batch_size", "n_steps"]
@@ -261,14 +259,19 @@ class StochasticSolver(Solver):
                 )
 
     def iterate(
-        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: SampledProblem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield after every thirtieth of the steps."""
         for iterate, _ in self.resumable(problem, x, dual, rng, {}):
             yield iterate
 
     def resumable(
-        self, problem: Problem, x: Tensor, dual: Tensor, rng: Generator, saved: dict[str, Any]
+        self,
+        problem: SampledProblem,
+        x: Tensor,
+        dual: Tensor,
+        rng: Generator,
+        saved: dict[str, Any],
     ) -> Iterator[tuple[Iterate, dict[str, Any]]]:
         """Iterates, each with all that a later call needs to go on from there, as `saved`."""
         n_steps = self.n_steps or max(1000, 10 * problem.n_rows // self.batch_size)

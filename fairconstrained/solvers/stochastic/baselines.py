@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.solvers.run import Iterate, last
+from fairconstrained.solvers.base import Iterate, last
 from fairconstrained.solvers.stochastic.base import (
     Descent,
     Estimates,
@@ -32,7 +32,7 @@ class SGD(StochasticSolver):
     optimizer : callable, optional
         ``(parameters, lr=...) -> torch.optim.Optimizer``.
     schedule : callable, default=constant
-        From the share of the run that is done to the factor of the step size.
+        From the fraction of the run that is done to the factor of the step size.
 
     Notes
     -----
@@ -62,7 +62,7 @@ class SGD(StochasticSolver):
 
     def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
         """The point."""
-        descent = Descent(estimates.problem, x, self.optimizer, self.step_size)
+        descent = Descent(x, self.optimizer, self.step_size)
         return Memory(x=x, dual=dual, descent=descent)
 
     def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:

@@ -9,10 +9,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.problems import Problem
 from fairconstrained.problems.fermi import FermiERM
-from fairconstrained.solvers.run import Iterate, Solver, check_numbers, last
+from fairconstrained.solvers.base import Iterate, Solver, check_numbers, last
 from fairconstrained.solvers.stochastic.base import Descent
 from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
 
@@ -119,7 +117,7 @@ class FERMI(Solver):
     """
 
     length = _ITERATIONS
-    penalises = True
+    scope = "a loss plus mutual information, without privacy: DPFermiClassifier(epsilon=None)"
 
     def __init__(
         self,
@@ -138,28 +136,23 @@ class FERMI(Solver):
         self.output = output
         self.optimizer = optimizer
 
-    def check(self, problem: Problem) -> None:
-        """Raise ValueError for a bad parameter, IncompatibleSolverError without ERMI."""
+    def check(self, problem: FermiERM) -> None:
+        """Raise ValueError for a bad parameter."""
         check_numbers(self, positive=("step_size", "dual_step_size"))
         lengths = ["batch_size"] if self.n_steps is None else ["batch_size", "n_steps"]
         check_numbers(self, positive=lengths, kind=Integral)
         check_output(self)
         if not callable(self.optimizer):
             raise ValueError(f"FERMI.optimizer must be callable; got {self.optimizer!r}.")
-        if not isinstance(problem, FermiERM):
-            raise IncompatibleSolverError(
-                "FERMI minimises a loss plus mutual information without privacy: use it with "
-                "DPFermiClassifier(epsilon=None)."
-            )
 
-    def iterate(  # type: ignore[override]
+    def iterate(
         self, problem: FermiERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield after every thirtieth of the steps."""
         n_steps = self.n_steps or max(1000, 10 * problem.n_rows // self.batch_size)
         information, counts = problem.information, problem.counts
         batches = ShuffledBatches(problem.n_rows, self.batch_size, rng)
-        descent = Descent(problem, x, self.optimizer, self.step_size)
+        descent = Descent(x, self.optimizer, self.step_size)
         matrix = counts.new_zeros((information.n_parts, information.n_classes))
         output = OUTPUTS[self.output](n_steps, rng)
         for step, recorded in recorded_steps(n_steps):

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.problems import Batch, Problem
+from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.saddle import Saddle
-from fairconstrained.solvers.run import Iterate, Solver
+from fairconstrained.solvers.base import Iterate, Solver
 from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
 
 __all__ = ["LevelSet", "ProximalLevelSet"]
@@ -95,6 +94,12 @@ class Descent:
         return weights[1:] / weights[0]
 
 
+_SCOPE = (
+    "AUC constraints with the quadratic surrogate: AUCFairClassifier with surrogate='quadratic' "
+    "and sensitive features, without privacy (epsilon=None)"
+)
+
+
 class LevelSet(Solver):
     r"""Stochastic feasible level-set method (SFLS) with stochastic mirror descent.
 
@@ -152,7 +157,7 @@ class LevelSet(Solver):
     LevelSet(max_levels=10)
     """
 
-    in_place = True
+    scope = _SCOPE
 
     def __init__(
         self,
@@ -177,27 +182,26 @@ class LevelSet(Solver):
         self.interval = interval
         self.radius = radius
 
-    def check(self, problem: Problem) -> None:
-        """Raise unless all AUCs are quadratic, constants are feasible and theta > 1."""
+    def suits(self, problem: FairERM) -> bool:
+        """Whether all AUCs have the quadratic surrogate."""
+        return Saddle.surrogate_of(problem) is not None
+
+    def check(self, problem: FairERM) -> None:
+        """Raise ValueError unless constant scores are feasible and theta > 1."""
         if not self.theta > 1:
             raise ValueError(f"{type(self).__name__}.theta must be > 1; got {self.theta!r}.")
         surrogate = Saddle.surrogate_of(problem)
-        if surrogate is None:
-            raise IncompatibleSolverError(
-                f"{type(self).__name__} solves AUC constraints with the quadratic surrogate: "
-                "AUCFairClassifier with surrogate='quadratic' (and sensitive features)."
-            )
-        if surrogate.c1 * surrogate.c2**2 > 0.5:
+        if surrogate is not None and surrogate.c1 * surrogate.c2**2 > 0.5:
             raise ValueError(
                 f"{type(self).__name__} needs c1 * c2^2 <= 1/2, so that constant scores are "
                 f"feasible (Lemma 2); got c1={surrogate.c1}, c2={surrogate.c2}."
             )
 
     def iterate(
-        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: FairERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """A level an iteration, from x or, where x breaks a constraint, from the model's zero."""
-        saddle = Saddle(problem)  # type: ignore[arg-type]
+        saddle = Saddle(problem)
         if not _feasible(saddle, x):
             x = saddle.problem.model.init()  # constant scores, of a linear model
         yield from self.levels(saddle, saddle.extended(x), 0.0, rng)
@@ -327,6 +331,8 @@ class ProximalLevelSet(Solver):
     ProximalLevelSet()
     """
 
+    scope = _SCOPE
+
     def __init__(self, *, level_set: LevelSet | None = None, rho: float = 1e-5, n_rounds: int = 10):
         self.level_set = level_set
         self.rho = rho
@@ -335,15 +341,19 @@ class ProximalLevelSet(Solver):
     def _inner(self) -> LevelSet:
         return self.level_set or LevelSet(n_steps=500, step_size=0.1, max_levels=3)
 
-    def check(self, problem: Problem) -> None:
+    def suits(self, problem: FairERM) -> bool:
+        """Whether the level-set method suits."""
+        return self._inner().suits(problem)
+
+    def check(self, problem: FairERM) -> None:
         """Raise where the level-set method would."""
         self._inner().check(problem)
 
     def iterate(
-        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: FairERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Levels of the first proximal problem, then of the next about its solution."""
-        saddle, inner = Saddle(problem), self._inner()  # type: ignore[arg-type]
+        saddle, inner = Saddle(problem), self._inner()
         for _ in range(self.n_rounds):
             for iterate in inner.levels(saddle, saddle.extended(x), self.rho, rng):
                 yield iterate._replace(residual=torch.inf)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.saddle import Saddle
+from fairconstrained.solvers.base import check_solves
 from fairconstrained.solvers.stochastic.level_set import Descent, LevelSet
 
 __all__ = ["LevelSetStream"]
@@ -29,10 +30,10 @@ class LevelSetStream:
     x : Tensor
         The output so far: the average of the level's points (w, a, b).
     cell_weights : Tensor of shape (n_cells,)
-        Of the rows counted so far: the sets' shares.
+        Of the rows counted so far.
     n_rows, n_ahead : int
-        Rows counted so far, and how many of them are still to be used: shares are those of the
-        first rows until these are.
+        Rows counted so far, and how many of them are still to be used. Until these are, fractions
+        are those of the first rows.
     n_steps, n_levels : int
         Mini-batches so far, and levels that are done.
     accuracy : float or None
@@ -55,7 +56,8 @@ class LevelSetStream:
 
     @classmethod
     def begin(cls, solver: LevelSet, problem: FairERM) -> LevelSetStream:
-        """At the model's zero, at a level above the optimum; the problem has the first rows."""
+        """Begin at the model's zero, at a level above the optimum, on the first rows."""
+        check_solves(solver, problem)
         solver.check(problem)
         saddle = Saddle(problem)
         w, n = problem.model.init(), problem.n_rows
@@ -74,7 +76,7 @@ class LevelSetStream:
     def after(self, solver: LevelSet, saddle: Saddle, batch: Batch) -> LevelSetStream:
         """One step on these rows, and the end of the level if it was its last.
 
-        Shares are those of all rows so far, these included.
+        Fractions are those of all rows so far, these included.
         """
         n = len(batch.y)
         uncounted = batch.rows(torch.arange(min(self.n_ahead, n), n, device=batch.y.device))

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import Problem
-from fairconstrained.solvers.run import Iterate, Solver, check_numbers
+from fairconstrained.problems import SampledProblem
+from fairconstrained.solvers.base import Iterate, Solver, check_numbers
 from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
 
 __all__ = ["SGDA"]
@@ -72,6 +72,7 @@ class SGDA(Solver):
     """
 
     length = _ITERATIONS
+    scope = "problems with constraints whose rows can be drawn, without privacy (epsilon=None)"
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class SGDA(Solver):
         self.max_dual = max_dual
         self.optimizer = optimizer
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: SampledProblem) -> None:
         """Raise ValueError for a bad parameter."""
         rates = ("step_size", "dual_step_size", "max_dual")
         check_numbers(self, positive=rates, nonnegative=["penalty"])
@@ -102,7 +103,7 @@ class SGDA(Solver):
             raise ValueError(f"SGDA.optimizer must be callable; got {self.optimizer!r}.")
 
     def iterate(
-        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: SampledProblem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield after every thirtieth of the steps."""
         n_steps = self.n_steps or max(1000, 10 * problem.n_rows // self.batch_size)
@@ -118,7 +119,6 @@ class SGDA(Solver):
             active = (dual + self.penalty * value).clamp_min(0.0) if self.penalty else dual
             x.grad = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
             optimizer.step()
-            x.data = problem.project(x.data)
             decay = schedule.get_last_lr()[0] / self.step_size
             dual = (dual + decay * self.dual_step_size * value).clamp(0.0, self.max_dual)
             schedule.step()

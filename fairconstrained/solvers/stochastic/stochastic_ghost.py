@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import Problem
-from fairconstrained.solvers.run import check_numbers
+from fairconstrained.problems import SampledProblem
+from fairconstrained.solvers.base import check_numbers
 from fairconstrained.solvers.stochastic.base import Estimates, Memory, StochasticSolver
 from fairconstrained.solvers.stochastic.directions import Step, Vector, direction, least_level
 
@@ -119,7 +119,7 @@ class StochasticGhost(StochasticSolver):
         self.batch_size = batch_size
         self.n_steps = n_steps
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: SampledProblem) -> None:
         """Raise ValueError for a bad parameter."""
         super().check(problem)
         check_numbers(self, nonnegative=["max_level"], kind=Integral)
@@ -144,8 +144,7 @@ class StochasticGhost(StochasticSolver):
         probabilities /= probabilities.sum()
         level = int(torch.multinomial(probabilities, 1, generator=rng))
         step = self.debiased(estimates, now.x, level, float(probabilities[level]), rng)
-        moved = now.x + now.step_size * torch.as_tensor(step.d).to(now.x)
-        now.x = estimates.problem.project(moved)
+        now.x = now.x + now.step_size * torch.as_tensor(step.d).to(now.x)
         now.dual = torch.as_tensor(step.dual).to(now.dual)
         now.step_size *= 1.0 - self.step_decay * now.step_size
 

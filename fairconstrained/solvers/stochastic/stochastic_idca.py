@@ -2,15 +2,15 @@ r"""IDCA on mini-batches, for any model: convex subproblems by a stochastic prim
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.problems import Problem
+from fairconstrained.problems import FairERM
 from fairconstrained.problems.majorant import Majorant
+from fairconstrained.solvers.base import Iterate
 from fairconstrained.solvers.stochastic.base import (
     Descent,
     Estimates,
@@ -54,7 +54,7 @@ class StochasticIDCA(StochasticSolver):
         ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
         plain step in x, such as ``torch.optim.Adam``.
     schedule : callable, default=cosine
-        From the share of the run that is done to the factor of both step sizes.
+        From the fraction of the run that is done to the factor of both step sizes.
 
     Notes
     -----
@@ -79,6 +79,10 @@ class StochasticIDCA(StochasticSolver):
     'the solver came to the end of its schedule'
     """
 
+    scope = (
+        "constraints that are differences of convex functions of the scores, as the partial "
+        "notions but group_auc are, without privacy (epsilon=None)"
+    )
     _positive: tuple[str, ...] = ("dual_step_size", "max_dual", "inner_steps")
 
     def __init__(
@@ -102,19 +106,20 @@ class StochasticIDCA(StochasticSolver):
         self.optimizer = optimizer
         self.schedule = schedule
 
-    def check(self, problem: Problem) -> None:
-        """Refuse constraints that are not known as differences of convex functions."""
-        super().check(problem)
-        constraint = getattr(problem, "constraint", None)
-        if not getattr(constraint, "difference_of_convex", False):
-            raise IncompatibleSolverError(
-                "StochasticIDCA needs constraints that are differences of convex functions of the "
-                "scores, as the partial notions but group_auc are. Use SGDA() for others."
-            )
+    # Narrower than the base class: the bounds need a problem's model and constraint.
+    def iterate(  # type: ignore[override]
+        self, problem: FairERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Yield after every thirtieth of the steps."""
+        return super().iterate(problem, x, dual, tol, rng)
+
+    def suits(self, problem: FairERM) -> bool:
+        """Whether the constraints are known differences of convex functions of the scores."""
+        return problem.constraint.difference_of_convex
 
     def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
         """The point is the first anchor."""
-        descent = Descent(estimates.problem, x, self.optimizer, self.step_size)
+        descent = Descent(x, self.optimizer, self.step_size)
         return Memory(x=x, dual=dual, anchor=x, total=torch.zeros_like(x), inner=0, descent=descent)
 
     def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:

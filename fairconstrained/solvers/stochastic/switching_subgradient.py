@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import Problem
-from fairconstrained.solvers.run import Iterate, check_numbers, last
+from fairconstrained.problems import SampledProblem
+from fairconstrained.solvers.base import Iterate, check_numbers, last
 from fairconstrained.solvers.stochastic.base import (
     Descent,
     Estimates,
@@ -49,14 +49,14 @@ class SwitchingSubgradient(StochasticSolver):
     constraint_batch_size : int, optional
         Rows that decide which step to make; default: `batch_size`.
     record_from : float, default=0.5
-        Share of the run after which points are recorded for the result.
+        Fraction of the run after which points are recorded for the result.
     n_steps : int, optional
         Default: 1000, or ten passes over the data if that is more.
     optimizer : callable, optional
         ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
         plain step; each of the two kinds of steps has its own.
     schedule : callable, default=constant
-        From the share of the run that is done to the factor of both step sizes.
+        From the fraction of the run that is done to the factor of both step sizes.
 
     Notes
     -----
@@ -102,7 +102,7 @@ class SwitchingSubgradient(StochasticSolver):
         self.optimizer = optimizer
         self.schedule = schedule
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: SampledProblem) -> None:
         """Raise ValueError for a bad parameter."""
         super().check(problem)
         check_numbers(self, nonnegative=["record_from"])
@@ -115,8 +115,8 @@ class SwitchingSubgradient(StochasticSolver):
 
     def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
         """The point, nothing recorded, and an update rule for each kind of step."""
-        on_objective = Descent(estimates.problem, x, self.optimizer, self.step_size)
-        on_constraint = Descent(estimates.problem, x, self.optimizer, self.constraint_step_size)
+        on_objective = Descent(x, self.optimizer, self.step_size)
+        on_constraint = Descent(x, self.optimizer, self.constraint_step_size)
         return Memory(
             x=x,
             dual=torch.zeros_like(dual),

@@ -22,6 +22,9 @@ class Circle:
     def __init__(self, offset=0.0):
         self.offset = offset
 
+    def start(self):
+        return torch.zeros(2, dtype=torch.float64)
+
     def linearize(self, x):
         goal = x.new_tensor([2.0, 1.0])
         value = torch.stack((0.5 * ((x - goal) ** 2).sum(), 0.5 * ((x**2).sum() - 1.0)))

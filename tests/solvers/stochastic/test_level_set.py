@@ -21,6 +21,7 @@ from fairconstrained.solvers import (
     LevelSet,
     ProximalLevelSet,
     Status,
+    check_solves,
     run,
 )
 from fairconstrained.solvers.stochastic.level_set import (
@@ -273,4 +274,4 @@ def test_other_problems_are_refused_by_name():
     for other in unsuitable:
         for solver in (LevelSet(), ProximalLevelSet()):
             with pytest.raises(IncompatibleSolverError, match="surrogate='quadratic'"):
-                solver.check(other)
+                check_solves(solver, other)

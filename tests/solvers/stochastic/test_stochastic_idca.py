@@ -22,8 +22,8 @@ from fairconstrained.problems import Batch, Evaluation, FairERM
 from fairconstrained.problems.majorant import Majorant
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, StochasticIDCA, constant, run
+from fairconstrained.solvers.base import violation
 from fairconstrained.solvers.deterministic.idca import convex_subproblem
-from fairconstrained.solvers.run import violation
 from fairconstrained.solvers.stochastic.base import Estimates
 from fairconstrained.solvers.stochastic.sampling import Balanced
 
@@ -117,7 +117,7 @@ class Subproblem:
     def __init__(self, problem, anchor):
         self.linearize = convex_subproblem(problem, anchor)
         self.n_rows, self.n_constraints = problem.n_rows, problem.n_constraints
-        self.offsets = problem.offsets
+        self.offsets, self.start = problem.offsets, problem.start
 
     def evaluate(self, x):
         value = self.linearize(x).value
@@ -125,9 +125,6 @@ class Subproblem:
 
     def sharpened(self):
         return self
-
-    def project(self, x):
-        return x
 
 
 def test_one_subproblem_is_solved_as_by_full_batches():
@@ -174,7 +171,10 @@ def test_estimators_end_within_slack(constraint, model):
 
 
 def test_what_it_cannot_bound_is_refused():
-    with pytest.raises(IncompatibleSolverError, match="StochasticIDCA needs constraints that are"):
+    with pytest.raises(
+        IncompatibleSolverError,
+        match=r"StochasticIDCA .* constraints that are",
+    ):
         fitted(constraint="group_auc", solver=StochasticIDCA())
     for params in ({"inner_steps": 0}, {"step_size": -1.0}, {"schedule": 3}):
         with pytest.raises(ValueError, match=f"StochasticIDCA.{next(iter(params))}"):

@@ -140,19 +140,6 @@ def test_start_and_parameters_are_left_alone(solver):
 
 
 @every_solver
-def test_points_stay_in_the_set(solver):
-    class InTheBox(QuadraticProblem):
-        def project(self, x):
-            return x.clamp(-0.1, 0.1)
-
-    given = QuadraticProblem.random(4)
-    problem = InTheBox(given.P, given.q, given.A, given.b)
-    found = solve(solver(n_steps=200, step_size=0.1), problem, *problem.start()).history
-    assert all(iterate.x.abs().max() <= 0.1 for iterate in found)
-    assert max(iterate.x.abs().max() for iterate in found) == 0.1
-
-
-@every_solver
 def test_without_constraints_it_is_descent(solver):
     problem = QuadraticProblem.random(5, 4, 0)
     made = solver(n_steps=1500, step_size=0.05)

@@ -1,0 +1,316 @@
+"""Solvers: what they yield, what they choose, and which problems they solve."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from numbers import Integral, Real
+from typing import Any, NamedTuple, Protocol, TypeVar, get_type_hints
+
+from sklearn.base import BaseEstimator
+from torch import Generator, Tensor
+
+from fairconstrained.exceptions import IncompatibleSolverError
+
+__all__ = [
+    "FEASIBILITY_TOL",
+    "Callback",
+    "Iterate",
+    "Solution",
+    "Solver",
+    "Solves",
+    "Status",
+    "best_feasible",
+    "check_numbers",
+    "check_solves",
+    "last",
+    "solves",
+    "violation",
+]
+
+# A hard constraint exceeded by no more than this counts as met.
+FEASIBILITY_TOL = 1e-3
+
+
+class Iterate(NamedTuple):
+    """What a solver yields after each iteration.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> data, seen = make_biased_classification(300, random_state=0), []
+    >>> clf = RateConstrainedClassifier(callbacks=seen.append)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> type(seen[-1]).__name__, len(seen) == clf.n_iter_
+    ('Iterate', True)
+    """
+
+    x: Tensor  # (n_variables,)
+    soft: Tensor  # (1 + m + k,): objective, constraints and measured values, as optimised
+    hard: Tensor  # (1 + m + k,): error, constraints and measured values, on predictions
+    dual: Tensor  # (m,): multipliers
+    residual: float  # distance from a solution in the solver's own measure; <= tol ends the run
+
+    @property
+    def constraints(self) -> Tensor:
+        """Hard values of the constraints, (m,)."""
+        return self.hard[1 : 1 + len(self.dual)]
+
+    @property
+    def measured(self) -> Tensor:
+        """Hard values that are measured and not constrained, (k,): a penalty stands for them."""
+        return self.hard[1 + len(self.dual) :]
+
+
+class Status(Enum):
+    """Why a run ended; the values are for people.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import Status
+    >>> Status.CONVERGED.value
+    'the residual fell below tol'
+    """
+
+    CONVERGED = "the residual fell below tol"
+    STOPPED = "a callback asked to stop"
+    FINISHED = "the solver came to the end of its schedule"
+    MAX_ITER = "max_iter iterations were made without reaching tol"
+    STREAMING = "all rows of the stream so far were used; more may come"
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The selected iterate and the record of the run.
+
+    Examples
+    --------
+    Minimise (x - 2)^2 subject to x <= 1, by plain steps:
+
+    >>> import torch
+    >>> from fairconstrained.solvers import Iterate, Solver, run
+    >>> class Walk(Solver):
+    ...     def iterate(self, problem, x, dual, tol, rng):
+    ...         while True:
+    ...             x = (x - 0.1 * problem(x)).clamp_max(1.0)
+    ...             values = torch.stack([(x[0] - 2) ** 2, x[0] - 1])
+    ...             yield Iterate(x, values, values, dual, residual=float(1 - x))
+    >>> x, dual = torch.zeros(1), torch.zeros(1)
+    >>> rng = torch.Generator()
+    >>> solution = run(Walk(), lambda x: 2 * (x - 2), x, dual, rng, max_iter=50, tol=1e-6)
+    >>> solution.iterate.x
+    tensor([1.])
+    """
+
+    iterate: Iterate
+    n_iter: int
+    status: Status
+    history: list[Iterate]
+    times: list[float]
+
+
+Callback = Callable[[Iterate], bool | None]
+
+
+class Solver(BaseEstimator):  # type: ignore[misc]
+    """Base of all solvers: parameters in ``__init__``, an algorithm in :meth:`iterate`.
+
+    The annotation of `problem` in :meth:`iterate` says which problems a solver is for: a protocol
+    of :mod:`fairconstrained.problems`, or a class. Without an annotation every problem is tried.
+
+    Being a scikit-learn estimator in form only, a solver can be cloned, printed and searched:
+    ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
+
+    Attributes
+    ----------
+    length : int or None
+        Iterations of a full run, where they are known beforehand.
+    starts_feasible : bool
+        Whether the first point must meet the constraints.
+    scope : str
+        The problems it solves, in a user's words; for messages.
+
+    Examples
+    --------
+    >>> from sklearn.base import clone
+    >>> from fairconstrained.solvers import SGDA, Solver
+    >>> isinstance(clone(SGDA(step_size=0.1)), Solver)
+    True
+    """
+
+    length: int | None = None
+    starts_feasible = False
+    scope = "other problems"
+
+    def check(self, problem: Any) -> None:
+        """Raise ValueError for a bad parameter."""
+
+    def suits(self, problem: Any) -> bool:
+        """Whether a problem of the right kind has the properties that the algorithm relies on."""
+        return True
+
+    def iterate(
+        self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Yield iterates from `x` and multipliers `dual` on; state lives in local variables."""
+        raise NotImplementedError
+
+    def diverged(self, iterate: Iterate) -> bool:
+        """Whether the run cannot go on from this iterate."""
+        return not bool(iterate.x.isfinite().all() and iterate.soft.isfinite().all())
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate:
+        """Choose the iterate of an unfinished run to keep."""
+        return best_feasible(iterates)
+
+
+P = TypeVar("P", contravariant=True)
+
+
+class Solves(Protocol[P]):
+    """A solver for problems P, as type checkers see it."""
+
+    def check(self, problem: Any) -> None: ...
+
+    def suits(self, problem: Any) -> bool: ...
+
+    def iterate(
+        self, problem: P, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]: ...
+
+    def diverged(self, iterate: Iterate) -> bool: ...
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate: ...
+
+
+def solves(solver: Solver, problem: Any) -> bool | None:
+    """Whether a solver is for a problem; None if its signature does not say.
+
+    The problem must have the public methods of the protocol or class that annotates `problem` in
+    the solver's ``iterate``. Of an object the solver's own conditions are checked as well.
+
+    Parameters
+    ----------
+    solver : Solver
+    problem : object or type
+        A problem, or the class of one that has not been built yet.
+
+    Returns
+    -------
+    bool or None
+
+    Examples
+    --------
+    >>> from fairconstrained.problems import FairERM
+    >>> from fairconstrained.solvers import DPSGDA, SGDA, solves
+    >>> solves(SGDA(), FairERM), solves(DPSGDA(), FairERM)
+    (True, False)
+    """
+    iterate = type(solver).iterate
+    name = list(inspect.signature(iterate).parameters)[1]
+    try:
+        needed = get_type_hints(iterate).get(name, Any)
+    except NameError:  # an annotation that exists for type checkers only
+        return None
+    if needed is Any:
+        return None
+    kind = problem if isinstance(problem, type) else type(problem)
+    if not all(callable(getattr(problem, method, None)) for method in _methods(needed)):
+        return False
+    return kind is problem or solver.suits(problem)
+
+
+def _methods(needed: type) -> set[str]:
+    """Public methods of a protocol or class."""
+    return {
+        name
+        for base in needed.__mro__
+        if base is not object
+        for name, member in vars(base).items()
+        if inspect.isfunction(member) and not name.startswith("_")
+    }
+
+
+def check_solves(solver: Solver, problem: Any) -> None:
+    """Raise IncompatibleSolverError unless a solver is for a problem, as far as is known.
+
+    Parameters
+    ----------
+    solver : Solver
+    problem : object or type
+        As in :func:`solves`: with a class it can be checked before the problem is built.
+
+    Raises
+    ------
+    IncompatibleSolverError
+        It names the solver, the problem and the solvers of this package that are for it.
+
+    Examples
+    --------
+    >>> from fairconstrained.problems import FairERM
+    >>> from fairconstrained.solvers import DPSGDA, check_solves
+    >>> try:
+    ...     check_solves(DPSGDA(), FairERM)
+    ... except ValueError as error:
+    ...     print(str(error).split(":")[0])
+    DPSGDA cannot solve FairERM
+    """
+    if solves(solver, problem) is not False:
+        return
+    kind = problem if isinstance(problem, type) else type(problem)
+    others = sorted(other.__name__ for other in _known(Solver) if solves(other(), problem))
+    advice = f"Solvers for this problem: {', '.join(others)}." if others else ""
+    raise IncompatibleSolverError(
+        f"{type(solver).__name__} cannot solve {kind.__name__}: it is for {solver.scope}. {advice}"
+    )
+
+
+def _known(base: type[Solver]) -> Iterator[type[Solver]]:
+    """Solvers of this package that are ready to use."""
+    for kind in base.__subclasses__():
+        if kind.__module__.startswith(f"{__package__}.") and not kind.__name__.startswith("_"):
+            if "__init__" in vars(kind):
+                yield kind
+            yield from _known(kind)
+
+
+def check_numbers(
+    solver: Solver,
+    *,
+    positive: Sequence[str] = (),
+    nonnegative: Sequence[str] = (),
+    kind: type = Real,
+) -> None:
+    """Raise ValueError unless these parameters are finite numbers of this kind and sign."""
+    for name in (*positive, *nonnegative):
+        value, sign = getattr(solver, name), ">" if name in positive else ">="
+        number = isinstance(value, kind) and not isinstance(value, bool)
+        if not (number and 0 <= value < float("inf") and (value > 0 or name in nonnegative)):
+            what = "an integer" if kind is Integral else "a finite number"
+            raise ValueError(
+                f"{type(solver).__name__}.{name} must be {what} {sign} 0; got {value!r}."
+            )
+
+
+def last(iterates: Sequence[Iterate]) -> Iterate:
+    """Keep the last iterate."""
+    return iterates[-1]
+
+
+def best_feasible(iterates: Sequence[Iterate]) -> Iterate:
+    """Keep the least error among feasible iterates, or the least violation if there are none."""
+    return min(iterates, key=_merit)
+
+
+def violation(values: Tensor) -> float:
+    """Largest constraint value of (f, c_1, ..., c_m), if there is any, else 0."""
+    return max(values[1:].tolist(), default=0.0)
+
+
+def _merit(iterate: Iterate) -> tuple[float, float]:
+    return max(max(iterate.constraints.tolist(), default=0.0), FEASIBILITY_TOL), float(
+        iterate.hard[0]
+    )

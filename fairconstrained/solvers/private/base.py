@@ -1,0 +1,77 @@
+"""What private solvers share: a budget, a plan made before any work, and no exact choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairconstrained.privacy import ReleasePlan, TrainingPlan, Unit
+from fairconstrained.solvers.base import Iterate, Solver, last
+
+__all__ = ["Budget", "PrivateSolver", "default_rate", "unreleased"]
+
+_RATE, _BATCH = 0.05, (256, 8192)  # fraction of the rows in a batch; fewest and most of them
+
+
+class Budget(NamedTuple):
+    """What a private training may spend, and on which unit of privacy.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import DPSGDA, Budget
+    >>> plan = DPSGDA(n_steps=100).plan(10_000, Budget(1.0, 1e-5, "record"))
+    >>> plan.privacy.epsilon <= 1.0
+    True
+    """
+
+    epsilon: float
+    delta: float
+    unit: Unit
+
+
+class PrivateSolver(Solver):
+    """Base of solvers that see noisy releases only, whose cost is known before the first."""
+
+    def plan(self, n_rows: int, budget: Budget, counts: bool = True) -> TrainingPlan | ReleasePlan:
+        """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget.
+
+        Parameters
+        ----------
+        n_rows : int
+        budget : Budget
+        counts : bool, default=True
+            Whether group counts are among the releases; public ones cost nothing.
+
+        Returns
+        -------
+        TrainingPlan or ReleasePlan
+
+        Raises
+        ------
+        ValueError
+            If a parameter of the solver is not valid.
+        """
+        raise NotImplementedError
+
+    def diverged(self, iterate: Iterate) -> bool:
+        """Whether variables or released values are not finite; the objective is not released."""
+        return not bool(iterate.x.isfinite().all() and iterate.soft[1:].isfinite().all())
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate:
+        """Keep the last: choosing by exact quality would not be private."""
+        return last(iterates)
+
+
+def default_rate(n_rows: int) -> float:
+    """Sampling rate that suits so many rows."""
+    fewest, most = _BATCH
+    return min(1.0, max(fewest / n_rows, min(_RATE, most / n_rows)))
+
+
+def unreleased(x: Tensor, soft: Tensor, hard: Tensor, dual: Tensor) -> Iterate:
+    """An iterate whose objective and error are not released."""
+    unknown = soft.new_tensor([torch.nan])
+    return Iterate(x, torch.cat((unknown, soft)), torch.cat((unknown, hard)), dual, torch.inf)
