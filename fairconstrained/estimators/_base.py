@@ -346,17 +346,17 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         self.status_ = solution.status.value
         self.residual_ = iterate.residual
         self.multipliers_ = iterate.dual.cpu().numpy().copy()
-        self.constraints_ = [m.describe(j) for m in stack.members for j in range(len(m.slack))]
+        self.constraints_ = [stack.describe(j) for j in range(len(stack.slack))]
         self.violations_ = stack.measures(iterate.hard[1:])
-        self.violation_ = stack.worst_measure(iterate.hard[1:])
+        self.violation_ = stack.measure(iterate.hard[1:])
         excess = float(iterate.hard[1:].max()) if len(self.multipliers_) else 0.0
         self.feasible_ = excess <= FEASIBILITY_TOL
         self.privacy_ = None
         self.history_ = {
             "objective": np.array([float(i.soft[0]) for i in solution.history]),
             "error": np.array([float(i.hard[0]) for i in solution.history]),
-            "violation": np.array([stack.worst_measure(i.hard[1:]) for i in solution.history]),
-            "soft_violation": np.array([stack.worst_measure(i.soft[1:]) for i in solution.history]),
+            "violation": np.array([stack.measure(i.hard[1:]) for i in solution.history]),
+            "soft_violation": np.array([stack.measure(i.soft[1:]) for i in solution.history]),
             "residual": np.array([i.residual for i in solution.history]),
             "multipliers": np.stack([i.dual.cpu().numpy() for i in solution.history]),
             "time": np.array(solution.times),

@@ -16,7 +16,7 @@ def with_margin(problem, x, margin):
     data, stack = problem.data, problem.constraint
     scores = problem.model.scores(x[: problem.model.n_params], data.X).detach()
     members = [
-        member.narrowed(margin * member.deviations(scores, data.y, data.group, data.weight))
+        member.narrowed(margin * member.deviations(scores, member.place(*data[1:])))
         for member in stack.members
     ]
     return replace(problem, constraint=Stack(stack.space, members))

@@ -295,7 +295,7 @@ class AUCFairClassifier(StreamingClassifier):
         if len(space.groups) < 2:
             return []
         notion = AUCParity(self.fairness, surrogate=self._surrogate())
-        return [notion.bind(space, self.slack, 1.0)]
+        return [notion.bind(space, self.slack)]
 
     # ------------------------------------------------------------------ the problem
 

@@ -226,7 +226,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         if len(space.groups) < 2:
             return []
         # A slack of 1 never binds: the notion is measured only.
-        return [CONSTRAINTS[self.fairness]().bind(space, 1.0, self.temperature)]
+        return [CONSTRAINTS[self.fairness](temperature=self.temperature).bind(space, 1.0)]
 
     def _chosen_solver(self):
         if self.solver is not None:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from numbers import Real
 
-from fairconstrained.constraints import LossParity
+from fairconstrained.constraints import LOSS_PARITIES
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._checks import check_parameter
 from fairconstrained.losses import LOSSES
 
 __all__ = ["LossParityClassifier"]
-
-# The paper's names for where losses are compared: over all rows, those of the positive label, or
-# within each label. Paper: equalized odds bounds the sum of the labels' gaps; here each of them,
-# as everywhere in this package, so that the slack is in the units of a gap.
-_WITHIN = {"loss_parity": "all", "equal_opportunity": "positive", "equalized_odds": "labels"}
 
 
 class LossParityClassifier(FairClassifier):
@@ -159,7 +154,8 @@ class LossParityClassifier(FairClassifier):
 
     def _check_own_parameters(self):
         check_parameter(self, "slack", Real, lambda v: v >= 0, "a number >= 0")
-        check_parameter(self, "fairness", str, _WITHIN.__contains__, f"one of {sorted(_WITHIN)}")
+        names = LOSS_PARITIES
+        check_parameter(self, "fairness", str, names.__contains__, f"one of {sorted(names)}")
         check_parameter(self, "loss", str, LOSSES.__contains__, f"one of {sorted(LOSSES)}")
 
     def _needs_groups(self):
@@ -172,6 +168,6 @@ class LossParityClassifier(FairClassifier):
     def _members(self, space):
         if len(space.groups) < 2:
             return []
-        notion = LossParity(within=_WITHIN[self.fairness], loss=self.loss)
+        notion = LOSS_PARITIES[self.fairness](loss=self.loss)
         notion.name = self.fairness
-        return [notion.bind(space, self.slack, 1.0)]
+        return [notion.bind(space, self.slack)]

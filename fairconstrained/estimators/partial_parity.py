@@ -339,11 +339,13 @@ class PartialParityClassifier(PrivateFairClassifier):
         if len(space.groups) < 2:
             return []
         notion = (PARTIAL if self.epsilon is None else PARTIAL_PRIVATE)[self.fairness]
-        own = {"n_grid", "threshold", "surrogate"}.intersection(notion._get_param_names())
+        own = {"n_grid", "threshold", "surrogate", "temperature"}.intersection(
+            notion._get_param_names()
+        )
         # Of an interval still to be chosen everything else is known: the sets of rows, the slack.
         interval = (0.0, 1.0) if self._is_auto() else self.interval
         notion = notion(interval, **{name: getattr(self, name) for name in own})
-        return [notion.bind(space, self.slack, self.temperature)]
+        return [notion.bind(space, self.slack)]
 
     def _columns(self, X, group_index, group_labels):
         if not self.group_features:

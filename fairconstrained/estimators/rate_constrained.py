@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numbers import Real
 
-from fairconstrained.constraints import CONSTRAINTS, Notion
+from fairconstrained.constraints import CONSTRAINTS, as_notion
 from fairconstrained.estimators._checks import check_parameter
 from fairconstrained.estimators._private import PrivateFairClassifier
 
@@ -193,18 +193,11 @@ class RateConstrainedClassifier(PrivateFairClassifier):
 
     def _notions(self):
         given = self.constraint if isinstance(self.constraint, (list, tuple)) else [self.constraint]
-        notions = []
-        for item in given:
-            if isinstance(item, str) and item in CONSTRAINTS:
-                notions.append(CONSTRAINTS[item]())
-            elif isinstance(item, Notion):
-                notions.append(item)
-            else:
-                raise ValueError(
-                    f"RateConstrainedClassifier.constraint must be one of {sorted(CONSTRAINTS)}, a "
-                    "constraint object such as fairconstrained.constraints.DemographicParity(), or "
-                    f"a list of them; got {item!r}."
-                )
+        owner = "RateConstrainedClassifier.constraint"
+        notions = [as_notion(item, CONSTRAINTS, parameter=owner) for item in given]
+        for item, notion in zip(given, notions, strict=True):
+            if isinstance(item, str) and hasattr(notion, "temperature"):
+                notion.set_params(temperature=self.temperature)
         if not notions:
             raise ValueError("RateConstrainedClassifier.constraint is empty; give at least one.")
         return notions
@@ -214,7 +207,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
 
     def _members(self, space):
         return [
-            notion.bind(space, self.slack, self.temperature)
+            notion.bind(space, self.slack)
             for notion in self._notions()
             if not notion.needs_groups or len(space.groups) > 1
         ]

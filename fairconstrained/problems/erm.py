@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.moments import MomentConstraint, Rows
+from fairconstrained.constraints.steps import Above
 from fairconstrained.models import Model
 from fairconstrained.problems.base import Batch, separate_estimates
 from fairconstrained.problems.linearization import Evaluation, Linearization
@@ -49,16 +49,16 @@ class FairERM:
     constraint: MomentConstraint
     alpha: float
     initial: Tensor | None = None  # parameters to start from, if not the model's own
+    placed: Rows = field(init=False, repr=False)  # the data as the constraint sees them
     counts: Tensor = field(init=False, repr=False)
     total: Tensor = field(init=False, repr=False)
     affine: AffineMap | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "total", self.data.weight.sum())
-        counts = self.constraint.counts(self.data.y, self.data.group, self.data.weight)
-        object.__setattr__(self, "counts", counts)
-        affine = AffineMap(self.constraint, counts) if self.constraint.is_linear else None
-        object.__setattr__(self, "affine", affine)
+        object.__setattr__(self, "placed", self.constraint.place(*self.data[1:]))
+        object.__setattr__(self, "counts", self.placed.counts())
+        object.__setattr__(self, "affine", self.constraint.affine(self.counts))
 
     @property
     def n_rows(self) -> int:
@@ -85,23 +85,20 @@ class FairERM:
     def variables(self, w: Tensor) -> Tensor:
         """Parameters of the model, and extra variables that suit them."""
         scores = self.model.scores(w, self.data.X)
-        return torch.cat((w, self.constraint.init_aux(scores, self.data.y, self.data.group)))
+        return torch.cat((w, self.constraint.init_aux(scores, self.placed)))
 
     def linearize(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
         """Objective and constraints from one forward pass."""
-        if (
-            rows is None
-            and self.affine is not None
-            and self.model.linear
-            and self.constraint.moving
-        ):
-            return self._penalised(x, self._at_thresholds(self.affine, x))
+        if rows is None and self.affine is not None and self.model.linear:
+            steps = self.constraint.steps_at(self._split(x)[1])
+            if steps is not None:
+                return self._penalised(x, self._at_thresholds(self.affine, steps, x))
         if self.affine is not None:
             batch = self._batch(rows, scale)
-            bins = self.constraint.bins(batch.y, batch.group)
-            return self._linear(self.affine, x, batch, 0, bins, batch.weight, [len(batch.y)])
+            part = self.placed.part if rows is None else self.placed.part.index_select(0, rows)
+            return self._linear(self.affine, x, batch, 0, part, batch.weight, [len(batch.y)])
 
         def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
             return torch.cat((self._risk(scores, aux, batch), self._values(scores, aux, batch)))
@@ -127,13 +124,10 @@ class FairERM:
             return separate_estimates(self, x, rows, *draws)
         n = len(rows)
         index = torch.cat((rows, *(drawn for drawn, _ in draws)))
-        # A step is mostly the overhead of small operations: parts are looked up once for all rows,
-        # and take the place of groups.
-        bins = self.constraint.bins(self.data.y, self.data.group)
-        joint = self.data._replace(group=bins).rows(index)
+        joint, part = self.data.rows(index), self.placed.part.index_select(0, index[n:])
         weight = joint.weight[n:] * torch.cat([scale for _, scale in draws]).to(joint.weight)
         sizes = [len(drawn) for drawn, _ in draws]
-        return self._linear(self.affine, x, joint, n, joint.group[n:], weight, sizes)
+        return self._linear(self.affine, x, joint, n, part, weight, sizes)
 
     def _linear(
         self,
@@ -141,7 +135,7 @@ class FairERM:
         x: Tensor,
         batch: Batch,
         n_first: int,
-        bins: Tensor,
+        part: Tensor,
         weight: Tensor,
         sizes: list[int],
     ) -> Linearization:
@@ -159,7 +153,7 @@ class FairERM:
         statistics, statistics_pullback = self.constraint.linearize(
             scores[n_first:], batch.y[n_first:], aux
         )
-        values, table_pullback = affine.of_draws(statistics, bins, weight, sizes)
+        values, table_pullback = affine.of_draws(statistics, part, weight, sizes)
 
         def pullback(weights: Tensor) -> Tensor:
             of_risk = (weights[0] * share) * risk_gradient()
@@ -175,15 +169,12 @@ class FairERM:
         value = torch.cat(((share * risk)[None], values))
         return self._penalised(x, Linearization(value, pullback, span))
 
-    def _at_thresholds(self, affine: AffineMap, x: Tensor) -> Linearization:
+    def _at_thresholds(self, affine: AffineMap, steps: Above, x: Tensor) -> Linearization:
         """Terms on all rows where extra variables are thresholds: many gradients in one pass."""
-        w, aux = self._split(x)
-        scores, model_pullback = self.model.linearize(w, self.data.X)
-        _, y, group, weight = self.data
+        scores, model_pullback = self.model.linearize(self._split(x)[0], self.data.X)
+        y, part, weight, _ = self.placed
         risk, risk_gradient = self.risk.linearize(scores, y, weight)
-        steps: Any = self.constraint.at(aux).statistic
-        rows = self.constraint.bins(y, group), weight
-        values, steps_pullback = affine.of_steps(steps, steps.soft(scores, y), *rows)
+        values, steps_pullback = affine.of_steps(steps, steps.soft(scores, y), part, weight)
 
         def together(weights: Tensor) -> Tensor:
             on_scores, on_aux = steps_pullback(weights[:, 1:])
@@ -206,7 +197,7 @@ class FairERM:
         """Objective and the constraints' two parts, (1 + 2 m,): all convex; c = first - second."""
 
         def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-            parts = self.constraint.convex_parts(scores, *batch[1:], aux)
+            parts = self.constraint.convex_parts(scores, self.constraint.place(*batch[1:]), aux)
             return torch.cat((self._risk(scores, aux, batch), parts.reshape(-1)))
 
         return self._penalised(x, self.of_scores(terms, x))
@@ -214,14 +205,16 @@ class FairERM:
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values from one pass of the model in evaluation mode."""
         w, aux = self._split(x)
-        y, group, weight = self.data.y, self.data.group, self.data.weight
+        y, weight = self.data.y, self.data.weight
         self.model.settle(w, self.data.X)
         scores = self.model.scores(w, self.data.X)
-        rows, sums = (scores, y, group, weight), self.constraint.at(aux).sums
+        sums = self.constraint.sums(scores, self.placed, aux)
         loss, error = (value(scores, y, weight)[None] for value in (self.risk.soft, self.risk.hard))
         loss = loss + self.alpha * self.model.penalty(w).value
-        soft = torch.cat((loss, self.constraint.of_moments(sums(*rows), self.counts, aux)))
-        return Evaluation(soft, torch.cat((error, self.constraint.hard_values(*rows, aux))))
+        soft = torch.cat((loss, self.constraint.of_moments(sums, self.counts, aux)))
+        return Evaluation(
+            soft, torch.cat((error, self.constraint.hard_values(scores, self.placed, aux)))
+        )
 
     def sharpened(self) -> FairERM:
         """The problem at twice the temperature of the soft rates; itself without any."""
@@ -268,7 +261,7 @@ class FairERM:
         return (share * self.risk.soft(scores, batch.y, batch.weight))[None]
 
     def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-        sums = self.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
+        sums = self.constraint.sums(scores, self.constraint.place(*batch[1:]), aux)
         if self.affine is None:
             return self.constraint.of_moments(sums, self.counts, aux)
         return self.affine.of_table(sums)

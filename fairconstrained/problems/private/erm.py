@@ -15,7 +15,6 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.constraints import MomentConstraint
-from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.statistics import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import Loss
@@ -112,7 +111,7 @@ class PrivateERM:
                 "epsilon=None."
             )
         self.model, X = model.prepared(data.X)
-        self.data = Sampled(X, data.y, constraint.bins(data.y, data.group))
+        self.data = Sampled(X, data.y, constraint.place(data.y, data.group, data.weight).part)
         self.loss = loss
         self.constraint = constraint
         self.alpha = alpha
@@ -120,7 +119,7 @@ class PrivateERM:
         self.plan = plan
         self._add_noise = NOISES[histogram_noise]
         # Of the released counts; a step is mostly the overhead of small operations.
-        self._affine = AffineMap(constraint, counts) if constraint.is_linear else None
+        self._affine = constraint.affine(counts)
         self._steps_left = plan.privacy.n_steps
         self._tables_left = plan.final_tables
         self._batches: PoissonBatches | None = None
@@ -177,7 +176,7 @@ class PrivateERM:
         """
         table = self._uniform_table()
         unit = torch.eye(self.n_constraints, dtype=table.dtype, device=table.device)
-        shares = (1.0,) if self.constraint.is_linear else _SHARES
+        shares = _SHARES if self._affine is None else (1.0,)
         slopes = [
             max(float(self.weights(share * table, row).norm()) for share in shares) for row in unit
         ]
