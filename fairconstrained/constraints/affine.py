@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
+from fairconstrained.constraints.sparse import Matrix, block_diagonal
 from fairconstrained.constraints.statistics import look_up, sum_by
 from fairconstrained.constraints.steps import Above
 
@@ -27,28 +28,23 @@ class AffineMap:
 
     Parameters
     ----------
-    combinations : Tensor of shape (m, n_rates)
-        C, dense or sparse. Its product with R is formed where that is small.
+    combinations : Tensor or SparseMatrix of shape (m, n_rates)
+        C. Its product with R is formed where that is small.
     rates : Tensor of shape (n_rates, n_parts, n_columns)
         R.
     offset : Tensor of shape (m,)
         b.
     """
 
-    def __init__(self, combinations: Tensor, rates: Tensor, offset: Tensor):
+    def __init__(self, combinations: Matrix, rates: Tensor, offset: Tensor):
         self.combinations = combinations
         self.rates = rates
         self.offset = offset
         self.n_parts, self.n_columns = rates.shape[1:]
         # One more part for the rows that are in none: they change nothing.
         padded = torch.nn.functional.pad(rates, (0, 0, 0, 1)).flatten(start_dim=1)
-        if max(combinations.numel(), len(offset) * padded.shape[1]) <= _DENSE:
-            dense = combinations.to_dense() if combinations.is_sparse else combinations
-            self._factors: tuple[Tensor, ...] = (dense @ padded,)
-        else:
-            self._factors = (combinations, padded)
-        # The transpose of a sparse matrix would be sorted anew in every product.
-        self._transposed = [f.T.coalesce() if f.is_sparse else f.T for f in self._factors]
+        small = len(offset) * padded.shape[1] <= _DENSE
+        self._factors = [combinations @ padded] if small else [combinations, padded]
 
     @classmethod
     def stacked(
@@ -79,9 +75,8 @@ class AffineMap:
             block[:, :, where] = padded.index_select(1, part.to(like.device))
             blocks.append(block)
         offset = torch.cat([like.new_zeros(0), *(own.offset for own in maps)])
-        return cls(
-            _block_diagonal([own.combinations for own in maps], like), torch.cat(blocks), offset
-        )
+        combinations = block_diagonal([own.combinations for own in maps], like)
+        return cls(combinations, torch.cat(blocks), offset)
 
     def of_table(self, sums: Tensor) -> Tensor:
         """Values (m,) from the table (n_parts, n_columns), differentiable."""
@@ -183,8 +178,8 @@ class AffineMap:
     def _backward(self, weights: Tensor) -> Tensor:
         """Derivatives by flat tables, (k, .), of k weighted sums of the values."""
         columns = weights.T
-        for factor in self._transposed:
-            columns = factor @ columns
+        for factor in self._factors:
+            columns = factor.T @ columns
         return columns.T
 
 
@@ -193,22 +188,3 @@ def _first_parts(sizes: tuple[int, ...], n_parts: int) -> Tensor:
     """First part of the draw of each row, where draws of these sizes have tables in a row."""
     draw = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     return n_parts * draw
-
-
-def _sparse(dense: Tensor) -> Tensor:
-    index = dense.nonzero().T
-    return torch.sparse_coo_tensor(index, dense[tuple(index)], dense.shape).coalesce()
-
-
-def _block_diagonal(blocks: Sequence[Tensor], like: Tensor) -> Tensor:
-    """Sparse blocks one below the other, each with columns of its own."""
-    if len(blocks) == 1:
-        return blocks[0]
-    shape, indices, values = [0, 0], [torch.zeros(2, 0).long()], [like.new_zeros(0)]
-    for block in blocks:
-        sparse = block.coalesce() if block.is_sparse else _sparse(block)
-        indices.append(sparse.indices() + torch.tensor(shape, device=block.device)[:, None])
-        values.append(sparse.values())
-        shape = [a + b for a, b in zip(shape, block.shape, strict=True)]
-    every = torch.cat([index.to(like.device) for index in indices], dim=1)
-    return torch.sparse_coo_tensor(every, torch.cat(values), shape).coalesce()

@@ -14,11 +14,10 @@ from torch import Tensor
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
 from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.sparse import as_matrix
 from fairconstrained.constraints.statistics import Statistic
 
 __all__ = ["LinearMoments"]
-
-_DENSE = 2**16  # entries
 
 
 class LinearMoments(MomentConstraint):
@@ -77,9 +76,9 @@ class LinearMoments(MomentConstraint):
         super().__init__(torch.as_tensor(part.reshape(shape)), statistic, allowed, name)
         columns = np.arange(statistic.n_columns)
         entries = (first_cell[:, None] * statistic.n_columns + columns).reshape(-1)
-        self._numerators = _as_tensor(self.cell_numerators[:, entries])
-        self._denominators = _as_tensor(self.cell_denominators[:, first_cell])
-        self._combinations = _as_tensor(self.combinations)
+        self._numerators = as_matrix(self.cell_numerators[:, entries])
+        self._denominators = as_matrix(self.cell_denominators[:, first_cell])
+        self._combinations = as_matrix(self.combinations)
 
     def _joined(self, n_columns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The part of each cell, -1 for none, and a cell of each part.
@@ -178,16 +177,13 @@ class LinearMoments(MomentConstraint):
         return self.space.describe(cells > 0)
 
 
+def _without_zeros(matrix: Any) -> Any:
+    """Without the explicit zeros that Kronecker products leave."""
+    matrix.eliminate_zeros()
+    return matrix
+
+
 def _key(index: NDArray[np.int64], values: NDArray[np.float64]) -> bytes:
     """A sparse row of positive values as bytes that sort as the dense rows would."""
     descending = np.iinfo(np.int64).max - index.astype(np.int64)
     return np.stack((descending.astype(">i8"), values.astype(">f8").view(">i8")), axis=1).tobytes()
-
-
-def _as_tensor(matrix: Any) -> Tensor:
-    """A tensor, sparse where a dense one would be large: small products are faster dense."""
-    if matrix.shape[0] * matrix.shape[1] <= _DENSE:
-        return torch.as_tensor(matrix.toarray())
-    entries = matrix.tocoo()
-    index = torch.as_tensor(np.stack((entries.row, entries.col)).astype(np.int64))
-    return torch.sparse_coo_tensor(index, torch.as_tensor(entries.data), entries.shape).coalesce()

@@ -331,8 +331,8 @@ class RateConstraint(Notion):
         part = np.asarray(given)
         if part.shape != shape or part.dtype.kind not in "iu" or part.min() < -1:
             raise ValueError(
-                f"RateConstraint.part must give an integer >= -1 for each of {shape[0]} labels and "
-                f"{shape[1]} groups, or be a mapping from names of parts to their rows; got shape "
+                f"RateConstraint.part must be a mapping from names of parts to their rows, or give "
+                f"an integer >= -1 for each of {shape[0]} labels and {shape[1]} groups; got shape "
                 f"{part.shape}, dtype {part.dtype}."
             )
         return part.astype(np.int64)

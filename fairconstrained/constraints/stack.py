@@ -98,10 +98,8 @@ class Stack(MomentConstraint):
     def affine(self, counts: Tensor) -> AffineMap | None:
         """The members' maps on one table, if all have one."""
         shape = (self.n_parts, self.statistic.n_columns)
-        maps = [
-            member.affine(own[1])
-            for member, own in self._tables(counts.new_zeros(shape), counts, counts.new_zeros(0))
-        ]
+        tables = self._tables(counts.new_zeros(shape), counts, counts.new_zeros(self.n_aux))
+        maps = [member.affine(own_counts) for member, (_, own_counts, _) in tables]
         known = [own for own in maps if own is not None]
         if len(known) < len(maps):
             return None

@@ -291,7 +291,7 @@ def rate_constraint(**changes):
         ({"part": [[0.0, 1.0]] * 2}, "dtype float64"),
         ({"part": [[0, -2]] * 2}, "integer >= -1"),
         ({"part": lambda y, group: 0}, r"got shape \(\)"),
-        ({"unions": [[1], [0]]}, r"n_parts > 1, the largest part; got shape \(2, 1\)"),
+        ({"unions": [[1], [0]]}, r"n_parts = 2, one column for each part; got shape \(2, 1\)"),
         ({"unions": [1, 0]}, r"zeros and ones .* got shape \(2,\)"),
         ({"unions": [[1, 0.5]]}, "zeros and ones"),
         ({"weights": np.ones((2, 2))}, r"\(m, 2, 2\).* got \(2, 2\)"),

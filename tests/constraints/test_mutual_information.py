@@ -204,9 +204,7 @@ def test_a_batch_without_a_condition_is_no_harm():
 def test_the_metric_is_that_of_the_table_of_labels(notion, shape):
     constraint, rows = bound(notion, shape), random_rows(3, *shape)
     predicted = rows.y.roll(7)
-    sums = constraint._sum(
-        torch.nn.functional.one_hot(predicted, shape[0]) * rows.weight[:, None], rows.y, rows.group
-    )
+    sums = rows.on(constraint).sum(torch.nn.functional.one_hot(predicted, shape[0]))
     counts = rows.on(constraint).counts()
     expected = MutualInformation.within(constraint).value(sums, counts)
     assert ermi(

@@ -65,8 +65,12 @@ def table(constraint, rows):
     return constraint.sums(rows.scores, rows.on(constraint), torch.zeros(0))
 
 
+def hard_table(constraint, rows):
+    """The table of hard statistics."""
+    return constraint.hard_sums(rows.scores, rows.on(constraint))
+
+
 def hard_values(constraint, rows):
     """Values as measured on predicted labels."""
-    own = rows.on(constraint)
-    sums = constraint.hard_sums(rows.scores, own)
-    return constraint.of_moments(sums, own.counts(), torch.zeros(0))
+    counts = rows.on(constraint).counts()
+    return constraint.of_moments(hard_table(constraint, rows), counts, torch.zeros(0))
