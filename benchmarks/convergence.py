@@ -51,7 +51,7 @@ def methods(n: int) -> dict[str, tuple[str, Solver]]:
 def exact_gradient(clf: DPFermiClassifier, data: Batch) -> float:
     """Squared norm of the gradient of loss plus ERMI, in the columns as given."""
     space = Space([0, 1], [0, 1])
-    stack = Stack(space, [DemographicParity().bind(space, 1.0, 1.0)])
+    stack = Stack(space, [DemographicParity().bind(space, 1.0)])
     zeros, ones = torch.zeros(_COLUMNS).double(), torch.ones(_COLUMNS).double()
     rows = Membership.known(data, stack)
     problem = FermiERM(

@@ -39,7 +39,7 @@ def data() -> Batch:
 def private_steps(solver: DPFERMI, unit: str, rows: Batch) -> Iterator[object]:
     """Iterates of a run long enough to be timed; each is `_CHUNK` steps."""
     space = Space([0, 1], ["a", "b"])
-    stack = Stack(space, [DemographicParity().bind(space, 1.0, 1.0)])
+    stack = Stack(space, [DemographicParity().bind(space, 1.0)])
     record = unit == "record"
     zeros, ones = torch.zeros(_COLUMNS).double(), torch.ones(_COLUMNS).double()
     model = (

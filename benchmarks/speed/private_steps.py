@@ -51,8 +51,8 @@ def private_round(data: Batch, batch_size: int, fair: bool) -> Callable[[], None
     solver = DPSGDA(n_steps=STEPS, sampling_rate=batch_size / n_rows)
     plan = solver.plan(n_rows, Budget(1.0, 1e-5, "record"))
     zero, one = (data.weight.new_full((n_columns,), value) for value in (0.0, 1.0))
-    stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.05, 1.0)] if fair else [])
-    counts = stack.counts(data.y, data.group, data.weight)
+    stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.05)] if fair else [])
+    counts = stack.place(data.y, data.group, data.weight).counts()
 
     def run() -> None:
         model = Linear().build_private(zero, one, 1)

@@ -1,14 +1,10 @@
-"""What a classifier can be asked to keep: one notion is one small object in score space."""
+"""Notions of fairness and the constraints on scores that they become."""
 
-from fairconstrained.constraints.auc import AUCConstraint, AUCParity
-from fairconstrained.constraints.loss_parity import LossParity
-from fairconstrained.constraints.moments import (
-    BoundConstraint,
-    LinearMoments,
-    MomentConstraint,
-    Space,
-)
-from fairconstrained.constraints.notions import Cap, Event, Notion, Parity
+from fairconstrained.constraints.auc import AUCS, AUCConstraint, AUCParity
+from fairconstrained.constraints.linear import LinearMoments
+from fairconstrained.constraints.loss_parity import LOSS_PARITIES, LossParity
+from fairconstrained.constraints.moments import MomentConstraint, Rows
+from fairconstrained.constraints.notions import Cap, Event, Notion, Parity, as_notion
 from fairconstrained.constraints.partial_notions import (
     PARTIAL,
     PARTIAL_PRIVATE,
@@ -16,6 +12,7 @@ from fairconstrained.constraints.partial_notions import (
     PartialEqualizedOdds,
     PartialEqualOpportunity,
     PartialGroupAUC,
+    PartialNotion,
     PartialRankParity,
     PartialStatisticalParity,
     PartialStatisticalParityInBins,
@@ -30,10 +27,11 @@ from fairconstrained.constraints.rates import (
     FalsePositiveRateParity,
     RateConstraint,
 )
+from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.stack import Stack
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 
-# The names that estimators accept. Tests run over this table, so a row buys them all.
+# The names that RateConstrainedClassifier accepts. Tests run over this table.
 CONSTRAINTS: dict[str, type[Notion]] = {
     notion.name: notion
     for notion in (
@@ -49,13 +47,14 @@ CONSTRAINTS: dict[str, type[Notion]] = {
 }
 
 __all__ = [
+    "AUCS",
     "CONSTRAINTS",
+    "LOSS_PARITIES",
     "PARTIAL",
     "PARTIAL_PRIVATE",
     "AUCConstraint",
     "AUCParity",
     "Binormal",
-    "BoundConstraint",
     "Cap",
     "DemographicParity",
     "EqualOpportunity",
@@ -74,12 +73,15 @@ __all__ = [
     "PartialEqualOpportunity",
     "PartialEqualizedOdds",
     "PartialGroupAUC",
+    "PartialNotion",
     "PartialRankParity",
     "PartialStatisticalParity",
     "PartialStatisticalParityInBins",
     "Quadratic",
     "RateConstraint",
+    "Rows",
     "SoftBins",
     "Space",
     "Stack",
+    "as_notion",
 ]

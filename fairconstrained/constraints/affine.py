@@ -1,72 +1,96 @@
-"""A linear constraint whose counts are known: one matrix from its table to its values."""
+"""Values that are affine in the table, for given counts: two matrices from one to the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.moments import MomentConstraint, look_up
-from fairconstrained.constraints.statistics import sum_by
+from fairconstrained.constraints.sparse import Matrix, block_diagonal
+from fairconstrained.constraints.statistics import look_up, sum_by
 from fairconstrained.constraints.steps import Above
 
 __all__ = ["AffineMap"]
 
-_RANK_TOL = 1e-12  # singular values below this share of their sum are zero
+_RANK_TOL = 1e-12  # singular values below this fraction of their sum are zero
+_DENSE = 2**22  # entries up to which the product of both matrices is formed: 32 MB
 
 
 class AffineMap:
-    r"""Values of a linear constraint, :math:`g(M) = B\, \mathrm{vec}(M) + b`, for given counts.
+    r"""Values :math:`g(M) = C\, R\, \mathrm{vec}(M) + b` of a table M.
 
-    The counts of a data set never change, and steps on mini-batches are mostly the overhead of
-    small operations: with B and b at hand, estimates from any number of draws are one sum by bins
-    and one product, and their gradients one product and one look-up.
+    R gives rates, of which there are few, and C combines them, often pair by pair: it may be
+    sparse. The counts of a data set never change, and steps on mini-batches are mostly the
+    overhead of small operations. With the matrices at hand, estimates from any number of draws are
+    one sum by parts and one product, and their gradients one product and one look-up.
 
     Parameters
     ----------
-    constraint : MomentConstraint
-        A linear one.
-    counts : Tensor of shape (n_parts,)
+    combinations : Tensor or SparseMatrix of shape (m, n_rates)
+        C. Its product with R is formed where that is small.
+    rates : Tensor of shape (n_rates, n_parts, n_columns)
+        R.
+    offset : Tensor of shape (m,)
+        b.
     """
 
-    def __init__(self, constraint: MomentConstraint, counts: Tensor):
-        self.n_bins = constraint.n_parts + 1  # the last one is for rows that take no part
-        n_columns = constraint.statistic.n_columns
-        table = counts.new_zeros((self.n_bins, n_columns)).requires_grad_()
-        with torch.enable_grad():
-            values = constraint.of_moments(table[:-1], counts, counts.new_zeros(constraint.n_aux))
-            # By columns, from the derivative of v'(B m + b) by m, which is linear in v: there are
-            # far more pairs of groups than table entries. (torch.func.jacrev would import torch's
-            # compiler, seconds in a new process.)
-            v = torch.zeros_like(values).requires_grad_()
-            (on_table,) = torch.autograd.grad(
-                values @ v, table, create_graph=True, materialize_grads=True
-            )
-        columns = [
-            torch.autograd.grad(entry, v, retain_graph=True, materialize_grads=True)[0]
-            if entry.requires_grad
-            else torch.zeros_like(values)
-            for entry in on_table.reshape(-1)
-        ]
-        self._matrix = torch.stack([v.detach(), *columns], dim=1)[:, 1:].detach()
-        self._offset = values.detach()
-        self._last: tuple[tuple[int, ...], Tensor] | None = None
-        self._shape = (self.n_bins - 1, n_columns)
-        self._n_used = (self.n_bins - 1) * n_columns
+    def __init__(self, combinations: Matrix, rates: Tensor, offset: Tensor):
+        self.combinations = combinations
+        self.rates = rates
+        self.offset = offset
+        self.n_parts, self.n_columns = rates.shape[1:]
+        # One more part for the rows that are in none: they change nothing.
+        padded = torch.nn.functional.pad(rates, (0, 0, 0, 1)).flatten(start_dim=1)
+        small = len(offset) * padded.shape[1] <= _DENSE
+        self._factors = [combinations @ padded] if small else [combinations, padded]
+
+    @classmethod
+    def stacked(
+        cls,
+        maps: Sequence[AffineMap],
+        parts: Sequence[Tensor],
+        columns: Sequence[slice],
+        shape: tuple[int, int],
+        like: Tensor,
+    ) -> AffineMap:
+        """Several maps on one table of this shape.
+
+        Parameters
+        ----------
+        maps : sequence of AffineMap
+        parts : sequence of LongTensor of shape (n_parts,)
+            For each map, its own part of each part of the table; its `n_parts` for none.
+        columns : sequence of slice
+            The columns of the table that each map reads.
+        shape : (n_parts, n_columns)
+        like : Tensor
+            Of the dtype and device wanted.
+        """
+        blocks = [like.new_zeros(0, *shape)]
+        for own, part, where in zip(maps, parts, columns, strict=True):
+            padded = torch.nn.functional.pad(own.rates, (0, 0, 0, 1))
+            block = like.new_zeros(len(own.rates), *shape)
+            block[:, :, where] = padded.index_select(1, part.to(like.device))
+            blocks.append(block)
+        offset = torch.cat([like.new_zeros(0), *(own.offset for own in maps)])
+        combinations = block_diagonal([own.combinations for own in maps], like)
+        return cls(combinations, torch.cat(blocks), offset)
 
     def of_table(self, sums: Tensor) -> Tensor:
         """Values (m,) from the table (n_parts, n_columns), differentiable."""
-        return torch.addmv(self._offset, self._matrix[:, : self._n_used], sums.reshape(-1))
+        padded = torch.nn.functional.pad(sums, (0, 0, 0, 1)).reshape(-1, 1)
+        return self.offset + self._forward(padded)[:, 0]
 
     def on_table(self, weights: Tensor) -> Tensor:
         """Derivative of weights . g by the table, (..., n_parts, n_columns), for (..., m)."""
-        flat = weights @ self._matrix[:, : self._n_used]
-        return flat.reshape(*weights.shape[:-1], *self._shape)
+        flat = self._backward(weights.reshape(-1, len(self.offset)))
+        tables = flat.reshape(*weights.shape[:-1], self.n_parts + 1, self.n_columns)
+        return tables[..., :-1, :]
 
     def of_draws(
-        self, statistics: Tensor, bins: Tensor, weight: Tensor, sizes: Sequence[int]
+        self, statistics: Tensor, part: Tensor, weight: Tensor, sizes: Sequence[int]
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Values from each of several draws, and the pullback to the statistics of their rows.
 
@@ -74,8 +98,8 @@ class AffineMap:
         ----------
         statistics : Tensor of shape (n, n_columns)
             Of the rows of all draws, one draw after the other.
-        bins : LongTensor of shape (n,)
-            Part of each row, or the last bin.
+        part : LongTensor of shape (n,)
+            Part of each row; `n_parts` for rows in no part.
         weight : Tensor of shape (n,)
         sizes : sequence of int
             Rows of each draw.
@@ -86,22 +110,21 @@ class AffineMap:
         pullback : callable
             From weights on the values to weights on the statistics, (n, n_columns).
         """
-        n_draws, column = len(sizes), weight[:, None]
+        n_draws, n_parts, column = len(sizes), self.n_parts + 1, weight[:, None]
         if n_draws > 1:
-            bins = bins + self._first_bins(tuple(sizes)).to(bins)
-        tables = sum_by(statistics * column, bins, n_draws * self.n_bins)
-        values = torch.addmm(
-            self._offset, tables.reshape(n_draws, self._matrix.shape[1]), self._matrix.T
-        )
+            part = part + _first_parts(tuple(sizes), n_parts).to(part)
+        tables = sum_by(statistics * column, part, n_draws * n_parts)
+        flat = tables.reshape(n_draws, n_parts * self.n_columns)
+        values = self.offset + self._forward(flat.T).T
 
         def pullback(weights: Tensor) -> Tensor:
-            on_tables = weights.reshape(n_draws, len(self._matrix)) @ self._matrix
-            return look_up(on_tables.reshape(tables.shape), bins, statistics) * column
+            on_tables = self._backward(weights.reshape(n_draws, len(self.offset)))
+            return look_up(on_tables.reshape(tables.shape), part, statistics) * column
 
         return values.reshape(-1), pullback
 
     def of_steps(
-        self, steps: Above, soft: Tensor, bins: Tensor, weight: Tensor
+        self, steps: Above, soft: Tensor, part: Tensor, weight: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
         """Values from all rows, and the pullback to their scores and the steps' thresholds.
 
@@ -110,8 +133,8 @@ class AffineMap:
         steps : Above
         soft : Tensor of shape (n, n_columns)
             Its values.
-        bins : LongTensor of shape (n,)
-            Part of each row, or the last bin.
+        part : LongTensor of shape (n,)
+            Part of each row; `n_parts` for rows in no part.
         weight : Tensor of shape (n,)
 
         Returns
@@ -122,25 +145,18 @@ class AffineMap:
             the thresholds, (k, n_columns).
         """
         # Products with few rows of weights take an eighth of the time of sums by index.
-        member = (bins == torch.arange(self.n_bins - 1)[:, None].to(bins)) * weight
+        weights_of_parts = (part == torch.arange(self.n_parts)[:, None].to(part)) * weight
 
         def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
             tables, slopes = self.on_table(weights), steps.slopes(soft)
             on_scores = slopes.new_zeros((len(slopes), len(weights)))
-            for q, of_part in enumerate(member):
-                rows = torch.nonzero(bins == q)[:, 0]
+            for q, of_part in enumerate(weights_of_parts):
+                rows = torch.nonzero(part == q)[:, 0]
                 own = slopes.index_select(0, rows) * of_part.index_select(0, rows)[:, None]
                 on_scores.index_copy_(0, rows, own @ tables[:, q].T)
-            return on_scores, -(tables * (member @ slopes)).sum(dim=1)
+            return on_scores, -(tables * (weights_of_parts @ slopes)).sum(dim=1)
 
-        return self.of_table(member @ soft), pullback
-
-    def _first_bins(self, sizes: tuple[int, ...]) -> Tensor:
-        """First bin of each row's draw; kept, as draws are as large in the next step."""
-        if self._last is None or self._last[0] != sizes:
-            draw = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
-            self._last = sizes, self.n_bins * draw
-        return self._last[1]
+        return self.of_table(weights_of_parts @ soft), pullback
 
     @cached_property
     def span(self) -> Tensor:
@@ -148,6 +164,27 @@ class AffineMap:
 
         Pairs of groups come in both orders, and of three gaps one follows from the others.
         """
-        left, values, _ = torch.linalg.svd(self._matrix, full_matrices=False)
+        matrix = self._forward(torch.eye(self._factors[-1].shape[1]).to(self.rates))
+        left, values, _ = torch.linalg.svd(matrix, full_matrices=False)
         span: Tensor = left[:, values > _RANK_TOL * values.sum()]
         return span
+
+    def _forward(self, tables: Tensor) -> Tensor:
+        """Values less the offset, (m, k), of k flat tables."""
+        for factor in reversed(self._factors):
+            tables = factor @ tables
+        return tables
+
+    def _backward(self, weights: Tensor) -> Tensor:
+        """Derivatives by flat tables, (k, .), of k weighted sums of the values."""
+        columns = weights.T
+        for factor in self._factors:
+            columns = factor.T @ columns
+        return columns.T
+
+
+@lru_cache(maxsize=32)
+def _first_parts(sizes: tuple[int, ...], n_parts: int) -> Tensor:
+    """First part of the draw of each row, where draws of these sizes have tables in a row."""
+    draw = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    return n_parts * draw

@@ -1,13 +1,15 @@
-r"""AUC-based constraints: two pairs of sets of rows should be ranked equally well.
+r"""AUC-based constraints: two pairs of subsets of the rows should be ranked equally well.
 
 .. math:: | \mathrm{AUC}(G_1, G_1') - \mathrm{AUC}(G_2, G_2') | \le \mathrm{slack}
 
-(AUC-fairness paper, Definition 2), where the sets are unions of (label, group) cells.
+(AUC-fairness paper, Definition 2), where the subsets are unions of (label, group) cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.auc import COMPARISONS, auc_deviations, auc_differences, win_table
-from fairconstrained.constraints.moments import BoundConstraint, Space
-from fairconstrained.constraints.notions import Notion, checked_slack
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
+from fairconstrained.constraints.notions import (
+    Notion,
+    checked_number,
+    chosen,
+)
+from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.surrogates import SURROGATES, Surrogate
 
-__all__ = ["AUCConstraint", "AUCParity"]
+__all__ = ["AUCS", "AUCConstraint", "AUCParity"]
+
+_MOST_ENTRIES = 50_000_000  # of the comparisons: 400 MB, some 230 groups pair by pair
 
 
-class AUCConstraint(BoundConstraint):
+class AUCConstraint(MomentConstraint):
     r"""Differences of surrogate AUCs, both signs, minus slack; hard values are true differences.
 
     With the loss :math:`\ell(G, G')` of a surrogate, which estimates P(z <= z'),
@@ -49,7 +58,7 @@ class AUCConstraint(BoundConstraint):
     Examples
     --------
     >>> from fairconstrained.constraints import AUCParity, Space
-    >>> constraint = AUCParity("group_auc").bind(Space([0, 1], ["a", "b"]), 0.05, 1.0)
+    >>> constraint = AUCParity("group_auc").bind(Space([0, 1], ["a", "b"]), 0.05)
     >>> type(constraint).__name__, len(constraint.slack)
     ('AUCConstraint', 2)
     """
@@ -60,18 +69,18 @@ class AUCConstraint(BoundConstraint):
         self.space = space
         self.comparisons = np.asarray(comparisons, dtype=float)
         self.surrogate = surrogate
-        self.name = name
-        self.slack = torch.as_tensor(np.tile(np.asarray(slack, dtype=float), 2)).clamp_max(1e6)
-        # Cells that are in the same sets are one part.
-        member = self.comparisons.reshape(4 * len(self.comparisons), space.n_cells)
-        columns, index = np.unique(member, axis=1, return_inverse=True)
+        # Cells that are on the same sides of all comparisons are one part.
+        sides = self.comparisons.reshape(4 * len(self.comparisons), space.n_cells)
+        columns, index = np.unique(sides, axis=1, return_inverse=True)
         used = columns.any(axis=0)
         part = np.where(used, np.cumsum(used) - 1, -1)[index.reshape(-1)]
         super().__init__(
             torch.as_tensor(part.reshape(len(space.classes), len(space.groups))),
             surrogate.statistic,
+            torch.as_tensor(np.tile(np.asarray(slack, dtype=float), 2)).clamp_max(NEVER_BINDS),
+            name,
         )
-        self.sets = torch.as_tensor(
+        self.sides = torch.as_tensor(
             columns[:, used].reshape(len(self.comparisons), 4, self.n_parts)
         )
 
@@ -92,53 +101,49 @@ class AUCConstraint(BoundConstraint):
     def _compared(
         self, loss: Callable[[Tensor, Tensor], Tensor], sums: Tensor, counts: Tensor
     ) -> Tensor:
-        """Both signs of all comparisons, of a loss that takes the means of two sets."""
-        sets = self.sets.to(sums)
-        weights = (sets @ counts).reshape(*sets.shape[:2], *(1 for _ in sums.shape[1:]))
-        means = torch.tensordot(sets, sums, dims=1) / weights
+        """Both signs of all comparisons, of a loss that takes the means of two sides."""
+        sides = self.sides.to(sums)
+        weights = (sides @ counts).reshape(*sides.shape[:2], *(1 for _ in sums.shape[1:]))
+        means = torch.tensordot(sides, sums, dims=1) / weights
         first, first_, second, second_ = means.unbind(dim=1)
         above = loss(first_, first) + loss(second, second_)
         below = loss(second_, second) + loss(first, first_)
         return torch.cat((above, below))
 
-    def hard_values(
-        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
-    ) -> Tensor:
+    def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
         """Values of the true AUCs on these rows, from one sort, (2 m,)."""
-        cell = self.bins(y, group).cpu().numpy()
-        w = weight.cpu().numpy()
-        counts = self.counts(y, group, weight).cpu().numpy()
-        table = win_table(scores[:, 0].cpu().numpy(), cell, w, self.n_parts + 1)
-        kept = table[: self.n_parts, : self.n_parts]
-        difference = torch.as_tensor(auc_differences(kept, counts, self.sets.numpy()))
+        z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
+        table = win_table(z, part, w, self.n_parts + 1)[: self.n_parts, : self.n_parts]
+        counts = rows.counts().cpu().numpy()
+        difference = torch.as_tensor(auc_differences(table, counts, self.sides.numpy()))
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
-    def deviations(self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor) -> Tensor:
+    def deviations(self, scores: Tensor, rows: Rows) -> Tensor:
         """Standard errors of the true AUCs' differences on these rows, (m,)."""
-        z, cell, w = (
-            column.cpu().numpy() for column in (scores[:, 0], self.bins(y, group), weight)
-        )
-        return torch.as_tensor(auc_deviations(z, cell, w, self.sets.numpy()))
+        z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
+        return torch.as_tensor(auc_deviations(z, part, w, self.sides.numpy()))
 
     def narrowed(self, by: Tensor) -> AUCConstraint:
-        """With slacks less `by` (m,), not below zero."""
-        return self._with(slack=(self.slack[: len(self.comparisons)] - by).clamp_min(0.0).numpy())
+        """With `by` (m,) subtracted from the slacks, down to zero."""
+        return self._changed(
+            slack=(self.slack[: len(self.comparisons)] - by).clamp_min(0.0).numpy()
+        )
 
     def with_surrogate(self, surrogate: Surrogate) -> AUCConstraint:
-        """The same comparisons, with another stand-in for true AUCs."""
-        return self._with(surrogate=surrogate)
+        """The same comparisons with another surrogate of true AUCs."""
+        return self._changed(surrogate=surrogate)
 
     def describe(self, j: int) -> str:
         """Words for value j: which AUCs it compares."""
         m = len(self.comparisons)
-        sets = [self.space.describe(cells > 0) for cells in self.comparisons[j % m]]
-        aucs = [f"AUC({sets[0]} | {sets[1]})", f"AUC({sets[2]} | {sets[3]})"]
+        sides = [self.space.describe(cells > 0) for cells in self.comparisons[j % m]]
+        aucs = [f"AUC({sides[0]} | {sides[1]})", f"AUC({sides[2]} | {sides[3]})"]
         return f"{self.name}: " + " against ".join(aucs if j < m else aucs[::-1])
 
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int
     ) -> tuple[AUCConstraint, list[str]]:
-        """Drop the comparisons with a set of too few rows."""
+        """Drop the comparisons with a side of too few rows."""
         n = (self.comparisons * rows).sum(axis=(2, 3))
         small = n < max(min_rows, 1)
         if not small.any():
@@ -151,9 +156,9 @@ class AUCConstraint(BoundConstraint):
         )
         keep = ~small.any(axis=1)
         slack = self.slack.numpy()[: len(keep)][keep]
-        return self._with(comparisons=self.comparisons[keep], slack=slack), dropped
+        return self._changed(comparisons=self.comparisons[keep], slack=slack), dropped
 
-    def _with(self, **changes: Any) -> AUCConstraint:
+    def _changed(self, **changes: Any) -> AUCConstraint:
         """The constraint with other arguments."""
         own: dict[str, Any] = {
             "space": self.space,
@@ -165,49 +170,73 @@ class AUCConstraint(BoundConstraint):
         return AUCConstraint(**(own | changes))
 
 
+@dataclass(eq=False, repr=False)
 class AUCParity(Notion):
-    """An AUC-based notion for two labels and any number of groups, by the worst pair.
+    """An AUC-based notion for two labels, for the worst pair of any number of groups.
 
     Parameters
     ----------
-    notion : str, default="group_auc"
+    comparison : str, default="group_auc"
         ``"group_auc"``, ``"inter_group"``, ``"intra_group"``, ``"positive_equality_gap"``,
         ``"negative_equality_gap"`` or ``"bpsn_bnsp"``; the metrics of these names in
         :mod:`fairconstrained.metrics` say what they compare.
     slack : float, optional
         Largest allowed difference of AUCs; default: the estimator's ``slack``.
-    surrogate : {"binormal", "quadratic", "soft_bins"} or surrogate object, default="binormal"
-        What stands in for true AUCs while a model trains.
+    surrogate : {"soft_bins", "binormal", "quadratic"} or surrogate object, default="soft_bins"
+        What replaces true AUCs in training: ``"soft_bins"`` counts pairs in smooth histograms of
+        the scores and is close to the truth; ``"binormal"`` is the AUC of normal scores with the
+        groups' means and variances; ``"quadratic"`` is the paper's, which does not track the truth
+        for pairwise notions. Objects: :class:`SoftBins` and :class:`Quadratic` take parameters.
 
     Examples
     --------
     >>> from fairconstrained.constraints import AUCParity
     >>> AUCParity("inter_group", slack=0.02)
-    AUCParity(notion='inter_group', slack=0.02)
+    AUCParity(comparison='inter_group', slack=0.02)
     """
 
-    name = "auc_parity"
+    comparison: str = "group_auc"
+    slack: float | None = None
+    surrogate: str | Surrogate = field(default="soft_bins", kw_only=True)
 
-    def __init__(
-        self,
-        notion: str = "group_auc",
-        slack: float | None = None,
-        *,
-        surrogate: str | Surrogate = "binormal",
-    ):
-        self.notion = notion
-        self.slack = slack
-        self.surrogate = surrogate
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the comparison."""
+        return self.comparison
 
-    def bind(self, space: Space, slack: float, temperature: float) -> AUCConstraint:
+    def bind(self, space: Space, slack: float | None = None) -> AUCConstraint:
         """Give the constraint on these labels and groups."""
         if len(space.classes) != 2:
             raise ValueError(f"AUCParity needs two classes; got {len(space.classes)}.")
-        slack = checked_slack(self, "slack", slack if self.slack is None else self.slack)
-        comparisons = self._chosen("notion", COMPARISONS)(len(space.groups))
-        surrogate = self.surrogate
-        if isinstance(surrogate, str):
-            surrogate = self._chosen("surrogate", SURROGATES)
+        allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)
+        comparisons_of, surrogate = chosen(self, "comparison", COMPARISONS), self.chosen_surrogate()
+        n_groups = len(space.groups)
+        # Comparisons of pairs grow with the square of the groups: two groups have one.
+        pairwise = len(comparisons_of(2)) == 1
+        n_comparisons = n_groups * (n_groups - 1) // 2 if pairwise else n_groups
+        if 8 * n_groups * n_comparisons > _MOST_ENTRIES:
+            raise ValueError(
+                f"AUCParity({self.comparison!r}) of {n_groups:,} groups would make "
+                f"{n_comparisons:,} comparisons of {2 * n_groups:,} cells, which need more than "
+                "400 MB. Use fewer groups: cross fewer columns, or join small groups."
+            )
+        comparisons = comparisons_of(n_groups)
         return AUCConstraint(
-            space, comparisons, np.full(len(comparisons), slack), surrogate, self.notion
+            space, comparisons, np.full(len(comparisons), allowed), surrogate, self.name
         )
+
+    def chosen_surrogate(self) -> Surrogate:
+        """The surrogate object, or ValueError."""
+        if isinstance(self.surrogate, str):
+            return chosen(self, "surrogate", SURROGATES)
+        if not hasattr(self.surrogate, "loss"):
+            raise ValueError(
+                f"AUCParity.surrogate must be one of {sorted(SURROGATES)}, or an object such as "
+                f"fairconstrained.constraints.SoftBins(n_bins=32); got {self.surrogate!r}."
+            )
+        return self.surrogate
+
+
+AUCS: Mapping[str, Callable[[], AUCParity]] = {
+    name: partial(AUCParity, name) for name in COMPARISONS
+}

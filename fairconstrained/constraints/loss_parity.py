@@ -2,20 +2,21 @@ r"""Loss parity: groups pay the same average loss (paper 5).
 
 .. math:: | E[\ell(f(x), y) \mid g] - E[\ell(f(x), y) \mid g'] | \le \mathrm{slack},
 
-over everybody, or within the positive label, or within every label.
+overall, within the positive label, or within every label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
-from fairconstrained.constraints.notions import Event, Floats, Parity
+from fairconstrained.constraints.notions import Event, Floats, Parity, chosen
 from fairconstrained.constraints.statistics import Losses, Statistic
 from fairconstrained.losses import LOSSES
 
-__all__ = ["LossParity"]
+__all__ = ["LOSS_PARITIES", "LossParity"]
 
 _CONDITIONS: dict[str, Callable[[int], Floats]] = {
     "all": lambda n_classes: np.ones((1, n_classes)),
@@ -55,15 +56,25 @@ class LossParity(Parity):
         loss: str = "log",
         reference: str = "pairwise",
     ):
-        super().__init__(slack, reference=reference)
+        self.slack = slack
+        self.reference = reference
         self.within = within
         self.loss = loss
 
     def events(self, n_classes: int) -> list[Event]:
         """The loss within each condition."""
-        conditions: Floats = self._chosen("within", _CONDITIONS)(n_classes)
+        conditions: Floats = chosen(self, "within", _CONDITIONS)(n_classes)
         return [Event(labels, labels[:, None]) for labels in conditions]
 
-    def statistic(self, n_classes: int, temperature: float) -> Statistic:
-        """The row's loss; it needs no temperature, being differentiable."""
-        return Losses(self._chosen("loss", LOSSES))
+    def statistic(self, n_classes: int) -> Statistic:
+        """The loss of a row, which is differentiable and needs no temperature."""
+        return Losses(chosen(self, "loss", LOSSES))
+
+
+# The names of the paper. Paper: equalized odds bounds the sum of the labels' gaps; here each of
+# them, so that the slack is in the units of a gap, as everywhere in this package.
+LOSS_PARITIES: Mapping[str, Callable[..., LossParity]] = {
+    "loss_parity": LossParity,
+    "equal_opportunity": partial(LossParity, within="positive"),
+    "equalized_odds": partial(LossParity, within="labels"),
+}

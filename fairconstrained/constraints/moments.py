@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -21,23 +21,55 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.autograd import linearized
-from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.statistics import Statistic, sum_by
+from fairconstrained.constraints.steps import Above
 
-__all__ = ["BoundConstraint", "LinearMoments", "MomentConstraint", "Space", "look_up"]
+__all__ = ["NEVER_BINDS", "MomentConstraint", "Rows"]
+
+NEVER_BINDS = 1e6  # in place of an infinite slack, which would make the values infinite
 
 
-_NEVER_BINDS = 1e6
+class Rows(NamedTuple):
+    """What a constraint knows of rows: label, part and weight of each, found out once.
+
+    See :meth:`MomentConstraint.place`.
+    """
+
+    y: Tensor  # (n,) class indices
+    part: Tensor  # (n,) from 0 to n_parts; n_parts for rows in no part
+    weight: Tensor  # (n,) positive
+    n_parts: int
+
+    def take(self, index: Tensor) -> Rows:
+        """The rows of this index, in this order."""
+        y, part, weight = (column.index_select(0, index) for column in self[:3])
+        return Rows(y, part, weight, self.n_parts)
+
+    def sum(self, columns: Tensor) -> Tensor:
+        """Weighted sums of the columns (n, k) over the rows of each part, (n_parts, k)."""
+        return sum_by(columns * self.weight[:, None], self.part, self.n_parts + 1)[:-1]
+
+    def counts(self) -> Tensor:
+        """Weight of each part, (n_parts,)."""
+        return sum_by(self.weight[:, None], self.part, self.n_parts + 1)[:-1, 0]
 
 
 class MomentConstraint:
-    """Base: `values` follows from the partition, a statistic and a function of the table.
+    """Base: values that follow from the partition, a statistic and a function of the table.
+
+    A subclass implements :meth:`of_moments`, :meth:`describe` and :meth:`without_small`; what else
+    it overrides says what it can do beyond that.
 
     Parameters
     ----------
     part_of_cell : LongTensor of shape (n_classes, n_groups)
-        The part of the rows of each label and group; -1 where they take no part.
+        The part of the rows of each label and group; -1 where they are in no part.
     statistic : Statistic
+    slack : Tensor of shape (m,)
+        What has been subtracted from the values.
+    name : str
+        The notion, for messages.
     n_aux : int, default=0
         Extra primal variables of the constraint.
 
@@ -45,31 +77,52 @@ class MomentConstraint:
     --------
     >>> import torch
     >>> from fairconstrained.constraints import DemographicParity, Space
-    >>> constraint = DemographicParity(slack=0.1).bind(Space([0, 1], ["a", "b"]), 0.1, 1.0)
-    >>> y, group, weight = torch.tensor([0, 1]), torch.tensor([0, 1]), torch.ones(2)
+    >>> constraint = DemographicParity(slack=0.1).bind(Space([0, 1], ["a", "b"]))
+    >>> rows = constraint.place(torch.tensor([0, 1]), torch.tensor([0, 1]), torch.ones(2))
     >>> scores, aux = torch.tensor([[-9.0], [9.0]]), torch.zeros(0)
-    >>> constraint.values(scores, y, group, aux, weight).round(decimals=2)  # a gap of 1 minus slack
+    >>> constraint.values(scores, rows, aux).round(decimals=2)  # a gap of 1 minus slack
+    tensor([-1.1000,  0.9000])
+    >>> constraint.hard_values(scores, rows, aux)
     tensor([-1.1000,  0.9000])
     """
 
-    offsets_matter = True  # whether shifting all scores alike changes the hard values
-    difference_of_convex = False  # whether `convex_parts` says how the values are one
-    is_linear = False  # whether values are affine in the table, for given counts
-    moving = False  # whether extra variable c is the threshold of column c of an `Above`
+    offsets_matter = True  # whether adding a constant to all scores changes the hard values
+    difference_of_convex = False  # whether `convex_parts` is implemented
 
-    def __init__(self, part_of_cell: Tensor, statistic: Statistic, n_aux: int = 0):
+    def __init__(
+        self, part_of_cell: Tensor, statistic: Statistic, slack: Tensor, name: str, n_aux: int = 0
+    ):
         self.part_of_cell = part_of_cell
         self.statistic = statistic
+        self.slack = slack
+        self.name = name
         self.n_aux = n_aux
         self.n_parts = int(part_of_cell.max()) + 1 if part_of_cell.numel() else 0
-        # Rows of no part are summed into one more bin, which is dropped.
-        self._bin_of_cell = part_of_cell.remainder(self.n_parts + 1)
-        self.bound = statistic.bound
-        self._last_bins: tuple[Tensor, Tensor, Tensor] | None = None
+
+    # --- rows and tables -------------------------------------------------------------------------
+
+    @property
+    def bound(self) -> float:
+        """Largest l1 norm of a row's statistics: the sensitivity of the table to one row."""
+        return self.statistic.bound
 
     def part(self, y: Tensor, group: Tensor) -> Tensor:
-        """Part of each row, (n,); -1 where it takes no part."""
+        """Part of each row, (n,); -1 for rows in no part."""
         return self.part_of_cell.to(y.device)[y, group]
+
+    def place(self, y: Tensor, group: Tensor, weight: Tensor) -> Rows:
+        """The rows with the part of each, which is all that other methods ask of labels and groups.
+
+        Parameters
+        ----------
+        y : LongTensor of shape (n,)
+            Class indices.
+        group : LongTensor of shape (n,)
+            Group indices.
+        weight : Tensor of shape (n,)
+        """
+        part = self.part(y, group).remainder(self.n_parts + 1)
+        return Rows(y, part, weight, self.n_parts)
 
     def part_cells(self) -> list[NDArray[np.bool_]]:
         """Which labels and groups make up each part, as boolean (n_classes, n_groups) arrays."""
@@ -79,45 +132,22 @@ class MomentConstraint:
         """Whether the values depend on each part, (n_parts,)."""
         return torch.ones(self.n_parts, dtype=torch.bool)
 
-    def init_aux(self, scores: Tensor, y: Tensor, group: Tensor) -> Tensor:
-        """Start of the extra variables."""
-        return scores.new_zeros(self.n_aux)
-
-    def at(self, aux: Tensor) -> Self:
-        """The constraint with these extra variables in its statistic, where they enter there."""
-        return self
-
-    def counts(self, y: Tensor, group: Tensor, weight: Tensor) -> Tensor:
-        """Weight in each part, (n_parts,)."""
-        return self._sum(weight[:, None], y, group)[:, 0]
-
     def counts_of_cells(self, cells: Tensor) -> Tensor:
-        """Weight in each part, (n_parts,), from that of each label and group."""
-        bins = self._bin_of_cell.to(cells.device).reshape(-1)
-        return sum_by(cells.reshape(-1, 1), bins, self.n_parts + 1)[: self.n_parts, 0]
+        """Weight of each part, (n_parts,), from that of each label and group."""
+        part = self.part_of_cell.to(cells.device).reshape(-1).remainder(self.n_parts + 1)
+        return sum_by(cells.reshape(-1, 1), part, self.n_parts + 1)[: self.n_parts, 0]
 
-    def sums(self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor) -> Tensor:
+    def sums(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
         """The table of soft statistics, (n_parts, n_columns)."""
-        bins = self.bins(y, group)
-        return self.statistic.sums(scores, y, weight, bins, self.n_parts + 1)[: self.n_parts]
+        statistic = self.statistic_at(aux)
+        table = statistic.sums(scores, rows.y, rows.weight, rows.part, self.n_parts + 1)
+        return table[: self.n_parts]
 
-    def hard_sums(self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor) -> Tensor:
+    def hard_sums(self, scores: Tensor, rows: Rows) -> Tensor:
         """The table of hard statistics, (n_parts, n_columns)."""
-        rows = self.statistic.hard(scores, y) * weight[:, None]
-        return self._sum(rows, y, group)
+        return rows.sum(self.statistic.hard(scores, rows.y))
 
-    def hard_values(
-        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
-    ) -> Tensor:
-        """Values as users measure them on these rows, (m,); here from the table."""
-        sums = self.hard_sums(scores, y, group, weight)
-        return self.hard_of_moments(sums, self.counts(y, group, weight), aux)
-
-    def convex_parts(
-        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
-    ) -> Tensor:
-        """Two rows, (2, m), convex in scores and extra variables: their difference is `values`."""
-        raise NotImplementedError
+    # --- values ----------------------------------------------------------------------------------
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
@@ -127,89 +157,68 @@ class MomentConstraint:
         """Values as users measure them from the table of hard statistics, (m,)."""
         return self.of_moments(sums, counts, aux)
 
-    def values(
-        self, scores: Tensor, y: Tensor, group: Tensor, aux: Tensor, weight: Tensor
-    ) -> Tensor:
+    def values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
         """Values on these rows, (m,)."""
-        sums = self.at(aux).sums(scores, y, group, weight)
-        return self.of_moments(sums, self.counts(y, group, weight), aux)
+        return self.of_moments(self.sums(scores, rows, aux), rows.counts(), aux)
+
+    def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+        """Values as users measure them on these rows, (m,); here from the table."""
+        return self.hard_of_moments(self.hard_sums(scores, rows), rows.counts(), aux)
+
+    def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+        """Two rows, (2, m), convex in scores and extra variables: their difference is `values`."""
+        raise NotImplementedError
+
+    def affine(self, counts: Tensor) -> AffineMap | None:
+        """The map from tables to values for given counts; None where it is not affine."""
+        return None
 
     def linearize(
         self, scores: Tensor, y: Tensor, aux: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Soft statistics of the rows, (n, n_columns), and from weights on them the derivative of
+        """Soft statistics of the rows, and the derivative of weighted sums of them.
 
-        the weighted sum by the scores, (n, K), and by the extra variables, (n_aux,).
+        Returns
+        -------
+        soft : Tensor of shape (n, n_columns)
+        pullback : callable
+            From weights (n, n_columns) to the derivatives of the weighted sum: by the scores,
+            (n, K), and by the extra variables, (n_aux,).
         """
         if self.n_aux:
-            soft, pullback = linearized(lambda z, a: self.at(a).statistic.soft(z, y), scores, aux)
+            soft, pullback = linearized(lambda z, a: self.statistic_at(a).soft(z, y), scores, aux)
             return soft, pullback  # type: ignore[return-value]
         soft, on_scores = self.statistic.linearize(scores, y)
         return soft, lambda weights: (on_scores(weights), torch.zeros_like(aux))
 
+    # --- extra variables -------------------------------------------------------------------------
+
+    def init_aux(self, scores: Tensor, rows: Rows) -> Tensor:
+        """Start of the extra variables."""
+        return scores.new_zeros(self.n_aux)
+
+    def statistic_at(self, aux: Tensor) -> Statistic:
+        """The statistic with these extra variables, where they enter there."""
+        return self.statistic
+
+    def steps_at(self, aux: Tensor) -> Above | None:
+        """`statistic_at` where extra variable c is the threshold of column c; else None."""
+        return None
+
+    # --- other constraints of the same kind ------------------------------------------------------
+
     def sharpened(self) -> Self:
         """The constraint with its statistic sharpened; itself where that changes nothing."""
         statistic = self.statistic.sharpened()
-        if statistic == self.statistic:
-            return self
-        sharp = copy.copy(self)
-        sharp.statistic = statistic
-        return sharp
+        return self if statistic == self.statistic else self._with(statistic=statistic)
 
     def loosened(self, by: float) -> Self:
-        """The constraint with more slack, if solvers had better go through such ones; or itself."""
+        """The constraint with more slack, if it helps solvers to start from there; or itself."""
         return self
-
-    def bins(self, y: Tensor, group: Tensor) -> Tensor:
-        """Part of each row, (n,); one more bin, `n_parts`, for those that take no part.
-
-        Kept, as full-batch solvers ask for the same rows at every step.
-        """
-        last = self._last_bins
-        if last is None or last[0] is not y or last[1] is not group:
-            last = y, group, self._bin_of_cell.to(y.device)[y, group]
-            self._last_bins = last
-        return last[2]
-
-    def _sum(self, rows: Tensor, y: Tensor, group: Tensor) -> Tensor:
-        return sum_by(rows, self.bins(y, group), self.n_parts + 1)[: self.n_parts]
-
-
-def look_up(table: Tensor, index: Tensor, like: Tensor) -> Tensor:
-    """Rows of a table by their index, (n, n_columns), in memory as `like` lies there."""
-    if like.stride(0) == 1:
-        return table.T.contiguous().gather(1, index.expand(table.shape[1], -1)).T
-    return table.index_select(0, index)
-
-
-class BoundConstraint(MomentConstraint):
-    """Base of what notions become on given labels and groups: values with slacks and words.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.constraints import DemographicParity, Space
-    >>> constraint = DemographicParity(slack=0.1).bind(Space([0, 1], ["a", "b"]), 0.1, 1.0)
-    >>> y, group, weight = torch.tensor([0, 1]), torch.tensor([0, 1]), torch.ones(2)
-    >>> scores, aux = torch.tensor([[-9.0], [9.0]]), torch.zeros(0)
-    >>> constraint.hard_values(scores, y, group, weight, aux)
-    tensor([-1.1000,  0.9000])
-    """
-
-    name: str
-    slack: Tensor  # (m,)
-
-    def measure(self, values: Tensor) -> float:
-        """The notion in its own units: the largest value before its slack is taken off."""
-        return float((values + self.slack.to(values)).max())
-
-    def describe(self, j: int) -> str:
-        """Words for value j: what it compares."""
-        raise NotImplementedError
 
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int
-    ) -> tuple[BoundConstraint, list[str]]:
+    ) -> tuple[MomentConstraint, list[str]]:
         """Drop the values that rest on fewer than `min_rows` rows, at least one.
 
         Parameters
@@ -220,138 +229,24 @@ class BoundConstraint(MomentConstraint):
 
         Returns
         -------
-        constraint : BoundConstraint
+        constraint : MomentConstraint
         dropped : list of str
             What was dropped, in words with counts.
         """
         raise NotImplementedError
 
+    # --- words -----------------------------------------------------------------------------------
 
-class LinearMoments(BoundConstraint):
-    r"""Linear combinations of rates, minus slack.
-
-    A rate is a ratio of sums over the table, and a value a combination of rates:
-
-    .. math::
-
-        \rho_r = \frac{\sum_{q,s} A_{rqs} M_{qs}}{\sum_q B_{rq} N_q}, \qquad
-        g_j = \sum_r C_{jr}\, \rho_r - \mathrm{slack}_j .
-
-    Every rate constraint and every loss parity is such data; a new notion needs no new class.
-
-    Parameters
-    ----------
-    space : Space
-    numerators : array-like of shape (n_rates, n_classes, n_groups, n_columns)
-        :math:`A`, given on the finest partition; equal cells are joined into parts.
-    denominators : array-like of shape (n_rates, n_classes, n_groups)
-        :math:`B`, zeros and ones.
-    combinations : array-like of shape (m, n_rates)
-        :math:`C`.
-    slack : array-like of shape (m,)
-    statistic : Statistic
-    name : str
-        The notion, for messages.
-
-    Examples
-    --------
-    >>> from fairconstrained.constraints import EqualOpportunity, Space
-    >>> constraint = EqualOpportunity(slack=0.1).bind(Space([0, 1], ["a", "b"]), 0.1, 1.0)
-    >>> constraint.part_of_cell  # the rows of label 0 take no part
-    tensor([[-1, -1],
-            [ 1,  0]])
-    """
-
-    is_linear = True
-
-    def __init__(
-        self,
-        space: Space,
-        numerators: Any,
-        denominators: Any,
-        combinations: Any,
-        slack: Any,
-        statistic: Statistic,
-        name: str,
-    ):
-        self.space = space
-        self.cell_numerators = np.asarray(numerators, dtype=float)
-        self.cell_denominators = np.asarray(denominators, dtype=float)
-        self.combinations = torch.as_tensor(np.asarray(combinations, dtype=float))
-        # An infinite slack would make the values infinite; this one never binds either.
-        self.slack = torch.as_tensor(np.asarray(slack, dtype=float)).clamp_max(_NEVER_BINDS)
-        self.name = name
-        n_rates = len(self.cell_numerators)
-        shape = (len(space.classes), len(space.groups))
-        # One column per cell with all that the rates say of it; equal columns are one part.
-        numerators = self.cell_numerators.reshape(n_rates, space.n_cells, statistic.n_columns)
-        denominators = self.cell_denominators.reshape(n_rates, space.n_cells, 1)
-        says = np.concatenate((numerators, denominators), axis=2)
-        columns, index = np.unique(
-            says.transpose(1, 0, 2).reshape(space.n_cells, -1), axis=0, return_inverse=True
-        )
-        used = columns.any(axis=1)
-        part = np.where(used, np.cumsum(used) - 1, -1)[index.reshape(-1)].reshape(shape)
-        super().__init__(torch.as_tensor(part), statistic)
-        parts = columns[used].reshape(self.n_parts, n_rates, says.shape[2]).transpose(1, 0, 2)
-        table_size = self.n_parts * statistic.n_columns
-        self.numerators = torch.as_tensor(parts[:, :, :-1].reshape(n_rates, table_size))
-        self.denominators = torch.as_tensor(parts[:, :, -1])
-
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values from the table, (m,)."""
-        return self._like(self.combinations, sums) @ self.rates(sums, counts) - self._like(
-            self.slack, sums
-        )
-
-    def rates(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """The rates from the table, (n_rates,)."""
-        total = self._like(self.denominators, sums) @ counts
-        return (self._like(self.numerators, sums) @ sums.reshape(-1)) / total
+    def measure(self, values: Tensor) -> float:
+        """The notion in its own units: the largest value before its slack is subtracted."""
+        return float((values + self.slack.to(values)).max())
 
     def describe(self, j: int) -> str:
-        """Words for value j: which rates it compares."""
-        sides = [
-            " and ".join(
-                sorted(
-                    {
-                        self._describe_rate(r)
-                        for r in np.flatnonzero(sign * self.combinations[j].numpy() > 0)
-                    }
-                )
-            )
-            for sign in (1, -1)
-        ]
-        return f"{self.name}: " + " against ".join(side for side in sides if side)
+        """Words for value j: what it compares."""
+        raise NotImplementedError
 
-    def without_small(
-        self, rows: NDArray[np.int64], min_rows: int
-    ) -> tuple[LinearMoments, list[str]]:
-        """Drop the values with a rate of too few rows: a rate of none is not defined."""
-        n = (self.cell_denominators * rows).sum(axis=(1, 2))
-        small = n < max(min_rows, 1)
-        if not small.any():
-            return self, []
-        keep = ~(self.combinations.numpy() != 0)[:, small].any(axis=1)
-        combinations = self.combinations.numpy()[keep]
-        needed = (combinations != 0).any(axis=0)
-        dropped = sorted(
-            {f"{self._describe_rate(r)} ({int(n[r])} rows)" for r in np.flatnonzero(small)}
-        )
-        constraint = LinearMoments(
-            self.space,
-            self.cell_numerators[needed],
-            self.cell_denominators[needed],
-            combinations[:, needed],
-            self.slack.numpy()[keep],
-            self.statistic,
-            self.name,
-        )
-        return constraint, dropped
-
-    def _describe_rate(self, r: Any) -> str:
-        return self.space.describe(self.cell_denominators[r] > 0)
-
-    @staticmethod
-    def _like(data: Tensor, table: Tensor) -> Tensor:
-        return data.to(dtype=table.dtype, device=table.device)
+    def _with(self, **attributes: Any) -> Self:
+        """A copy with other attributes."""
+        other = copy.copy(self)
+        vars(other).update(attributes)
+        return other

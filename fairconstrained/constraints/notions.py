@@ -1,31 +1,37 @@
 r"""What users ask for: a notion describes events and becomes a constraint on given data.
 
-An event has a condition on the true label and measures, of the rows that meet it, a statistic. Its
+An event has a condition on the true label and measures a statistic of the rows that meet it. Its
 rate in a group is the mean of that statistic over the group's rows that meet the condition: for a
 prediction rate
 
 .. math:: P(\hat y = k \text{ for a pair } (y, k) \mid y \in \text{condition}, \text{group}).
 
-Parity notions bound differences of an event's rate between groups, caps bound the rate itself.
+Parity notions bound differences of an event's rate between groups; caps bound the rate itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from fairconstrained.constraints.moments import BoundConstraint, LinearMoments, Space
+from fairconstrained.constraints.linear import LinearMoments
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 
-__all__ = ["Cap", "Event", "Notion", "Parity", "checked_slack"]
+__all__ = ["Cap", "Event", "Notion", "Parity", "as_notion", "checked_number"]
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
+
+_MOST_VALUES = 2_000_000  # of a notion: 1,000 groups pairwise, within each of two labels
 
 
 class Event(NamedTuple):
@@ -47,52 +53,55 @@ class Event(NamedTuple):
 
 
 class Notion(BaseEstimator):  # type: ignore[misc]
-    """What a user asks for, before the data's labels and groups are known.
+    """What a user asks for, before the labels and groups of the data are known.
 
     A subclass takes its parameters in ``__init__`` (so that ``get_params``, ``clone`` and grid
-    searches work) and implements :meth:`bind`.
+    searches work) and implements :meth:`bind`. ``@dataclass(eq=False, repr=False)`` writes such an
+    ``__init__``.
 
     Examples
     --------
-    >>> from fairconstrained.constraints import CONSTRAINTS, Space
-    >>> notion = CONSTRAINTS["demographic_parity"](slack=0.1).set_params(slack=0.2)
-    >>> notion.bind(Space([0, 1], ["a", "b"]), slack=0.05, temperature=1.0).slack
+    >>> from fairconstrained.constraints import DemographicParity, Space
+    >>> notion = DemographicParity(slack=0.1).set_params(slack=0.2)
+    >>> notion.bind(Space([0, 1], ["a", "b"]), slack=0.05).slack
     tensor([0.2000, 0.2000], dtype=torch.float64)
     """
 
     name = "constraint"
     needs_groups = True
 
-    def bind(self, space: Space, slack: float, temperature: float) -> BoundConstraint:
+    def bind(self, space: Space, slack: float | None = None) -> MomentConstraint:
         """Give the constraint on these labels and groups.
 
         Parameters
         ----------
         space : Space
             Labels and groups of the training data.
-        slack : float
-            The estimator's slack; used where the notion has none of its own.
-        temperature : float
-            Of the class probabilities that stand in for predictions.
+        slack : float, optional
+            The estimator's slack, used where the notion has none of its own.
+
+        Raises
+        ------
+        ValueError
+            Naming the parameter that is wrong, or how many values are too many.
         """
         raise NotImplementedError
 
-    def _chosen(self, parameter: str, choices: Mapping[str, T]) -> T:
-        value = getattr(self, parameter)
-        if not isinstance(value, str) or value not in choices:
-            raise ValueError(
-                f"{type(self).__name__}.{parameter} must be one of {sorted(choices)}; "
-                f"got {value!r}."
-            )
-        return choices[value]
 
-    def statistic(self, n_classes: int, temperature: float) -> Statistic:
-        """What the events measure; class probabilities unless a notion says otherwise."""
-        return ClassProbabilities(n_classes, temperature)
-
-
+@dataclass(eq=False, repr=False)
 class Parity(Notion):
-    """Differences of event rates between groups, at most `slack`.
+    r"""Event rates differ between groups by at most `slack`.
+
+    Parameters
+    ----------
+    slack : float, optional
+        Largest allowed gap; default: the estimator's ``slack``.
+    reference : {"pairwise", "rest", "overall"}, default="pairwise"
+        Compare each pair of groups (largest minus smallest rate), each group with all others
+        together (RaCO-DP, Section 2), or each group with the overall rate (fairlearn's form).
+    temperature : float, default=1.0
+        Sharpness of the soft rates that stand in for predicted labels in training: class
+        probabilities are those of `temperature` times the scores.
 
     Examples
     --------
@@ -103,32 +112,47 @@ class Parity(Notion):
     >>> class SelectionParity(Parity):
     ...     def events(self, n_classes):
     ...         return [Event(np.ones(n_classes), np.tile(np.eye(n_classes)[1], (n_classes, 1)))]
-    >>> bound = SelectionParity(slack=0.1).bind(Space([0, 1], ["a", "b"]), 0.05, 1.0)
+    >>> bound = SelectionParity(slack=0.1).bind(Space([0, 1], ["a", "b"]))
     >>> bound.describe(0)
     'constraint: group a against group b'
     """
 
-    def __init__(self, slack: float | None = None, *, reference: str = "pairwise"):
-        self.slack = slack
-        self.reference = reference
+    slack: float | None = None
+    reference: str = field(default="pairwise", kw_only=True)
+    temperature: float = field(default=1.0, kw_only=True)
 
     def events(self, n_classes: int) -> list[Event]:
         """The events whose rates are to be equal."""
         raise NotImplementedError
 
-    def bind(self, space: Space, slack: float, temperature: float) -> LinearMoments:
+    def statistic(self, n_classes: int) -> Statistic:
+        """What the events measure; class probabilities unless a notion says otherwise."""
+        return ClassProbabilities(n_classes, checked_temperature(self))
+
+    def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Give the constraint on these labels and groups."""
-        slack = checked_slack(self, "slack", slack if self.slack is None else self.slack)
-        members, differences = self._chosen("reference", _REFERENCES)(len(space.groups))
-        events = self.events(len(space.classes))
-        rates = [(event, groups) for event in events for groups in members]
-        combinations = np.kron(np.eye(len(events)), differences).astype(np.float64)
-        statistic = self.statistic(len(space.classes), temperature)
-        return _linear(space, rates, combinations, slack, statistic, self.name)
+        allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)
+        reference = chosen(self, "reference", _REFERENCES)
+        n_groups, events = len(space.groups), self.events(len(space.classes))
+        statistic = self.statistic(len(space.classes))
+        refuse_too_many(self, len(events) * reference.size(n_groups), n_groups, reference.advice)
+        groups, differences = reference.compare(n_groups)
+        combinations = sp.kron(sp.eye_array(len(events)), differences)
+        return _linear(space, events, groups, combinations, allowed, statistic, self.name)
 
 
+@dataclass(eq=False, repr=False)
 class Cap(Notion):
-    """Event rates at most `max`, over everybody or in each group.
+    """Event rates of at most `max`, overall or in each group.
+
+    Parameters
+    ----------
+    max : float, optional
+        The cap; default: the estimator's ``slack``.
+    per_group : bool, default=False
+        Whether the rate of every group is capped, instead of the overall rate.
+    temperature : float, default=1.0
+        As in :class:`Parity`.
 
     Examples
     --------
@@ -138,13 +162,13 @@ class Cap(Notion):
     ...     name = "error_rate"
     ...     def events(self, n_classes):
     ...         return [Event(np.ones(n_classes), 1 - np.eye(n_classes))]
-    >>> ErrorRate(max=0.1).bind(Space([0, 1], ["a", "b"]), 0.05, 1.0).slack
+    >>> ErrorRate(max=0.1).bind(Space([0, 1], ["a", "b"])).slack
     tensor([0.1000], dtype=torch.float64)
     """
 
-    def __init__(self, max: float | None = None, *, per_group: bool = False):
-        self.max = max
-        self.per_group = per_group
+    max: float | None = None
+    per_group: bool = field(default=False, kw_only=True)
+    temperature: float = field(default=1.0, kw_only=True)
 
     @property
     def needs_groups(self) -> bool:  # type: ignore[override]
@@ -155,77 +179,168 @@ class Cap(Notion):
         """The events whose rates are capped."""
         raise NotImplementedError
 
-    def bind(self, space: Space, slack: float, temperature: float) -> LinearMoments:
+    def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Give the constraint on these labels and groups."""
-        cap = checked_slack(self, "max", slack if self.max is None else self.max)
-        n_groups = len(space.groups)
-        members = np.eye(n_groups) if self.per_group else np.ones((1, n_groups))
-        rates = [(event, groups) for event in self.events(len(space.classes)) for groups in members]
-        statistic = self.statistic(len(space.classes), temperature)
-        return _linear(space, rates, np.eye(len(rates)), cap, statistic, self.name)
+        cap = checked_number(self, "max", slack if self.max is None else self.max)
+        n_groups, events = len(space.groups), self.events(len(space.classes))
+        groups = sp.eye_array(n_groups) if self.per_group else np.ones((1, n_groups))
+        combinations = sp.eye_array(len(events) * groups.shape[0])
+        statistic = ClassProbabilities(len(space.classes), checked_temperature(self))
+        return _linear(space, events, groups, combinations, cap, statistic, self.name)
 
 
-def _pairwise(n_groups: int) -> tuple[Floats, Floats]:
-    """Members of the rates and the ordered pairs of them: largest minus smallest."""
-    first, second = np.nonzero(~np.eye(n_groups, dtype=bool))
-    identity = np.eye(n_groups)
-    return identity, identity[first] - identity[second]
+def as_notion(
+    given: Any,
+    names: Mapping[str, Callable[[], Notion]],
+    kind: type[Notion] = Notion,
+    parameter: str = "constraint",
+) -> Notion:
+    """The notion that a user means by a name or an object.
 
+    Parameters
+    ----------
+    given : str or Notion
+    names : mapping of str to callable
+        What each allowed name stands for: ``CONSTRAINTS``, ``PARTIAL``, ``AUCS``, ...
+    kind : type, default=Notion
+        Which objects are allowed.
+    parameter : str, default="constraint"
+        For the message.
 
-def _rest(n_groups: int) -> tuple[Floats, Floats]:
-    """Each group against all others together, both signs."""
-    if n_groups < 2:
-        return np.zeros((0, n_groups)), np.zeros((0, 0))
-    identity = np.eye(n_groups)
-    difference = np.hstack((identity, -identity))
-    return np.vstack((identity, 1.0 - identity)), np.vstack((difference, -difference))
+    Raises
+    ------
+    ValueError
+        With the names and objects that are allowed.
 
-
-def _overall(n_groups: int) -> tuple[Floats, Floats]:
-    """Each group against everybody, both signs."""
-    if n_groups < 2:
-        return np.zeros((0, n_groups)), np.zeros((0, 0))
-    identity = np.eye(n_groups)
-    difference = np.hstack((identity, -np.ones((n_groups, 1))))
-    return np.vstack((identity, np.ones(n_groups))), np.vstack((difference, -difference))
-
-
-_REFERENCES: dict[str, Callable[[int], tuple[Floats, Floats]]] = {
-    "pairwise": _pairwise,
-    "rest": _rest,
-    "overall": _overall,
-}
-
-
-def _linear(
-    space: Space,
-    rates: Sequence[tuple[Event, Floats]],
-    combinations: Floats,
-    slack: float,
-    statistic: Statistic,
-    name: str,
-) -> LinearMoments:
-    """Rates of (event, member groups) on the cells, combined."""
-    n_classes, n_groups = len(space.classes), len(space.groups)
-    numerators = np.zeros((len(rates), n_classes, n_groups, statistic.n_columns))
-    denominators = np.zeros((len(rates), n_classes, n_groups))
-    for r, (event, groups) in enumerate(rates):
-        numerators[r] = event.pairs[:, None, :] * groups[None, :, None]
-        denominators[r] = np.outer(event.condition, groups)
-    return LinearMoments(
-        space,
-        numerators,
-        denominators,
-        combinations,
-        np.full(len(combinations), slack),
-        statistic,
-        name,
+    Examples
+    --------
+    >>> from fairconstrained.constraints import AUCS, as_notion
+    >>> as_notion("inter_group", AUCS)
+    AUCParity(comparison='inter_group')
+    """
+    if isinstance(given, str) and given in names:
+        return names[given]()
+    if isinstance(given, kind):
+        return given
+    example = next(iter(names.values()))()
+    raise ValueError(
+        f"{parameter} must be one of {sorted(names)}, or an object of fairconstrained.constraints "
+        f"such as {example!r}; got {given!r}."
     )
 
 
-def checked_slack(notion: Notion, parameter: str, value: Any, minimum: float = 0.0) -> float:
+# --- checks that notions share --------------------------------------------------------------------
+
+
+def checked_number(notion: Notion, parameter: str, value: Any, minimum: float = 0.0) -> float:
+    """The value, or ValueError unless it is a number >= minimum."""
     if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= minimum:
         raise ValueError(
             f"{type(notion).__name__}.{parameter} must be a number >= {minimum:g}; got {value!r}."
         )
     return float(value)
+
+
+def checked_temperature(notion: Any) -> float:
+    """The notion's temperature, or ValueError unless it is a positive finite number."""
+    value = notion.temperature
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
+        raise ValueError(
+            f"{type(notion).__name__}.temperature must be a finite number > 0; got {value!r}."
+        )
+    return float(value)
+
+
+def chosen(notion: Notion, parameter: str, choices: Mapping[str, T]) -> T:
+    """What the parameter's value stands for, or ValueError with the allowed ones."""
+    value = getattr(notion, parameter)
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(
+            f"{type(notion).__name__}.{parameter} must be one of {sorted(choices)}; got {value!r}."
+        )
+    return choices[value]
+
+
+def refuse_too_many(notion: Notion, n_values: int, n_groups: int, advice: str) -> None:
+    """Raise ValueError, before any work, if a constraint would be too large for memory."""
+    if n_values > _MOST_VALUES:
+        raise ValueError(
+            f"{type(notion).__name__} of {n_groups:,} groups would have {n_values:,} entries, more "
+            f"than {_MOST_VALUES:,}. {advice}"
+        )
+
+
+# --- groups whose rates are compared --------------------------------------------------------------
+
+
+class _Reference(NamedTuple):
+    """Groups, or several together, whose rates are compared with each other."""
+
+    compare: Callable[[int], tuple[Any, Any]]  # (n_rates, n_groups), (m, n_rates)
+    size: Callable[[int], int]  # entries of the larger one
+    advice: str
+
+
+def _pairwise(n_groups: int) -> tuple[Any, Any]:
+    """Each group, and all ordered pairs of groups: largest minus smallest."""
+    first, second = np.nonzero(~np.eye(n_groups, dtype=bool))
+    index = np.arange(len(first))
+    signs = np.concatenate((np.ones(len(first)), -np.ones(len(first))))
+    entries = (np.concatenate((index, index)), np.concatenate((first, second)))
+    differences = sp.csr_array((signs, entries), shape=(len(first), n_groups))
+    return sp.eye_array(n_groups), differences
+
+
+def _rest(n_groups: int) -> tuple[Any, Any]:
+    """Each group, and all others together; both signs."""
+    if n_groups < 2:
+        return np.zeros((0, n_groups)), np.zeros((0, 0))
+    identity = sp.eye_array(n_groups)
+    difference = sp.hstack((identity, -identity))
+    others = 1.0 - np.eye(n_groups)
+    return sp.vstack((identity, others)), sp.vstack((difference, -difference))
+
+
+def _overall(n_groups: int) -> tuple[Any, Any]:
+    """Each group, and all together; both signs."""
+    if n_groups < 2:
+        return np.zeros((0, n_groups)), np.zeros((0, 0))
+    identity = sp.eye_array(n_groups)
+    difference = sp.hstack((identity, -np.ones((n_groups, 1))))
+    return sp.vstack((identity, np.ones((1, n_groups)))), sp.vstack((difference, -difference))
+
+
+_FEWER = "Use fewer groups: cross fewer columns, or join small groups."
+_OVERALL = "Use reference='overall', which needs two values a group, or fewer groups."
+_REFERENCES: dict[str, _Reference] = {
+    "pairwise": _Reference(_pairwise, lambda n: n * (n - 1), _OVERALL),
+    "rest": _Reference(_rest, lambda n: n * n, _OVERALL),
+    "overall": _Reference(_overall, lambda n: 2 * n, _FEWER),
+}
+
+
+def _linear(
+    space: Space,
+    events: Sequence[Event],
+    groups: Any,
+    combinations: Any,
+    slack: float,
+    statistic: Statistic,
+    name: str,
+) -> LinearMoments:
+    """Rates of the events in the groups (n_sets, n_groups), one event after the other, combined."""
+    empty = sp.csr_array((0, space.n_cells * statistic.n_columns)), sp.csr_array((0, space.n_cells))
+    numerators, denominators = [empty[0]], [empty[1]]
+    for event in events:
+        pairs = [sp.kron(groups, of_label[None]) for of_label in np.asarray(event.pairs, float)]
+        numerators.append(sp.hstack(pairs))
+        denominators.append(sp.kron(np.asarray(event.condition, float)[None], groups))
+    return LinearMoments(
+        space,
+        sp.vstack(numerators),
+        sp.vstack(denominators),
+        combinations,
+        np.full(combinations.shape[0], slack),
+        statistic,
+        name,
+    )

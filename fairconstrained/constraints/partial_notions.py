@@ -1,29 +1,35 @@
 r"""Partial parity as users ask for it: fairness inside an interval of percentiles.
 
 Sources: the partial-parity paper, Definitions 4.2, 4.3 and A.1 to A.3; Remark 5.3 for intervals by
-group and unions of them. Two classes, any number of groups by the worst pair.
+group and unions of them. Two classes; the worst pair of any number of groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairconstrained.constraints.moments import BoundConstraint, Space
-from fairconstrained.constraints.notions import Notion, checked_slack
-from fairconstrained.constraints.partial_pairs import (
-    PartialDistributionsInBins,
-    PartialGroupAUCs,
-    PartialRates,
+from fairconstrained.constraints.notions import (
+    Notion,
+    checked_number,
+    checked_temperature,
+    chosen,
+    refuse_too_many,
 )
-from fairconstrained.constraints.partial_parity import PartialDistributions, PartialRanks
-from fairconstrained.constraints.steps import STEPS, Above
-from fairconstrained.constraints.surrogates import ScoreBins
-from fairconstrained.constraints.within_intervals import WithinIntervals
+from fairconstrained.constraints.partial_pairs import PartialGroupAUCs, PartialRates
+from fairconstrained.constraints.partial_parity import (
+    FractionsInside,
+    PartialDistributions,
+    RanksOfThresholds,
+)
+from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
+from fairconstrained.constraints.within_intervals import IntervalParts, WithinIntervals
 from fairconstrained.percentiles import read_intervals
 
 __all__ = [
@@ -39,65 +45,85 @@ __all__ = [
     "PartialStatisticalParityInBins",
 ]
 
-_LEAK = 0.05
-_BINS = torch.linspace(-6.0, 6.0, 49, dtype=torch.float64)  # of log odds
+_EDGES = torch.linspace(-6.0, 6.0, 49, dtype=torch.float64)  # of bins of log odds
+_FEWER = "Use fewer groups: cross fewer columns, or join small groups."
 
 
+@dataclass(eq=False, repr=False)
 class PartialNotion(Notion):
-    """Base of the partial notions: an interval, and what stands in for "above a threshold"."""
+    """Base of the partial notions.
 
-    name = "partial"
-    _constraint: Callable[..., WithinIntervals]  # what it becomes on given labels and groups
+    Parameters
+    ----------
+    interval : pair of float, list of pairs, or dict, optional
+        Ranks ``(alpha, beta)`` out of [0, 1], counted from the top of each group's scores; several
+        that do not overlap; or one of these for every group. Default: the estimator's ``interval``.
+    slack : float, optional
+        Largest allowed gap; default: the estimator's ``slack``.
+    temperature : float, default=2.0
+        Sharpness of what replaces "score above threshold" in training; solvers sharpen it where the
+        true gap does not follow.
+    """
 
-    def __init__(self, interval: Any, slack: float | None = None, *, surrogate: str = "logistic"):
-        self.interval = interval
-        self.slack = slack
-        self.surrogate = surrogate
+    interval: Any = None
+    slack: float | None = None
+    temperature: float = field(default=2.0, kw_only=True)
 
-    def bind(self, space: Space, slack: float, temperature: float) -> BoundConstraint:
-        """Give the constraint on these labels and groups."""
+    def bind(
+        self, space: Space, slack: float | None = None, interval: Any = None
+    ) -> WithinIntervals:
+        """Give the constraint on these labels and groups.
+
+        Parameters
+        ----------
+        space : Space
+            Of two classes.
+        slack, interval
+            The estimator's, used where the notion has none of its own.
+        """
         if len(space.classes) != 2:
             raise ValueError(f"{type(self).__name__} needs two classes; got {len(space.classes)}.")
-        slack = checked_slack(self, "slack", slack if self.slack is None else self.slack)
-        statistic = self._statistic(float(temperature))
-        part = self._sets(len(space.groups))
+        gap = checked_number(self, "slack", slack if self.slack is None else self.slack)
+        n_groups = len(space.groups)
+        refuse_too_many(self, n_groups * (n_groups - 1), n_groups, _FEWER)
+        part = self._parts(n_groups)
         group_of_part = [np.argwhere(part == q)[0, 1] for q in range(part.max() + 1)]
-        intervals = read_intervals(self.interval, list(space.groups)).take(group_of_part)
-        return self._constraint(space, part, intervals, slack, statistic, self.name, *self._more())
+        given = interval if self.interval is None else self.interval
+        intervals = read_intervals(given, list(space.groups)).take(group_of_part)
+        return self._constraint(IntervalParts(space, part, intervals), gap)
 
-    def _statistic(self, temperature: float) -> Any:
-        """What the table sums over rows: steps at the thresholds."""
-        step = self._chosen("surrogate", STEPS)
-        return Above(torch.as_tensor(self._thresholds()), step, temperature)
-
-    def _thresholds(self) -> Any:
-        """Where the steps are."""
+    def _constraint(self, parts: IntervalParts, gap: float) -> WithinIntervals:
+        """The constraint on these parts."""
         raise NotImplementedError
 
-    def _sets(self, n_groups: int) -> NDArray[np.int64]:
-        """The set of the rows of each label and group, (2, n_groups): here the groups."""
+    def _parts(self, n_groups: int) -> NDArray[np.int64]:
+        """The part of the rows of each label and group, (2, n_groups): here the groups."""
         return np.tile(np.arange(n_groups), (2, 1))
 
-    def _more(self) -> tuple[float, ...]:
-        """What the constraint takes beyond what all do."""
-        return ()
+    def _steps(self, thresholds: Any) -> Above:
+        """The surrogate of "score above threshold" at these thresholds."""
+        step = chosen(self, "surrogate", STEPS)
+        return Above(torch.as_tensor(thresholds), step, checked_temperature(self))
 
 
+@dataclass(eq=False, repr=False)
 class PartialStatisticalParity(PartialNotion):
     r"""Equal distributions of scores inside an interval of percentiles (Definition 4.2).
 
     Parameters
     ----------
-    interval : pair of float, list of pairs, or dict
+    interval : pair of float, list of pairs, or dict, optional
         Ranks ``(alpha, beta)`` out of [0, 1], counted from the top of each group's scores; several
-        that do not overlap; or one of these for every group.
+        that do not overlap; or one of these for every group. Default: the estimator's ``interval``.
     slack : float, optional
         Largest allowed gap of the conditional distributions; default: the estimator's ``slack``.
     n_grid : int, default=10
         Thresholds at which the distributions are compared in training. The true gap, which solvers
         follow, is that at all thresholds.
     surrogate : {"logistic", "ramp"}, default="logistic"
-        What stands in for "score above threshold".
+        What replaces "score above threshold" in training.
+    temperature : float, default=2.0
+        Its sharpness; solvers sharpen it where the true gap does not follow.
 
     Examples
     --------
@@ -107,29 +133,24 @@ class PartialStatisticalParity(PartialNotion):
     """
 
     name = "partial_statistical_parity"
-    _constraint = PartialDistributions
+    _compared_by: ClassVar[Any] = FractionsInside
 
-    def __init__(
-        self,
-        interval: Any,
-        slack: float | None = None,
-        *,
-        n_grid: int = 10,
-        surrogate: str = "logistic",
-    ):
-        super().__init__(interval, slack, surrogate=surrogate)
-        self.n_grid = n_grid
+    n_grid: int = field(default=10, kw_only=True)
+    surrogate: str = field(default="logistic", kw_only=True)
 
-    def _thresholds(self) -> Any:
-        return np.zeros(_checked_grid(self, least=1))  # variables, see PartialDistributions.at
+    def _constraint(self, parts: IntervalParts, gap: float) -> PartialDistributions:
+        # The thresholds are variables: see PartialDistributions.statistic_at.
+        steps = self._steps(np.zeros(_checked_grid(self, least=1)))
+        return PartialDistributions(parts, gap, steps, self.name, self._compared_by)
 
 
 class PartialRankParity(PartialStatisticalParity):
     r"""Equal ranks of all thresholds in the interval: :func:`fairconstrained.metrics.ccdf_gap`.
 
-    What the tables of the paper report. Where Definition 4.2 divides by the length of the interval,
-    this compares shares of whole groups: a slack of 0.1 lets the share of one group's rows above a
-    threshold exceed another's by 0.1. Parameters are those of :class:`PartialStatisticalParity`.
+    This is what the tables of the paper report. Definition 4.2 divides by the length of the
+    interval, and this notion compares fractions of whole groups: with a slack of 0.1, the fraction
+    of one group above a threshold may exceed that of another by 0.1. Parameters are those of
+    :class:`PartialStatisticalParity`.
 
     Examples
     --------
@@ -139,21 +160,22 @@ class PartialRankParity(PartialStatisticalParity):
     """
 
     name = "partial_rank_parity"
-    _constraint = PartialRanks
+    _compared_by: ClassVar[Any] = RanksOfThresholds
 
 
+@dataclass(eq=False, repr=False)
 class PartialDemographicParity(PartialNotion):
     r"""Equal rates of positive decisions inside an interval of percentiles (Definition 4.3).
 
     Parameters
     ----------
-    interval, slack, surrogate
+    interval, slack, surrogate, temperature
         As in :class:`PartialStatisticalParity`.
     threshold : float, default=0.0
         Scores above it are positive decisions.
     leak : float, default=0.05
-        Slope of the soft rates outside of the interval, which keeps gradients alive there; the
-        paper's model has 0.
+        Slope of the soft rates outside of the interval, relative to that inside, which keeps
+        gradients alive there. Paper: 0.
 
     Examples
     --------
@@ -163,26 +185,15 @@ class PartialDemographicParity(PartialNotion):
     """
 
     name = "partial_demographic_parity"
-    _constraint = PartialRates
 
-    def __init__(
-        self,
-        interval: Any,
-        slack: float | None = None,
-        *,
-        threshold: float = 0.0,
-        surrogate: str = "logistic",
-        leak: float = _LEAK,
-    ):
-        super().__init__(interval, slack, surrogate=surrogate)
-        self.threshold = threshold
-        self.leak = leak
+    threshold: float = field(default=0.0, kw_only=True)
+    surrogate: str = field(default="logistic", kw_only=True)
+    leak: float = field(default=0.05, kw_only=True)
 
-    def _thresholds(self) -> Any:
-        return np.array([checked_slack(self, "threshold", self.threshold, minimum=-np.inf)])
-
-    def _more(self) -> tuple[float, ...]:
-        return (checked_slack(self, "leak", self.leak),)
+    def _constraint(self, parts: IntervalParts, gap: float) -> PartialRates:
+        threshold = checked_number(self, "threshold", self.threshold, minimum=-np.inf)
+        leak = checked_number(self, "leak", self.leak)
+        return PartialRates(parts, gap, self._steps(np.array([threshold])), self.name, leak)
 
 
 class PartialEqualOpportunity(PartialDemographicParity):
@@ -200,7 +211,7 @@ class PartialEqualOpportunity(PartialDemographicParity):
 
     name = "partial_equal_opportunity"
 
-    def _sets(self, n_groups: int) -> NDArray[np.int64]:
+    def _parts(self, n_groups: int) -> NDArray[np.int64]:
         return np.stack((np.full(n_groups, -1), np.arange(n_groups)))
 
 
@@ -219,10 +230,11 @@ class PartialEqualizedOdds(PartialDemographicParity):
 
     name = "partial_equalized_odds"
 
-    def _sets(self, n_groups: int) -> NDArray[np.int64]:
+    def _parts(self, n_groups: int) -> NDArray[np.int64]:
         return np.arange(2 * n_groups).reshape(2, n_groups)
 
 
+@dataclass(eq=False, repr=False)
 class PartialStatisticalParityInBins(PartialNotion):
     r"""Partial statistical parity at fixed thresholds: a table of counts is all it reads.
 
@@ -231,10 +243,10 @@ class PartialStatisticalParityInBins(PartialNotion):
 
     Parameters
     ----------
-    interval, slack
+    interval, slack, temperature
         As in :class:`PartialStatisticalParity`.
     n_grid : int, default=10
-        Thresholds, equally spaced.
+        Number of thresholds, equally spaced.
     reach : float, default=3.0
         They lie between -reach and reach, in log odds.
     leak : float, default=0.05
@@ -248,30 +260,21 @@ class PartialStatisticalParityInBins(PartialNotion):
     """
 
     name = "partial_statistical_parity"
-    _constraint = PartialDistributionsInBins
 
-    def __init__(
-        self,
-        interval: Any,
-        slack: float | None = None,
-        *,
-        n_grid: int = 10,
-        reach: float = 3.0,
-        leak: float = _LEAK,
-    ):
-        super().__init__(interval, slack)
-        self.n_grid = n_grid
-        self.reach = reach
-        self.leak = leak
+    n_grid: int = field(default=10, kw_only=True)
+    reach: float = field(default=3.0, kw_only=True)
+    leak: float = field(default=0.05, kw_only=True)
 
-    def _statistic(self, temperature: float) -> Any:
-        n = _checked_grid(self, least=2)
-        return ScoreBins(n + 1, temperature, checked_slack(self, "reach", self.reach))
-
-    def _more(self) -> tuple[float, ...]:
-        return (checked_slack(self, "leak", self.leak),)
+    def _constraint(self, parts: IntervalParts, gap: float) -> PartialRates:
+        n_bins = _checked_grid(self, least=2) + 1
+        reach, leak = (
+            checked_number(self, name, getattr(self, name)) for name in ("reach", "leak")
+        )
+        bins = ScoreBins(n_bins, checked_temperature(self), reach)
+        return PartialRates(parts, gap, bins, self.name, leak)
 
 
+@dataclass(eq=False, repr=False)
 class PartialGroupAUC(PartialNotion):
     """No group's scores above another's inside an interval of percentiles (Definition A.1).
 
@@ -286,14 +289,15 @@ class PartialGroupAUC(PartialNotion):
     """
 
     name = "partial_group_auc"
-    _constraint = PartialGroupAUCs
 
-    def _thresholds(self) -> Any:
-        return _BINS
+    surrogate: str = field(default="logistic", kw_only=True)
+
+    def _constraint(self, parts: IntervalParts, gap: float) -> PartialGroupAUCs:
+        return PartialGroupAUCs(parts, gap, self._steps(_EDGES), self.name)
 
 
 def _checked_grid(notion: Any, least: int) -> int:
-    """Give the number of thresholds, or raise ValueError."""
+    """The number of thresholds, or ValueError."""
     n = notion.n_grid
     if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < least:
         raise ValueError(
@@ -302,25 +306,23 @@ def _checked_grid(notion: Any, least: int) -> int:
     return int(n)
 
 
-# By the names that estimators accept: without the "partial".
-PARTIAL: dict[str, type[PartialNotion]] = {
-    notion.name.removeprefix("partial_"): notion
-    for notion in (
-        PartialStatisticalParity,
-        PartialRankParity,
-        PartialDemographicParity,
-        PartialEqualOpportunity,
-        PartialEqualizedOdds,
-        PartialGroupAUC,
-    )
-}
+def _named(*notions: type[PartialNotion]) -> Mapping[str, Callable[..., PartialNotion]]:
+    """By the names that estimators accept: without the "partial"."""
+    return {notion.name.removeprefix("partial_"): notion for notion in notions}
+
+
+PARTIAL = _named(
+    PartialStatisticalParity,
+    PartialRankParity,
+    PartialDemographicParity,
+    PartialEqualOpportunity,
+    PartialEqualizedOdds,
+    PartialGroupAUC,
+)
 # What reads the data through a bounded table of counts alone.
-PARTIAL_PRIVATE: dict[str, type[PartialNotion]] = {
-    notion.name.removeprefix("partial_"): notion
-    for notion in (
-        PartialStatisticalParityInBins,
-        PartialDemographicParity,
-        PartialEqualOpportunity,
-        PartialEqualizedOdds,
-    )
-}
+PARTIAL_PRIVATE = _named(
+    PartialStatisticalParityInBins,
+    PartialDemographicParity,
+    PartialEqualOpportunity,
+    PartialEqualizedOdds,
+)

@@ -1,117 +1,77 @@
-r"""Partial parity of rates and of AUCs: every two sets of rows are compared."""
+r"""Partial parity of rates and of AUCs: every two parts of the same label are compared."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.within_intervals import WithinIntervals, convex_rates
-from fairconstrained.percentiles import Intervals, auc_inside, share
+from fairconstrained.constraints.moments import Rows
+from fairconstrained.constraints.within_intervals import IntervalParts, WithinIntervals
+from fairconstrained.percentiles import auc_inside, share
 
-__all__ = ["PartialDistributionsInBins", "PartialGroupAUCs", "PartialRates"]
-
-
-class _Pairs(WithinIntervals):
-    """Base: one value for each ordered pair of sets of the same label."""
-
-    def __init__(
-        self,
-        space: Space,
-        part_of_cell: NDArray[np.int64],
-        intervals: Intervals,
-        slack: float,
-        statistic: Any,
-        name: str,
-    ):
-        super().__init__(space, part_of_cell, intervals, slack, statistic, name)
-        # A set that spans both labels is found under the first.
-        label = np.array([np.argwhere(part_of_cell == q)[0, 0] for q in range(self.n_parts)])
-        same = (label[:, None] == label) & ~np.eye(self.n_parts, dtype=bool)
-        self.first, self.second = (torch.as_tensor(index) for index in np.nonzero(same))
-        self.slack = torch.full((len(self.first),), self.gap, dtype=torch.float64)
-
-    def describe(self, j: int) -> str:
-        """Words for value j."""
-        sides = (self._describe_part(side[j]) for side in (self.first, self.second))
-        return f"{self.name}: " + " against ".join(sides)
+__all__ = ["PartialGroupAUCs", "PartialRates"]
 
 
-class _Shares(_Pairs):
-    r"""Base: differences of shares of the rows inside, by rates above thresholds.
+class PartialRates(WithinIntervals):
+    r"""Equal rates above thresholds inside the intervals (problems 21, 50 and 56).
 
-    .. math:: \tilde G(r) = G(r) + \mathrm{leak} \, (r / L - G(r))
+    For every ordered pair of parts of the same label, and every threshold t,
 
-    Hard values are those of G. Where both rates are outside of their intervals, G is flat and a
-    violated constraint says nothing of how to mend it; the leak keeps a direction, and solvers that
-    follow the hard values undo its bias.
-    """
+    .. math::
 
-    def __init__(
-        self,
-        space: Space,
-        part_of_cell: NDArray[np.int64],
-        intervals: Intervals,
-        slack: float,
-        statistic: Any,
-        name: str,
-        leak: float,
-    ):
-        super().__init__(space, part_of_cell, intervals, slack, statistic, name)
-        self.leak = leak
+        \tilde G_q(r_q(t)) - \tilde G_{q'}(r_{q'}(t)) - \mathrm{slack}, \qquad
+        \tilde G(r) = G(r) + \mathrm{leak} \, (r / L - G(r)) .
 
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values from the table, (m,)."""
-        return self._differences(self._above(sums) / counts[:, None], self.leak)
-
-    def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values of G, without the leak."""
-        return self._differences(self._above(sums) / counts[:, None], 0.0)
-
-    def _above(self, sums: Tensor) -> Tensor:
-        """Weight of each set above each threshold, (n_sets, n_thresholds), from the table."""
-        return sums
-
-    def _differences(self, rates: Tensor, leak: float) -> Tensor:
-        """Values from rates above the thresholds, (n_sets, n_thresholds)."""
-        inside: Tensor = share(rates, self.lower.to(rates), self.upper.to(rates))
-        shares = inside + leak * (rates / self.lengths.to(rates)[:, None] - inside)
-        first, second = self.first.to(shares.device), self.second.to(shares.device)
-        return (shares[first] - shares[second]).reshape(-1) - self.slack.to(shares)
-
-    def _more(self) -> tuple[float, ...]:
-        return (self.leak,)
-
-
-class PartialRates(_Shares):
-    r"""Equal rates of positive decisions inside the intervals (problems 21, 50 and 56).
-
-    For every ordered pair of sets of the same label, at the decision threshold,
-
-    .. math:: \tilde G_q(r_q) - \tilde G_{q'}(r_{q'}) - \mathrm{slack} .
+    Hard values are those of G. Where both rates are outside of their intervals, G is flat, and a
+    violated constraint has no gradient. The leak gives it one, and solvers that follow the hard
+    values undo its bias.
 
     Parameters
     ----------
-    space, part_of_cell, intervals, slack, statistic, name
-        As in the base class; one column of the statistic, for the decision threshold.
+    parts, gap, statistic, name
+        As in the base class. With :class:`Above` a row adds to one column for each threshold; with
+        :class:`ScoreBins` to a single bin, so that it adds 1 to the table however many thresholds
+        there are, as private training asks for.
     leak : float
-        Slope of soft shares outside of the intervals, relative to that inside. Paper: 0.
+        Slope of the soft values outside of the intervals, relative to that inside. Paper: 0.
     """
 
-    difference_of_convex = True
+    def __init__(self, parts: IntervalParts, gap: float, statistic: Any, name: str, leak: float):
+        super().__init__(parts, gap, statistic, name)
+        self.leak = leak
+        self.difference_of_convex = hasattr(statistic, "convex")
+        self.first, self.second = map(torch.as_tensor, parts.pairs_within_labels())
+        self._n_thresholds = statistic.above(torch.zeros(1, statistic.n_columns)).shape[1]
+        n_values = len(self.first) * self._n_thresholds
+        self.slack = torch.full((n_values,), self.gap, dtype=torch.float64)
 
-    def convex_parts(
-        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
-    ) -> Tensor:
+    def on(self, parts: IntervalParts) -> Self:
+        """The same constraint on other parts."""
+        return type(self)(parts, self.gap, self.statistic, self.name, self.leak)
+
+    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """Values from the table, (m,)."""
+        return self._differences(sums, counts, self.leak)
+
+    def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """Values of G, without the leak."""
+        return self._differences(sums, counts, 0.0)
+
+    def _differences(self, sums: Tensor, counts: Tensor, leak: float) -> Tensor:
+        rates: Tensor = self.statistic.above(sums) / counts[:, None]
+        inside: Tensor = share(rates, self.lower.to(rates), self.upper.to(rates))
+        leaky = inside + leak * (rates / self.lengths.to(rates)[:, None] - inside)
+        first, second = self.first.to(rates.device), self.second.to(rates.device)
+        return (leaky[first] - leaky[second]).reshape(-1) - self.slack.to(rates)
+
+    def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
         r"""By min(S+ - S-, a) = S+ + a - max(S- + a, S+), with the means S of convex steps.
 
         (Appendix D.3, where a factor 1 / n is missing.)
         """
-        plus, minus = convex_rates(self, scores, y, group, weight)
+        plus, minus = self.convex_rates(scores, rows, aux)
         scale = 1.0 / self.lengths.to(plus)[:, None]
         ends = (self.upper.to(plus), self.lower.to(plus))
         highest = [torch.maximum(minus + end, plus).sum(1, keepdim=True) for end in ends]
@@ -127,50 +87,22 @@ class PartialRates(_Shares):
             )
         )
 
-
-class PartialDistributionsInBins(_Shares):
-    r"""Equal distributions inside the intervals at fixed thresholds: the edges of bins of scores.
-
-    For every ordered pair of sets and every edge t,
-
-    .. math:: \tilde G_q(r_q(t)) - \tilde G_{q'}(r_{q'}(t)) - \mathrm{slack},
-
-    with the leak of the base class. A row falls into one bin, so that it adds 1 to the table
-    however many edges there are, as private training asks for; between edges nothing is compared.
-
-    Parameters are those of the base class, with bins in the statistic, and `leak`.
-    """
-
-    def __init__(
-        self,
-        space: Space,
-        part_of_cell: NDArray[np.int64],
-        intervals: Intervals,
-        slack: float,
-        statistic: Any,
-        name: str,
-        leak: float,
-    ):
-        super().__init__(space, part_of_cell, intervals, slack, statistic, name, leak)
-        self._n_edges = statistic.n_columns - 1
-        self.slack = self.slack.repeat_interleave(self._n_edges)
-
     def describe(self, j: int) -> str:
         """Words for value j."""
-        pair, edge = divmod(j, self._n_edges)
-        return f"{super().describe(pair)} at edge {1 + edge} of {self._n_edges}"
+        pair, threshold = divmod(j, self._n_thresholds)
+        first, second = (self.parts.describe(side[pair]) for side in (self.first, self.second))
+        words = f"{self.name}: {first} against {second}"
+        if self._n_thresholds > 1:
+            words += f" at threshold {1 + threshold} of {self._n_thresholds}"
+        return words
 
-    def _above(self, sums: Tensor) -> Tensor:
-        # The bins to the right of an edge.
-        return sums.flip(1).cumsum(1).flip(1)[:, 1:]
 
+class PartialGroupAUCs(WithinIntervals):
+    r"""AUCs between the scores of two parts inside the intervals, at most `gap` from 1/2.
 
-class PartialGroupAUCs(_Pairs):
-    r"""AUCs between the groups' scores inside the intervals, at most `slack` from 1/2.
-
-    Scores are binned by fixed thresholds: with the shares of G in each bin,
-    :math:`m_b = G(r(t_b)) - G(r(t_{b+1}))`, rows of the same bin count as tied. Against the AUC
-    without bins the error is at most :math:`\frac12 \sum_b m_{gb} m_{hb}` for steps that are
+    Scores are binned by fixed thresholds. With the fractions of rows in each bin,
+    :math:`m_b = G(r(t_b)) - G(r(t_{b+1}))`, rows of the same bin count as tied. Compared with the
+    AUC without bins the error is at most :math:`\frac12 \sum_b m_{gb} m_{hb}` for steps that are
     indicators. Hard values are exact.
 
     Parameters are those of the base class, with ascending thresholds in the statistic.
@@ -178,20 +110,27 @@ class PartialGroupAUCs(_Pairs):
 
     offsets_matter = False
 
+    def __init__(self, parts: IntervalParts, gap: float, statistic: Any, name: str):
+        super().__init__(parts, gap, statistic, name)
+        self.first, self.second = map(torch.as_tensor, parts.pairs_within_labels())
+        self.slack = torch.full((len(self.first),), self.gap, dtype=torch.float64)
+
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
         rates = sums / counts[:, None]
-        everybody, nobody = torch.ones_like(rates[:, :1]), torch.zeros_like(rates[:, :1])
-        bins = torch.cat((everybody, rates, nobody), dim=1)
-        aucs = auc_inside(share(bins, self.lower.to(sums), self.upper.to(sums)))
-        return self._of_aucs(aucs)
+        ones, zeros = torch.ones_like(rates[:, :1]), torch.zeros_like(rates[:, :1])
+        edges = torch.cat((ones, rates, zeros), dim=1)
+        return self._of_aucs(auc_inside(share(edges, self.lower.to(sums), self.upper.to(sums))))
 
-    def hard_values(
-        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
-    ) -> Tensor:
+    def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
         """Exact AUCs from sorted scores."""
-        shares = self.intervals.share(self._ranks(scores, y, group, weight).rank)
-        return self._of_aucs(torch.as_tensor(auc_inside(shares)).to(scores))
+        inside = self.intervals.share(self.ranks(scores, rows).rank)
+        return self._of_aucs(torch.as_tensor(auc_inside(inside)).to(scores))
+
+    def describe(self, j: int) -> str:
+        """Words for value j."""
+        first, second = (self.parts.describe(side[j]) for side in (self.first, self.second))
+        return f"{self.name}: {first} against {second}"
 
     def _of_aucs(self, aucs: Tensor) -> Tensor:
         pairs = aucs[self.first.to(aucs.device), self.second.to(aucs.device)]

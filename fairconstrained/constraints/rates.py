@@ -6,22 +6,28 @@ event where more need one per class, because the rates of the two add up to 1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from fairconstrained.constraints.moments import LinearMoments, Space
+from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.notions import (
     Cap,
     Event,
     Floats,
     Notion,
     Parity,
-    checked_slack,
+    checked_number,
+    checked_temperature,
 )
+from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.statistics import ClassProbabilities
+from fairconstrained.groups import group_name
 
 __all__ = [
     "DemographicParity",
@@ -43,8 +49,12 @@ class DemographicParity(Parity):
     slack : float, optional
         Largest allowed gap; default: the estimator's ``slack``.
     reference : {"pairwise", "rest", "overall"}, default="pairwise"
-        Each pair of groups (largest minus smallest rate), each group against all others together
-        (RaCO-DP, Section 2), or each group against everybody (fairlearn's form).
+        Compare each pair of groups (largest minus smallest rate), each group with all others
+        together (RaCO-DP, Section 2), or each group with the overall rate (fairlearn's form).
+    temperature : float, default=1.0
+        Sharpness of the soft rates that stand in for predicted labels in training: class
+        probabilities are those of `temperature` times the scores. Solvers sharpen them where
+        predicted labels do not follow.
 
     Examples
     --------
@@ -154,7 +164,9 @@ class FalseNegativeRate(Cap):
     max : float, optional
         The cap; default: the estimator's ``slack``.
     per_group : bool, default=False
-        Whether every group must keep it, instead of everybody together.
+        Whether the rate of every group is capped, instead of the overall rate.
+    temperature : float, default=1.0
+        As in :class:`DemographicParity`.
 
     Examples
     --------
@@ -196,6 +208,7 @@ class FalsePositiveRate(Cap):
         return [_false_positive(label) for label in np.eye(n_classes)[_worst(n_classes)]]
 
 
+@dataclass(eq=False, repr=False)
 class RateConstraint(Notion):
     r"""Any linear combination of prediction rates (RaCO-DP, Definition 2.1).
 
@@ -204,51 +217,52 @@ class RateConstraint(Notion):
 
     Parameters
     ----------
-    part : array-like of shape (n_classes, n_groups), or callable
-        Part of the rows of each label and group (indices into sorted labels and groups), -1 where
-        they take no part; or a function of the index arrays ``(y, group)`` that gives it.
-    unions : array-like of shape (n_unions, n_parts)
-        Zeros and ones: which parts make up each union.
+    part : mapping, array-like of shape (n_classes, n_groups), or callable
+        Disjoint parts of the rows. A mapping names them: each name stands for a mapping with one or
+        both of the keys ``"group"`` and ``"label"``, whose values are a group (label) or a list of
+        them. Otherwise the number of the part of each label and group, in sorted order, -1 where
+        rows are in no part; or a function of the index arrays ``(y, group)`` that gives it.
+    unions : list of lists of str, or array-like of shape (n_unions, n_parts)
+        The parts in each union: their names, or zeros and ones.
     weights : array-like of shape (m, n_unions, n_classes)
     slack : float or array-like of shape (m,), optional
         Default: the estimator's ``slack``.
+    temperature : float, default=1.0
+        As in :class:`DemographicParity`.
 
     Examples
     --------
-    Group 0 must be predicted positive at least as often as group 1, up to 0.01:
+    Women must be predicted positive at least as often as men, up to 0.01:
 
-    >>> from fairconstrained.constraints import RateConstraint
+    >>> from fairconstrained.constraints import RateConstraint, Space
     >>> one_sided = RateConstraint(
-    ...     part=lambda y, group: group, unions=[[1, 0], [0, 1]],
-    ...     weights=[[[0, -1], [0, 1]]], slack=0.01)
+    ...     part={"women": {"group": "Female"}, "men": {"group": "Male"}},
+    ...     unions=[["women"], ["men"]],
+    ...     weights=[[[0, -1], [0, 1]]],
+    ...     slack=0.01,
+    ... )
+    >>> one_sided.bind(Space(["no", "yes"], ["Female", "Male"])).describe(0)
+    'rate_constraint: group Male against group Female'
     """
 
     name = "rate_constraint"
 
-    def __init__(
-        self,
-        part: Any,
-        unions: Any,
-        weights: Any,
-        slack: Any = None,
-    ):
-        self.part = part
-        self.unions = unions
-        self.weights = weights
-        self.slack = slack
+    part: Any
+    unions: Any
+    weights: Any
+    slack: Any = None
+    temperature: float = field(default=1.0, kw_only=True)
 
-    def bind(self, space: Space, slack: float, temperature: float) -> LinearMoments:
+    def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Give the constraint on these labels and groups."""
-        shape = (len(space.classes), len(space.groups))
-        unions = np.asarray(self.unions, dtype=float)
+        if isinstance(self.part, Mapping):
+            part, names = self._named_parts(space), list(self.part)
+            unions = self._unions(len(names), names)
+        else:
+            part = self._numbered_parts(space)
+            unions = self._unions(int(part.max()) + 1, [])
+        n_classes = len(space.classes)
         weights = np.asarray(self.weights, dtype=float)
-        part = self._part(shape)
-        n_classes = shape[0]
-        if unions.ndim != 2 or not np.isin(unions, (0, 1)).all() or part.max() >= unions.shape[1]:
-            raise ValueError(
-                "RateConstraint.unions must be zeros and ones of shape (n_unions, n_parts) with "
-                f"n_parts > {part.max()}, the largest part; got shape {unions.shape}."
-            )
         if weights.ndim != 3 or weights.shape[1:] != (len(unions), n_classes):
             raise ValueError(
                 f"RateConstraint.weights must have shape (m, {len(unions)}, {n_classes}): values, "
@@ -263,29 +277,103 @@ class RateConstraint(Notion):
                 f"each value; got shape {own.shape}."
             )
         for value in own.reshape(-1):
-            checked_slack(self, "slack", value, minimum=-np.inf)
-        cells = np.where(part >= 0, unions[:, part], 0.0)  # (n_unions, n_classes, n_groups)
-        numerators = np.einsum("ryg,ks->rkygs", cells, np.eye(n_classes))
+            checked_number(self, "slack", value, minimum=-np.inf)
+        # A cell in no part looks up a part that is in no union.
+        cells = np.pad(unions, ((0, 0), (0, 1)))[:, part].reshape(len(unions), space.n_cells)
         return LinearMoments(
             space,
-            numerators.reshape(-1, *shape, n_classes),
+            # The rate of class k in union r adds up column k over its cells.
+            sp.kron(sp.csr_array(cells), sp.eye_array(n_classes)),
             np.repeat(cells, n_classes, axis=0),
             weights.reshape(len(weights), -1),
             np.full(len(weights), own, dtype=float),
-            ClassProbabilities(n_classes, temperature),
+            ClassProbabilities(n_classes, checked_temperature(self)),
             self.name,
         )
 
-    def _part(self, shape: tuple[int, int]) -> NDArray[np.int64]:
-        y, group = (torch.as_tensor(index) for index in np.indices(shape))
-        given = self.part(y, group) if callable(self.part) else self.part
+    def _named_parts(self, space: Space) -> NDArray[np.int64]:
+        """Number of the part of each label and group, in the order of the names."""
+        part = np.full((len(space.classes), len(space.groups)), -1)
+        names = list(self.part)
+        for number, name in enumerate(names):
+            rows = self.part[name]
+            if not isinstance(rows, Mapping) or not rows or set(rows) - {"label", "group"}:
+                raise ValueError(
+                    f"RateConstraint.part[{name!r}] must say which rows it has, as in "
+                    f"{{'label': 'yes', 'group': ['a', 'b']}} with one key or both; got {rows!r}."
+                )
+            labels = _positions(rows, "label", name, space.classes)
+            groups = _positions(rows, "group", name, space.groups)
+            own = np.ix_(labels, groups)
+            if (part[own] >= 0).any():
+                other = names[part[own].max()]
+                raise ValueError(
+                    f"RateConstraint.part must be disjoint; {other!r} and {name!r} have rows in "
+                    "common. Name smaller parts, and join them in `unions`."
+                )
+            part[own] = number
+        return part
+
+    def _numbered_parts(self, space: Space) -> NDArray[np.int64]:
+        """Number of the part of each label and group, checked."""
+        shape = (len(space.classes), len(space.groups))
+        given = self.part
+        if callable(given):
+            y, group = (torch.as_tensor(index) for index in np.indices(shape))
+            try:
+                given = given(y, group)
+            except Exception as error:
+                raise ValueError(
+                    "RateConstraint.part failed as a function of the positions (y, group) in the "
+                    f"sorted labels and groups: {error}. To name groups, give a mapping: "
+                    "part={'men': {'group': 'Male'}, ...}."
+                ) from error
         part = np.asarray(given)
         if part.shape != shape or part.dtype.kind not in "iu" or part.min() < -1:
             raise ValueError(
-                f"RateConstraint.part must give an integer >= -1 for each of {shape[0]} labels and "
-                f"{shape[1]} groups; got shape {part.shape}, dtype {part.dtype}."
+                f"RateConstraint.part must be a mapping from names of parts to their rows, or give "
+                f"an integer >= -1 for each of {shape[0]} labels and {shape[1]} groups; got shape "
+                f"{part.shape}, dtype {part.dtype}."
             )
         return part.astype(np.int64)
+
+    def _unions(self, n_parts: int, names: list[str]) -> Floats:
+        """Zeros and ones, (n_unions, n_parts)."""
+        if names and _has_text(self.unions):
+            strange = [u for u in self.unions if isinstance(u, str) or not set(u) <= set(names)]
+            if strange:
+                raise ValueError(
+                    f"RateConstraint.unions must be lists of names out of {names}; got {strange}."
+                )
+            return np.array([[float(name in union) for name in names] for union in self.unions])
+        unions = np.asarray(self.unions, dtype=float)
+        if unions.ndim != 2 or not np.isin(unions, (0, 1)).all() or unions.shape[1] != n_parts:
+            raise ValueError(
+                "RateConstraint.unions must be zeros and ones of shape (n_unions, n_parts) with "
+                f"n_parts = {n_parts}, one column for each part; got shape {unions.shape}."
+            )
+        return unions
+
+
+def _has_text(value: Any) -> bool:
+    if isinstance(value, (list, tuple, set)):
+        return any(map(_has_text, value))
+    return isinstance(value, str)
+
+
+def _positions(rows: Mapping[str, Any], key: str, part: str, known: Sequence[Any]) -> list[int]:
+    """Where the labels or groups of a part are among those of the data; all, if none is named."""
+    if key not in rows:
+        return list(range(len(known)))
+    wanted = rows[key] if isinstance(rows[key], (list, set)) else [rows[key]]
+    found = [[i for i, k in enumerate(known) if w in (k, group_name(k))] for w in wanted]
+    if not all(found):
+        missing = [w for w, positions in zip(wanted, found, strict=True) if not positions]
+        raise ValueError(
+            f"RateConstraint.part[{part!r}] names {key}s that the data do not have: "
+            f"{missing}; they have {[group_name(k) for k in known]}."
+        )
+    return sorted({i for positions in found for i in positions})
 
 
 def _worst(n_classes: int) -> list[int]:

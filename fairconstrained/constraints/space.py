@@ -14,6 +14,8 @@ from fairconstrained.groups import group_name
 
 __all__ = ["Space"]
 
+_MOST_NAMES = 10  # of groups in a description
+
 
 class Space(NamedTuple):
     """The labels and groups of the training data, in the order of their indices.
@@ -43,12 +45,15 @@ class Space(NamedTuple):
         return cells.reshape(shape)
 
     def describe(self, cells: NDArray[np.bool_]) -> str:
-        """Words for a set of cells, given as a boolean (n_classes, n_groups) array."""
+        """Words for a part of the rows, given by its cells: boolean, (n_classes, n_groups)."""
         groups: list[int] = np.flatnonzero(cells.any(axis=0)).tolist()
         labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
         words = []
         if len(groups) < len(self.groups):
-            words.append("group " + " or ".join(group_name(self.groups[i]) for i in groups))
+            named = [group_name(self.groups[i]) for i in groups]
+            if len(named) > _MOST_NAMES:
+                named[_MOST_NAMES - 1 :] = [f"{len(named) - _MOST_NAMES + 1} more"]
+            words.append("group " + " or ".join(named))
         if len(labels) < len(self.classes):
             words.append("label " + " or ".join(str(self.classes[i]) for i in labels))
         return ", ".join(words) or "all rows"

@@ -15,10 +15,10 @@ __all__ = ["SplineBins"]
 
 @dataclass(frozen=True)
 class SplineBins(ByAutograd):
-    r"""Shares of a row in `n_columns` bins: cubic B-splines of its squashed score.
+    r"""Weights of a row in `n_columns` bins: cubic B-splines of its squashed score.
 
     With :math:`\tilde z = z / \sqrt{1 + (z / r)^2}` for the reach :math:`r`, and knots equally far
-    apart on [-r, r], the row between two knots at the relative place t has the shares
+    apart on [-r, r], the row between two knots at the relative place t has the weights
 
     .. math::
 
@@ -37,20 +37,22 @@ class SplineBins(ByAutograd):
     bound: float = field(default=1.0, init=False)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Shares of each row."""
+        """Weights of each row."""
         rows = torch.arange(len(scores), device=scores.device)
         return self.sums(scores, y, torch.ones_like(scores[:, 0]), rows, len(scores))
 
-    def sums(self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_bins: int) -> Tensor:
+    def sums(
+        self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
+    ) -> Tensor:
         """Four additions for each row."""
-        shape = n_bins, self.n_columns
+        shape = n_parts, self.n_columns
         table: Tensor = _Table.apply(  # type: ignore[no-untyped-call]
             self._place(scores), weight, index, shape
         )
         return table
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """One-hot: one of the two bins with the largest shares."""
+        """One-hot: one of the two bins with the largest weights."""
         bins = 1 + _interval(self._place(scores), self.n_columns)
         columns = torch.arange(self.n_columns, device=scores.device)
         return (columns[:, None] == bins).T.to(scores.dtype)
@@ -73,16 +75,16 @@ class _Table(torch.autograd.Function):
         ctx: Any, place: Tensor, weight: Tensor, index: Tensor, shape: tuple[int, int]
     ) -> Tensor:
         """A row of the table begins where the last one ends: it is filled as one long row."""
-        n_bins, n_columns = shape
+        n_parts, n_columns = shape
         interval = _interval(place, n_columns)
         t = place - interval
         rest, square, sixth = 1.0 - t, t * t, weight / 6.0
         first, last = sixth * rest * rest * rest, sixth * square * t
         second = weight * (2.0 / 3.0 + (0.5 * t - 1.0) * square)
         at = index * n_columns + interval
-        table = place.new_zeros(n_bins * n_columns)
-        for column, share in enumerate((first, second, weight - first - second - last, last)):
-            table[column:].index_add_(0, at, share)
+        table = place.new_zeros(n_parts * n_columns)
+        for column, of_bin in enumerate((first, second, weight - first - second - last, last)):
+            table[column:].index_add_(0, at, of_bin)
         ctx.save_for_backward(at, t, weight)
         return table.reshape(shape)
 

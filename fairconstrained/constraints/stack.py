@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.constraints.moments import BoundConstraint, MomentConstraint
+from fairconstrained.constraints.affine import AffineMap
+from fairconstrained.constraints.moments import MomentConstraint, Rows
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.statistics import side_by_side, sum_by
+from fairconstrained.constraints.statistics import Statistic, side_by_side, sum_by
+from fairconstrained.constraints.steps import Above
 
 __all__ = ["Stack"]
 
@@ -26,7 +28,7 @@ class Stack(MomentConstraint):
     Parameters
     ----------
     space : Space
-    members : sequence of BoundConstraint
+    members : sequence of MomentConstraint
         None at all leaves the problem unconstrained.
 
     Examples
@@ -34,29 +36,31 @@ class Stack(MomentConstraint):
     >>> from fairconstrained.constraints import DemographicParity, FalseNegativeRate, Space, Stack
     >>> space = Space([0, 1], ["a", "b"])
     >>> notions = DemographicParity(), FalseNegativeRate(max=0.3)
-    >>> stack = Stack(space, [notion.bind(space, 0.1, 1.0) for notion in notions])
+    >>> stack = Stack(space, [notion.bind(space, 0.1) for notion in notions])
     >>> [member.name for member in stack.members], stack.n_parts
     (['demographic_parity', 'false_negative_rate'], 4)
     """
 
-    def __init__(self, space: Space, members: Sequence[BoundConstraint]):
+    def __init__(self, space: Space, members: Sequence[MomentConstraint]):
         self.space = space
         self.members = tuple(members)
-        self.is_linear = all(member.is_linear for member in members)
         statistics = tuple(dict.fromkeys(member.statistic for member in members))
         nowhere = torch.full((1, space.n_cells), -1)
         cells = torch.cat((nowhere, *(member.part_of_cell.reshape(1, -1) for member in members)))
         parts, part_of_cell = torch.unique(cells, dim=1, return_inverse=True)
-        # Cells that no member uses sort first; they are no part of the stack's either.
+        # Cells that no member uses sort first; they are in no part of the stack either.
         unused = int((parts == -1).all(dim=0).sum())
         parts, part_of_cell = parts[:, unused:], (part_of_cell - unused).clamp_min(-1)
+        slacks = [member.slack.double() for member in members]
         super().__init__(
             part_of_cell.reshape(len(space.classes), len(space.groups)),
             side_by_side(statistics),
+            torch.cat([torch.zeros(0, dtype=torch.float64), *slacks]),
+            " and ".join(member.name for member in members),
             sum(member.n_aux for member in members),
         )
-        # The last bin takes the parts that a member does not use.
-        self.member_bins = [
+        # A number beyond the last part takes the parts that a member does not use.
+        self.member_parts = [
             own.remainder(member.n_parts + 1)
             for own, member in zip(parts[1:], members, strict=True)
         ]
@@ -64,6 +68,9 @@ class Stack(MomentConstraint):
         self._owners = [own.index(statistic) for statistic in statistics]
         starts = np.cumsum([0, *(statistic.n_columns for statistic in statistics)])
         self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, own)]
+        self.difference_of_convex = all(member.difference_of_convex for member in members)
+        # Without members the objective alone decides.
+        self.offsets_matter = not members or any(member.offsets_matter for member in members)
 
     @property
     def slack(self) -> Tensor:
@@ -73,33 +80,45 @@ class Stack(MomentConstraint):
     def used_parts(self) -> Tensor:
         """Whether any member uses each part: cells that none does are a part, too."""
         used = torch.zeros(self.n_parts, dtype=torch.bool)
-        for member, bins in zip(self.members, self.member_bins, strict=True):
-            used |= bins.cpu() < member.n_parts
+        for member, part in zip(self.members, self.member_parts, strict=True):
+            used |= part.cpu() < member.n_parts
         return used
 
-    def init_aux(self, scores: Tensor, y: Tensor, group: Tensor) -> Tensor:
+    def init_aux(self, scores: Tensor, rows: Rows) -> Tensor:
         """All members' extra variables."""
-        pieces = [member.init_aux(scores, y, group) for member in self.members]
+        pieces = [member.init_aux(scores, own) for member, own in self._with_rows(rows)]
         return torch.cat([scores.new_zeros(0), *pieces])
 
-    def at(self, aux: Tensor) -> Self:
-        """The stack with the members' extra variables in their statistics."""
+    def statistic_at(self, aux: Tensor) -> Statistic:
+        """The members' statistics with their extra variables."""
         if self.n_aux == 0:
-            return self
-        members = [member.at(own_aux) for member, own_aux in self._with_aux(aux)]
-        bound = copy.copy(self)
-        bound.statistic = side_by_side(tuple(members[i].statistic for i in self._owners))
-        return bound
+            return self.statistic
+        at = [member.statistic_at(own_aux) for member, own_aux in self._with_aux(aux)]
+        return side_by_side(tuple(at[i] for i in self._owners))
+
+    def steps_at(self, aux: Tensor) -> Above | None:
+        """The steps of a single member."""
+        return self.members[0].steps_at(aux) if len(self.members) == 1 else None
+
+    def affine(self, counts: Tensor) -> AffineMap | None:
+        """The members' maps on one table, if all have one."""
+        shape = (self.n_parts, self.statistic.n_columns)
+        tables = self._tables(counts.new_zeros(shape), counts, counts.new_zeros(self.n_aux))
+        maps = [member.affine(own_counts) for member, (_, own_counts, _) in tables]
+        known = [own for own in maps if own is not None]
+        if len(known) < len(maps):
+            return None
+        return AffineMap.stacked(known, self.member_parts, self.member_columns, shape, counts)
 
     def sharpened(self) -> Self:
         """The stack with all members sharpened."""
         return self._of([member.sharpened() for member in self.members])
 
     def loosened(self, by: float) -> Self:
-        """The stack with the slacks of those members loosened that ask for it."""
+        """The stack with more slack for those members that are easier to start so."""
         return self._of([member.loosened(by) for member in self.members])
 
-    def _of(self, members: Sequence[BoundConstraint]) -> Self:
+    def _of(self, members: Sequence[MomentConstraint]) -> Self:
         """Of these members; itself if they are its own."""
         if all(other is own for other, own in zip(members, self.members, strict=True)):
             return self
@@ -115,70 +134,66 @@ class Stack(MomentConstraint):
         values = [member.hard_of_moments(*own) for member, own in self._tables(sums, counts, aux)]
         return torch.cat([sums.new_zeros(0), *values])
 
-    def _tables(
-        self, sums: Tensor, counts: Tensor, aux: Tensor
-    ) -> Iterator[tuple[BoundConstraint, tuple[Tensor, Tensor, Tensor]]]:
-        """Each member with its own table, counts and extra variables."""
-        tables = zip(self._with_aux(aux), self.member_bins, self.member_columns, strict=True)
-        for (member, own_aux), bins, columns in tables:
-            table = torch.cat((sums[:, columns], counts[:, None]), dim=1)
-            own = sum_by(table, bins.to(sums.device), member.n_parts + 1)[: member.n_parts]
-            yield member, (own[:, :-1], own[:, -1], own_aux)
-
-    def hard_values(
-        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
-    ) -> Tensor:
+    def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
         """All members' values, each as it measures them."""
-        values = [
-            member.hard_values(scores, y, group, weight, own_aux)
-            for member, own_aux in self._with_aux(aux)
-        ]
+        pairs = zip(self._with_rows(rows), self._with_aux(aux), strict=True)
+        values = [m.hard_values(scores, own, own_aux) for (m, own), (_, own_aux) in pairs]
         return torch.cat([scores.new_zeros(0), *values])
 
-    def convex_parts(
-        self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor, aux: Tensor
-    ) -> Tensor:
+    def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
         """All members' convex parts, (2, m)."""
-        parts = [
-            member.convex_parts(scores, y, group, weight, own_aux)
-            for member, own_aux in self._with_aux(aux)
-        ]
+        pairs = zip(self._with_rows(rows), self._with_aux(aux), strict=True)
+        parts = [m.convex_parts(scores, own, own_aux) for (m, own), (_, own_aux) in pairs]
         return torch.cat([scores.new_zeros((2, 0)), *parts], dim=1)
 
-    @property
-    def difference_of_convex(self) -> bool:  # type: ignore[override]
-        """Whether all members are."""
-        return all(member.difference_of_convex for member in self.members)
+    def _tables(
+        self, sums: Tensor, counts: Tensor, aux: Tensor
+    ) -> Iterator[tuple[MomentConstraint, tuple[Tensor, Tensor, Tensor]]]:
+        """Each member with its own table, counts and extra variables."""
+        pieces = zip(self._with_aux(aux), self.member_parts, self.member_columns, strict=True)
+        for (member, own_aux), part, columns in pieces:
+            table = torch.cat((sums[:, columns], counts[:, None]), dim=1)
+            own = sum_by(table, part.to(sums.device), member.n_parts + 1)[: member.n_parts]
+            yield member, (own[:, :-1], own[:, -1], own_aux)
 
-    @property
-    def moving(self) -> bool:  # type: ignore[override]
-        """Whether the only member is."""
-        return len(self.members) == 1 and self.members[0].moving
-
-    @property
-    def offsets_matter(self) -> bool:  # type: ignore[override]
-        """Whether they do to any member, or to the objective alone."""
-        return not self.members or any(member.offsets_matter for member in self.members)
-
-    def _with_aux(self, aux: Tensor) -> Iterable[tuple[BoundConstraint, Tensor]]:
+    def _with_aux(self, aux: Tensor) -> Iterable[tuple[MomentConstraint, Tensor]]:
+        """Each member with its extra variables."""
         pieces = torch.split(aux, [member.n_aux for member in self.members])
         return zip(self.members, pieces, strict=True)
 
+    def _with_rows(self, rows: Rows) -> Iterator[tuple[MomentConstraint, Rows]]:
+        """Each member with its own parts of the rows."""
+        for member, part in zip(self.members, self.member_parts, strict=True):
+            own = torch.cat((part, part.new_full((1,), member.n_parts))).to(rows.part.device)
+            yield member, rows._replace(part=own[rows.part], n_parts=member.n_parts)
+
+    def without_small(self, rows: NDArray[np.int64], min_rows: int) -> tuple[Stack, list[str]]:
+        """The members that are left, without what rests on too few rows."""
+        pairs = [member.without_small(rows, min_rows) for member in self.members]
+        kept = [member for member, _ in pairs if len(member.slack)]
+        return Stack(self.space, kept), [words for _, dropped in pairs for words in dropped]
+
+    def describe(self, j: int) -> str:
+        """Words for value j: what its member says."""
+        ends = np.cumsum([len(member.slack) for member in self.members])
+        i = int(np.searchsorted(ends, j, side="right"))
+        return self.members[i].describe(j - int(ends[i] - len(self.members[i].slack)))
+
     def split(self, values: Tensor) -> list[Tensor]:
-        """Each member's share of the values."""
+        """The values of each member."""
         return list(torch.split(values, [len(member.slack) for member in self.members]))
 
     def measures(self, values: Tensor) -> dict[str, float]:
         """Each notion in its own units, by name; numbered where a name occurs twice."""
         names = [member.name for member in self.members]
         keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
-        shares = zip(keys, self.members, self.split(values), strict=True)
-        return {key: member.measure(share) for key, member, share in shares}
+        pieces = zip(keys, self.members, self.split(values), strict=True)
+        return {key: member.measure(own) for key, member, own in pieces}
 
-    def worst_measure(self, values: Tensor) -> float:
+    def measure(self, values: Tensor) -> float:
         """The notion that exceeds its slack the most, in its own units; nan if there is none."""
         if not self.members:
             return float("nan")
-        shares = zip(self.members, self.split(values), strict=True)
-        member, share = max(shares, key=lambda pair: float(pair[1].max()))
-        return member.measure(share)
+        pieces = zip(self.members, self.split(values), strict=True)
+        member, own = max(pieces, key=lambda pair: float(pair[1].max()))
+        return member.measure(own)

@@ -24,6 +24,7 @@ __all__ = [
     "Columns",
     "Losses",
     "Statistic",
+    "look_up",
     "side_by_side",
     "sum_by",
 ]
@@ -51,8 +52,10 @@ class Statistic(Protocol):
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
         """`soft`, and from weights (n, n_columns) on it the weighted sum's derivative by scores."""
 
-    def sums(self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_bins: int) -> Tensor:
-        """Weighted sums of `soft` over rows of equal index, (n_bins, n_columns), differentiable."""
+    def sums(
+        self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
+    ) -> Tensor:
+        """Differentiable weighted sums of `soft` over rows of equal index, (n_parts, n_columns)."""
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """What users measure, on predicted labels, (n, n_columns)."""
@@ -62,20 +65,22 @@ class Statistic(Protocol):
 
 
 class ByRows:
-    """Sums of a statistic that works out all columns of every row."""
+    """A statistic whose sums are those of `soft`, computed for all columns of every row."""
 
     soft: Callable[[Tensor, Tensor], Tensor]
 
-    def sums(self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_bins: int) -> Tensor:
-        """Of the rows."""
-        return sum_by(self.soft(scores, y) * weight[:, None], index, n_bins)
+    def sums(
+        self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
+    ) -> Tensor:
+        """Weighted sums of `soft`."""
+        return sum_by(self.soft(scores, y) * weight[:, None], index, n_parts)
 
 
 class ByAutograd(ByRows):
-    """The derivative of a statistic whose `soft` autograd differentiates."""
+    """A statistic whose `soft` is differentiated by autograd."""
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """By a graph of `soft`."""
+        """By autograd."""
         soft, pullback = linearized(lambda z: self.soft(z, y), scores)
         return soft, lambda weights: pullback(weights)[0]
 
@@ -161,10 +166,12 @@ class Columns:
 
         return _side_by_side(scores, [soft for soft, _ in terms]), pullback
 
-    def sums(self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_bins: int) -> Tensor:
+    def sums(
+        self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
+    ) -> Tensor:
         """Members' sums."""
-        sums = [member.sums(scores, y, weight, index, n_bins) for member in self.members]
-        return torch.cat([scores.new_zeros((n_bins, 0)), *sums], dim=1)
+        sums = [member.sums(scores, y, weight, index, n_parts) for member in self.members]
+        return torch.cat([scores.new_zeros((n_parts, 0)), *sums], dim=1)
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """Members' columns."""
@@ -176,18 +183,25 @@ class Columns:
 
 
 def side_by_side(statistics: tuple[Statistic, ...]) -> Statistic:
-    """Several statistics as one; a single one as it is, because copies cost time in every step."""
+    """Several statistics as one; a single one as it is: a copy would cost time in every step."""
     return statistics[0] if len(statistics) == 1 else Columns(statistics)
 
 
 def _side_by_side(scores: Tensor, blocks: Sequence[Tensor]) -> Tensor:
-    """Blocks of columns as one, (n, n_columns), which lie one after the other in memory."""
+    """Blocks of columns as one, (n, n_columns), with columns contiguous in memory."""
     none = scores.new_zeros((0, len(scores)))
     return torch.cat([none, *(block.T for block in blocks)]).T
 
 
-def sum_by(rows: Tensor, index: Tensor, n_bins: int) -> Tensor:
-    """Sum rows of equal index, (n_bins, n_columns), along memory: half the time or less."""
+def sum_by(rows: Tensor, index: Tensor, n_parts: int) -> Tensor:
+    """Sum rows of equal index, (n_parts, n_columns), along memory: at most half the time."""
     if rows.stride(0) == 1:
-        return rows.new_zeros((rows.shape[1], n_bins)).index_add(1, index, rows.T).T
-    return rows.new_zeros((n_bins, rows.shape[1])).index_add(0, index, rows)
+        return rows.new_zeros((rows.shape[1], n_parts)).index_add(1, index, rows.T).T
+    return rows.new_zeros((n_parts, rows.shape[1])).index_add(0, index, rows)
+
+
+def look_up(table: Tensor, index: Tensor, like: Tensor) -> Tensor:
+    """Rows of a table by their index, (n, n_columns), laid out in memory like `like`."""
+    if like.stride(0) == 1:
+        return table.T.contiguous().gather(1, index.expand(table.shape[1], -1)).T
+    return table.index_select(0, index)

@@ -1,4 +1,4 @@
-r"""Steps: smooth or piecewise linear functions in place of "score above threshold".
+r"""Smooth or piecewise linear functions in place of "score above threshold".
 
 Each step is a difference of two convex functions, :math:`\sigma = \sigma^+ - \sigma^-`. For scores
 that are linear in the parameters that makes every mean of steps a difference of convex functions
@@ -8,14 +8,14 @@ of parameters and thresholds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.statistics import ByRows, Linear
+from fairconstrained.constraints.statistics import ByAutograd, ByRows, Linear
 
-__all__ = ["STEPS", "Above", "Step"]
+__all__ = ["STEPS", "Above", "ScoreBins", "Step"]
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ STEPS: dict[str, Step] = {
 
 @dataclass(frozen=True, eq=False)
 class Above(ByRows):
-    """Whether the score is above each of some thresholds: a column each.
+    """Whether the score is above each of several thresholds, one column for each.
 
     Parameters
     ----------
     thresholds : Tensor of shape (n_columns,)
         Fixed, or variables of the problem.
     step : Step
-        What stands in for the indicator.
+        It replaces the indicator.
     temperature : float
         Its sharpness: the step is a function of temperature times (score - threshold).
     """
@@ -81,7 +81,7 @@ class Above(ByRows):
         return self.temperature * self.step.slope(soft)
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """In closed form; thresholds are fixed here."""
+        """In closed form, by the scores alone."""
         soft = self.soft(scores, y)
 
         def pullback(weights: Tensor) -> Tensor:
@@ -101,9 +101,51 @@ class Above(ByRows):
         plus = self.step.convex(distance)
         return plus, plus - self.step.value(distance)
 
+    def above(self, sums: Tensor) -> Tensor:
+        """Sums over the rows above each threshold, (n_parts, n_columns)."""
+        return sums
+
     def sharpened(self) -> Above:
         """Twice the temperature."""
         return replace(self, temperature=2.0 * self.temperature)
 
     def _distance(self, scores: Tensor) -> Tensor:
         return self.temperature * (scores[:, :1] - self.thresholds.to(scores))
+
+
+@dataclass(frozen=True)
+class ScoreBins(ByAutograd):
+    """Weights of a row in the bins between `n_columns` - 1 thresholds on [-reach, reach].
+
+    The scores of a logistic model are log odds: few lie beyond 8.
+    """
+
+    n_columns: int
+    temperature: float
+    reach: float = 8.0
+    bound: float = field(default=1.0, init=False)
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Differences of logistic steps at the thresholds."""
+        return self._weights(torch.sigmoid(self.temperature * (scores - self._thresholds(scores))))
+
+    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
+        """One-hot bins."""
+        return self._weights((scores > self._thresholds(scores)).to(scores.dtype))
+
+    def sharpened(self) -> ScoreBins:
+        """Twice the temperature."""
+        return replace(self, temperature=2.0 * self.temperature)
+
+    def above(self, sums: Tensor) -> Tensor:
+        """Sums of the bins to the right of each threshold, (n_parts, n_columns - 1)."""
+        return sums.flip(1).cumsum(1).flip(1)[:, 1:]
+
+    def _thresholds(self, scores: Tensor) -> Tensor:
+        return torch.linspace(
+            -self.reach, self.reach, self.n_columns - 1, dtype=scores.dtype, device=scores.device
+        )
+
+    def _weights(self, above: Tensor) -> Tensor:
+        ends = above.new_ones(len(above), 1), above.new_zeros(len(above), 1)
+        return torch.cat((ends[0], above), dim=1) - torch.cat((above, ends[1]), dim=1)

@@ -1,13 +1,13 @@
-r"""Smooth stand-ins for the probability that a row of one set does not rank above one of another.
+r"""Smooth surrogates of the probability that a row of one part does not rank above one of another.
 
-Each is a function of the two sets' means of a statistic of the scores, so that it needs no pairs:
-tables of groups add up, and what is linear in rows stays linear in rows.
+Each is a function of the means of a statistic of the scores in both parts, so that it needs no
+pairs: tables of groups add up, and what is linear in rows stays linear in rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
@@ -17,14 +17,14 @@ from torch import Tensor
 from fairconstrained.constraints.spline_bins import SplineBins
 from fairconstrained.constraints.statistics import ByAutograd, Statistic
 
-__all__ = ["SURROGATES", "Binormal", "Quadratic", "ScoreBins", "ScoreMoments", "SoftBins"]
+__all__ = ["SURROGATES", "Binormal", "Quadratic", "ScoreMoments", "SoftBins"]
 
 _SPREAD = 1e-9  # a variance that keeps constant scores away from 0 / 0
 
 
 @dataclass(frozen=True)
 class ScoreMoments(ByAutograd):
-    """The score and its square; what is measured of AUCs comes from sorting, not from sums."""
+    """The score and its square. AUCs are measured by sorting, so there are no other hard values."""
 
     n_columns: int = field(default=2, init=False)
     bound: float = field(default=float("inf"), init=False)
@@ -40,42 +40,8 @@ class ScoreMoments(ByAutograd):
         return self
 
 
-@dataclass(frozen=True)
-class ScoreBins(ByAutograd):
-    """Shares of a row in the bins between `n_columns` - 1 edges on [-reach, reach].
-
-    The scores of a logistic model are log odds: few lie beyond 8.
-    """
-
-    n_columns: int
-    temperature: float
-    reach: float = 8.0
-    bound: float = field(default=1.0, init=False)
-
-    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Logistic steps at the edges."""
-        return self._shares(torch.sigmoid(self.temperature * (scores - self._edges(scores))))
-
-    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """One-hot bins."""
-        return self._shares((scores > self._edges(scores)).to(scores.dtype))
-
-    def sharpened(self) -> ScoreBins:
-        """Twice the temperature."""
-        return replace(self, temperature=2.0 * self.temperature)
-
-    def _edges(self, scores: Tensor) -> Tensor:
-        return torch.linspace(
-            -self.reach, self.reach, self.n_columns - 1, dtype=scores.dtype, device=scores.device
-        )
-
-    def _shares(self, above: Tensor) -> Tensor:
-        ends = above.new_ones(len(above), 1), above.new_zeros(len(above), 1)
-        return torch.cat((ends[0], above), dim=1) - torch.cat((above, ends[1]), dim=1)
-
-
 class Surrogate(Protocol):
-    """Estimates P(z <= z') for a row of one set and one of another, from the sets' means."""
+    """Estimates P(z <= z') for rows of two parts from the means of both."""
 
     @property
     def statistic(self) -> Statistic: ...
@@ -85,7 +51,7 @@ class Surrogate(Protocol):
         """Whether group means and covariances of the features are enough for a linear model."""
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        """From means (..., n_columns) of each set, (...)."""
+        """From means (..., n_columns) of each part, (...)."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +83,7 @@ class Quadratic:
     def form(self, first: Tensor, second: Tensor) -> Tensor:
         r"""The loss of scores x'w as a quadratic form: half of (w, 1)' form (w, 1).
 
-        From means of :math:`(x, 1)(x, 1)'` over each set, (..., p + 1, p + 1).
+        From means of :math:`(x, 1)(x, 1)'` over each part, (..., p + 1, p + 1).
         """
         mean, other = first[..., :-1, -1], second[..., :-1, -1]
         cross = mean[..., :, None] * other[..., None, :]
@@ -130,7 +96,7 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class Binormal:
-    r"""The probability itself, were the scores of both sets normal.
+    r"""The probability itself, if the scores of both parts were normal.
 
     .. math:: \Phi\Big( \frac{\mu' - \mu}{\sqrt{\sigma^2 + \sigma'^2}} \Big)
 
@@ -155,10 +121,10 @@ class Binormal:
 
 @dataclass(frozen=True)
 class SoftBins:
-    """Pairs counted in smooth bins of the score, ties of a bin by half.
+    """Pairs counted in smooth bins of the score; two rows of the same bin count by half.
 
-    Tends to the probability itself as the number of bins grows, and costs the same for many as for
-    few. Fewer bins smooth more: on test rows 64 rank better than 256.
+    It tends to the probability itself as the number of bins grows, and costs the same for many bins
+    as for few. Fewer bins smooth more: on test rows 64 rank better than 256.
 
     Parameters
     ----------
@@ -186,7 +152,7 @@ class SoftBins:
 
     @property
     def statistic(self) -> Statistic:
-        """Shares in the bins."""
+        """Weights in the bins."""
         return SplineBins(self.n_bins, self.reach)
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:

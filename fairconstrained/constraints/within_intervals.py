@@ -1,14 +1,13 @@
-r"""What all partial notions share: sets of rows, each with intervals of ranks.
+r"""What all partial notions share: parts of the rows, each with its intervals of ranks.
 
-The parts are sets of rows with the same group (and label), each with its union of intervals of
-ranks. With the rate r of a set's scores above a threshold, and the share G(r) of the rows inside
-the intervals (:mod:`fairconstrained.percentiles`), all values are functions of such rates. Hard
-values are the exact metrics of :mod:`fairconstrained.metrics`.
+With the rate r of a part's scores above a threshold, and the fraction G(r) of its rows inside the
+intervals that score higher (:mod:`fairconstrained.percentiles`), all values are functions of such
+rates. Hard values are the exact metrics of :mod:`fairconstrained.metrics`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,111 +15,120 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.constraints.moments import BoundConstraint
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
 from fairconstrained.constraints.space import Space
 from fairconstrained.percentiles import Intervals, Ranks, rank_of_scores
 
-__all__ = ["NEVER_BINDS", "WithinIntervals", "convex_rates"]
-
-NEVER_BINDS = 1e6
+__all__ = ["IntervalParts", "WithinIntervals"]
 
 
-class WithinIntervals(BoundConstraint):
-    """Base: disjoint sets of rows, each with its intervals.
+@dataclass(frozen=True, eq=False)
+class IntervalParts:
+    """Disjoint parts of the rows, each with its union of intervals of ranks.
 
     Parameters
     ----------
     space : Space
         Of two classes.
     part_of_cell : ndarray of int, (2, n_groups)
-        The set of the rows of each label and group; -1 where they take no part.
+        The part of the rows of each label and group; -1 where they are in no part.
     intervals : Intervals
-        Of each set.
-    slack : float
-    statistic : Statistic
-        :class:`Above`, or :class:`ScoreBins`.
+        Of each part.
+    """
+
+    space: Space
+    part_of_cell: NDArray[np.int64]
+    intervals: Intervals
+
+    @property
+    def n_parts(self) -> int:
+        """Number of parts."""
+        return len(self.intervals.lower)
+
+    def describe(self, q: Any) -> str:
+        """Words for part q."""
+        return self.space.describe(self.part_of_cell == int(q))
+
+    def counted(self, which: NDArray[np.bool_], n: NDArray[np.int64]) -> list[str]:
+        """Words for some of the parts with their numbers of rows."""
+        inside = n * self.intervals.lengths
+        return [
+            f"{self.describe(q)} ({n[q]} rows, {inside[q]:.3g} of them in the interval)"
+            for q in np.flatnonzero(which)
+        ]
+
+    def n_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Number of rows of each part from that of each label and group."""
+        return np.array([rows[self.part_of_cell == q].sum() for q in range(self.n_parts)])
+
+    def without(self, which: NDArray[np.bool_]) -> IntervalParts:
+        """The other parts, with new numbers."""
+        numbers = np.append(np.where(which, -1, np.cumsum(~which) - 1), -1)
+        return IntervalParts(self.space, numbers[self.part_of_cell], self.intervals.take(~which))
+
+    def pairs_within_labels(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All ordered pairs of parts of the same label."""
+        # A part of both labels is found under the first.
+        label = np.array([np.argwhere(self.part_of_cell == q)[0, 0] for q in range(self.n_parts)])
+        same = (label[:, None] == label) & ~np.eye(self.n_parts, dtype=bool)
+        first, second = np.nonzero(same)
+        return first, second
+
+
+class WithinIntervals(MomentConstraint):
+    """Base of the constraints inside intervals.
+
+    Parameters
+    ----------
+    parts : IntervalParts
+    gap : float
+        Largest allowed gap.
+    statistic : Above or ScoreBins
     name : str
         The notion, for messages.
-    n_aux : int, default=0
     """
 
     statistic: Any  # Above, or ScoreBins
 
-    def __init__(
-        self,
-        space: Space,
-        part_of_cell: NDArray[np.int64],
-        intervals: Intervals,
-        slack: float,
-        statistic: Any,
-        name: str,
-        n_aux: int = 0,
-    ):
-        super().__init__(torch.as_tensor(part_of_cell), statistic, n_aux)
-        self.space = space
-        self.intervals = intervals
-        self.lower, self.upper = (torch.as_tensor(ends) for ends in intervals)
-        self.lengths = torch.as_tensor(intervals.lengths)
-        self.name = name
-        self.gap = min(slack, NEVER_BINDS)
+    def __init__(self, parts: IntervalParts, gap: float, statistic: Any, name: str):
+        super().__init__(torch.as_tensor(parts.part_of_cell), statistic, torch.zeros(0), name)
+        self.parts = parts
+        self.space = parts.space
+        self.intervals = parts.intervals
+        self.lower, self.upper = (torch.as_tensor(ends) for ends in parts.intervals)
+        self.lengths = torch.as_tensor(parts.intervals.lengths)
+        self.gap = min(gap, NEVER_BINDS)
+
+    def on(self, parts: IntervalParts) -> Self:
+        """The same constraint on other parts."""
+        return type(self)(parts, self.gap, self.statistic, self.name)
 
     def without_small(self, rows: NDArray[np.int64], min_rows: int) -> tuple[Self, list[str]]:
-        """Drop the sets of too few rows, or without a whole row in their intervals."""
-        n = self._rows_of_parts(rows)
+        """Drop the parts of too few rows, or without a whole row in their intervals."""
+        n = self.parts.n_rows(rows)
         small = (n < max(min_rows, 1)) | (n * self.intervals.lengths < 1.0)
         if not small.any():
             return self, []
-        part = self.part_of_cell.numpy()
-        dropped = self._counted(small, n)
-        renumbered = np.where(small, -1, np.cumsum(~small) - 1)
-        kept = np.where(part >= 0, renumbered[part], -1)
-        return self._on(kept, self.intervals.take(~small)), dropped
+        return self.on(self.parts.without(small)), self.parts.counted(small, n)
 
-    def coarse_sets(self, rows: NDArray[np.int64]) -> list[str]:
-        """Sets with fewer rows in their intervals than there are thresholds to tell apart."""
+    def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
+        """Parts with fewer rows in their intervals than there are thresholds to tell apart."""
         return []
 
     def within(self, lower: float, upper: float) -> Self:
-        """The same constraint in another interval, one for all sets."""
-        ends = (np.full((self.n_parts, 1), end) for end in (lower, upper))
-        return self._on(self.part_of_cell.numpy(), Intervals(*ends))
+        """The same constraint in another interval, one for all parts."""
+        lower_, upper_ = (np.full((self.n_parts, 1), end) for end in (lower, upper))
+        return self.on(replace(self.parts, intervals=Intervals(lower_, upper_)))
 
-    def _on(self, part_of_cell: NDArray[np.int64], intervals: Intervals) -> Self:
-        """The same constraint on other sets."""
-        where = self.space, part_of_cell, intervals, self.gap, self.statistic, self.name
-        of_same_kind: Callable[..., Self] = type(self)
-        return of_same_kind(*where, *self._more())
-
-    def _more(self) -> tuple[float, ...]:
-        """What the constructor takes beyond what all do."""
-        return ()
-
-    def _rows_of_parts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        part = self.part_of_cell.numpy()
-        return np.array([rows[part == q].sum() for q in range(self.n_parts)])
-
-    def _counted(self, which: NDArray[np.bool_], n: NDArray[np.int64]) -> list[str]:
-        inside = n * self.intervals.lengths
-        return [
-            f"{self._describe_part(q)} ({n[q]} rows, {inside[q]:.3g} of them in the interval)"
-            for q in np.flatnonzero(which)
-        ]
-
-    def _ranks(self, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor) -> Ranks:
-        """Exact ranks in each set, from one sort."""
-        part = self.part(y, group).cpu().numpy()
-        used = part >= 0
-        z, w = scores[:, 0].cpu().numpy(), weight.cpu().numpy()
+    def ranks(self, scores: Tensor, rows: Rows) -> Ranks:
+        """Exact ranks in each part, from one sort."""
+        part = rows.part.cpu().numpy()
+        used = part < self.n_parts
+        z, w = scores[:, 0].cpu().numpy(), rows.weight.cpu().numpy()
         return rank_of_scores(z[used], part[used], w[used], self.n_parts)
 
-    def _describe_part(self, q: Any) -> str:
-        return self.space.describe(self.part_of_cell.numpy() == int(q))
-
-
-def convex_rates(
-    constraint: WithinIntervals, scores: Tensor, y: Tensor, group: Tensor, weight: Tensor
-) -> list[Tensor]:
-    """Means S+ and S- of the convex parts of the steps, each (n_parts, n_columns)."""
-    counts = constraint.counts(y, group, weight)[:, None]
-    parts = constraint.statistic.convex(scores)
-    return [constraint._sum(rows * weight[:, None], y, group) / counts for rows in parts]
+    def convex_rates(self, scores: Tensor, rows: Rows, aux: Tensor) -> list[Tensor]:
+        """Means S+ and S- of the convex parts of the steps, each (n_parts, n_columns)."""
+        counts = rows.counts()[:, None]
+        steps: Any = self.statistic_at(aux)  # Above
+        return [rows.sum(part) / counts for part in steps.convex(scores)]

@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.constraints import Stack
+from fairconstrained.constraints import Notion, Stack, as_notion
 from fairconstrained.estimators._around import (
     progress,
     report,
@@ -75,6 +75,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     )
     epsilon = None  # of estimators without a private version
     margin = 0.0  # of estimators whose slack is not narrowed
+    _several = False  # whether ``constraint`` may be a list
 
     def __init__(
         self,
@@ -110,6 +111,15 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     def _notions(self):
         """Give the notions asked for, as objects; ValueError for what is none."""
         raise NotImplementedError
+
+    def _named(self, names, kind=Notion):
+        """The notions in ``constraint``: one, or a list where ``_several`` says so."""
+        given, several = self.constraint, isinstance(self.constraint, (list, tuple))
+        owner = f"{type(self).__name__}.constraint"
+        if several and self._several and not given:
+            raise ValueError(f"{owner} is empty; give at least one.")
+        items = given if several and self._several else [given]
+        return [as_notion(item, names, kind, owner) for item in items]
 
     def _check(self):
         """Check parameters that depend on each other, before any work; each alone is checked."""
@@ -421,10 +431,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         self.status_ = solution.status.value
         self.residual_ = iterate.residual
         self.multipliers_ = iterate.dual.cpu().numpy().copy()
-        words = [m.describe(j) for m in stack.members for j in range(len(m.slack))]
-        self.constraints_ = words[: len(iterate.dual)]  # others are measured only
+        # What a penalty stands for is measured only.
+        self.constraints_ = [stack.describe(j) for j in range(len(iterate.dual))]
         self.violations_ = stack.measures(iterate.hard[1:])
-        self.violation_ = stack.worst_measure(iterate.hard[1:])
+        self.violation_ = stack.measure(iterate.hard[1:])
         # A margin narrows slacks in training; what counts are the slacks asked for.
         wider = (stack.slack - stages[0].stack.slack).to(iterate.hard)
         excess = iterate.constraints + wider[: len(iterate.dual)]
@@ -455,10 +465,9 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
 def narrowed(problem, x, margin):
     """The constraints with slacks less `margin` standard errors of the gaps at x."""
-    _, y, group, weight = problem.data
     scores = problem.model.scores(x[: problem.model.n_params], problem.data.X).detach()
     members = [
-        member.narrowed(margin * member.deviations(scores, y, group, weight))
+        member.narrowed(margin * member.deviations(scores, member.place(*problem.data[1:])))
         for member in problem.constraint.members
     ]
     return Stack(problem.constraint.space, members)
@@ -471,8 +480,8 @@ def _history(stages):
     return {
         "objective": np.array([float(i.soft[0]) for _, i in told]),
         "error": np.array([float(i.hard[0]) for _, i in told]),
-        "violation": np.array([stack.worst_measure(i.hard[1:]) for stack, i in told]),
-        "soft_violation": np.array([stack.worst_measure(i.soft[1:]) for stack, i in told]),
+        "violation": np.array([stack.measure(i.hard[1:]) for stack, i in told]),
+        "soft_violation": np.array([stack.measure(i.soft[1:]) for stack, i in told]),
         "residual": np.array([i.residual for _, i in told]),
         "multipliers": np.stack([i.dual.cpu().numpy() for _, i in told]),
         "time": np.concatenate(

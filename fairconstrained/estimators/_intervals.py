@@ -19,7 +19,7 @@ def in_least_fair_interval(member, scores, threshold, data):
 
     Candidates contain the rate of scores above the threshold (Appendix B of the paper).
     """
-    y, group, weight = data.y, data.group, data.weight
+    rows, weight = member.place(data.y, data.group, data.weight), data.weight
     above = (scores[:, 0] > threshold).to(weight)
     rate = float(weight @ above / weight.sum())
     starts = np.arange(0.0, 1.0 - _LENGTH + 1e-9, _STEP).round(10)
@@ -28,20 +28,20 @@ def in_least_fair_interval(member, scores, threshold, data):
         for start in starts
         if start - 1e-9 <= rate <= start + _LENGTH + 1e-9
     ]
-    aux = member.init_aux(scores, y, group)
+    aux = member.init_aux(scores, rows)
 
     def gap(candidate):
-        return candidate.measure(candidate.hard_values(scores, y, group, weight, aux))
+        return candidate.measure(candidate.hard_values(scores, rows, aux))
 
     return max(candidates, key=gap)
 
 
 def warn_of_fine_grids(members, data):
-    """Name the sets with fewer rows in their intervals than thresholds to tell apart."""
+    """Name the parts with fewer rows in their intervals than thresholds to tell apart."""
     shape = (2, 1 + int(data.group.max()))
     rows = torch.bincount(data.y * shape[1] + data.group, minlength=shape[0] * shape[1])
     for member in members:
-        coarse = member.coarse_sets(rows.reshape(shape).cpu().numpy())
+        coarse = member.coarse_parts(rows.reshape(shape).cpu().numpy())
         if coarse:
             warn_caller(
                 f"{member.name} compares {member.statistic.n_columns} thresholds (n_grid), but few "

@@ -21,7 +21,7 @@ def check_private_ranking(estimator):
         "model": ("'linear'", estimator._is_linear()),
         "objective": ("'auc'", estimator.objective == "auc"),
         "constraint": (
-            "one with surrogate=None or 'binormal'",
+            "a name or one with surrogate='binormal'",
             isinstance(estimator._surrogate(), Binormal),
         ),
         "device": ("'cpu'", str(estimator.device) == "cpu"),

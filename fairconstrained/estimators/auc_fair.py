@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-from sklearn.base import clone
+from functools import partial
 
-from fairconstrained.constraints import AUC_PARITY, Quadratic, as_notions
+import torch
+
+from fairconstrained.constraints import AUCS, AUCParity, Quadratic
 from fairconstrained.estimators._partial_fit import StreamingClassifier
 from fairconstrained.estimators._private_ranking import (
     check_private_ranking,
@@ -50,7 +51,7 @@ class AUCFairClassifier(StreamingClassifier):
           against all negatives.
 
         An object, such as ``AUCParity("inter_group", surrogate="binormal")``, carries what stands
-        in for true AUCs, in the constraint and in the objective; default: ``"soft_bins"``, or
+        in for true AUCs, in the constraint and in the objective; names mean ``"soft_bins"``, and
         ``"binormal"`` with `epsilon`. ``"soft_bins"`` counts pairs in smooth histograms of the
         scores and is close to the truth; ``"binormal"`` is the AUC of normal scores with the
         groups' means and variances; ``"quadratic"`` is the paper's, which does not track the truth
@@ -200,15 +201,13 @@ class AUCFairClassifier(StreamingClassifier):
     # ------------------------------------------------------------------ constraints
 
     def _notions(self):
-        (notion,) = as_notions([self.constraint], AUC_PARITY, "AUCFairClassifier.constraint")
-        if notion.surrogate is None:
-            surrogate = "soft_bins" if self.epsilon is None else "binormal"
-            notion = clone(notion).set_params(surrogate=surrogate)
-        return [notion]
+        surrogate = "soft_bins" if self.epsilon is None else "binormal"
+        names = {name: partial(notion, surrogate=surrogate) for name, notion in AUCS.items()}
+        return self._named(names, AUCParity)
 
     def _surrogate(self):
         (notion,) = self._notions()
-        return notion.surrogate_object()
+        return notion.chosen_surrogate()
 
     def _check(self):
         super()._check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fairconstrained.constraints import INDEPENDENCE, DemographicParity, as_notions
+from fairconstrained.constraints import CONSTRAINTS, DemographicParity, Parity
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.estimators._around import warn_caller
 from fairconstrained.estimators._private import PrivateFairClassifier, least_rows
@@ -27,6 +27,9 @@ from fairconstrained.solvers import FERMI, LBFGS, NoisyTables, ReleasedMoments, 
 __all__ = ["DPFermiClassifier"]
 
 _NEVER_BINDS = 1.0  # a gap of rates is never larger: the notion is measured only
+_INDEPENDENCE = {
+    name: CONSTRAINTS[name] for name in ("demographic_parity", "equalized_odds", "equal_opportunity")
+}
 _SMALL_FRACTION = 0.01  # of the rows in a group, below which its weight 1 / sqrt(fraction) is named
 
 
@@ -167,11 +170,11 @@ class DPFermiClassifier(PrivateFairClassifier):
     # ------------------------------------------------------------------ parameters
 
     def _notions(self):
-        (notion,) = as_notions([self.constraint], INDEPENDENCE, "DPFermiClassifier.constraint")
-        if notion.slack is not None or notion.reference != "pairwise":
+        (notion,) = self._named(_INDEPENDENCE, Parity)
+        if notion.name not in _INDEPENDENCE or notion.slack is not None or notion.reference != "pairwise":
             raise ValueError(
-                "DPFermiClassifier.constraint must have no slack and no reference of its own: it "
-                f"is penalised, not constrained; got {notion!r}."
+                f"DPFermiClassifier.constraint must be one of {sorted(_INDEPENDENCE)}, without a "
+                f"slack or a reference of its own: it is penalised, not constrained; got {notion!r}."
             )
         return [notion]
 

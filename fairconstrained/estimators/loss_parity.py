@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from fairconstrained.constraints import LOSS_PARITY, as_notions
+from fairconstrained.constraints import LOSS_PARITIES
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.losses import LOSSES
 
@@ -71,6 +71,8 @@ class LossParityClassifier(FairClassifier):
     True
     """
 
+    _several = True
+
     def __init__(
         self,
         constraint="loss_parity",
@@ -109,8 +111,8 @@ class LossParityClassifier(FairClassifier):
         self.loss = loss
 
     def _notions(self):
-        named = {name: partial(notion, loss=self.loss) for name, notion in LOSS_PARITY.items()}
-        return as_notions(self.constraint, named, "LossParityClassifier.constraint")
+        names = {name: partial(notion, loss=self.loss) for name, notion in LOSS_PARITIES.items()}
+        return self._named(names)
 
     def _row_loss(self):
         return LOSSES[self.loss]

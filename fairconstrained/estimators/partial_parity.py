@@ -14,7 +14,6 @@ from fairconstrained.constraints import (
     PARTIAL_PRIVATE,
     PartialStatisticalParity,
     Stack,
-    as_notions,
 )
 from fairconstrained.estimators._group_columns import known_codes, with_group_columns
 from fairconstrained.estimators._intervals import in_least_fair_interval, warn_of_fine_grids
@@ -253,8 +252,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     # ------------------------------------------------------------------ training
 
     def _notions(self):
-        table = PARTIAL if self.epsilon is None else PARTIAL_PRIVATE
-        return as_notions([self.constraint], table, "PartialParityClassifier.constraint")
+        return self._named(PARTIAL if self.epsilon is None else PARTIAL_PRIVATE)
 
     def _check(self):
         super()._check()

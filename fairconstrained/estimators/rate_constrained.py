@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairconstrained.constraints import CONSTRAINTS, as_notions
+from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.estimators._private import PrivateFairClassifier
 
 __all__ = ["RateConstrainedClassifier"]
@@ -130,6 +130,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     True
     """
 
+    _several = True
+
     def __init__(
         self,
         constraint="demographic_parity",
@@ -172,4 +174,4 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         self.feature_range = feature_range
 
     def _notions(self):
-        return as_notions(self.constraint, CONSTRAINTS, "RateConstrainedClassifier.constraint")
+        return self._named(CONSTRAINTS)

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.moments import MomentConstraint, Rows
+from fairconstrained.constraints.steps import Above
 from fairconstrained.models import Model
 from fairconstrained.models.features import Features
 from fairconstrained.problems.base import (
@@ -44,15 +45,6 @@ def through_scores(
         return torch.cat((model_pullback(on_scores), on_aux))
 
     return Linearization(value, pullback)
-
-
-class _Binned(NamedTuple):
-    """Rows whose part of the table has been looked up."""
-
-    X: Features
-    y: Tensor  # (n,)
-    bins: Tensor  # (n,) part of each row, or one more bin for rows in no part
-    weight: Tensor  # (n,)
 
 
 @dataclass(frozen=True)
@@ -97,19 +89,19 @@ class FairERM:
         return self.data.weight.sum()
 
     @cached_property
-    def counts(self) -> Tensor:
-        """Weight in each part of the table, (n_parts,)."""
-        return self.constraint.counts(self.data.y, self.data.group, self.data.weight)
+    def placed(self) -> Rows:
+        """The data as the constraint sees them: the part of each row."""
+        return self.constraint.place(*self.data[1:])
 
     @cached_property
-    def bins(self) -> Tensor:
-        """Part of each row, (n_rows,); one more bin for rows in no part."""
-        return self.constraint.bins(self.data.y, self.data.group)
+    def counts(self) -> Tensor:
+        """Weight in each part of the table, (n_parts,)."""
+        return self.placed.counts()
 
     @cached_property
     def affine(self) -> AffineMap | None:
         """The constraint as a matrix on its table, if it is linear."""
-        return AffineMap(self.constraint, self.counts) if self.constraint.is_linear else None
+        return self.constraint.affine(self.counts)
 
     @property
     def n_rows(self) -> int:
@@ -138,7 +130,7 @@ class FairERM:
     def variables(self, w: Tensor) -> Tensor:
         """Parameters of the model and extra variables of the constraint that suit them."""
         scores = self.model.scores(w, self.data.X)
-        return torch.cat((w, self.constraint.init_aux(scores, self.data.y, self.data.group)))
+        return torch.cat((w, self.constraint.init_aux(scores, self.placed)))
 
     # ------------------------------------------------------------------ values and gradients
 
@@ -152,16 +144,16 @@ class FairERM:
                 return torch.cat((risk, self._values(scores, aux, batch)))
 
             return self._penalised(x, through_scores(terms, self.model, x, batch.X))
-        if rows is None and self.constraint.moving and self.model.linear:
-            return self._penalised(x, self._at_thresholds(self.affine, x))
-        if rows is None:
-            binned = _Binned(self.data.X, self.data.y, self.bins, self.data.weight)
-        else:
-            batch = self._batch(rows, None)
-            binned = _Binned(batch.X, batch.y, self.bins.index_select(0, rows), batch.weight)
-        whole = slice(None)
+        if rows is None and self.model.linear:
+            steps = self.constraint.steps_at(self._split(x)[1])
+            if steps is not None:
+                return self._penalised(x, self._at_thresholds(self.affine, steps, x))
+        batch, placed = self._batch(rows, None), self.placed
+        if rows is not None:
+            placed = placed.take(rows)._replace(weight=batch.weight)
+        whole, sizes = slice(None), [len(batch.y)]
         return self._penalised(
-            x, self._in_closed_form(self.affine, x, binned, whole, whole, [len(binned.y)])
+            x, self._in_closed_form(self.affine, x, batch.X, placed, whole, whole, sizes)
         )
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
@@ -199,30 +191,26 @@ class FairERM:
             return separate_estimates(self, x, rows, *draws)
         n = len(rows)
         index = torch.cat((rows, *(drawn for drawn, _ in draws)))
-        everything = _Binned(
-            self.data.X.rows(index),
-            self.data.y.index_select(0, index),
-            self.bins.index_select(0, index),
-            self.data.weight.index_select(0, index),
-        )
-        everything.weight[n:] *= torch.cat([scale for _, scale in draws]).to(everything.weight)
-        first, drawn = slice(0, n), slice(n, None)
+        X, placed = self.data.X.rows(index), self.placed.take(index)
+        placed.weight[n:] *= torch.cat([scale for _, scale in draws]).to(placed.weight)
+        first, later = slice(0, n), slice(n, None)
         sizes = [len(drawn) for drawn, _ in draws]
         return self._penalised(
-            x, self._in_closed_form(self.affine, x, everything, first, drawn, sizes)
+            x, self._in_closed_form(self.affine, x, X, placed, first, later, sizes)
         )
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values from one pass of the model in evaluation mode."""
         w, aux = self._split(x)
-        y, group, weight = self.data.y, self.data.group, self.data.weight
+        y, weight = self.data.y, self.data.weight
         self.model.settle(w, self.data.X)
         scores = self.model.scores(w, self.data.X)
-        rows, sums = (scores, y, group, weight), self.constraint.at(aux).sums
+        sums = self.constraint.sums(scores, self.placed, aux)
         loss, error = (value(scores, y, weight)[None] for value in (self.risk.soft, self.risk.hard))
         loss = loss + self.alpha * self.model.penalty(w).value
-        soft = torch.cat((loss, self.constraint.of_moments(sums(*rows), self.counts, aux)))
-        return Evaluation(soft, torch.cat((error, self.constraint.hard_values(*rows, aux))))
+        soft = torch.cat((loss, self.constraint.of_moments(sums, self.counts, aux)))
+        hard = torch.cat((error, self.constraint.hard_values(scores, self.placed, aux)))
+        return Evaluation(soft, hard)
 
     # ------------------------------------------------------------------ routes that exist for speed
 
@@ -230,7 +218,8 @@ class FairERM:
         self,
         affine: AffineMap,
         x: Tensor,
-        rows: _Binned,
+        X: Features,
+        rows: Rows,
         first: slice,
         drawn: slice,
         sizes: Sequence[int],
@@ -240,13 +229,13 @@ class FairERM:
         MEASURED_CLOSED_FORM
         """
         w, aux = self._split(x)
-        scores, model_pullback = self.model.linearize(w, rows.X)
+        scores, model_pullback = self.model.linearize(w, X)
         risk, risk_gradient = self.risk.linearize(scores[first], rows.y[first], rows.weight[first])
         statistics, statistics_pullback = self.constraint.linearize(
             scores[drawn], rows.y[drawn], aux
         )
         values, table_pullback = affine.of_draws(
-            statistics, rows.bins[drawn], rows.weight[drawn], sizes
+            statistics, rows.part[drawn], rows.weight[drawn], sizes
         )
 
         def pullback(weights: Tensor) -> Tensor:
@@ -263,17 +252,15 @@ class FairERM:
 
         return Linearization(torch.cat((risk[None], values)), pullback, span)
 
-    def _at_thresholds(self, affine: AffineMap, x: Tensor) -> Linearization:
+    def _at_thresholds(self, affine: AffineMap, steps: Above, x: Tensor) -> Linearization:
         """Terms on all rows where extra variables are thresholds: many gradients in one pass.
 
         MEASURED_THRESHOLDS
         """
-        w, aux = self._split(x)
-        scores, model_pullback = self.model.linearize(w, self.data.X)
-        y, weight = self.data.y, self.data.weight
+        scores, model_pullback = self.model.linearize(self._split(x)[0], self.data.X)
+        y, part, weight, _ = self.placed
         risk, risk_gradient = self.risk.linearize(scores, y, weight)
-        steps: Any = self.constraint.at(aux).statistic
-        values, steps_pullback = affine.of_steps(steps, steps.soft(scores, y), self.bins, weight)
+        values, steps_pullback = affine.of_steps(steps, steps.soft(scores, y), part, weight)
 
         def together(weights: Tensor) -> Tensor:
             on_scores, on_aux = steps_pullback(weights[:, 1:])
@@ -300,7 +287,7 @@ class FairERM:
 
         def terms(scores: Tensor, aux: Tensor) -> Tensor:
             risk = self.risk.soft(scores, batch.y, batch.weight)[None]
-            parts = self.constraint.convex_parts(scores, *batch[1:], aux)
+            parts = self.constraint.convex_parts(scores, self.placed, aux)
             return torch.cat((risk, parts.reshape(-1)))
 
         return self._penalised(x, through_scores(terms, self.model, x, batch.X))
@@ -325,7 +312,7 @@ class FairERM:
     # ------------------------------------------------------------------ pieces
 
     def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-        sums = self.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
+        sums = self.constraint.sums(scores, self.constraint.place(*batch[1:]), aux)
         if self.affine is None:
             return self.constraint.of_moments(sums, self.counts, aux)
         return self.affine.of_table(sums)

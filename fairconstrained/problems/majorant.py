@@ -41,8 +41,9 @@ class Majorant:
         with torch.no_grad():
             scores_0 = self.problem.model.scores(self.anchor[:n_params], batch.X)
         at = (scores_0.requires_grad_(), self.anchor[n_params:].clone().requires_grad_())
-        parts, columns = self.problem.constraint.convex_parts, batch[1:]
-        concave = parts(at[0], *columns, at[1])[1]
+        parts = self.problem.constraint.convex_parts
+        rows = self.problem.constraint.place(*batch[1:])
+        concave = parts(at[0], rows, at[1])[1]
         # The slopes times a step, J d, is the derivative in u of the linear map u -> (J'u)'d:
         # torch's forward mode would do it at once, but compiles scripts on first use.
         u = torch.ones_like(concave, requires_grad=True)
@@ -51,4 +52,4 @@ class Majorant:
         along = (slopes[0] * steps[0]).sum() + (slopes[1] * steps[1]).sum()
         (change,) = torch.autograd.grad(along, u, create_graph=True)
         linear: Tensor = concave.detach() + change
-        return parts(scores, *columns, aux)[0] - linear
+        return parts(scores, rows, aux)[0] - linear

@@ -269,6 +269,6 @@ class MomentERM(FixedSoftness):
         scores = self.model.scores(x, rows.X)
         risk = self.risk.hard(scores, rows.y, rows.weight)
         values = self.constraint.hard_values(
-            scores, rows.y, rows.group, rows.weight, x.new_zeros(0)
+            scores, self.constraint.place(*rows[1:]), x.new_zeros(0)
         )
         return Evaluation(self.linearize(x).value, torch.cat((risk[None], values)))

@@ -104,23 +104,24 @@ class NotionConstraint(Term):
         space = Space(list(range(n_classes)), list(range(n_groups)))
         rows = torch.bincount(y * n_groups + group, minlength=space.n_cells)
         cells = rows.reshape(n_classes, n_groups).numpy()
-        bound = [notion.bind(space, slack, 1.0) for notion in notions]
+        bound = [notion.bind(space, slack) for notion in notions]
         for constraint in bound:
             _, missing = constraint.without_small(cells, 1)
             if missing:
                 raise ValueError(f"{constraint.name} needs rows of {'; '.join(missing)}.")
         self._stack = Stack(space, bound)
-        self._counts = self._stack.counts(y, group, torch.ones(len(y), dtype=torch.float64))
+        ones = torch.ones(len(y), dtype=torch.float64)
+        self._counts = self._stack.place(y, group, ones).counts()
 
     def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
         """The table of soft statistics."""
-        rows = (_columns(outputs), batch[1].long(), group.part, group.scale)
-        return self._stack.sums(*rows).reshape(-1)
+        rows = self._stack.place(batch[1].long(), group.part, group.scale)
+        return self._stack.sums(_columns(outputs), rows, outputs.new_zeros(0)).reshape(-1)
 
     def hard(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
         """The table of predicted labels."""
-        rows = (_columns(outputs), batch[1].long(), group.part, group.scale)
-        return self._stack.hard_sums(*rows).reshape(-1)
+        rows = self._stack.place(batch[1].long(), group.part, group.scale)
+        return self._stack.hard_sums(_columns(outputs), rows).reshape(-1)
 
     def values(self, moments: Tensor) -> Tensor:
         """Values from the table."""

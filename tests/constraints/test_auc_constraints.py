@@ -36,11 +36,11 @@ def constraint(notion="inter_group", surrogate="binormal", n_groups=3, slack=0.0
 
 
 def soft(c, rows):
-    return c.values(rows.scores, rows.y, rows.group, NO_AUX, rows.weight)
+    return c.values(rows.scores, rows.on(c), NO_AUX)
 
 
 def hard(c, rows):
-    return c.hard_values(*rows, NO_AUX)
+    return c.hard_values(rows.scores, rows.on(c), NO_AUX)
 
 
 def pair_mean(loss, rows, first, second):
@@ -147,7 +147,7 @@ def test_hard_values_are_the_metric(notion, n_groups):
     both = values.reshape(2, -1) + 0.05
     np.testing.assert_allclose(both[0], -both[1], atol=1e-12)
     stacked = Stack(c.space, [bound(DemographicParity(), (2, n_groups)), c])
-    values_of_all = stacked.hard_values(*rows, NO_AUX)
+    values_of_all = stacked.hard_values(rows.scores, rows.on(stacked), NO_AUX)
     np.testing.assert_allclose(stacked.split(values_of_all)[1], values, atol=1e-14)
 
 
@@ -157,11 +157,9 @@ def test_gradients(notion, surrogate):
     rows = random_rows(5, n=40)
     c = constraint(notion, surrogate)
     scores = rows.scores.clone().requires_grad_()
-    values = c.values(scores, rows.y, rows.group, NO_AUX, rows.weight)
+    values = c.values(scores, rows.on(c), NO_AUX)
     jacobian = torch.stack([torch.autograd.grad(v, scores, retain_graph=True)[0] for v in values])
-    numeric = numerical_jacobian(
-        lambda z: c.values(z, rows.y, rows.group, NO_AUX, rows.weight).detach(), rows.scores
-    )
+    numeric = numerical_jacobian(lambda z: c.values(z, rows.on(c), NO_AUX).detach(), rows.scores)
     np.testing.assert_allclose(jacobian, numeric, atol=1e-8)
 
 
@@ -233,7 +231,7 @@ def test_small_sets_are_left_out_and_named():
 @pytest.mark.parametrize(
     ("notion", "message"),
     [
-        (AUCParity("auc"), "AUCParity.notion must be one of"),
+        (AUCParity("auc"), "AUCParity.comparison must be one of"),
         (AUCParity(surrogate="cubic"), "AUCParity.surrogate must be one of"),
         (AUCParity(slack=-0.1), "AUCParity.slack must be a number >= 0"),
     ],
@@ -245,7 +243,7 @@ def test_bad_parameters_are_named(notion, message):
 
 def test_three_classes_are_refused():
     with pytest.raises(ValueError, match="needs two classes"):
-        AUCParity().bind(Space([0, 1, 2], ["a", "b"]), 0.1, 1.0)
+        AUCParity().bind(Space([0, 1, 2], ["a", "b"]), 0.1)
 
 
 @every_surrogate

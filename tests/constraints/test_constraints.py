@@ -17,10 +17,9 @@ from fairconstrained.constraints import (
     Parity,
     RateConstraint,
 )
-from fairconstrained.constraints.moments import look_up
-from fairconstrained.constraints.statistics import sum_by
+from fairconstrained.constraints.statistics import look_up, sum_by
 from fairconstrained.losses import LOSSES, class_probabilities, hard_classes
-from tests.helpers.notions import bound, hard_values, random_rows, soft_values
+from tests.helpers.notions import bound, hard_table, hard_values, random_rows, soft_values, table
 from tests.helpers.numeric import numerical_jacobian
 
 SHAPES = [(n_classes, n_groups) for n_classes in (2, 3) for n_groups in (2, 3, 5)]
@@ -270,10 +269,11 @@ def test_order_repetition_and_chunks_of_rows_do_not_matter(notion, shape):
         torch.testing.assert_close(values(constraint, rows.take(order)), values(constraint, rows))
         torch.testing.assert_close(values(constraint, repeated), values(constraint, weighted))
     chunks = [rows.take(index) for index in order.split(17)]
-    for table in (constraint.sums, constraint.hard_sums):
-        torch.testing.assert_close(sum(table(*chunk) for chunk in chunks), table(*rows))
-    counts = sum(constraint.counts(*chunk[1:]) for chunk in chunks)
-    torch.testing.assert_close(counts, constraint.counts(*rows[1:]))
+    for sums in (table, hard_table):
+        expected = sums(constraint, rows)
+        torch.testing.assert_close(sum(sums(constraint, chunk) for chunk in chunks), expected)
+    counts = sum(chunk.on(constraint).counts() for chunk in chunks)
+    torch.testing.assert_close(counts, rows.on(constraint).counts())
 
 
 @pytest.mark.parametrize("n_columns", [1, 2, 5])

@@ -23,7 +23,14 @@ from fairconstrained.constraints import (
     Space,
     Stack,
 )
-from tests.helpers.notions import bound, hard_values, random_rows, soft_values
+from tests.helpers.notions import (
+    at_temperature,
+    bound,
+    hard_values,
+    random_rows,
+    soft_values,
+    table,
+)
 
 REFERENCES = ["pairwise", "rest", "overall"]
 every_name = pytest.mark.parametrize("name", CONSTRAINTS)
@@ -61,9 +68,9 @@ def test_rows_that_do_not_count_are_of_no_part_and_change_nothing():
     rows = random_rows(7)
     assert ((constraint.part(rows.y, rows.group) == -1) == (rows.y == 0)).all()
     changed = rows._replace(scores=torch.where(rows.y[:, None] == 0, 5.0, rows.scores))
-    torch.testing.assert_close(constraint.sums(*rows), constraint.sums(*changed))
+    torch.testing.assert_close(table(constraint, rows), table(constraint, changed))
     positives = rows.take((rows.y == 1).nonzero()[:, 0])
-    torch.testing.assert_close(constraint.sums(*rows), constraint.sums(*positives))
+    torch.testing.assert_close(table(constraint, rows), table(constraint, positives))
 
 
 # --- several constraints at once -----------------------------------------------------------------
@@ -79,13 +86,13 @@ MEMBERS = [
 
 
 def stacked(notions, temperature=1.0):
-    members = [notion.bind(SPACE, 0.05, temperature) for notion in notions]
+    members = [at_temperature(notion, temperature).bind(SPACE, 0.05) for notion in notions]
     return Stack(SPACE, members), members
 
 
 def test_cells_that_no_member_uses_are_no_part():
     """Rows of the other label and of a group too small for the constraint are not summed."""
-    notion = EqualOpportunity(0.1).bind(SPACE, 0.1, 1.0)
+    notion = EqualOpportunity(0.1).bind(SPACE, 0.1)
     rows = np.full((len(SPACE.classes), len(SPACE.groups)), 100)
     rows[:, 0] = 2
     member, _ = notion.without_small(rows, 10)
@@ -153,9 +160,13 @@ def test_no_row_has_statistics_beyond_the_bound(name, scores, temperature):
     weight = torch.ones(4, dtype=torch.float64)
     for rows in (constraint.statistic.soft(scores, y), constraint.statistic.hard(scores, y)):
         assert (rows.abs().sum(dim=1) <= constraint.bound * (1 + 1e-12)).all()
-    for table in (constraint.sums, constraint.hard_sums):
-        without = table(scores[1:], y[1:], group[1:], weight[1:])
-        moved = (table(scores, y, group, weight) - without).abs().sum()
+    whole, rest = constraint.place(y, group, weight), constraint.place(y[1:], group[1:], weight[1:])
+    none = torch.zeros(0)
+    for moved in (
+        constraint.sums(scores, whole, none) - constraint.sums(scores[1:], rest, none),
+        constraint.hard_sums(scores, whole) - constraint.hard_sums(scores[1:], rest),
+    ):
+        moved = moved.abs().sum()
         assert moved <= constraint.bound * (1 + 1e-9) + 1e-9
 
 
@@ -175,7 +186,7 @@ def test_without_small_drops_what_rests_on_few_rows_and_nothing_else():
     rows = rows.take(keep)
     cells = np.zeros((2, 3), dtype=int)
     np.add.at(cells, (rows.y.numpy(), rows.group.numpy()), 1)
-    constraint = EqualizedOdds(0.1).bind(SPACE, 0.05, 1.0)
+    constraint = EqualizedOdds(0.1).bind(SPACE, 0.05)
     same, dropped = constraint.without_small(cells, 3)
     assert same is constraint
     assert dropped == []
@@ -195,7 +206,7 @@ def test_rates_of_no_rows_are_always_left_out(min_rows):
     rows = rows.take((rows.group != 1).nonzero()[:, 0])
     cells = np.array([[9, 0, 9], [9, 0, 9]])
     for reference in REFERENCES:
-        constraint = DemographicParity(0.1, reference=reference).bind(SPACE, 0.05, 1.0)
+        constraint = DemographicParity(0.1, reference=reference).bind(SPACE, 0.05)
         assert soft_values(constraint, rows).isnan().any()
         kept, dropped = constraint.without_small(cells, min_rows)
         assert dropped == ["group b (0 rows)"]
@@ -204,7 +215,7 @@ def test_rates_of_no_rows_are_always_left_out(min_rows):
 
 
 def test_nothing_is_left_of_a_constraint_on_small_groups_only():
-    constraint = DemographicParity(0.1).bind(SPACE, 0.05, 1.0)
+    constraint = DemographicParity(0.1).bind(SPACE, 0.05)
     kept, dropped = constraint.without_small(np.ones((2, 3), dtype=int), 10)
     assert dropped == [f"group {g} (2 rows)" for g in "abc"]
     assert soft_values(kept, random_rows(12)).shape == (0,)
@@ -280,7 +291,7 @@ def rate_constraint(**changes):
         ({"part": [[0.0, 1.0]] * 2}, "dtype float64"),
         ({"part": [[0, -2]] * 2}, "integer >= -1"),
         ({"part": lambda y, group: 0}, r"got shape \(\)"),
-        ({"unions": [[1], [0]]}, r"n_parts > 1, the largest part; got shape \(2, 1\)"),
+        ({"unions": [[1], [0]]}, r"n_parts = 2, one column for each part; got shape \(2, 1\)"),
         ({"unions": [1, 0]}, r"zeros and ones .* got shape \(2,\)"),
         ({"unions": [[1, 0.5]]}, "zeros and ones"),
         ({"weights": np.ones((2, 2))}, r"\(m, 2, 2\).* got \(2, 2\)"),
@@ -360,10 +371,10 @@ def test_notions_are_parameters_and_nothing_else(name):
     ],
 )
 def test_descriptions_name_labels_and_groups(notion, first):
-    assert notion.bind(SPACE, 0.05, 1.0).describe(0).endswith(first)
+    assert notion.bind(SPACE, 0.05).describe(0).endswith(first)
 
 
 def test_crossed_groups_are_described_by_all_their_columns():
     space = Space([0, 1], [("f", "old"), ("m", "young")])
-    described = DemographicParity().bind(space, 0.05, 1.0).describe(1)
+    described = DemographicParity().bind(space, 0.05).describe(1)
     assert described == "demographic_parity: group m & young against group f & old"

@@ -11,7 +11,7 @@ from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.losses import class_probabilities
 from fairconstrained.metrics import exponential_renyi_mutual_information as ermi
-from tests.helpers.notions import bound, random_rows
+from tests.helpers.notions import bound, random_rows, table
 from tests.helpers.numeric import numerical_jacobian
 
 NOTIONS = [DemographicParity(), EqualizedOdds(), EqualOpportunity()]
@@ -24,8 +24,12 @@ def tables(notion, shape, seed=0):
     """The information, and a table of random rows with its counts."""
     constraint = bound(notion, shape)
     rows = random_rows(seed, *shape)
-    counts = constraint.counts(rows.y, rows.group, rows.weight)
-    return MutualInformation.within(constraint), constraint.sums(*rows), counts
+    counts = rows.on(constraint).counts()
+    return (
+        MutualInformation.within(constraint),
+        table(constraint, rows),
+        counts,
+    )
 
 
 def by_definition(notion, shape, seed=0):
@@ -89,8 +93,8 @@ def test_psi_is_the_papers_row_by_row(notion):
     constraint, rows = bound(notion, shape), random_rows(1, *shape)
     rows = rows._replace(weight=torch.ones_like(rows.weight))
     information, sums, counts = tables(notion, shape, seed=1)
-    counts = constraint.counts(rows.y, rows.group, rows.weight)
-    sums = constraint.sums(*rows)
+    counts = rows.on(constraint).counts()
+    sums = table(constraint, rows)
     dual = torch.randn(sums.shape, generator=torch.Generator().manual_seed(0)).double()
     part = constraint.part(rows.y, rows.group)
     probabilities = class_probabilities(rows.scores)
@@ -111,10 +115,10 @@ def test_the_envelope_theorem_holds(notion, shape):
     """The gradient of psi at the best W is that of ERMI, in the scores."""
     constraint, rows = bound(notion, shape), random_rows(2, *shape)
     information = MutualInformation.within(constraint)
-    counts = constraint.counts(rows.y, rows.group, rows.weight)
+    counts = rows.on(constraint).counts()
 
     def sums(scores):
-        return constraint.sums(scores, rows.y, rows.group, rows.weight)
+        return constraint.sums(scores, rows.on(constraint), torch.zeros(0))
 
     numerical = numerical_jacobian(
         lambda scores: information.value(sums(scores), counts).reshape(1), rows.scores
@@ -169,7 +173,10 @@ def test_in_a_stack_cells_that_nothing_compares_do_not_count(notion):
         values = []
         for constraint in (own, Stack(own.space, [own])):
             information = MutualInformation.within(constraint)
-            sums, counts = constraint.sums(*rows), constraint.counts(*rows[1:])
+            sums, counts = (
+                table(constraint, rows),
+                rows.on(constraint).counts(),
+            )
             values.append(information.value(sums, counts).item())
             best = information.optimal_dual(sums, counts)
             saddle = information.saddle_value(best, sums, counts).item()
@@ -197,10 +204,8 @@ def test_a_batch_without_a_condition_is_no_harm():
 def test_the_metric_is_that_of_the_table_of_labels(notion, shape):
     constraint, rows = bound(notion, shape), random_rows(3, *shape)
     predicted = rows.y.roll(7)
-    sums = constraint._sum(
-        torch.nn.functional.one_hot(predicted, shape[0]) * rows.weight[:, None], rows.y, rows.group
-    )
-    counts = constraint.counts(rows.y, rows.group, rows.weight)
+    sums = rows.on(constraint).sum(torch.nn.functional.one_hot(predicted, shape[0]))
+    counts = rows.on(constraint).counts()
     expected = MutualInformation.within(constraint).value(sums, counts)
     assert ermi(
         rows.y.numpy(),

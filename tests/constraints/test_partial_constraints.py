@@ -15,7 +15,16 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.percentiles import rank_of_scores
 from tests.helpers.notions import random_rows
-from tests.helpers.partial import INTERVALS, METRICS, RATES, bound, rates_of, soft, variables
+from tests.helpers.partial import (
+    INTERVALS,
+    METRICS,
+    RATES,
+    bound,
+    hard_of,
+    rates_of,
+    soft,
+    variables,
+)
 
 # --- hard values are the metrics -----------------------------------------------------------------
 
@@ -28,7 +37,7 @@ def test_hard_values_are_the_metric_minus_slack(name, n_groups, interval):
     rows = random_rows(1, n_groups=n_groups, n=120)
     rows = rows._replace(scores=(4 * rows.scores + 3 * rows.group[:, None] - 2).round() / 4)
     constraint = bound(PARTIAL[name](interval), n_groups)
-    hard = constraint.hard_values(*rows, variables(constraint, rows))
+    hard = hard_of(constraint, rows, variables(constraint, rows))
     labels = np.array(list("abcd"))[rows.group]
     expected = METRICS[name](
         rows.y.numpy(),
@@ -48,7 +57,7 @@ def test_hard_values_with_an_interval_for_each_group():
     labels = np.array(list("ab"))[rows.group]
     for name, notion in PARTIAL.items():
         constraint = bound(notion(interval), 2)
-        hard = constraint.hard_values(*rows, variables(constraint, rows))
+        hard = hard_of(constraint, rows, variables(constraint, rows))
         options = {"sensitive_features": labels, "interval": interval}
         expected = METRICS[name](
             rows.y.numpy(), rows.scores.numpy(), sample_weight=rows.weight.numpy(), **options
@@ -64,7 +73,7 @@ def test_the_decision_threshold_is_the_metric_s():
         expected = METRICS[name](
             rows.y.numpy(), rows.scores.numpy(), interval=(0.1, 0.6), threshold=0.7, **options
         )
-        hard = constraint.hard_values(*rows, torch.zeros(0))
+        hard = hard_of(constraint, rows, torch.zeros(0))
         assert constraint.measure(hard) == pytest.approx(expected, abs=1e-12)
 
 
@@ -80,7 +89,7 @@ def test_every_gap_is_counted_at_some_grid_point(scores, theta):
     y, group = torch.arange(n) % 2, torch.arange(n) % 3
     constraint = bound(PartialStatisticalParity((0.1, 0.6), n_grid=len(theta)))
     theta = torch.tensor(theta, dtype=torch.float64)
-    hard = constraint.hard_values(z, y, group, torch.ones(n).double(), theta)
+    hard = constraint.hard_values(z, constraint.place(y, group, torch.ones(n).double()), theta)
     expected = metrics.partial_statistical_parity(
         None, scores, sensitive_features=group.numpy(), interval=(0.1, 0.6)
     )
@@ -99,7 +108,10 @@ def test_the_whole_interval_is_full_parity(name):
     none = torch.zeros(0)
     for mine, theirs in (
         (soft(one, rows, none), soft(other, rows, none)),
-        (one.hard_values(*rows, none), other.hard_values(*rows, none)),
+        (
+            hard_of(one, rows, none),
+            hard_of(other, rows, none),
+        ),
     ):
         assert mine.sort().values.numpy() == pytest.approx(theirs.sort().values.numpy(), abs=1e-12)
 
@@ -138,7 +150,7 @@ def test_a_slack_of_one_asks_for_nothing():
     for notion in PARTIAL.values():
         constraint = bound(notion((0.1, 0.4), 1.0))
         aux = variables(constraint, rows)
-        assert (constraint.hard_values(*rows, aux) <= 0).all()
+        assert (hard_of(constraint, rows, aux) <= 0).all()
     constraint = bound(PartialStatisticalParity((0.1, 0.4), 1.0))
     assert (soft(constraint, rows, variables(constraint, rows)) < -1).all()
 

@@ -10,7 +10,7 @@ from fairconstrained.constraints import (
 )
 from tests.helpers.notions import random_rows
 from tests.helpers.numeric import numerical_jacobian
-from tests.helpers.partial import CONVEX, INTERVALS, bound, soft, variables
+from tests.helpers.partial import CONVEX, INTERVALS, bound, hard_of, soft, variables
 
 # --- differences of convex functions -------------------------------------------------------------
 
@@ -35,7 +35,7 @@ def test_convex_minus_concave_is_the_value(surrogate):
         aux = variables(constraint, rows)
         for scale in (0.1, 1.0, 20.0):
             scaled = rows._replace(scores=scale * rows.scores)
-            first, second = constraint.convex_parts(*scaled, aux)
+            first, second = constraint.convex_parts(scaled.scores, scaled.on(constraint), aux)
             assert (first - second).numpy() == pytest.approx(
                 soft(constraint, scaled, aux).numpy(), abs=1e-9
             )
@@ -52,11 +52,9 @@ def test_both_parts_are_convex_along_segments(surrogate):
         bends = np.zeros(2)
         for _ in range(20):
             segment = [random_point(rng, constraint) for _ in range(2)]
-            ends = [
-                constraint.convex_parts(*rows._replace(scores=X @ w), aux) for w, aux in segment
-            ]
+            ends = [constraint.convex_parts(X @ w, rows.on(constraint), aux) for w, aux in segment]
             w, aux = (0.5 * (one + other) for one, other in zip(*segment, strict=True))
-            middle = constraint.convex_parts(*rows._replace(scores=X @ w), aux)
+            middle = constraint.convex_parts(X @ w, rows.on(constraint), aux)
             bend = 0.5 * (ends[0] + ends[1]) - middle
             assert (bend > -1e-12).all()
             bends = np.maximum(bends, bend.max(dim=1).values.numpy())
@@ -82,7 +80,7 @@ def test_gradients_of_values_and_parts(surrogate):
             terms = soft(constraint, moved, x[len(rows.y) :])
             if name == "group_auc":
                 return terms
-            parts = constraint.convex_parts(*moved, x[len(rows.y) :])
+            parts = constraint.convex_parts(moved.scores, moved.on(constraint), x[len(rows.y) :])
             return torch.cat((terms, parts.reshape(-1)))
 
         x = torch.cat((rows.scores[:, 0], aux))
@@ -102,16 +100,16 @@ def test_tied_scores_are_feasible_at_the_start(name, surrogate):
             rows = random_rows(9)
             rows = rows._replace(scores=torch.full_like(rows.scores, value))
             constraint = bound(PARTIAL[name](interval, surrogate=surrogate))
-            aux = constraint.init_aux(rows.scores, rows.y, rows.group)
+            aux = constraint.init_aux(rows.scores, rows.on(constraint))
             slack = pytest.approx(np.full(len(constraint.slack), -0.05), abs=1e-9)
-            assert constraint.hard_values(*rows, aux).numpy() == slack
+            assert hard_of(constraint, rows, aux).numpy() == slack
             assert soft(constraint, rows, aux).max().item() <= 1e-9
 
 
 def test_the_start_puts_thresholds_at_the_grid_s_ranks():
     rows = random_rows(10, n_groups=2, n=400)
     constraint = bound(PartialStatisticalParity((0.1, 0.5), 0.1, n_grid=5), 2, temperature=50.0)
-    theta = constraint.init_aux(rows.scores, rows.y, rows.group).numpy()
+    theta = constraint.init_aux(rows.scores, rows.on(constraint)).numpy()
     rates = [np.mean(rows.scores[rows.group == g].numpy() > theta, axis=0) for g in (0, 1)]
     assert np.mean(rates, axis=0) == pytest.approx(np.linspace(0.12, 0.48, 5), abs=0.02)
     assert (np.diff(theta) < 0).all()

@@ -15,10 +15,10 @@ from fairconstrained.constraints import (
     Space,
     Stack,
 )
-from fairconstrained.constraints.partial_notions import _BINS
+from fairconstrained.constraints.partial_notions import _EDGES
 from fairconstrained.percentiles import auc_inside, rank_of_scores, read_intervals
-from tests.helpers.notions import random_rows
-from tests.helpers.partial import bound, rates_of, soft, variables
+from tests.helpers.notions import at_temperature, random_rows
+from tests.helpers.partial import bound, hard_of, rates_of, soft, variables
 
 # --- sets of rows --------------------------------------------------------------------------------
 
@@ -72,9 +72,9 @@ def test_a_stack_gives_each_member_its_extra_variables():
         PartialStatisticalParity((0.5, 0.9), n_grid=4),
         PartialEqualOpportunity((0.0, 0.5)),
     ]
-    members = [notion.bind(space, 0.05, 2.0) for notion in given]
+    members = [at_temperature(notion, 2.0).bind(space, 0.05) for notion in given]
     stack = Stack(space, members)
-    aux = stack.init_aux(rows.scores, rows.y, rows.group)
+    aux = stack.init_aux(rows.scores, rows.on(stack))
     aux = aux + torch.linspace(-1, 1, len(aux), dtype=aux.dtype)
     pieces = torch.split(aux, [3, 0, 4, 0])
     for sharp in (False, True):
@@ -82,8 +82,8 @@ def test_a_stack_gives_each_member_its_extra_variables():
         each = [member.sharpened() if sharp else member for member in members]
         expected = torch.cat([soft(m, rows, a) for m, a in zip(each, pieces, strict=True)])
         assert soft(one, rows, aux).numpy() == pytest.approx(expected.numpy(), abs=1e-12)
-        hard = torch.cat([m.hard_values(*rows, a) for m, a in zip(each, pieces, strict=True)])
-        assert one.hard_values(*rows, aux).numpy() == pytest.approx(hard.numpy(), abs=1e-12)
+        hard = torch.cat([hard_of(m, rows, a) for m, a in zip(each, pieces, strict=True)])
+        assert hard_of(one, rows, aux).numpy() == pytest.approx(hard.numpy(), abs=1e-12)
     assert (soft(stack.sharpened(), rows, aux) - soft(stack, rows, aux)).abs().max() > 0.01
     assert not stack.difference_of_convex
     assert Stack(space, members[2:]).difference_of_convex
@@ -101,7 +101,7 @@ def test_bins_err_by_at_most_half_the_mass_they_share():
         exact = auc_inside(intervals.share(rank_of_scores(z, group, rows.weight, 2).rank))
         constraint = bound(PartialGroupAUC((0.1, 0.6), 0.0), 2, temperature=1e6)
         binned = soft(constraint, rows, torch.zeros(0)) + 0.5
-        edges = np.concatenate(([-np.inf], _BINS.numpy(), [np.inf]))
+        edges = np.concatenate(([-np.inf], _EDGES.numpy(), [np.inf]))
         above = torch.as_tensor(z[:, None] > edges).double()
         rates = np.stack(rates_of(rows, above))
         mass = -np.diff(intervals.share(rates), axis=1)
@@ -121,7 +121,7 @@ def test_bad_parameters_are_named(notion):
     with pytest.raises(ValueError, match=f"{notion.__name__}.surrogate must be one of"):
         bound(notion((0.1, 0.5), surrogate="hinge"))
     with pytest.raises(ValueError, match=f"{notion.__name__} needs two classes; got 3"):
-        notion((0.1, 0.5)).bind(Space([0, 1, 2], ["a", "b"]), 0.1, 1.0)
+        notion((0.1, 0.5)).bind(Space([0, 1, 2], ["a", "b"]), 0.1)
 
 
 def test_bad_grids_and_thresholds_are_named():
@@ -138,15 +138,15 @@ def test_a_loosened_constraint_is_one_of_more_slack():
     """Distributions have a grid made for their slack; rates keep theirs, and mixed stacks too."""
     rows, space = random_rows(5, n_groups=2), Space([0, 1], ["a", "b"])
     for name, notion in PARTIAL.items():
-        constraint = notion((0.1, 0.5)).bind(space, 0.05, 2.0)
+        constraint = notion((0.1, 0.5)).bind(space, 0.05)
         looser = constraint.loosened(0.2)
         if name not in ("statistical_parity", "rank_parity"):
             assert looser is constraint
             assert Stack(space, [constraint]).loosened(0.2).members == (constraint,)
             continue
-        expected = notion((0.1, 0.5)).bind(space, 0.25, 2.0)
-        aux = expected.init_aux(rows.scores, rows.y, rows.group)
+        expected = notion((0.1, 0.5)).bind(space, 0.25)
+        aux = expected.init_aux(rows.scores, rows.on(expected))
         stacked = Stack(space, [constraint]).loosened(0.2)
         for found in (looser, stacked):
             assert (soft(found, rows, aux) == soft(expected, rows, aux)).all()
-            assert (found.hard_values(*rows, aux) == expected.hard_values(*rows, aux)).all()
+            assert (hard_of(found, rows, aux) == hard_of(expected, rows, aux)).all()

@@ -104,8 +104,8 @@ def test_a_stack_keeps_its_members_values_when_sharpened():
     sharp = stack.sharpened()
     assert sharp.statistic.n_columns > stack.statistic.n_columns
     for whole, parts in ((stack, members), (sharp, [m.sharpened() for m in members])):
-        own = [p.values(rows.scores, rows.y, rows.group, NO_AUX, rows.weight) for p in parts]
-        values = whole.values(rows.scores, rows.y, rows.group, NO_AUX, rows.weight)
+        own = [p.values(rows.scores, rows.on(p), NO_AUX) for p in parts]
+        values = whole.values(rows.scores, rows.on(whole), NO_AUX)
         torch.testing.assert_close(values, torch.cat(own), rtol=1e-10, atol=1e-12)
 
 

@@ -10,8 +10,8 @@ from fairconstrained.constraints.statistics import (
     Losses,
     side_by_side,
 )
-from fairconstrained.constraints.steps import STEPS, Above
-from fairconstrained.constraints.surrogates import ScoreBins, ScoreMoments
+from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
+from fairconstrained.constraints.surrogates import ScoreMoments
 from fairconstrained.losses import LOSSES
 from tests.helpers.notions import random_rows
 

@@ -41,14 +41,15 @@ def rows(n=500, seed=0):
 @pytest.mark.parametrize("name", PARTIAL_PRIVATE)
 def test_the_declared_bound_holds_for_every_row(name):
     """One row more moves the released table by at most the bound, in the l1 norm."""
-    constraint = PARTIAL_PRIVATE[name](INTERVAL).bind(Space([0, 1], ["a", "b"]), 0.05, 2.0)
+    constraint = PARTIAL_PRIVATE[name](INTERVAL).bind(Space([0, 1], ["a", "b"]), 0.05)
     assert constraint.bound == 1.0
     scores, y, group, weight = rows()
-    whole = constraint.hard_sums(scores, y, group, weight)
+    whole = constraint.hard_sums(scores, constraint.place(y, group, weight))
     for i in range(0, 100, 7):
         fewer = weight.clone()
         fewer[i] = 0.0
-        change = (whole - constraint.hard_sums(scores, y, group, fewer)).abs().sum()
+        without = constraint.hard_sums(scores, constraint.place(y, group, fewer))
+        change = (whole - without).abs().sum()
         assert change <= 1.0
 
 
@@ -56,29 +57,31 @@ def test_the_declared_bound_holds_for_every_row(name):
 def test_bins_need_two_thresholds(n_grid):
     notion = PARTIAL_PRIVATE["statistical_parity"](INTERVAL, n_grid=n_grid)
     with pytest.raises(ValueError, match=r"InBins\.n_grid must be an integer >= 2; got"):
-        notion.bind(Space([0, 1], ["a", "b"]), 0.05, 2.0)
+        notion.bind(Space([0, 1], ["a", "b"]), 0.05)
 
 
 def test_another_interval_is_another_constraint_and_its_values_are_named():
     """`within` is what binding to that interval gives; values say their groups and edge."""
     space, Notion = Space([0, 1], ["a", "b"]), PARTIAL_PRIVATE["statistical_parity"]
-    moved = Notion((0.0, 0.3), n_grid=5).bind(space, 0.05, 2.0).within(0.4, 0.8)
-    expected = Notion((0.4, 0.8), n_grid=5).bind(space, 0.05, 2.0)
-    everything = (*rows(), torch.zeros(0))
+    moved = Notion((0.0, 0.3), n_grid=5).bind(space, 0.05).within(0.4, 0.8)
+    expected = Notion((0.4, 0.8), n_grid=5).bind(space, 0.05)
+    scores, *columns = rows()
+    everything = (scores, expected.place(*columns), torch.zeros(0))
     torch.testing.assert_close(moved.hard_values(*everything), expected.hard_values(*everything))
     words = [expected.describe(j) for j in range(len(expected.hard_values(*everything)))]
     assert len(set(words)) == len(words)
-    assert words[0].endswith("at edge 1 of 5")
+    assert words[0].endswith("at threshold 1 of 5")
     assert all("a" in text and "b" in text for text in words)
 
 
 def test_distributions_in_bins_are_the_gaps_at_the_edges():
     """Against G from sorted scores at the same thresholds, without leak."""
     constraint = PARTIAL_PRIVATE["statistical_parity"](INTERVAL, n_grid=7, reach=2.0).bind(
-        Space([0, 1], ["a", "b"]), 0.05, 2.0
+        Space([0, 1], ["a", "b"]), 0.05
     )
     scores, y, group, weight = rows()
-    values = constraint.hard_values(scores, y, group, weight, torch.zeros(0)) + 0.05
+    values = constraint.hard_values(scores, constraint.place(y, group, weight), torch.zeros(0))
+    values = values + 0.05
     expected = []
     for edge in np.linspace(-2.0, 2.0, 7):
         above = (scores[:, 0] > edge).numpy()
@@ -90,22 +93,24 @@ def test_distributions_in_bins_are_the_gaps_at_the_edges():
         None, scores[:, 0].numpy(), sensitive_features=group.numpy(), interval=INTERVAL
     )
     assert 0.5 * exact < values.max() <= exact + 1e-12
-    assert "edge 3 of 7" in constraint.describe(2)
+    assert "threshold 3 of 7" in constraint.describe(2)
 
 
 def test_a_stack_reads_its_members_hard_values_from_a_table():
     space = Space([0, 1], ["a", "b"])
     members = [
-        PARTIAL_PRIVATE[name](INTERVAL).bind(space, 0.05, 2.0)
+        PARTIAL_PRIVATE[name](INTERVAL).bind(space, 0.05)
         for name in ("demographic_parity", "statistical_parity")
     ]
     data, none = rows(), torch.zeros(0, dtype=torch.float64)
     stack = Stack(space, members)
-    counts = stack.counts(*data[1:])
-    found = stack.hard_of_moments(stack.hard_sums(*data), counts, none)
-    expected = torch.cat([member.hard_values(*data, none) for member in members])
+    own = stack.place(*data[1:])
+    sums, counts = stack.hard_sums(data[0], own), own.counts()
+    found = stack.hard_of_moments(sums, counts, none)
+    each = [member.hard_values(data[0], member.place(*data[1:]), none) for member in members]
+    expected = torch.cat(each)
     assert found == pytest.approx(expected)
-    leaking = stack.of_moments(stack.hard_sums(*data), counts, none)
+    leaking = stack.of_moments(sums, counts, none)
     assert (leaking - found).abs().max() > 1e-3
 
 

@@ -1,5 +1,6 @@
 """Random rows in score space, and notions bound to their labels and groups."""
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,10 @@ class Rows(NamedTuple):
     y: torch.Tensor
     group: torch.Tensor
     weight: torch.Tensor
+
+    def on(self, constraint):
+        """The rows with their parts of a constraint."""
+        return constraint.place(self.y, self.group, self.weight)
 
     def take(self, index):
         """These rows, in this order."""
@@ -40,15 +45,32 @@ def bound(notion, shape, temperature=1.0):
     """The notion on labels 0, 1, ... and groups a, b, ..., of which `shape` gives the numbers."""
     n_classes, n_groups = shape
     space = Space(list(range(n_classes)), list("abcdefg"[:n_groups]))
-    return notion.bind(space, 0.05, temperature)
+    return at_temperature(notion, temperature).bind(space, 0.05)
+
+
+def at_temperature(notion, temperature):
+    """The notion with this temperature; itself where it has none."""
+    if "temperature" not in notion.get_params():
+        return notion
+    return copy(notion).set_params(temperature=temperature)
 
 
 def soft_values(constraint, rows):
     """Values of a constraint without extra variables, as optimised."""
-    return constraint.values(rows.scores, rows.y, rows.group, torch.zeros(0), rows.weight)
+    return constraint.values(rows.scores, rows.on(constraint), torch.zeros(0))
+
+
+def table(constraint, rows):
+    """The table of soft statistics of a constraint without extra variables."""
+    return constraint.sums(rows.scores, rows.on(constraint), torch.zeros(0))
+
+
+def hard_table(constraint, rows):
+    """The table of hard statistics."""
+    return constraint.hard_sums(rows.scores, rows.on(constraint))
 
 
 def hard_values(constraint, rows):
     """Values as measured on predicted labels."""
-    counts = constraint.counts(rows.y, rows.group, rows.weight)
-    return constraint.of_moments(constraint.hard_sums(*rows), counts, torch.zeros(0))
+    counts = rows.on(constraint).counts()
+    return constraint.of_moments(hard_table(constraint, rows), counts, torch.zeros(0))

@@ -15,6 +15,8 @@ from fairconstrained.constraints import (
     Space,
 )
 
+from .notions import at_temperature
+
 INTERVALS = [(0.05, 0.4), (0.0, 1.0), [(0.0, 0.2), (0.3, 0.8)]]
 RATES = {
     "demographic_parity": (PartialDemographicParity, DemographicParity),
@@ -29,17 +31,22 @@ METRICS = {
 
 
 def bound(notion, n_groups=3, temperature=1.5, slack=0.05):
-    return notion.bind(Space([0, 1], list("abcde"[:n_groups])), slack, temperature)
+    space = Space([0, 1], list("abcde"[:n_groups]))
+    return at_temperature(notion, temperature).bind(space, slack)
 
 
 def variables(constraint, rows):
     """Extra variables near those of the start, in no order."""
     noise = torch.as_tensor(np.random.default_rng(0).normal(size=constraint.n_aux))
-    return constraint.init_aux(rows.scores, rows.y, rows.group) + noise
+    return constraint.init_aux(rows.scores, rows.on(constraint)) + noise
 
 
 def soft(constraint, rows, aux):
-    return constraint.values(rows.scores, rows.y, rows.group, aux, rows.weight)
+    return constraint.values(rows.scores, rows.on(constraint), aux)
+
+
+def hard_of(constraint, rows, aux):
+    return constraint.hard_values(rows.scores, rows.on(constraint), aux)
 
 
 def rates_of(rows, values):

@@ -55,7 +55,7 @@ def outputs(with_canary, kind, seed, others=0.0):
     model = LinearModel(
         1, torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64), True
     )
-    stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.1, 1.0)])
+    stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.1)])
     counts = torch.ones(stack.n_parts, dtype=torch.float64)
     problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, plan(kind))
     rng = torch.Generator().manual_seed(seed)

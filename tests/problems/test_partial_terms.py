@@ -1,7 +1,5 @@
 """Values and gradients at moving thresholds: closed forms against autograd and differences."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -13,6 +11,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems import Batch, FairERM, Linearization
 from fairconstrained.problems.objectives import MeanLoss
+from tests.helpers.notions import Rows
 from tests.helpers.partial import bound
 
 AT_THRESHOLDS = ["statistical_parity", "rank_parity"]
@@ -39,7 +38,7 @@ def by_autograd(problem, x):
     """The same terms from a graph on the scores."""
 
     def terms(scores, aux, batch):
-        values = problem.constraint.values(scores, batch.y, batch.group, aux, batch.weight)
+        values = problem.constraint.values(scores, problem.constraint.place(*batch[1:]), aux)
         return torch.cat((problem.risk.soft(scores, batch.y, batch.weight)[None], values))
 
     lin = problem.of_scores(terms, x)
@@ -120,16 +119,16 @@ def test_slopes_of_steps_are_their_derivatives(surrogate):
 def test_first_thresholds_have_the_middle_rates(name, surrogate, spread):
     """In the mean over the sets the share above is in the middle of its bounds, tied or not."""
     rng, n = np.random.default_rng(3), 400
-    rows = SimpleNamespace(
+    rows = Rows(
         scores=torch.as_tensor(spread * rng.normal(size=(n, 1))),
         y=torch.as_tensor(rng.integers(0, 2, n)),
         group=torch.as_tensor(rng.integers(0, 3, n)),
         weight=torch.ones(n).double(),
     )
     constraint = bound(PARTIAL[name]((0.1, 0.6), surrogate=surrogate))
-    aux = constraint.init_aux(rows.scores, rows.y, rows.group)
-    sums = constraint.at(aux).sums(rows.scores, rows.y, rows.group, rows.weight)
-    rates = sums / constraint.counts(rows.y, rows.group, rows.weight)[:, None]
+    aux = constraint.init_aux(rows.scores, rows.on(constraint))
+    sums = constraint.sums(rows.scores, rows.on(constraint), aux)
+    rates = sums / rows.on(constraint).counts()[:, None]
     middle = 0.5 * (constraint.least + constraint.most).mean(dim=0)
     torch.testing.assert_close(rates.mean(dim=0), middle, atol=1e-9, rtol=0)
 
@@ -140,10 +139,11 @@ def test_only_distributions_alone_move_their_thresholds():
     rates = bound(PartialDemographicParity((0.1, 0.6)))
     both = problem("statistical_parity")
     members = [both.constraint.members[0], rates]
-    assert both.constraint.moving
-    assert not Stack(space, [rates]).moving
+    none = torch.zeros(0)
+    assert both.constraint.steps_at(torch.zeros(10)) is not None
+    assert Stack(space, [rates]).steps_at(none) is None
     stacked = FairERM(both.model, both.data, both.risk, Stack(space, members), both.alpha)
-    assert not stacked.constraint.moving
+    assert stacked.constraint.steps_at(torch.zeros(10)) is None
     x = some_point(both)
     one, two = both.linearize(x), stacked.linearize(x)
     m = len(one.value)

@@ -23,7 +23,7 @@ from fairconstrained.models.features import DenseFeatures, SparseFeatures
 from fairconstrained.problems import Batch, FairERM, separate_estimates
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers.stochastic.sampling import Balanced
-from tests.helpers.notions import random_rows
+from tests.helpers.notions import at_temperature, random_rows
 from tests.helpers.numeric import numerical_jacobian
 
 N_ROWS, N_FEATURES, N_GROUPS = 60, 4, 3
@@ -61,7 +61,9 @@ def batch(n_classes=2, wrap=dense, n_rows=N_ROWS, weighted=True):
 def erm(model=linear, data=None, notions=NOTIONS, n_classes=2, temperature=2.0, loss=log_loss):
     data = data or batch(n_classes)
     space = Space(list(range(n_classes)), list(range(N_GROUPS)))
-    stack = Stack(space, [notion.bind(space, 0.05, temperature) for notion in notions])
+    stack = Stack(
+        space, [at_temperature(notion, temperature).bind(space, 0.05) for notion in notions]
+    )
     return FairERM(
         model(1 if n_classes == 2 else n_classes), data, MeanLoss(loss), stack, alpha=0.1
     )
@@ -77,9 +79,10 @@ class CommonRate(MomentConstraint):
 
     def __init__(self):
         parts = torch.arange(N_GROUPS).expand(2, N_GROUPS)
-        super().__init__(parts, ClassProbabilities(2), n_aux=1)
+        slack = torch.full((2 * N_GROUPS,), 0.1)
+        super().__init__(parts, ClassProbabilities(2), slack, "common_rate", n_aux=1)
 
-    def init_aux(self, scores, y, group):
+    def init_aux(self, scores, rows):
         return scores.new_full((1,), 0.4)
 
     def of_moments(self, sums, counts, aux):
@@ -178,7 +181,8 @@ def test_linear_constraints_are_the_matrix_that_stands_for_them():
     data = problem.data.rows(rows)
     scores = problem.model.scores(x, data.X)
     weight = data.weight * (problem.data.weight.sum() / data.weight.sum())
-    sums = problem.constraint.sums(scores, data.y, data.group, weight)
+    own = problem.constraint.place(data.y, data.group, weight)
+    sums = problem.constraint.sums(scores, own, torch.zeros(0))
     expected = problem.constraint.of_moments(sums, problem.counts, torch.zeros(0))
     torch.testing.assert_close(problem.constraints(x, rows).value, expected)
 
@@ -204,13 +208,13 @@ def test_values_written_out_from_the_scores(build):
     soft, hard = problem.evaluate(x)
     objective = (share @ problem.risk.loss(scores, data.y)).item() + 0.05 * squares
     assert soft[0].item() == pytest.approx(objective)
-    values = constraint.values(scores, data.y, data.group, aux, data.weight)
+    values = constraint.values(scores, constraint.place(*data[1:]), aux)
     torch.testing.assert_close(soft[1:], values)
     assert hard[0].item() == pytest.approx(
         (share @ (hard_classes(scores) != data.y).double()).item()
     )
-    sums = constraint.hard_sums(scores, data.y, data.group, data.weight)
-    counts = constraint.counts(data.y, data.group, data.weight)
+    sums = constraint.hard_sums(scores, constraint.place(*data[1:]))
+    counts = constraint.place(*data[1:]).counts()
     torch.testing.assert_close(hard[1:], constraint.of_moments(sums, counts, aux))
     torch.testing.assert_close(problem.linearize(x).value, soft)
 

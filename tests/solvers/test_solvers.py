@@ -212,7 +212,7 @@ def biased(notions=(), n_classes=2, n_groups=2, n=600, alpha=1e-3, take=None, re
         X, *map(torch.as_tensor, (made.target[rows], made.sensitive_features[rows], weight))
     )
     space = Space(list(range(n_classes)), list(range(n_groups)))
-    stack = Stack(space, [notion.bind(space, 0.05, 1.0) for notion in notions])
+    stack = Stack(space, [notion.bind(space, 0.05) for notion in notions])
     model = LinearModel.preconditioned(X, data.weight, n_outputs(n_classes), alpha, True)
     return FairERM(model, data, MeanLoss(log_loss), stack, alpha)
 

@@ -13,7 +13,6 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.constraints import MomentConstraint
-from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.statistics import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import Loss
@@ -97,14 +96,15 @@ class NoisySteps(PrivateProblem):
         prepared, X = model.prepared(data.X)
         releases = {"a step": plan.privacy.n_steps, "a final table": plan.final_tables}
         super().__init__(prepared, plan, releases)
-        self.data = Sampled(X, data.y, constraint.bins(data.y, data.group))
+        part = constraint.place(data.y, data.group, data.weight).part
+        self.data = Sampled(X, data.y, part)
         self.loss = loss
         self.constraint = constraint
         self.alpha = alpha
         self.counts = counts
         self._add_noise = NOISES[plan.histogram_kind]
         # The counts never change, and a step is mostly the overhead of small operations.
-        self._affine = AffineMap(constraint, counts) if constraint.is_linear else None
+        self._affine = constraint.affine(counts)
         self._batches: PoissonBatches | None = None
 
     @property
@@ -254,7 +254,7 @@ class PrivateERM(NoisySteps):
         """
         table = self._uniform_table()
         unit = torch.eye(self.n_constraints, dtype=table.dtype, device=table.device)
-        rates = (1.0,) if self.constraint.is_linear else _RATES
+        rates = _RATES if self._affine is None else (1.0,)
         slopes = [
             max(float(self.weights(rate * table, row).norm()) for rate in rates) for row in unit
         ]

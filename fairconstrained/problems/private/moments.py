@@ -25,7 +25,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.constraints import Stack
-from fairconstrained.constraints.moments import BoundConstraint
+from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 from fairconstrained.models.base import clip_factors
 from fairconstrained.models.features import Features, as_features
@@ -256,7 +256,7 @@ class PrivateMomentERM(MomentERM):
         sums = table.new_zeros(self.constraint.n_parts + 1, _SCORE_BINS)
         sums = sums.index_add(0, part, table)[:-1]
         counts = sums.sum(dim=1).clamp_min(1.0)
-        tables: list[BoundConstraint] = [
+        tables: list[MomentConstraint] = [
             member.with_surrogate(SoftBins(_SCORE_BINS))  # type: ignore[attr-defined]
             for member in self.constraint.members
         ]

@@ -40,7 +40,7 @@ def problem_of(notion, n=150, slack=0.05):
     batch = Batch(X, *map(torch.as_tensor, (data.target, data.sensitive_features)), weight)
     model = Linear().build(X, weight, 1, 1e-2)
     space = Space([0, 1], ["a", "b"])
-    stack = Stack(space, [notion.bind(space, slack, 1.0)])
+    stack = Stack(space, [notion.bind(space, slack)])
     return FairERM(model, batch, MeanLoss(log_loss), stack, 1e-2)
 
 

@@ -35,7 +35,7 @@ def rows(group_of_canary, with_canary=True):
 
 
 def parts(data, plan):
-    stack = Stack(SPACE, [DemographicParity().bind(SPACE, 1.0, 1.0)])
+    stack = Stack(SPACE, [DemographicParity().bind(SPACE, 1.0)])
     zeros, ones = torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
     return {
         "model": LinearModel(1, zeros, ones, True),
@@ -182,7 +182,7 @@ def test_one_person_moves_the_sums_by_no_more_than_was_priced(notion):
     """Without noise: replacing a group moves a release by at most twice its sensitivity."""
     rng = np.random.default_rng(0)
     space = Space([0, 1], list("abcd"))
-    stack = Stack(space, [notion.bind(space, 1.0, 1.0)])
+    stack = Stack(space, [notion.bind(space, 1.0)])
     n, queries = 50, torch.as_tensor(rng.normal(size=(50, 3)))
     y, group = (torch.as_tensor(rng.integers(k, size=n)) for k in (2, 4))
     weight = torch.as_tensor(rng.exponential(size=n))

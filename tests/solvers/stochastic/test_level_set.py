@@ -263,7 +263,7 @@ def test_theta_is_above_one(theta):
 def test_other_problems_are_refused_by_name():
     p, moments = on_rows(15)
     space = p.constraint.members[0].space
-    rates = Stack(space, [DemographicParity().bind(space, 0.1, 1.0)])
+    rates = Stack(space, [DemographicParity().bind(space, 0.1)])
     unsuitable = [
         QuadraticProblem.random(0),
         moments,

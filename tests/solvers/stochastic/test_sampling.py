@@ -94,7 +94,7 @@ def test_the_mean_over_all_balanced_draws_is_the_value_and_gradient_on_the_data(
     X = torch.randn((9, 3), generator=rng, dtype=torch.float64)
     weight = torch.rand(9, generator=rng, dtype=torch.float64) + 0.5
     space = Space([0, 1], ["a", "b"])
-    stack = Stack(space, [notion.bind(space, 0.1, 1.0) for notion in notions])
+    stack = Stack(space, [notion.bind(space, 0.1) for notion in notions])
     torch.manual_seed(0)
     model = NetworkModel(nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)).double())
     problem = FairERM(

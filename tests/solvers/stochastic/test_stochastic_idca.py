@@ -40,7 +40,7 @@ def problem_of(notion, model="linear", n=120):
     batch = Batch(X, *map(torch.as_tensor, (data.target, data.sensitive_features)), weight)
     torch.manual_seed(0)
     space = Space([0, 1], ["a", "b"])
-    stack = Stack(space, [notion.bind(space, 0.05, 1.0)])
+    stack = Stack(space, [notion.bind(space, 0.05)])
     return FairERM(
         as_specification(model).build(X, weight, 1, 1e-2), batch, MeanLoss(log_loss), stack, 1e-2
     )
