@@ -72,11 +72,6 @@ class Stack(MomentConstraint):
         # Without members the objective alone decides.
         self.offsets_matter = not members or any(member.offsets_matter for member in members)
 
-    @property
-    def slack(self) -> Tensor:
-        """All members' slacks, (m,)."""
-        return torch.cat([torch.zeros(0).double(), *(member.slack for member in self.members)])
-
     def used_parts(self) -> Tensor:
         """Whether any member uses each part: cells that none does are a part, too."""
         used = torch.zeros(self.n_parts, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""The rows that a fit works on: checked, without those of weight zero, labels and groups as codes."""
+"""The rows that a fit works on, with labels and groups as codes; what a problem is posed from."""
 
 from __future__ import annotations
 

@@ -34,10 +34,11 @@ class AUCFairClassifier(StreamingClassifier):
         \quad \text{s.t.} \quad
         | \mathrm{AUC}_w(G_1, G_1') - \mathrm{AUC}_w(G_2, G_2') | \le \mathrm{slack}
 
-    for the pairs of sets of rows that `constraint` names, no threshold being involved. Training uses smooth
-    surrogates, whose targets follow the true AUCs of the training data: with ``slack=0.05`` the
-    metric of the notion (say :func:`fairconstrained.metrics.inter_group_auc_gap`) ends at 0.05 or
-    below on them. More than two groups: every pair. Two classes only.
+    for the pairs of row sets that `constraint` names; no threshold is involved. Training uses
+    smooth surrogates, whose targets follow the true AUCs of the training data: with
+    ``slack=0.05`` the metric of the notion (say
+    :func:`fairconstrained.metrics.inter_group_auc_gap`) ends at 0.05 or below on them. More than
+    two groups: every pair. Two classes only.
 
     Parameters
     ----------

@@ -27,9 +27,8 @@ from fairconstrained.solvers import FERMI, LBFGS, NoisyTables, ReleasedMoments, 
 __all__ = ["DPFermiClassifier"]
 
 _NEVER_BINDS = 1.0  # a gap of rates is never larger: the notion is measured only
-_INDEPENDENCE = {
-    name: CONSTRAINTS[name] for name in ("demographic_parity", "equalized_odds", "equal_opportunity")
-}
+_NAMES = ("demographic_parity", "equalized_odds", "equal_opportunity")
+_INDEPENDENCE = {name: CONSTRAINTS[name] for name in _NAMES}
 _SMALL_FRACTION = 0.01  # of the rows in a group, below which its weight 1 / sqrt(fraction) is named
 
 
@@ -71,7 +70,8 @@ class DPFermiClassifier(PrivateFairClassifier):
     group_proportions : mapping or sequence, optional
         Public proportions of the groups, ``{group: proportion}`` or in the order of ``groups_``;
         for notions within labels, proportions of all rows, ``{label: {group: proportion}}``. Must
-        add up to 1. Default: numbers of rows are released with a part of the budget. Not used without ``epsilon``.
+        add up to 1. Default: numbers of rows are released with a part of the budget. Not used
+        without ``epsilon``.
     feature_range : (low, high), optional
         Publicly known range of the columns, with ``protect="record"``: see
         :class:`RateConstrainedClassifier`.
@@ -171,10 +171,12 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     def _notions(self):
         (notion,) = self._named(_INDEPENDENCE, Parity)
-        if notion.name not in _INDEPENDENCE or notion.slack is not None or notion.reference != "pairwise":
+        plain = notion.slack is None and notion.reference == "pairwise"
+        if notion.name not in _NAMES or not plain:
             raise ValueError(
-                f"DPFermiClassifier.constraint must be one of {sorted(_INDEPENDENCE)}, without a "
-                f"slack or a reference of its own: it is penalised, not constrained; got {notion!r}."
+                f"DPFermiClassifier.constraint must be one of {sorted(_NAMES)}, without a slack "
+                "or a reference of its own: it is penalised, not constrained; got "
+                f"{notion!r}."
             )
         return [notion]
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from sklearn.metrics import accuracy_score
 
 from fairconstrained.constraints import (
     PARTIAL,
     PARTIAL_PRIVATE,
+    PartialNotion,
     PartialStatisticalParity,
     Stack,
 )
@@ -252,7 +252,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     # ------------------------------------------------------------------ training
 
     def _notions(self):
-        return self._named(PARTIAL if self.epsilon is None else PARTIAL_PRIVATE)
+        return self._named(PARTIAL if self.epsilon is None else PARTIAL_PRIVATE, PartialNotion)
 
     def _check(self):
         super()._check()
@@ -277,11 +277,9 @@ class PartialParityClassifier(PrivateFairClassifier):
         return super()._default_solver()
 
     def _bound(self, notion, space):
-        if notion.interval is None:
-            # Of an interval still to be chosen everything else is known: the parts, the slack.
-            interval = (0.0, 1.0) if self._is_auto() else self.interval
-            notion = clone(notion).set_params(interval=interval)
-        return notion.bind(space, self.slack)
+        # Of an interval still to be chosen everything else is known: the parts, the slack.
+        interval = (0.0, 1.0) if self._is_auto() else self.interval
+        return notion.bind(space, self.slack, interval)
 
     def _columns(self, X, group, groups):
         if not self.group_features:
