@@ -16,7 +16,7 @@ Function = Callable[[Tensor, tuple[Tensor, ...]], Tensor]
 
 
 class Group(NamedTuple):
-    """Groups of a batch's rows, how many rows of the data each stands for, its fraction of a draw."""
+    """Groups of a batch's rows, the rows that each stands for, and its fraction of a draw."""
 
     part: Tensor
     scale: Tensor
