@@ -51,7 +51,7 @@ class SmallGroupWarning(UserWarning):
 
 
 class PrivacyWarning(UserWarning):
-    """A promise of privacy rests on something that does not hold, or is worth little.
+    """An assumption of a privacy guarantee is violated, or the guarantee is weak.
 
     Examples
     --------

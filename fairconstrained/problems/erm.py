@@ -226,7 +226,8 @@ class FairERM:
     ) -> Linearization:
         """Risk of the `first` rows, and a linear constraint on each of the draws that follow.
 
-        MEASURED_CLOSED_FORM
+        By autograd a step takes 3.6 times as long on a batch of 128 rows, 4.1 times for three draws
+        of 128 rows, and a pass over 40,000 rows 1.4 times (``python -m benchmarks.speed.routes``).
         """
         w, aux = self._split(x)
         scores, model_pullback = self.model.linearize(w, X)
@@ -255,7 +256,8 @@ class FairERM:
     def _at_thresholds(self, affine: AffineMap, steps: Above, x: Tensor) -> Linearization:
         """Terms on all rows where extra variables are thresholds: many gradients in one pass.
 
-        MEASURED_THRESHOLDS
+        With a pullback for each, 20 gradients over 40,000 rows take 4.0 times as long; a single one
+        takes about the same time (``python -m benchmarks.speed.routes``).
         """
         scores, model_pullback = self.model.linearize(self._split(x)[0], self.data.X)
         y, part, weight, _ = self.placed

@@ -1,4 +1,4 @@
-"""What a fit minimises, and what it is judged by: functions of all scores at once."""
+"""What a fit minimises and what it is compared by: functions of all scores at once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class MeanLoss(_WeightedMean):
     error: Callable[[Tensor, Tensor], Tensor] = zero_one_loss
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """Weighted share of wrong predictions."""
+        """Weighted mean of the error."""
         return weight @ self.error(scores, y) / weight.sum()
 
 
@@ -81,8 +81,8 @@ class PairwiseLoss:
     ----------
     surrogate : Surrogate
     shares : tuple of float
-        The weight of the negatives and of the positives, out of 1: known shares make the means of
-        a batch unbiased, and a batch without positives harmless.
+        Fractions of the weight of negatives and of positives. With known fractions the means of a
+        batch are unbiased, and a batch without positives does no harm.
     """
 
     surrogate: Surrogate

@@ -4,7 +4,6 @@ from fairconstrained.solvers.base import (
     Iterate,
     Solution,
     Solver,
-    Solves,
     Status,
     check_solves,
     solves,
@@ -14,7 +13,7 @@ from fairconstrained.solvers.deterministic.idca import IDCA, DirectSwitching
 from fairconstrained.solvers.deterministic.lbfgs import LBFGS
 from fairconstrained.solvers.deterministic.qcqp import QCQP
 from fairconstrained.solvers.deterministic.sequential_quadratic import SequentialQuadratic
-from fairconstrained.solvers.private.base import Budget, PrivateSolver
+from fairconstrained.solvers.private.base import Budget
 from fairconstrained.solvers.private.dpfermi import DPFERMI, ClosedFormNoise, NoisyTables
 from fairconstrained.solvers.private.dpsgda import DPSGDA
 from fairconstrained.solvers.private.released_moments import ReleasedMoments
@@ -48,13 +47,11 @@ __all__ = [
     "LevelSet",
     "NoisyTables",
     "PenaltySGD",
-    "PrivateSolver",
     "ProximalLevelSet",
     "ReleasedMoments",
     "SequentialQuadratic",
     "Solution",
     "Solver",
-    "Solves",
     "Status",
     "StochasticGhost",
     "StochasticIDCA",

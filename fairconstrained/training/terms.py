@@ -1,4 +1,4 @@
-"""A user's loss and constraints as functions of outputs and batches, with their mistakes named."""
+"""A user's loss and constraints as functions of outputs and batches, with checks of both."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Function = Callable[[Tensor, tuple[Tensor, ...]], Tensor]
 
 
 class Group(NamedTuple):
-    """Groups of a batch's rows, how many rows of the data each stands for, its share of a draw."""
+    """Groups of a batch's rows, the rows that each stands for, and its fraction of a draw."""
 
     part: Tensor
     scale: Tensor
-    share: float
+    fraction: float
 
 
 class Term:
@@ -50,7 +50,7 @@ class Risk(Term):
         self._loss = loss
 
     def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
-        """The batch's share of the mean."""
+        """The batch's part of the mean."""
         value: Any = self._loss(outputs, batch)
         if not isinstance(value, Tensor) or value.shape not in ((), (len(outputs),), (1,)):
             shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
@@ -58,7 +58,7 @@ class Risk(Term):
                 f"loss must return one value, or one for each of the {len(outputs)} rows; got "
                 f"{shape}. (Outputs of shape (n, 1) and labels of shape (n,) make a matrix.)"
             )
-        return group.share * value.mean()[None]
+        return group.fraction * value.mean()[None]
 
 
 class FunctionConstraint(Term):
@@ -69,7 +69,7 @@ class FunctionConstraint(Term):
         self._n_values: int | None = None
 
     def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
-        """The batch's share of what the function returns, if that is what it should be."""
+        """The batch's part of the function's values, after these have been checked."""
         value: Any = self._function(outputs, batch)
         if not isinstance(value, Tensor):
             raise self._wrong(f"a tensor; it returned {type(value).__name__}")
@@ -89,7 +89,7 @@ class FunctionConstraint(Term):
                 "(was it detached, rounded, or computed from labels alone?)"
             )
         self._n_values = len(values)
-        return group.share * values
+        return group.fraction * values
 
     def _wrong(self, expected: str) -> ValueError:
         name = getattr(self._function, "__name__", repr(self._function))

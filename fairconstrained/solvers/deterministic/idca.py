@@ -48,7 +48,7 @@ class IDCA(_FromFeasible):
     Parameters
     ----------
     epsilon : float, default=1e-3
-        The tolerance, and the length of steps; in the units of objective and constraints.
+        The tolerance and the size of steps, in the units of objective and constraints.
     inner_steps : int, default=200
         T, steps in one subproblem: a pass over the data each.
     max_outer : int, default=100

@@ -1,4 +1,4 @@
-"""Smooth minimisation by L-BFGS, and to rounding by Newton steps: what deterministic solvers share.
+"""Smooth minimisation by L-BFGS, and to rounding by Newton steps: what deterministic solvers use.
 
 Functions are of flat arrays, ``x -> (value, gradient)``.
 """

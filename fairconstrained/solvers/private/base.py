@@ -1,4 +1,4 @@
-"""What private solvers share: a budget, a plan made before any work, and no exact choices."""
+"""Common parts of private solvers: a budget, a plan made before any work, no exact choices."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ __all__ = ["ReleasedMoments"]
 _COUNTS_SHARE, _FINAL_SHARE = 0.02, 0.05
 _ROUGH = 1e-2  # residual at which a round that is not the last one ends
 _ROWS_PER_NOISE = 10.0  # components: one for each so many rows, in units of the noise
-_LONG = 1.5  # longest row of the first queries, in units of the root mean square
-_LONGEST = 0.9  # quantile of the lengths to which later queries are cut
+_LONG = 1.5  # largest norm of the first queries, in units of the root mean square
+_LONGEST = 0.9  # quantile of the norms to which later queries are clipped
 
 
 class ReleasedMoments(PrivateSolver):
@@ -36,9 +36,9 @@ class ReleasedMoments(PrivateSolver):
     1. releases noisy sums of public vectors :math:`q_i` over the groups, once and of all rows: in
        the first round principal components of the features, later the class probabilities, the
        predicted labels and the directions :math:`F (1 - F) x` of the present model;
-    2. estimates from all releases so far which share of each row belongs to which group
+    2. estimates from all releases so far which fraction of each row belongs to which group
        (``fairconstrained.problems.private.group_posterior``);
-    3. minimises the loss plus ERMI with these shares, to the end, without noise.
+    3. minimises the loss plus ERMI with these fractions, to the end, without noise.
 
     Parameters
     ----------

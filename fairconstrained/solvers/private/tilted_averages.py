@@ -60,7 +60,7 @@ class TiltedAverages:
         self.points += (weights / self._totals)[:, None] * (x - self.points)
 
     def choose(self, release: Callable[[Tensor], Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
-        """The least tilted average that keeps the constraints up to two deviations of the noise.
+        """The least tilted average that violates nothing by over two standard deviations of noise.
 
         Bisection on what the plain average violates: too much tilt violates the opposite.
 

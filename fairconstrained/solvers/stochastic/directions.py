@@ -116,7 +116,7 @@ def _without_box(
     vector; here u = d + g / tau.
     """
     h = level - value + jacobian @ gradient / curvature
-    # Only lengths count: for A' = QR those of R v are those of -A'v, and R has m rows, not n.
+    # Only norms matter: for A' = QR the norm of R v is that of -A'v, and R has m rows, not n.
     system = np.vstack((np.linalg.qr(jacobian.T)[1], -h))
     unit = np.zeros(len(system))
     unit[-1] = 1.0

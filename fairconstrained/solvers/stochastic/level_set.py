@@ -111,7 +111,7 @@ class LevelSet(Solver):
     :math:`r \leftarrow r + U(r) / (2 \theta)` until :math:`U(r) \ge -\epsilon_{opt}`, with an upper
     bound U of H from `n_steps` mirror steps (Algorithm 2) on the min-max form of the quadratic
     AUCs (``fairconstrained.problems.saddle``), each on one mini-batch, or one row. Its points are
-    feasible for the surrogate with high probability; the true gaps are not looked at.
+    feasible for the surrogate with high probability; the true gaps are not used.
 
     Parameters
     ----------

@@ -1,0 +1,123 @@
+"""What the fast routes through `FairERM.linearize` buy: ``python -m benchmarks.speed.routes``.
+
+A constraint that is linear in its table has its terms in closed form; the same terms by autograd
+are the general route. Where extra variables are thresholds, all gradients come from one product;
+the closed form takes a pullback for each. Estimates from three draws take one pass, or one for
+each by autograd. Times are processor seconds of one thread, the least of the rounds. Both routes
+run in turns, so that a busy machine slows both down.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairconstrained.constraints import DemographicParity, PartialStatisticalParity, Space, Stack
+from fairconstrained.losses import log_loss
+from fairconstrained.models import as_model
+from fairconstrained.models.features import as_features
+from fairconstrained.problems import Batch, FairERM, Linearization, separate_estimates
+from fairconstrained.problems.erm import _Binned
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.solvers.run import one_thread
+from fairconstrained.solvers.stochastic.sampling import Balanced
+
+_COLUMNS, _GROUPS, _ROUNDS = 50, 5, 15
+
+Route = Callable[[], object]
+
+
+def problem(n_rows: int, notion: object) -> FairERM:
+    """Random rows of five groups, and a linear model."""
+    rng = np.random.default_rng(0)
+    X = as_features(rng.normal(size=(n_rows, _COLUMNS)))
+    y = torch.as_tensor(rng.integers(2, size=n_rows))
+    group = torch.as_tensor(rng.integers(_GROUPS, size=n_rows))
+    weight = torch.ones(n_rows, dtype=torch.float64)
+    space = Space([0, 1], list(range(_GROUPS)))
+    stack = Stack(space, [notion.bind(space, 0.05, 2.0)])  # type: ignore[attr-defined]
+    model = as_model("linear", X, weight, 1, 1e-4, True)
+    return FairERM(model, Batch(X, y, group, weight), MeanLoss(log_loss), stack, 1e-4)
+
+
+def by_autograd(erm: FairERM, x: Tensor, rows: Tensor | None) -> Linearization:
+    """Terms of the general route."""
+
+    def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+        risk = erm.risk.soft(scores, batch.y, batch.weight)[None]
+        sums = erm.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
+        return torch.cat((risk, erm.constraint.of_moments(sums, erm.counts, aux)))
+
+    return erm._penalised(x, erm.of_scores(terms, x, rows))
+
+
+def without_products(erm: FairERM, x: Tensor) -> Linearization:
+    """Terms in closed form, a pullback for each gradient."""
+    assert erm.affine is not None
+    rows, whole = _Binned(erm.data.X, erm.data.y, erm.bins, erm.data.weight), slice(None)
+    terms = erm._in_closed_form(erm.affine, x, rows, whole, whole, [erm.n_rows])
+    return erm._penalised(x, terms)
+
+
+def in_turns(fast: Route, slow: Route, n: int) -> tuple[float, float]:
+    """Least processor milliseconds of each."""
+    found: list[list[float]] = [[], []]
+    with one_thread():
+        for _ in range(_ROUNDS):
+            for times, route in zip(found, (fast, slow), strict=True):
+                start = time.process_time()
+                for _ in range(n):
+                    route()
+                times.append(1e3 * (time.process_time() - start) / n)
+    return min(found[0]), min(found[1])
+
+
+def main() -> None:
+    """Print one line for each route and size."""
+    rng = np.random.default_rng(1)
+    print(f"{'':44}{'fast, ms':>10}{'general, ms':>13}{'ratio':>8}")
+    for n_rows, size in ((40_000, None), (40_000, 128)):
+        erm = problem(n_rows, DemographicParity())
+        x = erm.start() + 0.1
+        rows = None if size is None else torch.as_tensor(rng.integers(n_rows, size=size))
+        weights = torch.ones(1 + erm.n_constraints, dtype=torch.float64)
+        times = in_turns(
+            lambda: erm.linearize(x, rows).pullback(weights),  # noqa: B023
+            lambda: by_autograd(erm, x, rows).pullback(weights),  # noqa: B023
+            10 if size is None else 100,
+        )
+        _line(f"closed form, {size or n_rows} rows, a gradient", *times)
+    erm = problem(40_000, DemographicParity())
+    x, draw = erm.start() + 0.1, torch.Generator().manual_seed(0)
+    balanced = Balanced(erm.strata)
+    draws = [torch.randint(erm.n_rows, (128,), generator=draw)]
+    draws += [balanced.draw(128 // _GROUPS, draw) for _ in range(2)]  # type: ignore[misc]
+    weights = torch.ones(1 + 2 * erm.n_constraints, dtype=torch.float64)
+    times = in_turns(
+        lambda: erm.estimates(x, *draws).pullback(weights),  # type: ignore[arg-type]
+        lambda: separate_estimates(erm, x, *draws).pullback(weights),  # type: ignore[arg-type]
+        100,
+    )
+    _line("one pass for three draws of 128 rows", *times)
+    erm = problem(40_000, PartialStatisticalParity((0.0, 0.3)))
+    x = erm.start() + 0.1 * torch.as_tensor(rng.normal(size=len(erm.start())))
+    for k in (1, 20):
+        weights = torch.eye(1 + erm.n_constraints, dtype=torch.float64)[:k]
+        times = in_turns(
+            lambda: erm.linearize(x).pullbacks(weights),  # noqa: B023
+            lambda: without_products(erm, x).pullbacks(weights),  # noqa: B023
+            1,
+        )
+        _line(f"thresholds, all rows, {k} gradients", *times)
+
+
+def _line(what: str, fast: float, general: float) -> None:
+    print(f"{what:44}{fast:>10.3f}{general:>13.3f}{general / fast:>8.1f}")
+
+
+if __name__ == "__main__":
+    main()
