@@ -68,7 +68,8 @@ class LinearMoments(MomentConstraint):
     ):
         self.space = space
         self.cell_numerators, self.cell_denominators, self.combinations = (
-            sp.csr_array(matrix, dtype=float) for matrix in (numerators, denominators, combinations)
+            _without_zeros(sp.csr_array(matrix, dtype=float))
+            for matrix in (numerators, denominators, combinations)
         )
         part, first_cell = self._joined(statistic.n_columns)
         allowed = torch.as_tensor(np.asarray(slack, dtype=float)).clamp_max(NEVER_BINDS)

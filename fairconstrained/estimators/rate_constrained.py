@@ -196,7 +196,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         owner = "RateConstrainedClassifier.constraint"
         notions = [as_notion(item, CONSTRAINTS, parameter=owner) for item in given]
         for item, notion in zip(given, notions, strict=True):
-            if isinstance(item, str) and hasattr(notion, "temperature"):
+            if isinstance(item, str) and "temperature" in notion.get_params():
                 notion.set_params(temperature=self.temperature)
         if not notions:
             raise ValueError("RateConstrainedClassifier.constraint is empty; give at least one.")
