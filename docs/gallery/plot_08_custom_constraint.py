@@ -19,12 +19,12 @@ X, y, groups = data.data, data.target, data.sensitive_features
 
 # %%
 # :class:`~fairconstrained.constraints.RateConstraint` names the parts of the rows (here: the
-# groups), the unions whose rates count, and the weights of these rates in each value:
+# groups), the unions whose rates count, and the weights of the rates in each value:
 # rate of group 0 minus rate of group 1 at most 0.01.
 
 one_sided = RateConstraint(
-    part=lambda y, group: group,
-    unions=[[1, 0], [0, 1]],
+    part={"first": {"group": 0}, "second": {"group": 1}},
+    unions=[["first"], ["second"]],
     weights=[[[0, 1], [0, -1]]],
     slack=0.01,
 )

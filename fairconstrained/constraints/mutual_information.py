@@ -27,11 +27,11 @@ from fairconstrained.constraints.moments import MomentConstraint
 
 __all__ = ["MutualInformation"]
 
-_TINY = 1e-12  # in place of a share that is zero: 0 / 0 is 0 here
+_TINY = 1e-12  # in place of a fraction that is zero, so that 0 / 0 is 0
 
 
 class MutualInformation:
-    r"""ERMI as a function of a table of moments; rows of the table are parts of the data.
+    r"""ERMI as a function of a table of moments, whose rows are the parts of the data.
 
     Parameters
     ----------
@@ -39,14 +39,13 @@ class MutualInformation:
         Which parts are compared with each other: groups within one condition on the label.
     n_classes : int
     used : BoolTensor of shape (n_parts,), optional
-        Parts that count; the others, whose rows are compared with nothing, have conditions of their
-        own. Default: all.
+        Parts that count. The others are compared with nothing and have conditions of their own.
+        Default: all.
 
     Notes
     -----
-    Every table may be scaled by a common factor per condition only through ``counts``: a table of
-    a batch is scaled up to all rows before it comes here. Negative entries of a noisy table count
-    as zero where a share is formed of them.
+    The table and the counts must be of the same rows: that of a batch is scaled up to all rows
+    before. Negative entries of a noisy table count as zero where they are denominators.
 
     References
     ----------
@@ -66,7 +65,7 @@ class MutualInformation:
 
     @classmethod
     def within(cls, constraint: MomentConstraint) -> MutualInformation:
-        """Of the groups that a parity notion compares, within the labels that it conditions on."""
+        """That of the groups that a parity notion compares, within the labels it conditions on."""
         used = constraint.used_parts().tolist()
         cells = zip(constraint.part_cells(), used, strict=True)
         labels = [(tuple(np.any(own, axis=1).tolist()), counts) for own, counts in cells]
@@ -140,17 +139,17 @@ class MutualInformation:
         return self._known(counts).radius
 
     def _known(self, counts: Tensor) -> _Counts:
-        """What follows from the counts; kept, as every step asks for the same ones."""
+        """What follows from the counts; kept, because every step asks for the same ones."""
         if self._last is None or self._last[0] is not counts:
             self._last = counts, self._of_counts(counts)
         return self._last[1]
 
     def _of_counts(self, counts: Tensor) -> _Counts:
-        share = (counts / self._over_condition(counts).clamp_min(_TINY)).clamp_min(_TINY)
+        fraction = (counts / self._over_condition(counts).clamp_min(_TINY)).clamp_min(_TINY)
         total = counts[self.used].sum()
-        others = torch.where(self._same > 0, share, torch.inf)
-        least = others.amin(dim=1) if len(counts) else share
-        root = share.sqrt()[:, None]
+        others = torch.where(self._same > 0, fraction, torch.inf)
+        least = others.amin(dim=1) if len(counts) else fraction
+        root = fraction.sqrt()[:, None]
         inverse = torch.where(self.used, 1.0 / total, 0.0)[:, None]
         radius = (self.n_classes / least).sqrt()
         own, shared = 2.0 * inverse / root, inverse * self._same
@@ -162,9 +161,9 @@ class MutualInformation:
 
 
 class _Counts(NamedTuple):
-    """What a formula needs to know of the counts."""
+    """What the formulas need of the counts."""
 
-    root: Tensor  # (n_parts, 1): square root of each part's share within its condition
+    root: Tensor  # (n_parts, 1): square root of each part's fraction of its condition
     total: Tensor  # (): of the parts that count
     own: Tensor  # (n_parts, 1): 2 / (root total), 0 for parts that do not count
     shared: Tensor  # (n_parts, n_parts): 1 / total where two parts have the same condition

@@ -26,10 +26,10 @@ from fairconstrained.solvers.base import violation
 from fairconstrained.solvers.deterministic.idca import best_of, convex_subproblem, subgradient_path
 
 NOTIONS = {
-    "pSP": PartialStatisticalParity((0.1, 0.5), n_grid=3, surrogate="ramp"),
-    "pDP": PartialDemographicParity((0.1, 0.5), surrogate="ramp"),
-    "pSP logistic": PartialStatisticalParity((0.1, 0.5), n_grid=3),
-    "pDP logistic": PartialDemographicParity((0.1, 0.5)),
+    "pSP": PartialStatisticalParity((0.1, 0.5), n_grid=3, surrogate="ramp", temperature=1.0),
+    "pDP": PartialDemographicParity((0.1, 0.5), surrogate="ramp", temperature=1.0),
+    "pSP logistic": PartialStatisticalParity((0.1, 0.5), n_grid=3, temperature=1.0),
+    "pDP logistic": PartialDemographicParity((0.1, 0.5), temperature=1.0),
 }
 every_notion = pytest.mark.parametrize("notion", NOTIONS.values(), ids=NOTIONS)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairconstrained import PartialParityClassifier, metrics
-from fairconstrained.constraints.partial_parity import PartialRanks
+from fairconstrained.constraints.partial_parity import PartialDistributions
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
 from fairconstrained.problems import Evaluation, Linearization
@@ -139,7 +139,7 @@ def test_a_far_start_comes_nearer_by_halves():
 def test_the_way_through_looser_problems_is_worth_it(monkeypatch):
     """At equal slack, straight from the free model ends with the larger loss."""
     found = fitted_to_small_group(slack=0.02)
-    monkeypatch.setattr(PartialRanks, "loosened", lambda self, by: self)
+    monkeypatch.setattr(PartialDistributions, "loosened", lambda self, by: self)
     straight = fitted_to_small_group(slack=0.02)
     assert found.feasible_
     assert log_loss(found) < log_loss(straight) - 1e-3

@@ -28,8 +28,8 @@ from fairconstrained.solvers.stochastic.base import Estimates
 from fairconstrained.solvers.stochastic.sampling import Balanced
 
 NOTIONS = [
-    PartialStatisticalParity((0.1, 0.5), n_grid=3),
-    PartialDemographicParity((0.1, 0.5), surrogate="ramp"),
+    PartialStatisticalParity((0.1, 0.5), n_grid=3, temperature=1.0),
+    PartialDemographicParity((0.1, 0.5), surrogate="ramp", temperature=1.0),
 ]
 MODELS = ["linear", (3,)]
 

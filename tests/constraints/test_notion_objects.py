@@ -1,0 +1,290 @@
+"""Notions as objects: parameters, names, named parts, many groups, refusals."""
+
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.constraints import (
+    AUCS,
+    CONSTRAINTS,
+    LOSS_PARITIES,
+    PARTIAL,
+    PARTIAL_PRIVATE,
+    AUCParity,
+    DemographicParity,
+    EqualizedOdds,
+    FalseNegativeRate,
+    MomentConstraint,
+    Notion,
+    PartialNotion,
+    PartialStatisticalParity,
+    RateConstraint,
+    Space,
+    Stack,
+    as_notion,
+)
+from fairconstrained.constraints.linear import LinearMoments
+from fairconstrained.constraints.sparse import SparseMatrix, as_matrix, block_diagonal
+from fairconstrained.constraints.within_intervals import WithinIntervals
+from fairconstrained.datasets import make_biased_classification
+from tests.helpers.notions import random_rows, table
+
+TABLES = [CONSTRAINTS, PARTIAL, PARTIAL_PRIVATE, AUCS, LOSS_PARITIES]
+EVERY = [make for names in TABLES for make in names.values()]
+SPACE = Space(["no", "yes"], ["Female", "Male", "Other"])
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", EVERY, ids=repr)
+def test_parameters_can_be_read_set_and_cloned(make):
+    """What scikit-learn's searches need: `constraint__temperature` and the like."""
+    notion = make()
+    params = notion.get_params()
+    assert "slack" in params or "max" in params
+    assert clone(notion).get_params() == params
+    for name, value in params.items():
+        assert getattr(notion.set_params(**{name: value}), name) is value
+    if "temperature" in params:
+        changed = clone(notion.set_params(temperature=3.5))
+        assert changed.temperature == 3.5
+        interval = {"interval": (0.1, 0.5)} if isinstance(notion, PartialNotion) else {}
+        bound = changed.bind(SPACE, 0.1, **interval)
+        assert bound.statistic.temperature == 3.5
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.inf, np.nan, None, True, "hot"])
+@pytest.mark.parametrize(
+    "notion", [DemographicParity(), FalseNegativeRate(), PartialStatisticalParity((0.1, 0.5))]
+)
+def test_bad_temperatures_are_named(notion, value):
+    name = type(notion).__name__
+    with pytest.raises(ValueError, match=rf"{name}\.temperature must be a finite number > 0; got"):
+        clone(notion).set_params(temperature=value).bind(SPACE, 0.1)
+
+
+def test_what_a_notion_lacks_comes_from_the_estimator_and_must_come_from_somewhere():
+    own = PartialStatisticalParity((0.2, 0.4), 0.3).bind(SPACE, 0.1, (0.0, 1.0))
+    assert (own.gap, own.lower[0, 0], own.upper[0, 0]) == (0.3, 0.2, 0.4)
+    given_ = PartialStatisticalParity().bind(SPACE, 0.1, (0.0, 1.0))
+    assert (given_.gap, given_.lower[0, 0], given_.upper[0, 0]) == (0.1, 0.0, 1.0)
+    with pytest.raises(ValueError, match="interval must be"):
+        PartialStatisticalParity().bind(SPACE, 0.1)
+    with pytest.raises(ValueError, match=r"DemographicParity\.slack must be a number"):
+        DemographicParity().bind(SPACE)
+
+
+@pytest.mark.parametrize("base", [Notion, MomentConstraint])
+def test_inheritance_is_three_levels_at_most(base):
+    """Of constraints; of notions three below the common base."""
+
+    def depth(cls):
+        return 1 + max(map(depth, cls.__subclasses__()), default=0)
+
+    local = [c for c in base.__subclasses__() if c.__module__.startswith("fairconstrained")]
+    assert max(map(depth, local)) <= (3 if base is Notion else 2)
+    assert WithinIntervals in MomentConstraint.__subclasses__()
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", TABLES)
+def test_every_name_gives_an_object_and_objects_are_kept(names):
+    for name in names:
+        notion = as_notion(name, names)
+        assert isinstance(notion, Notion)
+        assert as_notion(notion, names) is notion
+    assert as_notion("inter_group", AUCS).name == "inter_group"
+
+
+@pytest.mark.parametrize("given_", ["parity", None, 3, DemographicParity, ["demographic_parity"]])
+def test_anything_else_is_refused_with_what_is_allowed(given_):
+    message = f"C.constraint must be one of {sorted(AUCS)}, or an object"
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        as_notion(given_, AUCS, AUCParity, "C.constraint")
+    assert str(error.value).endswith(f"such as AUCParity(); got {given_!r}.")
+
+
+def test_objects_of_another_kind_are_refused():
+    with pytest.raises(ValueError, match=r"got EqualizedOdds\(\)"):
+        as_notion(EqualizedOdds(), AUCS, AUCParity)
+
+
+# --- parts by name --------------------------------------------------------------------------------
+
+NAMED = {
+    "women who repay": {"group": "Female", "label": "yes"},
+    "women who default": {"group": "Female", "label": "no"},
+    "others": {"group": ["Male", "Other"]},
+}
+WEIGHTS = [[[0, 1], [0, -1]]]
+
+
+def test_parts_and_unions_by_name_are_those_by_number():
+    """(label, group) pairs written out; the same values on random rows."""
+    named = RateConstraint(NAMED, [["women who repay", "women who default"], ["others"]], WEIGHTS)
+    numbered = RateConstraint([[1, 2, 2], [0, 2, 2]], [[1, 1, 0], [0, 0, 1]], WEIGHTS)
+    mixed = RateConstraint(NAMED, [[1, 1, 0], [0, 0, 1]], WEIGHTS)
+    rows, none = random_rows(3), torch.zeros(0)
+    values = [
+        constraint.values(rows.scores, rows.on(constraint), none)
+        for constraint in (n.bind(SPACE, 0.1) for n in (named, numbered, mixed))
+    ]
+    torch.testing.assert_close(values[0], values[1])
+    torch.testing.assert_close(values[0], values[2])
+
+
+def test_crossed_groups_are_named_by_their_tuple_or_by_their_text():
+    space = Space([0, 1], [("f", "old"), ("f", "young"), ("m", "old")])
+    for old in ([("f", "old"), ("m", "old")], ["f & old", "m & old"]):
+        part = {"old": {"group": old}, "young": {"group": ("f", "young")}}
+        bound = RateConstraint(part, [["old"], ["young"]], WEIGHTS).bind(space, 0.1)
+        assert bound.describe(0).endswith("group f & old or m & old against group f & young")
+
+
+def test_fitted_models_with_named_parts_can_be_pickled():
+    data = make_biased_classification(300, random_state=0)
+    groups = np.where(data.sensitive_features == 0, "Female", "Male")
+    part = {"women": {"group": "Female"}, "men": {"group": "Male"}}
+    notion = RateConstraint(part, [["women"], ["men"]], [[[0, -1], [0, 1]]], slack=0.05)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf = RateConstrainedClassifier(notion).fit(
+            data.data, data.target, sensitive_features=groups
+        )
+    again = pickle.loads(pickle.dumps(clf))
+    assert (again.predict(data.data) == clf.predict(data.data)).all()
+    assert again.constraint.part == part
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"part": lambda y, group: (group == "Male").astype(int)},
+            "part={'men': {'group': 'Male'}",
+        ),
+        ({"part": {"a": "Male"}}, r"part\['a'\] must say which rows it has"),
+        ({"part": {"a": {"sex": "Male"}}}, r"part\['a'\] must say which rows it has"),
+        ({"part": {"a": {}}}, r"part\['a'\] must say which rows it has"),
+        (
+            {"part": {"a": {"group": "Male"}, "b": {"label": "yes"}}},
+            "'a' and 'b' have rows in comm",
+        ),
+        (
+            {"part": {"a": {"group": ["male", "Male"]}}},
+            r"do not have: \['male'\]; they have \['Fem",
+        ),
+        ({"part": {"a": {"label": "maybe"}}}, r"names labels that the data do not have"),
+        ({"unions": [["women who repay"], ["others", "men"]]}, "must be lists of names out of"),
+        ({"unions": ["others"]}, "must be lists of names out of"),
+        ({"unions": np.eye(2)}, r"n_parts = 3, one column for each part; got shape \(2, 2\)"),
+        ({"unions": np.ones((2, 4))}, r"n_parts = 3, one column for each part; got shape \(2, 4\)"),
+    ],
+)
+def test_wrong_parts_and_unions_are_named(changes, message):
+    given_ = {"part": NAMED, "unions": [["women who repay"], ["others"]], "weights": WEIGHTS}
+    with pytest.raises(ValueError, match=message):
+        RateConstraint(**(given_ | changes)).bind(SPACE, 0.1)
+
+
+# --- sparse matrices and affine maps --------------------------------------------------------------
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    shape=st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    density=st.floats(0, 1),
+    seed=st.integers(0, 10**6),
+)
+def test_sparse_products_are_dense_products(shape, density, seed):
+    rng = np.random.default_rng(seed)
+    dense = rng.normal(size=shape) * (rng.random(shape) < density)
+    entries = sp.coo_array(dense)
+    index = [torch.as_tensor(i.astype(np.int64)) for i in entries.coords]
+    matrix, expected = SparseMatrix(*index, torch.as_tensor(entries.data), shape), dense
+    right, left = rng.normal(size=(shape[1], 3)), rng.normal(size=(shape[0], 2))
+    np.testing.assert_allclose(matrix @ torch.as_tensor(right), expected @ right, atol=1e-12)
+    np.testing.assert_allclose(matrix.T @ torch.as_tensor(left), expected.T @ left, atol=1e-12)
+    np.testing.assert_array_equal(matrix.to_dense(), expected)
+    blocks = block_diagonal([matrix, torch.as_tensor(right)], torch.as_tensor(right))
+    np.testing.assert_array_equal(blocks.to_dense(), sp.block_diag((dense, right)).toarray())
+
+
+def test_large_matrices_are_sparse_and_small_ones_dense():
+    assert isinstance(as_matrix(sp.eye_array(1000)), SparseMatrix)
+    assert isinstance(as_matrix(sp.eye_array(10)), torch.Tensor)
+
+
+@pytest.mark.parametrize("n_groups", [3, 120])
+def test_affine_maps_are_the_values_of_tables_and_their_gradients(n_groups):
+    """For stacks of notions, dense (few groups) and sparse (28,560 pairs, 240 parts)."""
+    space = Space([0, 1], list(range(n_groups)))
+    notions = [EqualizedOdds(0.1), DemographicParity(0.2, reference="rest"), FalseNegativeRate(0.3)]
+    stack = Stack(space, [notion.bind(space) for notion in notions])
+    rows, none = random_rows(1, n_groups=n_groups, n=1500), torch.zeros(0)
+    own = rows.on(stack)
+    affine, sums = stack.affine(own.counts()), table(stack, rows)
+    assert len(affine._factors) == (1 if n_groups == 3 else 2)
+    torch.testing.assert_close(
+        affine.of_table(sums), stack.values(rows.scores, own, none), atol=1e-12, rtol=0
+    )
+    leaf = sums.clone().requires_grad_()
+    weights = torch.as_tensor(np.random.default_rng(0).normal(size=len(stack.slack)))
+    (expected,) = torch.autograd.grad(weights @ stack.of_moments(leaf, own.counts(), none), leaf)
+    torch.testing.assert_close(affine.on_table(weights), expected, atol=1e-12, rtol=1e-9)
+
+
+# --- many groups ----------------------------------------------------------------------------------
+
+
+def test_a_thousand_groups_pair_by_pair_are_largest_minus_smallest():
+    """999,000 values; dense combinations would take 7.4 GiB, these some tens of MB."""
+    space = Space([0, 1], list(range(1000)))
+    constraint = DemographicParity(0.05).bind(space)
+    assert isinstance(constraint, LinearMoments)
+    assert len(constraint.slack) == 999_000
+    matrix = constraint.combinations
+    assert matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes < 64e6
+    rows = random_rows(0, n_groups=1000, n=8000)
+    values = constraint.hard_values(rows.scores, rows.on(constraint), torch.zeros(0))
+    positive = (rows.scores[:, 0] > 0).double() * rows.weight
+    weight = torch.zeros(1000).double().index_add(0, rows.group, rows.weight)
+    rates = torch.zeros(1000).double().index_add(0, rows.group, positive) / weight
+    assert constraint.measure(values) == pytest.approx(float(rates.max() - rates.min()))
+    assert constraint.describe(0) == "demographic_parity: group 0 against group 1"
+
+
+@pytest.mark.parametrize(
+    ("notion", "n_groups", "message"),
+    [
+        (DemographicParity(), 2000, r"2,000 groups would have 3,998,000 entries.*'overall'"),
+        (EqualizedOdds(reference="rest"), 1500, r"1,500 groups would have 4,500,000 entries"),
+        (DemographicParity(reference="overall"), 1_100_000, "2,200,000 entries.*Use fewer groups"),
+        (PartialStatisticalParity((0.0, 0.5)), 2000, "2,000 groups would have.*Use fewer groups"),
+        (AUCParity("inter_group"), 500, r"124,750 comparisons of 1,000 cells.*Use fewer groups"),
+    ],
+)
+def test_what_is_too_large_is_refused_before_any_work(notion, n_groups, message):
+    with pytest.raises(ValueError, match=message):
+        notion.bind(Space([0, 1], range(n_groups)), 0.1)
+
+
+def test_long_lists_of_groups_are_cut_in_words():
+    space = Space([0, 1], list(range(40)))
+    constraint = DemographicParity(0.1, reference="rest").bind(space)
+    assert constraint.describe(0) == (
+        "demographic_parity: group 0 against group 1 or 2 or 3 or 4 or 5 or 6 or 7 or 8 or 9 or "
+        "30 more"
+    )
