@@ -23,7 +23,7 @@ PARAMETERS = {
     Predicted probabilities: of the positive class, or of every class.""",
     "y_score": """array-like of shape (n_samples,) or (n_samples, n_classes)
     Scores that grow with the chance of the positive class (one column), or of every class.""",
-    "fairness": """{"demographic_parity", "equalized_odds", "equal_opportunity"}
+    "constraint": """{"demographic_parity", "equalized_odds", "equal_opportunity"}
     Within which true labels predictions and groups are compared.""",
     "order": """float, default=1.0
     At least 1: the power to which differences count.""",

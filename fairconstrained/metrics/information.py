@@ -37,7 +37,7 @@ def exponential_renyi_mutual_information(
     sensitive_features: Any,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
-    fairness: str = "demographic_parity",
+    constraint: str = "demographic_parity",
 ) -> float:
     r"""Chi-square mutual information of predicted labels and groups (ERMI).
 
@@ -75,7 +75,7 @@ def exponential_renyi_mutual_information(
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
     if pos_label is not None:
         counts = _against_the_rest(counts)
-    tables = choose(_CONDITIONS, "fairness", fairness)(counts)
+    tables = choose(_CONDITIONS, "constraint", constraint)(counts)
     tables = tables[tables.sum(axis=(1, 2)) > 0]  # labels that do not occur have no weight
     empty = tables.sum(axis=2).min(axis=0) <= 0
     if empty.any():

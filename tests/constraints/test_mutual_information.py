@@ -207,7 +207,7 @@ def test_the_metric_is_that_of_the_table_of_labels(notion, shape):
         predicted.numpy(),
         sensitive_features=rows.group.numpy(),
         sample_weight=rows.weight.numpy(),
-        fairness=notion.name,
+        constraint=notion.name,
     ) == pytest.approx(expected.item())
 
 
@@ -224,9 +224,9 @@ def test_two_groups_and_two_classes_in_closed_form():
 def test_missing_cells_warn_and_give_nan():
     y = [0, 0, 1, 1]
     with pytest.warns(SmallGroupWarning, match="group b has no rows"):
-        value = ermi(y, y, sensitive_features=list("abaa"), fairness="equalized_odds")
+        value = ermi(y, y, sensitive_features=list("abaa"), constraint="equalized_odds")
     assert np.isnan(value)
     with pytest.warns(SmallGroupWarning, match="single group"):
         assert ermi(y, y, sensitive_features=list("aaaa")) == 0.0
     with pytest.raises(ValueError, match="fairness must be one of"):
-        ermi(y, y, sensitive_features=list("abab"), fairness="parity")
+        ermi(y, y, sensitive_features=list("abab"), constraint="parity")

@@ -92,7 +92,7 @@ def test_the_penalty_lowers_mutual_information_and_the_gap(fairness, shape):
     for penalty in (0.0, 1.0, 30.0):
         clf = fitted(fairness, data, penalty=penalty)
         predicted = clf.predict(data[0])
-        values.append(ermi(data[1], predicted, sensitive_features=data[2], fairness=fairness))
+        values.append(ermi(data[1], predicted, sensitive_features=data[2], constraint=fairness))
         gaps.append(clf.history_["soft_violation"][-1])
         gap = METRIC_OF[fairness](data[1], predicted, sensitive_features=data[2])
         assert clf.violation_ == pytest.approx(gap, abs=1e-12)
