@@ -91,8 +91,7 @@ class DPFermiClassifier(PrivateFairClassifier):
     model, solver, alpha, fit_intercept, max_iter, tol, missing_sensitive, min_group_size
         As in :class:`RateConstrainedClassifier`. Default solvers: without privacy ``LBFGS()`` for
         linear models and ``FERMI()`` for networks; ``ReleasedMoments()`` for sensitive features;
-        ``NoisyTables()`` for records. The paper's method is ``DPFERMI()``, its noise
-        ``ClosedFormNoise()``.
+        ``NoisyTables()`` for records. The paper's method is ``DPFERMI()``.
     callbacks, random_state, verbose, device, warm_start
         As in :class:`RateConstrainedClassifier`.
 
