@@ -21,8 +21,7 @@ import pandas as pd
 
 from benchmarks.objectives.partial_parity import Rows, Scores, Split, prepare
 from benchmarks.run import component
-from benchmarks.solvers.partial_default import fitted
-from benchmarks.solvers.partial_full import under_full_parity
+from benchmarks.solvers.partial_parity import under_full_parity, within_interval
 from fairconstrained import metrics
 
 GAPS = {
@@ -41,7 +40,7 @@ def pair(split: Split, notion: str, slack: float) -> dict[str, Any]:
 
     full = under_full_parity(train, split.task, notion, slack)
     gap = gap_inside(full, train)
-    partial = fitted(train, fairness=notion, interval=split.task.interval, slack=gap)
+    partial = within_interval(train, split.task, notion, gap)
     row: dict[str, Any] = {
         "gap of full": gap,
         "gap of partial": gap_inside(partial, train),

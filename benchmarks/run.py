@@ -43,13 +43,13 @@ class Cell(NamedTuple):
     method: str
 
 
-def component(kind: str, name: str) -> ModuleType:
+def component(kind: str, name: str) -> Any:
     """Load an objective, data set or solver by its name, or by the path of its file."""
     if not name.endswith(".py"):
-        known = names(kind)
+        known = components(kind)
         if name not in known:
-            raise SystemExit(f"{kind}: {name!r} is neither one of {known} nor a .py file.")
-        return importlib.import_module(f"benchmarks.{kind}.{name}")
+            raise SystemExit(f"{kind}: {name!r} is neither one of {sorted(known)} nor a .py file.")
+        return known[name]
     if not Path(name).exists():
         raise SystemExit(f"{kind}: there is no file {name}.")
     spec = importlib.util.spec_from_file_location(Path(name).stem, name)
@@ -60,9 +60,18 @@ def component(kind: str, name: str) -> ModuleType:
     return module
 
 
+def components(kind: str) -> dict[str, Any]:
+    """Give everything of this kind by name: files, and entries of the tables in files."""
+    found: dict[str, Any] = {}
+    for path in sorted((HERE / kind).glob("[a-z]*.py")):
+        module = importlib.import_module(f"benchmarks.{kind}.{path.stem}")
+        found |= getattr(module, kind.upper(), {path.stem: module})
+    return found
+
+
 def names(kind: str) -> list[str]:
-    """Give the names of the files of this kind."""
-    return sorted(path.stem for path in (HERE / kind).glob("[a-z]*.py"))
+    """Give the names of everything of this kind."""
+    return sorted(components(kind))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -254,7 +263,7 @@ def _options(argv: Sequence[str] | None) -> tuple[str, ModuleType, argparse.Name
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Objectives, data sets and solvers are names, or paths of files of your own.",
     )
-    solvers = [s for s in names("solvers") if name in component("solvers", s).OBJECTIVES]
+    solvers = sorted(s for s, solver in components("solvers").items() if name in solver.OBJECTIVES)
     parser.add_argument("--datasets", nargs="+", default=names("datasets"), help="default: all")
     parser.add_argument("--solvers", nargs="+", default=solvers, help="default: all")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="default: 0")

@@ -1,5 +1,10 @@
 """Warnings and errors of the package, each raised in one place and documented here."""
 
+import os
+import sys
+import warnings
+from pathlib import Path
+
 __all__ = [
     "ConstraintNotSatisfiedWarning",
     "DivergenceError",
@@ -9,6 +14,17 @@ __all__ = [
     "SmallGroupWarning",
     "WorkerError",
 ]
+
+_PACKAGE = f"{Path(__file__).parent}{os.sep}"
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the line outside of this package that led here."""
+    level = 1
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 class MissingSensitiveFeaturesWarning(UserWarning):

@@ -1,1 +1,4 @@
-"""What is learnt from: each file has `load()`, which gives a Bunch as `load_dataset` does."""
+"""What is learnt from: ``load()`` gives a Bunch as ``load_dataset`` does.
+
+A file is one data set, or holds ``DATASETS``, a table of them.
+"""

@@ -19,7 +19,7 @@ import pandas as pd
 from benchmarks.frontier import markdown
 from benchmarks.objectives import rate_constrained
 from benchmarks.objectives.rate_constrained import COLUMNS, Rows, prepare
-from benchmarks.published_dp_fermi import published
+from benchmarks.published import published
 
 __all__ = ["COLUMNS", "DELTA", "PARAMETERS", "cells", "measure", "prepare", "report"]
 
@@ -96,7 +96,7 @@ def _curves(results: pd.DataFrame) -> pd.DataFrame:
 
 def _comparison(results: pd.DataFrame) -> pd.DataFrame:
     """One row for each published point and each of our curves of the same epsilon."""
-    points, rows = published(), []
+    points, rows = published("dp_fermi"), []
     for key, runs in results.groupby(_CURVE, sort=True):
         named = dict(zip(_CURVE, key, strict=True))
         # Curves are means over splits: all their points must be over the same ones.

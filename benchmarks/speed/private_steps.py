@@ -6,7 +6,7 @@ A linear model on 36,631 rows of 102 columns, two groups, 512 rows a batch, one 
 each method take turns, so that a busy machine slows all of them.
 
 * by hand: a batch, the logistic loss, its gradient, a step; a few lines of torch.
-* plain: the same by this package's `SGD`, on the same model.
+* plain: the same by `benchmarks.baselines.SGD`, on the same model.
 * private: `DPSGDA` without constraint: a Poisson batch, clipped gradients, noise.
 * private and fair: demographic parity, with a noisy table in every step and multipliers.
 """
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from benchmarks.baselines import SGD
 from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear
@@ -29,7 +30,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.erm import PrivateERM
-from fairconstrained.solvers import DPSGDA, SGD, Budget
+from fairconstrained.solvers import DPSGDA, Budget
 from fairconstrained.solvers.run import one_thread
 from fairconstrained.solvers.stochastic.base import Estimates
 

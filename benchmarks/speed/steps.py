@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.baselines import SGD, PenaltySGD
 from fairconstrained.constraints import LossParity, Space, Stack
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Network
@@ -26,9 +27,7 @@ from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import (
     ALM,
-    SGD,
     SSLALM,
-    PenaltySGD,
     StochasticGhost,
     SwitchingSubgradient,
 )

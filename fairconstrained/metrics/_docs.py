@@ -1,20 +1,24 @@
-"""What all metrics' docstrings share, written once."""
+"""How metrics are made: one function for each way to compare, and docstrings in parts."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
-__all__ = ["PARAMETERS", "documented"]
+__all__ = ["PARAMETERS", "documented", "specialised"]
 
 Metric = TypeVar("Metric", bound=Callable[..., float])
+Subject = TypeVar("Subject")
+Arguments = ParamSpec("Arguments")
 
 PARAMETERS = {
     "y_true": """array-like of shape (n_samples,)
     True labels: numbers, booleans or strings.""",
     "y_pred": """array-like of shape (n_samples,)
     Predicted labels.""",
+    "y_value": """array-like of shape (n_samples,)
+    Predicted numbers, such as probabilities of the label 1.""",
     "y_proba": """array-like of shape (n_samples,) or (n_samples, n_classes)
     Predicted probabilities: of the positive class, or of every class.""",
     "y_score": """array-like of shape (n_samples,) or (n_samples, n_classes)
@@ -31,7 +35,7 @@ PARAMETERS = {
     "sensitive_features": """array-like of shape (n_samples,) or (n_samples, n_columns)
     One group per combination of values that occurs.""",
     "method": """{"between_groups", "to_overall"}, default="between_groups"
-    Compare the groups with each other, or each group with everybody.""",
+    Compare the groups with each other, or each group with all samples together.""",
     "agg": """{"worst_case", "mean"}, default="worst_case"
     The worst of the rates that the metric compares, or the mean over them.""",
     "loss": """{"log", "brier"}, default="log"
@@ -41,7 +45,8 @@ PARAMETERS = {
     Non-negative weights of the rows.""",
     "pos_label": """label, optional
     The class whose rates are compared; by default the larger of two labels, and the worst of
-    more than two. Where only one label occurs, 0, -1 and False are the negative one.""",
+    more than two. Where only one label occurs, 0, -1 and False are the negative one. Needed for
+    predicted labels that are 1 and a larger number, where conventions differ.""",
     "labels": """sequence of labels, optional
     The classes in the order of the columns of `y_proba`, as in ``classes_``; by default the sorted
     labels of `y_true`. Needed where some class does not occur in `y_true`.""",
@@ -50,7 +55,8 @@ PARAMETERS = {
 _RAISES = """Raises
 ------
 ValueError
-    Lengths that differ, missing values, negative weights, an unknown option.
+    Lengths that differ, missing values, negative weights, an unknown option, two labels of which
+    either may be the positive one.
 
 Warns
 -----
@@ -73,3 +79,24 @@ def documented(metric: Metric) -> Metric:
     doc = doc.replace("Returns\n---", f"{section}\n\nReturns\n---", 1)
     metric.__doc__ = doc.replace("Examples\n---", f"{_RAISES}Examples\n---", 1)
     return metric
+
+
+def specialised(
+    compare: Callable[Concatenate[Subject, Arguments], float], subject: Subject, name: str, doc: str
+) -> Callable[Arguments, float]:
+    """`compare` for one `subject`, as a function of its own.
+
+    It can be pickled by its name in the module of `compare`, where it must stand under that name.
+    doctest looks for functions that were defined in a module: modules of specialised metrics list
+    them in ``__test__``.
+    """
+
+    def metric(*args: Arguments.args, **kwargs: Arguments.kwargs) -> float:
+        return compare(subject, *args, **kwargs)
+
+    _, *parameters = (signature := inspect.signature(compare)).parameters.values()
+    metric.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    metric.__module__ = compare.__module__
+    metric.__name__ = metric.__qualname__ = name
+    metric.__doc__ = doc
+    return documented(metric)

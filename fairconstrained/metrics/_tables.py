@@ -1,12 +1,11 @@
 """From labels, predictions and groups to rates, and from rates to one number.
 
-Every rate metric is ``gap(notion(count_table(...)))`` (or ``ratio``, ``worst``): one table of
-weighted counts, one small function of it (in ``_notions.py``), one summary.
+Every rate metric is ``gap(notion(count_table(...)))`` (or ``ratio``, ``least``, ``largest``): one
+table of weighted counts, one small function of it (in ``_notions.py``), one summary.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array
 
-from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups, group_name
 
 __all__ = [
@@ -29,12 +28,13 @@ __all__ = [
     "count_table",
     "encode_labels",
     "gap",
+    "largest",
+    "least",
     "named_groups",
     "ratio",
     "summed_gap",
     "warn_absent",
     "warn_single_group",
-    "worst",
 ]
 
 T = TypeVar("T")
@@ -44,16 +44,35 @@ UNSEEN = "another label"  # stands for the second class where only one label was
 
 
 class Counts(NamedTuple):
-    """Weight of the rows of each group with each true and each predicted label."""
+    """Weight of the rows of each group with each true and each predicted label.
+
+    The rates of the positive one of two classes are compared, and those of each of more than two.
+    Of the labels 1 and something larger either can be meant: scikit-learn and fairlearn take 1 for
+    predicted labels, and the larger one for scores. Gaps that are equal for both do not ask.
+    """
 
     table: Array  # (n_groups, n_classes true, n_classes predicted)
     groups: list[str]
     classes: list[Any]
-    targets: list[int]  # the classes a notion looks at: the positive one, or all
+    candidates: list[int]  # positions of the classes that are compared; of two, both if either may
+
+    @property
+    def targets(self) -> list[int]:
+        """The same where it matters which of two classes is the positive one."""
+        return self.decided().candidates
+
+    def decided(self) -> Counts:
+        """Itself, if the positive one of two classes is known."""
+        if len(self.candidates) == len(self.classes) == 2:
+            raise ValueError(
+                f"pos_label must say which of the labels {self.classes} is the positive one; got "
+                f"None. scikit-learn and fairlearn take 1, the larger label is {self.classes[1]!r}."
+            )
+        return self
 
 
 class Rates(NamedTuple):
-    """Shares of rows, by group (rows of the arrays) and by event (columns)."""
+    """Fractions of rows, by group (rows of the arrays) and by event (columns)."""
 
     hits: Array  # (n_groups, n_events): weight of the rows where the event happened
     rows: Array  # weight of the rows where it could: n_events columns, or one
@@ -152,17 +171,19 @@ def count_table(
     weight = check_weights(sample_weight, len(true))
     group, groups = named_groups(sensitive_features, len(true))
     (true, predicted), seen = encode_labels(true, predicted)
-    classes, targets = classes_of(seen, pos_label)
+    classes, candidates = classes_of(seen, pos_label)
+    if pos_label is None and len(seen) == 2 and seen[0] == 1:
+        candidates = [0, 1]
     shape = (len(groups), len(classes), len(classes))
     cell = np.ravel_multi_index((group, true, predicted), shape)
     table = np.bincount(cell, weights=weight, minlength=int(np.prod(shape))).reshape(shape)
-    return Counts(table, groups, classes, targets)
+    return Counts(table, groups, classes, candidates)
 
 
 # --- summaries -----------------------------------------------------------------------------------
 
 # How groups are compared: the lower and the higher rate of each comparison, both of shape
-# (n_comparisons, n_events), from the rates of the groups and those of everybody.
+# (n_comparisons, n_events), from the rates of the groups and the overall rates.
 _Bounds = Callable[[Array, Array], tuple[Array, Array]]
 METHODS: dict[str, _Bounds] = {
     "between_groups": lambda by_group, overall: (
@@ -187,13 +208,13 @@ def gap(rates: Rates, method: str = "between_groups", agg: str = "worst_case") -
     return float(summary((high - low).max(axis=0)))
 
 
-def summed_gap(rates: Rates, n_conditions: int) -> float:
+def summed_gap(rates: Rates) -> float:
     """Largest difference between the groups' rates given each condition, summed over these.
 
     The events of one condition stand side by side.
     """
     low, high = _bounds(rates, "between_groups")
-    gaps = (high - low).max(axis=0).reshape(n_conditions, -1)
+    gaps = (high - low).max(axis=0).reshape(len(set(rates.given)), -1)
     return float(gaps.max(axis=1).sum())
 
 
@@ -203,17 +224,21 @@ def ratio(rates: Rates, method: str = "between_groups", agg: str = "worst_case")
     summary = choose(_RATIO_SUMMARIES, "agg", agg)
     defined = high.max(axis=0) != 0
     if not defined.all():
-        warnings.warn(
+        warn_caller(
             f"{int((~defined).sum())} of the {len(defined)} rates compared are zero in every "
             "group and have no ratio; they are left out (nan when none is left).",
             UndefinedMetricWarning,
-            stacklevel=3,
         )
     ratios = (low[:, defined] / high[:, defined]).min(axis=0)
     return float(summary(ratios)) if ratios.size else float("nan")
 
 
-def worst(rates: Rates) -> float:
+def least(rates: Rates) -> float:
+    """Smallest rate of any group and event."""
+    return float(_by_group(rates).min())
+
+
+def largest(rates: Rates) -> float:
     """Largest rate of any group and event."""
     return float(_by_group(rates).max())
 
@@ -225,40 +250,37 @@ def choose(table: Mapping[str, T], parameter: str, value: str) -> T:
     return table[value]
 
 
-def warn_single_group(group: str, stacklevel: int) -> None:
+def warn_single_group(group: str) -> None:
     """Say that there is nothing to compare."""
-    warnings.warn(
+    warn_caller(
         f"sensitive_features has the single group {group}: there is nothing to "
         "compare it with, so that any gap is 0 and any ratio 1.",
         SmallGroupWarning,
-        stacklevel=stacklevel,
     )
 
 
-def warn_absent(cells: Iterable[str], stacklevel: int) -> None:
+def warn_absent(cells: Iterable[str]) -> None:
     """Say which rates do not exist."""
-    warnings.warn(
-        f"{'; '.join(cells)} (or rows of zero weight only): the metric is nan.",
-        SmallGroupWarning,
-        stacklevel=stacklevel,
+    warn_caller(
+        f"{'; '.join(cells)} (or rows of zero weight only): the metric is nan.", SmallGroupWarning
     )
 
 
 def _bounds(rates: Rates, method: str) -> tuple[Array, Array]:
     compare = choose(METHODS, "method", method)
     if len(rates.groups) == 1:
-        warn_single_group(rates.groups[0], stacklevel=5)
-    by_group = _by_group(rates, stacklevel=5)
+        warn_single_group(rates.groups[0])
+    by_group = _by_group(rates)
     with np.errstate(invalid="ignore"):  # no rows at all: nan, as announced for each group
         overall = rates.hits.sum(axis=0) / rates.rows.sum(axis=0)
     return compare(by_group, overall)
 
 
-def _by_group(rates: Rates, stacklevel: int = 4) -> Array:
+def _by_group(rates: Rates) -> Array:
     empty = rates.rows <= 0
     if empty.any():
-        cells = dict.fromkeys(
+        absent = (
             f"group {rates.groups[g]} has no rows{rates.given[e]}" for g, e in np.argwhere(empty)
         )
-        warn_absent(cells, stacklevel=stacklevel + 1)
+        warn_absent(dict.fromkeys(absent))
     return np.asarray(rates.hits / np.where(empty, np.nan, rates.rows))

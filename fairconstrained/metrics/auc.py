@@ -1,27 +1,31 @@
 """AUC-based gaps between groups: of scores, free of any threshold.
 
-Each metric compares AUCs between sets of rows, given by label and group (AUC-fairness paper,
-Definition 2 and Appendix A), and reports the worst pair of groups. One sort, ties exact.
+Each gap compares AUCs between sets of rows, given by label and group (AUC-fairness paper,
+Definition 2 and Appendix A), and reports the worst pair of groups. One sort, ties exact. Of two
+labels the larger is the positive one, as in scikit-learn's ``roc_auc_score``.
 """
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
-from fairconstrained.exceptions import SmallGroupWarning
-from fairconstrained.metrics._docs import documented
+from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.metrics._docs import documented, specialised
 from fairconstrained.metrics._tables import (
+    Rates,
     check_labels,
     check_weights,
     classes_of,
     encode_labels,
+    least,
     named_groups,
+    warn_absent,
+    warn_single_group,
 )
 
 __all__ = [
@@ -32,6 +36,7 @@ __all__ = [
     "intra_group_auc_gap",
     "negative_equality_gap",
     "positive_equality_gap",
+    "roc_auc_score_group_min",
 ]
 
 Array = NDArray[Any]
@@ -83,202 +88,29 @@ def auc_between(
     sides = [np.where(_mask(m, n, len(scores)), weight, 0.0) for m, n in ((first, 1), (second, 2))]
     for side, name in zip(sides, ("first", "second"), strict=True):
         if not side.any():
-            warnings.warn(
+            warn_caller(
                 f"The {name} set has no rows (or rows of zero weight only): the AUC is nan.",
                 SmallGroupWarning,
-                stacklevel=2,
             )
             return float("nan")
     return float(sides[0] @ wins(ranks(scores), sides[1]) / (sides[0].sum() * sides[1].sum()))
 
 
-@documented
-def group_auc_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
-    r"""How well scores tell two groups apart, whatever the label.
+class Ranked(NamedTuple):
+    """Which rows rank above which, by cells: the negatives of each group, then the positives."""
 
-    .. math:: \max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |
-
-    (Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no weight.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import group_auc_gap
-    >>> group_auc_gap([0, 1, 0, 1], [1, 3, 2, 4], sensitive_features=list("aabb"))
-    0.25
-    """
-    return _gap("group_auc", y_true, y_score, sensitive_features, sample_weight, pos_label)
+    table: Array  # of win_table
+    weight: Array  # of each cell
+    groups: list[str]
 
 
-@documented
-def inter_group_auc_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
-    r"""Difference of cross-AUCs: positives of one group against negatives of another.
-
-    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |
-
-    (Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import inter_group_auc_gap
-    >>> inter_group_auc_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
-    1.0
-    """
-    return _gap("inter_group", y_true, y_score, sensitive_features, sample_weight, pos_label)
-
-
-@documented
-def intra_group_auc_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
-    r"""Difference of the AUCs within each group.
-
-    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |
-
-    (Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons", 2019.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import intra_group_auc_gap
-    >>> intra_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
-    1.0
-    """
-    return _gap("intra_group", y_true, y_score, sensitive_features, sample_weight, pos_label)
-
-
-@documented
-def positive_equality_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
-    r"""Average equality gap of the positives: a group's against everybody's.
-
-    .. math:: \max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |
-
-    (Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one protected
-    group; here the worst group.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no positives.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import positive_equality_gap
-    >>> positive_equality_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
-    0.25
-    """
-    return _gap(
-        "positive_equality_gap", y_true, y_score, sensitive_features, sample_weight, pos_label
-    )
-
-
-@documented
-def negative_equality_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
-    r"""Average equality gap of the negatives: a group's against everybody's.
-
-    .. math:: \max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |
-
-    (Borkan et al., 2019, as :func:`positive_equality_gap`.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no negatives.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import negative_equality_gap
-    >>> negative_equality_gap([0, 1, 0, 1], [1, 2, 1, 4], sensitive_features=list("aabb"))
-    0.0
-    """
-    return _gap(
-        "negative_equality_gap", y_true, y_score, sensitive_features, sample_weight, pos_label
-    )
-
-
-@documented
-def bpsn_bnsp_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
-    r"""Background-positive subgroup-negative AUC against its counterpart.
-
-    .. math:: \max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |
-
-    (Borkan et al., 2019, for one protected group; here the worst group.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import bpsn_bnsp_gap
-    >>> bpsn_bnsp_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
-    0.5
-    """
-    return _gap("bpsn_bnsp", y_true, y_score, sensitive_features, sample_weight, pos_label)
-
-
-def _gap(
-    notion: str,
+def _ranked(
     y_true: ArrayLike,
     y_score: ArrayLike,
     sensitive_features: Any,
     sample_weight: ArrayLike | None,
     pos_label: Any,
-) -> float:
+) -> Ranked:
     true = check_labels(y_true, "y_true")
     scores = _scores(y_score, len(true))
     weight = check_weights(sample_weight, len(true))
@@ -287,33 +119,34 @@ def _gap(
     if len(seen) > 2:
         raise ValueError(f"y_true must hold two labels for an AUC; got {len(seen)}: {seen}.")
     _, (positive,) = classes_of(seen, pos_label)
-    cell = np.where(codes == positive, len(groups), 0) + group
+    cell, n_cells = np.where(codes == positive, len(groups), 0) + group, 2 * len(groups)
+    cell_weight = np.bincount(cell, weights=weight, minlength=n_cells)
+    return Ranked(win_table(scores, cell, weight, n_cells), cell_weight, groups)
+
+
+def _gap(
+    notion: str,
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> float:
+    table, weight, groups = _ranked(y_true, y_score, sensitive_features, sample_weight, pos_label)
     comparisons = COMPARISONS[notion](len(groups))
-    n_cells = 2 * len(groups)
-    cell_weight: Array = np.bincount(cell, weights=weight, minlength=n_cells)
-    _warn_of_empty(comparisons, cell_weight.reshape(2, -1), groups)
-    table = win_table(scores, cell, weight, n_cells)
-    flat = comparisons.reshape(-1, 4, n_cells)
-    return float(np.abs(auc_differences(table, cell_weight, flat)).max(initial=0.0))
+    _warn_of_empty(comparisons, weight.reshape(2, -1), groups)
+    flat = comparisons.reshape(-1, 4, 2 * len(groups))
+    return float(np.abs(auc_differences(table, weight, flat)).max(initial=0.0))
 
 
 def _warn_of_empty(comparisons: Array, cell_weight: Array, groups: list[str]) -> None:
     if len(groups) == 1:
-        warnings.warn(
-            f"sensitive_features has the single group {groups[0]}: there is nothing to compare it "
-            "with, so that any gap is 0.",
-            SmallGroupWarning,
-            stacklevel=4,
-        )
+        warn_single_group(groups[0])
     sets = np.unique(comparisons.reshape(-1, 2, len(groups)), axis=0)
     empty = [cells for cells in sets if not (cells * cell_weight).any()]
     if empty:
-        names = "; ".join(_describe(cells, groups) for cells in empty)
-        warnings.warn(
-            f"{names} (or rows of zero weight only): the metric is nan.",
-            SmallGroupWarning,
-            stacklevel=4,
-        )
+        warn_absent(_describe(cells, groups) for cells in empty)
 
 
 def _describe(cells: Array, groups: list[str]) -> str:
@@ -345,3 +178,176 @@ def _mask(mask: ArrayLike, position: int, n_samples: int) -> NDArray[np.bool_]:
             f"got dtype {array.dtype}, shape {array.shape}."
         )
     return array
+
+
+@documented
+def roc_auc_score_group_min(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> float:
+    r"""Smallest area under the ROC curve of any group.
+
+    .. math:: \min_g \; \mathrm{AUC}(g^+, g^-)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import roc_auc_score_group_min
+    >>> y_true, groups = [0, 1, 0, 1, 1], list("aabbb")
+    >>> roc_auc_score_group_min(y_true, [1, 2, 4, 3, 5], sensitive_features=groups)
+    0.5
+    """
+    table, weight, groups = _ranked(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    negative, positive = weight.reshape(2, -1)
+    won = np.diag(table[len(groups) :, : len(groups)])[:, None]
+    return least(Rates(won, (negative * positive)[:, None], [" with some label"], groups))
+
+
+group_auc_gap = specialised(
+    _gap,
+    "group_auc",
+    "group_auc_gap",
+    r"""How well scores tell two groups apart, whatever the label.
+
+    .. math:: \max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |
+
+    (Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import group_auc_gap
+    >>> group_auc_gap([0, 1, 0, 1], [1, 3, 2, 4], sensitive_features=list("aabb"))
+    0.25
+    """,
+)
+
+inter_group_auc_gap = specialised(
+    _gap,
+    "inter_group",
+    "inter_group_auc_gap",
+    r"""Difference of cross-AUCs: positives of one group against negatives of another.
+
+    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |
+
+    (Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import inter_group_auc_gap
+    >>> inter_group_auc_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
+    1.0
+    """,
+)
+
+intra_group_auc_gap = specialised(
+    _gap,
+    "intra_group",
+    "intra_group_auc_gap",
+    r"""Difference of the AUCs within each group.
+
+    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |
+
+    (Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons", 2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import intra_group_auc_gap
+    >>> intra_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
+    1.0
+    """,
+)
+
+positive_equality_gap = specialised(
+    _gap,
+    "positive_equality_gap",
+    "positive_equality_gap",
+    r"""Average equality gap of the positives: those of a group against all.
+
+    .. math:: \max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |
+
+    (Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one protected
+    group; here the worst group.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no positives.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import positive_equality_gap
+    >>> positive_equality_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
+    0.25
+    """,
+)
+
+negative_equality_gap = specialised(
+    _gap,
+    "negative_equality_gap",
+    "negative_equality_gap",
+    r"""Average equality gap of the negatives: those of a group against all.
+
+    .. math:: \max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |
+
+    (Borkan et al., 2019, as :func:`positive_equality_gap`.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no negatives.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import negative_equality_gap
+    >>> negative_equality_gap([0, 1, 0, 1], [1, 2, 1, 4], sensitive_features=list("aabb"))
+    0.0
+    """,
+)
+
+bpsn_bnsp_gap = specialised(
+    _gap,
+    "bpsn_bnsp",
+    "bpsn_bnsp_gap",
+    r"""Background-positive subgroup-negative AUC against its counterpart.
+
+    .. math:: \max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |
+
+    (Borkan et al., 2019, for one protected group; here the worst group.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import bpsn_bnsp_gap
+    >>> bpsn_bnsp_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
+    0.5
+    """,
+)
+
+__test__ = {name: globals()[name] for name in __all__}

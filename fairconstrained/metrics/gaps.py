@@ -7,6 +7,7 @@ give the largest gap between any two of them, more than two classes that of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 from numbers import Real
 from typing import Any
@@ -16,12 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from fairconstrained.metrics import _notions as notions
-from fairconstrained.metrics._docs import documented
+from fairconstrained.metrics._docs import documented, specialised
 from fairconstrained.metrics._tables import (
+    Counts,
+    Rates,
     check_labels,
     check_weights,
     count_table,
-    gap,
     named_groups,
     summed_gap,
     warn_absent,
@@ -38,8 +40,8 @@ __all__ = [
 Array = NDArray[np.float64]
 
 
-@documented
-def independence_gap(
+def _summed(
+    notion: Callable[[Counts], Rates],
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
@@ -47,6 +49,14 @@ def independence_gap(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> float:
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return summed_gap(notion(counts))
+
+
+independence_gap = specialised(
+    _summed,
+    notions.selections,
+    "independence_gap",
     r"""Gap between groups in the rate of positive predictions: "Ind" in the tables.
 
     .. math:: | P(\hat y = + \mid g) - P(\hat y = + \mid h) |
@@ -63,20 +73,13 @@ def independence_gap(
     >>> from fairconstrained.metrics import independence_gap
     >>> independence_gap([0, 1, 0, 1], [0, 1, 1, 1], sensitive_features=list("aabb"))
     0.5
-    """
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return gap(notions.selections(counts))
+    """,
+)
 
-
-@documented
-def separation_gap(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
+separation_gap = specialised(
+    _summed,
+    notions.odds,
+    "separation_gap",
     r"""Gaps between groups in the predictions given the true label, summed: "Sp" in the tables.
 
     .. math:: \sum_v | P(\hat y = + \mid y = v, g) - P(\hat y = + \mid y = v, h) |
@@ -92,20 +95,13 @@ def separation_gap(
     >>> y_true, y_pred = [0, 0, 1, 0, 0, 1], [0, 1, 1, 0, 0, 0]
     >>> separation_gap(y_true, y_pred, sensitive_features=list("aaabbb"))  # 1/2 and 1
     1.5
-    """
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return summed_gap(notions.odds(counts), len(counts.classes))
+    """,
+)
 
-
-@documented
-def sufficiency_gap(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
+sufficiency_gap = specialised(
+    _summed,
+    notions.predictive_values,
+    "sufficiency_gap",
     r"""Gaps between groups in the labels given the prediction, summed: "Sf" in the tables.
 
     .. math:: \sum_v | P(y = + \mid \hat y = v, g) - P(y = + \mid \hat y = v, h) |
@@ -121,9 +117,8 @@ def sufficiency_gap(
     >>> y_true, y_pred = [0, 1, 1, 0, 0, 1], [0, 0, 1, 0, 0, 1]
     >>> sufficiency_gap(y_true, y_pred, sensitive_features=list("aaabbb"))  # 1/2 and 0
     0.5
-    """
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return summed_gap(notions.predictive_values(counts), len(counts.classes))
+    """,
+)
 
 
 @documented
@@ -162,12 +157,12 @@ def wasserstein_distance_between_groups(
     scores = _scores(y_score, len(true))
     order = _checked_order(order)
     if len(groups) == 1:
-        warn_single_group(groups[0], stacklevel=3)
+        warn_single_group(groups[0])
         return 0.0
     rows = np.bincount(group, weights=weight, minlength=len(groups))
     absent = [f"group {groups[g]} has no rows" for g in np.flatnonzero(rows <= 0)]
     if absent:
-        warn_absent(absent, stacklevel=3)
+        warn_absent(absent)
         return float("nan")
     return max(
         _distance(
@@ -214,3 +209,6 @@ def _quantiles(values: Array, weight: Array) -> tuple[Array, Array]:
     order = np.argsort(values, kind="stable")
     level = np.cumsum(weight[order])
     return values[order], level / level[-1]
+
+
+__test__ = {name: globals()[name] for name in __all__}

@@ -43,7 +43,7 @@ def exponential_renyi_mutual_information(
 
     .. math:: \sum_{j, r} \frac{P(\hat y = j, s = r)^2}{P(\hat y = j)\, P(s = r)} - 1
 
-    For equalized odds within each true label, and averaged with the labels' shares; for equal
+    For equalized odds within each true label, and averaged with the labels' frequencies; for equal
     opportunity within the positive one (of more than two: as for equalized odds).
 
     Returns
@@ -54,9 +54,9 @@ def exponential_renyi_mutual_information(
 
     Notes
     -----
-    For two groups with shares p and 1 - p, a rate of positive predictions P and a gap d between
-    the groups' rates, :math:`d^2 p (1 - p) / (P (1 - P))`. Labels that are never predicted add
-    nothing.
+    For two groups with fractions p and 1 - p of the rows, a rate of positive predictions P and a
+    gap d between the groups' rates, it is :math:`d^2 p (1 - p) / (P (1 - P))`. Labels that are
+    never predicted add nothing.
 
     References
     ----------
@@ -76,14 +76,14 @@ def exponential_renyi_mutual_information(
     if pos_label is not None:
         counts = _against_the_rest(counts)
     tables = choose(_CONDITIONS, "constraint", constraint)(counts)
-    tables = tables[tables.sum(axis=(1, 2)) > 0]  # labels that do not occur have no share
+    tables = tables[tables.sum(axis=(1, 2)) > 0]  # labels that do not occur have no weight
     empty = tables.sum(axis=2).min(axis=0) <= 0
     if empty.any():
         named = [counts.groups[g] for g in np.flatnonzero(empty)]
-        warn_absent([f"group {name} has no rows to compare" for name in named], stacklevel=3)
+        warn_absent([f"group {name} has no rows to compare" for name in named])
         return float("nan")
     if len(counts.groups) == 1:
-        warn_single_group(counts.groups[0], stacklevel=3)
+        warn_single_group(counts.groups[0])
         return 0.0
     return float(np.average([_ermi(table) for table in tables], weights=tables.sum(axis=(1, 2))))
 
@@ -94,7 +94,7 @@ def _against_the_rest(counts: Counts) -> Counts:
     order = [c for c in range(len(counts.classes)) if c != target] + [target]
     table = np.add.reduceat(counts.table[:, order][:, :, order], [0, len(order) - 1], axis=1)
     table = np.add.reduceat(table, [0, len(order) - 1], axis=2)
-    return counts._replace(table=table, targets=[1])
+    return counts._replace(table=table, candidates=[1])
 
 
 def _ermi(table: Array) -> float:

@@ -1,15 +1,15 @@
-"""Gaps between groups in the mean loss of predicted probabilities."""
+"""Losses of each group: of predicted probabilities, and of predicted numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from fairconstrained.metrics._docs import documented
+from fairconstrained.metrics._docs import documented, specialised
 from fairconstrained.metrics._tables import (
     Rates,
     check_labels,
@@ -18,10 +18,18 @@ from fairconstrained.metrics._tables import (
     classes_of,
     encode_labels,
     gap,
+    largest,
+    least,
     named_groups,
 )
 
-__all__ = ["loss_gap"]
+__all__ = [
+    "log_loss_group_max",
+    "loss_gap",
+    "mean_absolute_error_group_max",
+    "mean_squared_error_group_max",
+    "r2_score_group_min",
+]
 
 Array = NDArray[Any]
 
@@ -66,15 +74,68 @@ def loss_gap(
     >>> round(gap, 4)  # log(2) - log(1 / 0.9)
     0.5878
     """
+    rates = _mean_losses(
+        y_true, y_proba, sensitive_features, loss, sample_weight, pos_label, labels
+    )
+    return gap(rates, method)
+
+
+@documented
+def log_loss_group_max(
+    y_true: ArrayLike,
+    y_proba: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    labels: Sequence[Any] | None = None,
+) -> float:
+    r"""Largest mean log loss of any group.
+
+    .. math:: \max_g \; E[-\log \hat p_y \mid g]
+
+    Returns
+    -------
+    float
+        In nats, at least 0; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import log_loss_group_max
+    >>> y_true, groups = [0, 1, 0, 1], list("aabb")
+    >>> round(log_loss_group_max(y_true, [0.5, 0.5, 0.1, 0.9], sensitive_features=groups), 4)
+    0.6931
+    """
+    return largest(
+        _mean_losses(y_true, y_proba, sensitive_features, "log", sample_weight, pos_label, labels)
+    )
+
+
+def _mean_losses(
+    y_true: ArrayLike,
+    y_proba: ArrayLike,
+    sensitive_features: Any,
+    loss: str,
+    sample_weight: ArrayLike | None,
+    pos_label: Any,
+    labels: Sequence[Any] | None,
+) -> Rates:
     row_loss = choose(LOSSES, "loss", loss)
     true = check_labels(y_true, "y_true")
     weight = check_weights(sample_weight, len(true))
     group, groups = named_groups(sensitive_features, len(true))
     proba = _probabilities(y_proba, len(true))
     y = _column_of_label(true, proba.shape[1], pos_label, labels)
-    sums = [weight * row_loss(y, proba), weight]
-    hits, rows = (np.bincount(group, weights=w, minlength=len(groups))[:, None] for w in sums)
-    return gap(Rates(hits, rows, [""], groups), method)
+    return _means(row_loss(y, proba), group, groups, weight)
+
+
+def _means(
+    values: Array, group: NDArray[np.int64], groups: list[str], weight: NDArray[np.float64]
+) -> Rates:
+    """Mean over the rows of each group."""
+    sums = (np.bincount(group, weights=w, minlength=len(groups)) for w in (weight * values, weight))
+    hits, rows = (sum_[:, None] for sum_ in sums)
+    return Rates(hits, rows, [""], groups)
 
 
 def _probabilities(y_proba: ArrayLike, n_samples: int) -> Array:
@@ -117,3 +178,118 @@ def _columns(seen: list[Any], pos_label: Any) -> list[Any]:
         return seen
     classes, (positive,) = classes_of(seen, pos_label)
     return [classes[1 - positive], classes[positive]]
+
+
+# --- predicted numbers ---------------------------------------------------------------------------
+
+
+class Numbers(NamedTuple):
+    """Targets and predictions, with the groups and weights of the rows."""
+
+    true: Array
+    predicted: Array
+    group: NDArray[np.int64]
+    groups: list[str]
+    weight: NDArray[np.float64]
+
+
+def _of_numbers(
+    metric: Callable[[Numbers], float],
+    y_true: ArrayLike,
+    y_value: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    true, predicted = (
+        check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
+        for values, name in ((y_true, "y_true"), (y_value, "y_value"))
+    )
+    if true.ndim != 1 or predicted.shape != true.shape:
+        raise ValueError(
+            "y_true and y_value must hold one number per row; got shapes "
+            f"{true.shape} and {predicted.shape}."
+        )
+    weight = check_weights(sample_weight, len(true))
+    return metric(Numbers(true, predicted, *named_groups(sensitive_features, len(true)), weight))
+
+
+def _largest_mean(error: Callable[[Array], Array]) -> Callable[[Numbers], float]:
+    return lambda rows: largest(_means(error(rows.true - rows.predicted), *rows[2:]))
+
+
+def _least_r2(rows: Numbers) -> float:
+    sums = _means(rows.true, *rows[2:])
+    mean = sums.hits / np.where(sums.rows > 0, sums.rows, 1.0)
+    deviation = rows.true - mean[rows.group, 0]
+    total = _means(deviation**2, *rows[2:]).hits
+    residual = _means((rows.true - rows.predicted) ** 2, *rows[2:]).hits
+    return least(Rates(total - residual, total, [" with different targets"], rows.groups))
+
+
+mean_absolute_error_group_max = specialised(
+    _of_numbers,
+    _largest_mean(np.abs),
+    "mean_absolute_error_group_max",
+    r"""Largest mean absolute error of any group.
+
+    .. math:: \max_g \; E[| y - \hat y | \mid g]
+
+    Returns
+    -------
+    float
+        In the units of the targets; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import mean_absolute_error_group_max
+    >>> groups = list("aabb")
+    >>> mean_absolute_error_group_max([0, 1, 0, 1], [0, 1, 0.5, 1], sensitive_features=groups)
+    0.25
+    """,
+)
+
+mean_squared_error_group_max = specialised(
+    _of_numbers,
+    _largest_mean(np.square),
+    "mean_squared_error_group_max",
+    r"""Largest mean squared error of any group; of probabilities of the label 1 the Brier score.
+
+    .. math:: \max_g \; E[(y - \hat y)^2 \mid g]
+
+    Returns
+    -------
+    float
+        In the squared units of the targets; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import mean_squared_error_group_max
+    >>> groups = list("aabb")
+    >>> mean_squared_error_group_max([0, 1, 0, 1], [0, 1, 0.5, 1], sensitive_features=groups)
+    0.125
+    """,
+)
+
+r2_score_group_min = specialised(
+    _of_numbers,
+    _least_r2,
+    "r2_score_group_min",
+    r"""Smallest coefficient of determination of any group.
+
+    .. math:: \min_g \; 1 - E[(y - \hat y)^2 \mid g] \,/\, \mathrm{Var}(y \mid g)
+
+    Returns
+    -------
+    float
+        At most 1; nan where all targets of a group are equal.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import r2_score_group_min
+    >>> r2_score_group_min([0, 1, 0, 1], [0, 1, 0.5, 1], sensitive_features=list("aabb"))
+    0.5
+    """,
+)
+
+__test__ = {name: globals()[name] for name in __all__}

@@ -1,8 +1,8 @@
 r"""Partial fairness: gaps between groups within an interval of percentiles of their scores.
 
-With the rank r of a threshold in a group (the share of the group's rows above it, 0 at the top) and
-the share G(r) of the rows inside the interval that score above it
-(:mod:`fairconstrained.percentiles`), all are exact: one sort, ties and weights included.
+The rank r of a threshold in a group is the fraction of the group's rows above it, 0 at the top.
+G(r) is the fraction of the rows inside the interval that score above it
+(:mod:`fairconstrained.percentiles`). All values are exact: one sort, ties and weights included.
 
 Sources: the partial-parity paper, Definitions 4.2, 4.3, A.1, A.2 and A.3.
 """
@@ -295,7 +295,7 @@ def _two_labels(
 
 
 def _rank_at(data: Scored, threshold: float, weight: Array) -> Array:
-    """Weight share of each group above the threshold, (n_groups, 1); nan without weight."""
+    """Weighted fraction of each group above the threshold, (n_groups, 1); nan without weight."""
     above, total = (
         np.bincount(data.group, weights=w, minlength=len(data.groups))
         for w in (weight * (data.scores > threshold), weight)

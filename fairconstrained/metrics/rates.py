@@ -1,40 +1,202 @@
-"""Metrics of predicted labels: gaps and ratios of rates between groups, and worst rates.
+r"""Metrics of predicted labels: a rate of each group, compared between the groups.
 
-Where fairlearn has the metric, the values are fairlearn's, but for a group without rows of a label
-that the metric needs: it makes the result nan (there its rate counts as zero, which can look
-fair). More than two classes, which fairlearn does not take, give the result of the worst class.
-Each function reads the data once.
+``<rate>_difference`` and ``<rate>_ratio`` compare the groups, ``<rate>_group_min`` and
+``<rate>_group_max`` name the extreme group. Where fairlearn has the metric, the values are
+fairlearn's, but for a group without rows of a label that the metric needs: it makes the result nan
+(there its rate counts as zero, which can look fair). More than two classes, which fairlearn does
+not take, give the result of the worst class. Each function reads the data once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from numpy.typing import ArrayLike
 
 from fairconstrained.metrics import _notions as notions
-from fairconstrained.metrics._docs import documented
-from fairconstrained.metrics._tables import count_table, gap, ratio, worst
+from fairconstrained.metrics._docs import specialised
+from fairconstrained.metrics._tables import Counts, Rates, count_table, gap, largest, least, ratio
 
 __all__ = [
+    "accuracy_score_difference",
+    "accuracy_score_group_min",
+    "accuracy_score_ratio",
+    "balanced_accuracy_score_group_min",
     "demographic_parity_difference",
     "demographic_parity_ratio",
     "equal_opportunity_difference",
+    "equal_opportunity_ratio",
     "equalized_odds_difference",
     "equalized_odds_ratio",
     "error_rate_difference",
+    "f1_score_group_min",
     "false_negative_rate",
+    "false_negative_rate_difference",
+    "false_negative_rate_ratio",
     "false_positive_rate",
     "false_positive_rate_difference",
-    "greater_is_better",
+    "false_positive_rate_ratio",
+    "precision_score_group_min",
+    "recall_score_group_min",
+    "selection_rate_difference",
+    "selection_rate_ratio",
+    "true_negative_rate_difference",
+    "true_negative_rate_ratio",
+    "true_positive_rate_difference",
+    "true_positive_rate_ratio",
+    "zero_one_loss_difference",
+    "zero_one_loss_group_max",
+    "zero_one_loss_ratio",
 ]
 
-Metric = TypeVar("Metric", bound=Callable[..., float])
+
+P = ParamSpec("P")
 
 
-@documented
-def demographic_parity_difference(
+class Rate(NamedTuple):
+    """A rate of each group, and how docstrings speak of it."""
+
+    of: Callable[[Counts], Rates]
+    words: str
+    formula: str  # of group g
+    over: str = ""  # the events, of which the worst counts
+    undefined: str = "a group has no weight"
+    source: str = ""
+
+
+_HARDT = """
+(Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
+"""
+_NO_LABEL = "a group has no rows with label c"
+_ONLY_LABEL = "a group has only rows with label c"
+
+SELECTION = Rate(notions.selections, "rate of positive predictions", r"P(\hat y = k \mid g)", "k")
+TRUE_POSITIVE = Rate(
+    notions.true_positives,
+    "true positive rate",
+    r"P(\hat y = c \mid y = c, g)",
+    "c",
+    _NO_LABEL,
+    _HARDT,
+)
+FALSE_NEGATIVE = Rate(
+    notions.false_negatives,
+    "false negative rate",
+    r"P(\hat y \neq c \mid y = c, g)",
+    "c",
+    _NO_LABEL,
+)
+FALSE_POSITIVE = Rate(
+    notions.false_positives,
+    "false positive rate",
+    r"P(\hat y = c \mid y \neq c, g)",
+    "c",
+    _ONLY_LABEL,
+)
+TRUE_NEGATIVE = Rate(
+    notions.true_negatives,
+    "true negative rate",
+    r"P(\hat y \neq c \mid y \neq c, g)",
+    "c",
+    _ONLY_LABEL,
+)
+_OVERALL = """
+Without `sensitive_features` all rows are one group.
+"""
+ODDS = Rate(
+    notions.odds,
+    "rates of predictions given the true label",
+    r"P(\hat y = k \mid y = v, g)",
+    "v, k",
+    "a group has no rows with some label",
+    "\nWith two classes: the worse of true and false positive rates." + _HARDT,
+)
+ERROR = Rate(notions.error_rates, "error rate", r"P(\hat y \neq y \mid g)")
+ACCURACY = Rate(notions.accuracies, "accuracy", r"P(\hat y = y \mid g)")
+BALANCED_ACCURACY = Rate(
+    notions.balanced_accuracies,
+    "balanced accuracy",
+    r"\frac1K \sum_v P(\hat y = v \mid y = v, g)",
+    undefined="a group has no rows with some label",
+)
+PRECISION = Rate(
+    notions.precisions,
+    "precision",
+    r"P(y = c \mid \hat y = c, g)",
+    "c",
+    "c is never predicted for a group",
+)
+F1 = Rate(
+    notions.f1_scores,
+    "F1 score",
+    r"\frac{2 P(\hat y = y = c \mid g)}{P(\hat y = c \mid g) + P(y = c \mid g)}",
+    "c",
+    "c is neither label nor prediction in a group",
+)
+
+
+# --- ways to compare -----------------------------------------------------------------------------
+
+
+class Way(NamedTuple):
+    """How rates are compared, and how docstrings speak of it."""
+
+    compare: Callable[..., float]  # of rates, and of options
+    extreme: str
+    summary: str
+    formula: str
+    returns: str
+
+
+_ZERO = """Rates that are
+    zero in every group are left out (with scikit-learn's ``UndefinedMetricWarning``)."""
+
+DIFFERENCE = Way(
+    gap,
+    r"\max",
+    "Largest difference between groups in the {words}.",
+    r"\max_{{g, h}} \; {of_g} - {of_h}",
+    "Between 0 (parity) and 1; nan where {undefined}.",
+)
+RATIO = Way(
+    ratio,
+    r"\min",
+    "Smallest ratio between groups of the {words}.",
+    r"\min_{{g, h}} \; {of_g} \,/\, {of_h}",
+    "Between 0 and 1 (parity); nan where {undefined}. " + _ZERO,
+)
+GROUP_MIN = Way(
+    least,
+    r"\min",
+    "Smallest {words} of any group.",
+    r"\min_g \; {of_g}",
+    "Between 0 and 1; nan where {undefined}.",
+)
+GROUP_MAX = Way(
+    largest,
+    r"\max",
+    "Largest {words} of any group.",
+    r"\max_g \; {of_g}",
+    "Between 0 and 1; nan where {undefined}.",
+)
+
+
+class Comparison(NamedTuple):
+    """What is compared and how."""
+
+    rate: Rate
+    way: Way
+
+    def of(self, counts: Counts, *options: str) -> float:
+        """The metric of one table of counts."""
+        if self.way is RATIO and self.rate.over:
+            counts = counts.decided()  # a gap is the same for either of two classes
+        return self.way.compare(self.rate.of(counts), *options)
+
+
+def _between(
+    comparison: Comparison,
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
@@ -43,88 +205,12 @@ def demographic_parity_difference(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> float:
-    r"""Gap between groups in the rate of positive predictions.
-
-    .. math:: \max_k \; \max_{g, h} \; P(\hat y = k \mid g) - P(\hat y = k \mid h)
-
-    Returns
-    -------
-    float
-        Between 0 (parity) and 1; nan where a group has no weight.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import demographic_parity_difference
-    >>> demographic_parity_difference([0, 1, 0, 1], [0, 1, 1, 1], sensitive_features=list("aabb"))
-    0.5
-    """
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return gap(notions.selections(counts), method)
+    return comparison.of(counts, method)
 
 
-@documented
-def equal_opportunity_difference(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any,
-    method: str = "between_groups",
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
-    r"""Gap between groups in the true positive rate.
-
-    .. math:: \max_c \; \max_{g, h} \; P(\hat y = c \mid y = c, g) - P(\hat y = c \mid y = c, h)
-
-    (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with label c.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import equal_opportunity_difference
-    >>> equal_opportunity_difference([1, 1, 1, 0], [1, 0, 1, 1], sensitive_features=list("aabb"))
-    0.5
-    """
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return gap(notions.true_positives(counts), method)
-
-
-@documented
-def false_positive_rate_difference(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any,
-    method: str = "between_groups",
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
-    r"""Gap between groups in the false positive rate.
-
-    .. math::
-        \max_c \; \max_{g, h} \; P(\hat y = c \mid y \neq c, g) - P(\hat y = c \mid y \neq c, h)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has only rows with label c.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import false_positive_rate_difference
-    >>> false_positive_rate_difference([0, 0, 0, 1], [1, 0, 0, 1], sensitive_features=list("aabb"))
-    0.5
-    """
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return gap(notions.false_positives(counts), method)
-
-
-@documented
-def equalized_odds_difference(
+def _between_of_several(
+    comparison: Comparison,
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
@@ -134,30 +220,12 @@ def equalized_odds_difference(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> float:
-    r"""Gap between groups in the rates of predictions given the true label.
-
-    .. math:: \max_{y, k} \; \max_{g, h} \; P(\hat y = k \mid y, g) - P(\hat y = k \mid y, h)
-
-    With two classes: the larger of the gaps in true and in false positive rate (Hardt, Price and
-    Srebro, "Equality of Opportunity in Supervised Learning", 2016).
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import equalized_odds_difference
-    >>> equalized_odds_difference([0, 1, 0, 1], [0, 1, 1, 1], sensitive_features=list("aabb"))
-    1.0
-    """
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return gap(notions.odds(counts), method, agg)
+    return comparison.of(counts, method, agg)
 
 
-@documented
-def error_rate_difference(
+def _between_of_all_labels(
+    comparison: Comparison,
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
@@ -165,118 +233,35 @@ def error_rate_difference(
     method: str = "between_groups",
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    r"""Gap between groups in the share of wrong predictions.
-
-    .. math:: \max_{g, h} \; P(\hat y \neq y \mid g) - P(\hat y \neq y \mid h)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no weight.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import error_rate_difference
-    >>> error_rate_difference([0, 1, 0, 1], [0, 1, 1, 1], sensitive_features=list("aabb"))
-    0.5
-    """
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight)
-    return gap(notions.error_rates(counts), method)
+    return comparison.of(count_table(y_true, y_pred, sensitive_features, sample_weight), method)
 
 
-def greater_is_better(metric: Metric) -> Metric:
-    """Mark a metric that grows with fairness: its scorers keep the sign instead of negating it.
-
-    Parameters
-    ----------
-    metric : callable
-        ``metric(y_true, y_pred, *, sensitive_features, **kwargs) -> float``.
-
-    Returns
-    -------
-    callable
-        The same.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import fairness_scorer, greater_is_better
-    >>> @greater_is_better
-    ... def share_of_groups_served(y_true, y_pred, *, sensitive_features):
-    ...     served = {g for g, p in zip(sensitive_features, y_pred, strict=True) if p}
-    ...     return len(served) / len(set(sensitive_features))
-    >>> scorer = fairness_scorer(share_of_groups_served)  # its scores are not negated
-    """
-    metric.greater_is_better = True  # type: ignore[attr-defined]
-    return metric
-
-
-@greater_is_better
-@documented
-def demographic_parity_ratio(
+def _extreme(
+    comparison: Comparison,
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
     sensitive_features: Any,
-    method: str = "between_groups",
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> float:
-    r"""Ratio between groups of the rate of positive predictions (the "p% rule").
-
-    .. math:: \min_k \; \min_{g, h} \; P(\hat y = k \mid g) \,/\, P(\hat y = k \mid h)
-
-    Returns
-    -------
-    float
-        Between 0 and 1 (parity); nan where a group has no weight, or where the rate is zero in
-        every group (with scikit-learn's ``UndefinedMetricWarning``).
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import demographic_parity_ratio
-    >>> demographic_parity_ratio([0, 1, 0, 1], [0, 1, 1, 1], sensitive_features=list("aabb"))
-    0.5
-    """
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return ratio(notions.selections(counts), method)
+    return comparison.of(counts)
 
 
-@greater_is_better
-@documented
-def equalized_odds_ratio(
+def _extreme_of_all_labels(
+    comparison: Comparison,
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
     sensitive_features: Any,
-    method: str = "between_groups",
-    agg: str = "worst_case",
     sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
 ) -> float:
-    r"""Ratio between groups of the rates of predictions given the true label.
-
-    .. math:: \min_{y, k} \; \min_{g, h} \; P(\hat y = k \mid y, g) \,/\, P(\hat y = k \mid y, h)
-
-    With two classes: the smaller of the ratios of true and of false positive rates.
-
-    Returns
-    -------
-    float
-        Between 0 and 1 (parity); nan where a group has no rows with some label. Rates that are
-        zero in every group are left out (with scikit-learn's ``UndefinedMetricWarning``).
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import equalized_odds_ratio
-    >>> equalized_odds_ratio([0, 1, 0, 1], [1, 1, 0, 1], sensitive_features=list("aabb"))
-    0.0
-    """
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return ratio(notions.odds(counts), method, agg)
+    return comparison.of(count_table(y_true, y_pred, sensitive_features, sample_weight))
 
 
-@documented
-def false_negative_rate(
+def _extreme_or_overall(
+    comparison: Comparison,
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
@@ -284,62 +269,117 @@ def false_negative_rate(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> float:
-    r"""Share of the positives that are predicted negative, in the worst group.
-
-    .. math:: \max_c \; \max_g \; P(\hat y \neq c \mid y = c, g)
-
-    Without `sensitive_features` all rows are one group.
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with label c.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import false_negative_rate
-    >>> false_negative_rate([0, 1, 1, 1, 1], [1, 0, 1, 1, 1])
-    0.25
-    >>> false_negative_rate([0, 1, 1, 1, 1], [1, 0, 1, 1, 1], sensitive_features=list("aaabb"))
-    0.5
-    """
-    groups = _everybody(y_true) if sensitive_features is None else sensitive_features
-    counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
-    return worst(notions.false_negatives(counts))
+    groups = ["all"] * len(y_true) if sensitive_features is None else sensitive_features  # type: ignore[arg-type]
+    return comparison.of(count_table(y_true, y_pred, groups, sample_weight, pos_label))
 
 
-@documented
-def false_positive_rate(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any = None,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
-    r"""Share of the negatives that are predicted positive, in the worst group.
+def _doc(name: str, rate: Rate, way: Way, example: float, note: str = "") -> str:
+    """A docstring; its example has groups a and b of four and eight rows."""
+    formula = way.formula.format(of_g=rate.formula, of_h=rate.formula.replace("g)", "h)"))
+    over = rf"{way.extreme}_{{{rate.over}}} \; " if rate.over else ""
+    return f"""{way.summary.format(words=rate.words)}
 
-    .. math:: \max_c \; \max_g \; P(\hat y = c \mid y \neq c, g)
+.. math:: {over}{formula}
+{rate.source}{note}
+Returns
+-------
+float
+    {way.returns.format(undefined=rate.undefined)}
 
-    Without `sensitive_features` all rows are one group.
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has only rows with label c.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import false_positive_rate
-    >>> false_positive_rate([0, 0, 0, 0, 1], [1, 0, 0, 0, 1])
-    0.25
-    >>> false_positive_rate([0, 0, 0, 0, 1], [1, 0, 0, 0, 1], sensitive_features=list("aabbb"))
-    0.5
-    """
-    groups = _everybody(y_true) if sensitive_features is None else sensitive_features
-    counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
-    return worst(notions.false_positives(counts))
+Examples
+--------
+>>> from fairconstrained.metrics import {name}
+>>> y_true = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1]
+>>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+>>> round({name}(y_true, y_pred, sensitive_features=list("aaaabbbbbbbb")), 4)
+{example}
+"""
 
 
-def _everybody(y_true: ArrayLike) -> list[str]:
-    return ["everybody"] * len(y_true)  # type: ignore[arg-type]
+def _made(
+    template: Callable[Concatenate[Comparison, P], float],
+    name: str,
+    rate: Rate,
+    way: Way,
+    example: float,
+    note: str = "",
+) -> Callable[P, float]:
+    return specialised(template, Comparison(rate, way), name, _doc(name, rate, way, example, note))
+
+
+# --- the metrics ---------------------------------------------------------------------------------
+
+# The numbers are the values of the example.
+demographic_parity_difference = _made(
+    _between, "demographic_parity_difference", SELECTION, DIFFERENCE, 0.375
+)
+demographic_parity_ratio = _made(
+    _between, "demographic_parity_ratio", SELECTION, RATIO, 0.5, '\nThe "p% rule".\n'
+)
+selection_rate_difference = _made(
+    _between, "selection_rate_difference", SELECTION, DIFFERENCE, 0.375
+)
+selection_rate_ratio = _made(_between, "selection_rate_ratio", SELECTION, RATIO, 0.5)
+equal_opportunity_difference = _made(
+    _between, "equal_opportunity_difference", TRUE_POSITIVE, DIFFERENCE, 0.5
+)
+equal_opportunity_ratio = _made(_between, "equal_opportunity_ratio", TRUE_POSITIVE, RATIO, 0.5)
+true_positive_rate_difference = _made(
+    _between, "true_positive_rate_difference", TRUE_POSITIVE, DIFFERENCE, 0.5
+)
+true_positive_rate_ratio = _made(_between, "true_positive_rate_ratio", TRUE_POSITIVE, RATIO, 0.5)
+true_negative_rate_difference = _made(
+    _between, "true_negative_rate_difference", TRUE_NEGATIVE, DIFFERENCE, 0.25
+)
+true_negative_rate_ratio = _made(_between, "true_negative_rate_ratio", TRUE_NEGATIVE, RATIO, 0.6667)
+false_positive_rate_difference = _made(
+    _between, "false_positive_rate_difference", FALSE_POSITIVE, DIFFERENCE, 0.25
+)
+false_positive_rate_ratio = _made(_between, "false_positive_rate_ratio", FALSE_POSITIVE, RATIO, 0.5)
+false_negative_rate_difference = _made(
+    _between, "false_negative_rate_difference", FALSE_NEGATIVE, DIFFERENCE, 0.5
+)
+false_negative_rate_ratio = _made(_between, "false_negative_rate_ratio", FALSE_NEGATIVE, RATIO, 0.0)
+equalized_odds_difference = _made(
+    _between_of_several, "equalized_odds_difference", ODDS, DIFFERENCE, 0.5
+)
+equalized_odds_ratio = _made(_between_of_several, "equalized_odds_ratio", ODDS, RATIO, 0.5)
+error_rate_difference = _made(
+    _between_of_all_labels, "error_rate_difference", ERROR, DIFFERENCE, 0.125
+)
+zero_one_loss_difference = _made(
+    _between_of_all_labels, "zero_one_loss_difference", ERROR, DIFFERENCE, 0.125
+)
+zero_one_loss_ratio = _made(_between_of_all_labels, "zero_one_loss_ratio", ERROR, RATIO, 0.6667)
+accuracy_score_difference = _made(
+    _between_of_all_labels, "accuracy_score_difference", ACCURACY, DIFFERENCE, 0.125
+)
+accuracy_score_ratio = _made(
+    _between_of_all_labels, "accuracy_score_ratio", ACCURACY, RATIO, 0.8333
+)
+accuracy_score_group_min = _made(
+    _extreme_of_all_labels, "accuracy_score_group_min", ACCURACY, GROUP_MIN, 0.625
+)
+zero_one_loss_group_max = _made(
+    _extreme_of_all_labels, "zero_one_loss_group_max", ERROR, GROUP_MAX, 0.375
+)
+balanced_accuracy_score_group_min = _made(
+    _extreme_of_all_labels,
+    "balanced_accuracy_score_group_min",
+    BALANCED_ACCURACY,
+    GROUP_MIN,
+    0.625,
+)
+precision_score_group_min = _made(
+    _extreme, "precision_score_group_min", PRECISION, GROUP_MIN, 0.6667
+)
+recall_score_group_min = _made(_extreme, "recall_score_group_min", TRUE_POSITIVE, GROUP_MIN, 0.5)
+f1_score_group_min = _made(_extreme, "f1_score_group_min", F1, GROUP_MIN, 0.5714)
+false_negative_rate = _made(
+    _extreme_or_overall, "false_negative_rate", FALSE_NEGATIVE, GROUP_MAX, 0.5, _OVERALL
+)
+false_positive_rate = _made(
+    _extreme_or_overall, "false_positive_rate", FALSE_POSITIVE, GROUP_MAX, 0.5, _OVERALL
+)
+
+__test__ = {name: globals()[name] for name in __all__}

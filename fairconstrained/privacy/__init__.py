@@ -18,7 +18,6 @@ from fairconstrained.privacy.calibration import (
     one_off_gaussian,
     plan_training,
 )
-from fairconstrained.privacy.closed_form import fermi_closed_form_sigmas
 from fairconstrained.privacy.one_off import ReleasePlan, plan_releases
 
 __all__ = [
@@ -30,7 +29,6 @@ __all__ = [
     "TrainingPlan",
     "Unit",
     "calibrate",
-    "fermi_closed_form_sigmas",
     "one_off_gaussian",
     "plan_releases",
     "plan_training",

@@ -14,13 +14,12 @@ from fairconstrained.solvers.deterministic.lbfgs import LBFGS
 from fairconstrained.solvers.deterministic.qcqp import QCQP
 from fairconstrained.solvers.deterministic.sequential_quadratic import SequentialQuadratic
 from fairconstrained.solvers.private.base import Budget
-from fairconstrained.solvers.private.dpfermi import DPFERMI, ClosedFormNoise, NoisyTables
+from fairconstrained.solvers.private.dpfermi import DPFERMI, NoisyTables
 from fairconstrained.solvers.private.dpsgda import DPSGDA
 from fairconstrained.solvers.private.released_moments import ReleasedMoments
 from fairconstrained.solvers.run import run
 from fairconstrained.solvers.stochastic.alm import ALM, SSLALM
 from fairconstrained.solvers.stochastic.base import constant, cosine
-from fairconstrained.solvers.stochastic.baselines import SGD, PenaltySGD
 from fairconstrained.solvers.stochastic.fermi import FERMI
 from fairconstrained.solvers.stochastic.level_set import LevelSet, ProximalLevelSet
 from fairconstrained.solvers.stochastic.sgda import SGDA
@@ -36,17 +35,14 @@ __all__ = [
     "IDCA",
     "LBFGS",
     "QCQP",
-    "SGD",
     "SGDA",
     "SSLALM",
     "AugmentedLagrangian",
     "Budget",
-    "ClosedFormNoise",
     "DirectSwitching",
     "Iterate",
     "LevelSet",
     "NoisyTables",
-    "PenaltySGD",
     "ProximalLevelSet",
     "ReleasedMoments",
     "SequentialQuadratic",

@@ -37,7 +37,9 @@ def rows(n=800, seed=0):
 
 def test_every_method_fills_its_cells(tmp_path, monkeypatch):
     monkeypatch.setattr(component("solvers", "auc_proxy_lagrangian"), "STEPS", 60)
-    monkeypatch.setattr(component("solvers", "auc_level_set"), "SOLVER", short_level_set())
+    table = component("solvers", "auc_fair")
+    short = table.method("level sets", only=[0.3], surrogate="quadratic", solver=short_level_set())
+    monkeypatch.setitem(table.SOLVERS, "auc_level_set", short)
     (tmp_path / "tiny.py").write_text(TINY)
     results = tmp_path / "results"
     main = importlib.import_module("benchmarks.run").main

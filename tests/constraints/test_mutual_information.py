@@ -233,5 +233,5 @@ def test_missing_cells_warn_and_give_nan():
     assert np.isnan(value)
     with pytest.warns(SmallGroupWarning, match="single group"):
         assert ermi(y, y, sensitive_features=list("aaaa")) == 0.0
-    with pytest.raises(ValueError, match="fairness must be one of"):
+    with pytest.raises(ValueError, match="constraint must be one of"):
         ermi(y, y, sensitive_features=list("abab"), constraint="parity")

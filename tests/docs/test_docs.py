@@ -109,7 +109,7 @@ def test_every_parameter_of_a_public_function_is_described(name):
     """In numpydoc's section, in the order of the signature."""
     doc = inspect.getdoc(FUNCTIONS[name])
     section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n---|\Z)", doc, re.DOTALL | re.MULTILINE)
-    described = re.findall(r"^(?:\*\*)?(\w[\w, ]*?)(?: : .*|)$", section[1], re.MULTILINE)
+    described = re.findall(r"^\*{0,2}(\w[\w, ]*?)(?: : .*|)$", section[1], re.MULTILINE)
     names = [name for entry in described for name in entry.split(", ")]
     assert [n for n in names if n in parameters(FUNCTIONS[name])] == parameters(FUNCTIONS[name])
 

@@ -24,10 +24,8 @@ from fairconstrained.metrics import loss_gap, loss_gap_scorer
 from fairconstrained.solvers import (
     ALM,
     DPSGDA,
-    SGD,
     SGDA,
     SSLALM,
-    PenaltySGD,
     StochasticGhost,
     SwitchingSubgradient,
     cosine,
@@ -109,14 +107,6 @@ def test_every_solver_brings_the_gap_near_the_slack(solver, model):
     assert gap(clf) <= 0.04
     assert clf.score(*table()[:2]) > 0.7
     assert len(clf.history_["objective"]) == 30
-
-
-def test_baselines_do_not_keep_it():
-    with pytest.warns(ConstraintNotSatisfiedWarning, match="loss_parity: group"):
-        ignored = fitted(solver=SGD(step_size=0.1, n_steps=600))
-    with pytest.warns(ConstraintNotSatisfiedWarning):
-        penalised = fitted(solver=PenaltySGD(step_size=0.1, penalty=0.05, n_steps=600))
-    assert gap(ignored) > gap(penalised) > SLACK + FORGIVEN
 
 
 def test_several_columns_are_crossed_and_every_cell_of_label_and_group_is_bound():

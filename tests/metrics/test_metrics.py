@@ -1,6 +1,7 @@
 """Metrics: fairlearn's values, definitions written out row by row, invariances, absent groups."""
 
 import inspect
+import pickle
 import warnings
 
 import fairlearn.metrics
@@ -40,17 +41,29 @@ def values(y_true, y_pred, group, weight=None, **kwargs):
 
 # --- fairlearn -----------------------------------------------------------------------------------
 
-FAIRLEARN = {
-    "demographic_parity_difference": [{}, {"method": "to_overall"}],
-    "demographic_parity_ratio": [{}, {"method": "to_overall"}],
-    "equal_opportunity_difference": [{}, {"method": "to_overall"}],
-    "equalized_odds_difference": [{}, {"method": "to_overall"}, {"agg": "mean"}],
-    "equalized_odds_ratio": [{}, {"method": "to_overall"}, {"agg": "mean"}],
-}
+CAPS = ["false_negative_rate", "false_positive_rate"]  # fairlearn's know no groups
+FAIRLEARN = sorted((set(METRICS) & set(fairlearn.metrics.__all__)) - set(CAPS))
+OPTIONS = {"method": "to_overall", "agg": "mean"}
+
+
+def test_every_metric_of_fairlearn_that_compares_groups_is_here():
+    frames = {"MetricFrame", "make_derived_metric"}
+    plots = {"plot_model_comparison", "plot_roc_curve_by_group"}
+    of_all_rows = {"count", "mean_prediction", "selection_rate"}
+    of_all_rows |= {"true_positive_rate", "true_negative_rate"}
+    assert set(fairlearn.metrics.__all__) - frames - plots - of_all_rows <= set(metrics.__all__)
+    assert len(FAIRLEARN) == 26
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [(name, o) for name, options in FAIRLEARN.items() for o in options]
+    ("name", "options"),
+    [(name, {}) for name in FAIRLEARN]
+    + [
+        (name, {option: value})
+        for name in FAIRLEARN
+        for option, value in OPTIONS.items()
+        if option in inspect.signature(METRICS[name]).parameters
+    ],
 )
 @pytest.mark.parametrize("n_groups", [2, 5])
 @pytest.mark.parametrize("weighted", [False, True])
@@ -73,7 +86,7 @@ def test_equals_fairlearn_with_two_sensitive_columns(name):
     assert METRICS[name](y_true, y_pred, **kwargs) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["false_negative_rate", "false_positive_rate"])
+@pytest.mark.parametrize("name", CAPS)
 def test_caps_equal_fairlearn_overall_and_in_the_worst_group(name):
     y_true, y_pred, group, weight = binary(4)
     base = getattr(fairlearn.metrics, name)
@@ -88,6 +101,59 @@ def test_caps_equal_fairlearn_overall_and_in_the_worst_group(name):
     of_groups = METRICS[name](y_true, y_pred, sensitive_features=group, sample_weight=weight)
     assert overall == pytest.approx(frame.overall, abs=1e-12)
     assert of_groups == pytest.approx(frame.group_max(), abs=1e-12)
+
+
+def scored(seed, n=300):
+    """Labels, probabilities of the label 1, groups and weights."""
+    rng = np.random.default_rng(seed)
+    y_true, proba, group = rng.integers(2, size=n), rng.random(n), rng.integers(3, size=n)
+    return y_true, np.where(y_true == 1, np.sqrt(proba), proba), group, rng.exponential(size=n)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("log_loss_group_max", "roc_auc_score_group_min"),
+        *("mean_absolute_error_group_max", "mean_squared_error_group_max", "r2_score_group_min"),
+    ],
+)
+def test_extreme_groups_of_scores_equal_fairlearns(name, seed):
+    y_true, proba, group, weight = scored(seed)
+    for weights in ({}, {"sample_weight": weight}):
+        args = {"sensitive_features": group, **weights}
+        expected = getattr(fairlearn.metrics, name)(y_true, proba, **args)
+        assert getattr(metrics, name)(y_true, proba, **args) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "y_true", "message"),
+    [
+        ("roc_auc_score_group_min", [0, 1, 1, 1], "group b has no rows with some label"),
+        ("r2_score_group_min", [0, 1, 1, 1], "group b has no rows with different targets"),
+    ],
+)
+def test_a_group_without_an_auc_or_a_variance_gives_nan(name, y_true, message):
+    with pytest.warns(SmallGroupWarning, match=message) as record:
+        value = getattr(metrics, name)(
+            y_true, [0.1, 0.2, 0.3, 0.4], sensitive_features=list("aabb")
+        )
+    assert np.isnan(value)
+    assert record[0].filename == __file__
+
+
+def test_numbers_of_other_shapes_are_refused():
+    with pytest.raises(ValueError, match=r"one number per row; got shapes \(2,\) and \(2, 2\)"):
+        metrics.r2_score_group_min([0, 1], np.zeros((2, 2)), sensitive_features=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in metrics.__all__ if inspect.isfunction(getattr(metrics, n))]
+)
+def test_metrics_are_pickled_by_name(name):
+    metric = getattr(metrics, name)
+    assert metric.__name__ == name
+    assert pickle.loads(pickle.dumps(metric)) is metric
 
 
 # --- definitions ---------------------------------------------------------------------------------
@@ -137,8 +203,13 @@ def test_several_classes_give_the_worst_class_written_out_from_confusion_matrice
 SUMMED = {"separation_gap", "sufficiency_gap"}  # over the labels
 
 
+OF_ALL_LABELS = [
+    n for n, m in METRICS.items() if "pos_label" not in inspect.signature(m).parameters
+]
+
+
 @pytest.mark.parametrize(
-    "name", [n for n in METRICS if not {"error", "odds"} & set(n.split("_")) and n not in SUMMED]
+    "name", [n for n in METRICS if "odds" not in n and n not in {*SUMMED, *OF_ALL_LABELS}]
 )
 def test_one_class_against_the_rest_is_the_binary_problem(name):
     """P(prediction = c | ...) of several classes is that of the indicators of c."""
@@ -182,8 +253,9 @@ def test_invariances(name, data):
 def test_equal_treatment_of_equal_groups_is_perfectly_fair():
     y_true, y_pred, _, _ = binary(0)
     twice = values(np.tile(y_true, 2), np.tile(y_pred, 2), np.repeat(["a", "b"], len(y_true)))
-    assert all(v == (1.0 if "ratio" in k else 0.0) for k, v in twice.items() if k.count("_") > 2)
-    assert twice["demographic_parity_ratio"] == twice["equalized_odds_ratio"] == 1.0
+    compared = {n: v for n, v in twice.items() if n.endswith(("_difference", "_gap", "_ratio"))}
+    assert len(compared) == 24
+    assert all(v == (1.0 if n.endswith("_ratio") else 0.0) for n, v in compared.items())
 
 
 # --- labels --------------------------------------------------------------------------------------
@@ -209,6 +281,38 @@ def test_the_positive_class_is_the_larger_label_in_any_container(relabel):
     y_true, y_pred, group, weight = binary(5)
     expected = values(y_true, y_pred, group, weight)
     assert values(relabel(y_true), relabel(y_pred), group, weight) == pytest.approx(expected)
+
+
+EITHER = [  # of two classes: the value is the same
+    *("demographic_parity_difference", "selection_rate_difference", "equalized_odds_difference"),
+    *("independence_gap", "separation_gap", "sufficiency_gap"),
+    *("exponential_renyi_mutual_information", *OF_ALL_LABELS),
+]
+
+
+@names
+def test_of_the_labels_1_and_2_the_positive_one_must_be_named_where_it_matters(name):
+    """Fairlearn takes 1 for selection rates and refuses the others; the larger label is 2."""
+    y_true, y_pred, group, weight = binary(6)
+    args = {"sensitive_features": group, "sample_weight": weight}
+    if name in EITHER:
+        expected = METRICS[name](y_true, y_pred, **args)
+        assert METRICS[name](y_true + 1, y_pred + 1, **args) == pytest.approx(expected, abs=1e-12)
+        return
+    with pytest.raises(ValueError, match=r"pos_label must say which of the labels \[1, 2\]"):
+        METRICS[name](y_true + 1, y_pred + 1, **args)
+    for positive in (0, 1):
+        expected = METRICS[name](y_true, y_pred, pos_label=positive, **args)
+        found = METRICS[name](y_true + 1, y_pred + 1, pos_label=positive + 1, **args)
+        assert found == expected
+
+
+@pytest.mark.parametrize("name", ["demographic_parity_difference", "selection_rate_difference"])
+def test_gaps_of_the_labels_1_and_2_are_fairlearns(name):
+    y_true, y_pred, group, _ = binary(6)
+    args = (y_true + 1, y_pred + 1)
+    expected = getattr(fairlearn.metrics, name)(*args, sensitive_features=group)
+    assert METRICS[name](*args, sensitive_features=group) == pytest.approx(expected, abs=1e-12)
 
 
 def test_pos_label_chooses_the_other_class():
@@ -253,7 +357,7 @@ def test_constant_predictions_have_no_gap_and_no_ratio():
     y_true, _, group, _ = binary(7)
     nobody, everybody = np.zeros_like(y_true), np.ones_like(y_true)
     for y_pred in (nobody, everybody):
-        for name in (n for n in METRICS if "difference" in n and "error" not in n):
+        for name in (n for n in METRICS if n.endswith("difference") and n not in OF_ALL_LABELS):
             assert METRICS[name](y_true, y_pred, sensitive_features=group) == 0.0
     assert METRICS["demographic_parity_ratio"](y_true, everybody, sensitive_features=group) == 1.0
     for name in ("demographic_parity_ratio", "equalized_odds_ratio"):
@@ -319,7 +423,10 @@ def test_a_group_of_zero_weight_gives_nan(name):
         )
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if "rate" not in name.split("_")[-1]])
+@pytest.mark.parametrize(
+    "name",
+    [n for n in METRICS if n not in CAPS and not n.endswith(("_group_min", "_group_max"))],
+)
 def test_a_single_group_has_nothing_to_be_compared_with(name):
     y_true, y_pred, _, _ = binary(9)
     with pytest.warns(SmallGroupWarning, match="single group x") as record:

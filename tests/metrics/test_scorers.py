@@ -23,6 +23,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils import _metadata_requests
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained import metrics
@@ -144,7 +145,74 @@ def test_loss_gap_scorer_judges_probabilities(data, routing):
     assert loss_gap_scorer(model, X, y, sensitive_features=sex) == expected < 0
 
 
-def test_greater_is_better_keeps_the_sign_of_ratios_also_of_a_partial(data):
+@pytest.mark.parametrize(
+    ("metric", "sign"),
+    [
+        (fairlearn.metrics.demographic_parity_ratio, 1),
+        (fairlearn.metrics.selection_rate_ratio, 1),
+        (fairlearn.metrics.accuracy_score_group_min, 1),
+        (fairlearn.metrics.zero_one_loss_group_max, -1),
+        (fairlearn.metrics.true_positive_rate_difference, -1),
+        (metrics.accuracy_score_group_min, 1),
+        (metrics.zero_one_loss_group_max, -1),
+        (metrics.false_negative_rate, -1),
+        (metrics.exponential_renyi_mutual_information, -1),
+    ],
+)
+def test_the_sign_follows_from_the_name_whosever_the_metric(metric, sign, data):
+    X, y, sex = data
+    y_pred = np.where(np.arange(240) % 5 == 0, 1 - y, y)
+    value = metric(y, y_pred, sensitive_features=sex)
+    assert value > 0
+    assert fairness_scorer(metric, column="sex")(Fixed(y_pred), X, y) == sign * value
+
+
+@pytest.mark.parametrize("column", [None, "sex"])
+def test_a_metric_that_does_not_tell_its_direction_must_be_told(column, data):
+    X, y, _ = data
+    with pytest.raises(ValueError, match="greater_is_better must say whether constrained_balance"):
+        fairness_scorer(constrained_balance, column=column)
+    for greater, sign in ((True, 1), (False, -1)):
+        scorer = fairness_scorer(constrained_balance, column="sex", greater_is_better=greater)
+        assert np.sign(scorer(Fixed(np.roll(y, 1)), X, y)) == sign
+
+
+def test_scorers_by_name_are_the_ready_made_ones(data, routing):
+    X, y, sex = data
+    named = metrics.scorers()
+    assert {f"{name}_scorer" for name in named} == {
+        name for name in metrics.__all__ if name.endswith("_scorer") and name != "fairness_scorer"
+    }
+    model = pipeline().fit(X, y)
+    for name, scorer in named.items():
+        ready = getattr(metrics, f"{name}_scorer")
+        assert scorer(model, X, y, sensitive_features=sex) == ready(
+            model, X, y, sensitive_features=sex
+        )
+        by_column = metrics.scorers(name, column="sex")
+        assert list(by_column) == [name]
+        assert by_column[name](model, X, y) == scorer(model, X, y, sensitive_features=sex)
+    with pytest.raises(ValueError, match=r"names must be one of .*; got 'accuracy'"):
+        metrics.scorers("accuracy")
+
+
+@pytest.mark.parametrize("scorer", [demographic_parity_scorer, loss_gap_scorer])
+def test_scorers_outlive_methods_that_others_add_to_requests(scorer, data, routing, monkeypatch):
+    """imbalanced-learn adds ``fit_resample`` to scikit-learn's requests when it is imported."""
+    X, y, sex = data
+    before = cross_val_score(
+        pipeline(), X, y, scoring=scorer, cv=CV, params={"sensitive_features": sex}
+    )
+    methods = [*_metadata_requests.SIMPLE_METHODS, "fit_resample"]
+    monkeypatch.setattr(_metadata_requests, "SIMPLE_METHODS", methods)
+    added = _metadata_requests.RequestMethod("fit_resample", ["sensitive_features"])
+    monkeypatch.setattr(GroupThreshold, "set_fit_resample_request", added, raising=False)
+    search = GridSearchCV(pipeline(), {}, scoring=scorer, cv=CV, error_score="raise")
+    search.fit(X, y, sensitive_features=sex)
+    assert search.cv_results_["mean_test_score"] == pytest.approx([before.mean()])
+
+
+def test_the_sign_of_a_partial_is_that_of_its_function(data):
     X, y, _ = data
     model = pipeline().fit(X, y)
     ratio = functools.partial(demographic_parity_ratio, method="to_overall")
@@ -230,7 +298,10 @@ def constrained_balance(y_true, y_pred, *, sensitive_features):
 def test_tuned_threshold_with_routing(data, routing):
     X, y, sex = data
     tuned = TunedThresholdClassifierCV(
-        pipeline(), scoring=fairness_scorer(constrained_balance), cv=CV, thresholds=25
+        pipeline(),
+        scoring=fairness_scorer(constrained_balance, greater_is_better=False),
+        cv=CV,
+        thresholds=25,
     ).fit(X, y, sensitive_features=sex)
     plain = pipeline().fit(X, y)
     before, after = (

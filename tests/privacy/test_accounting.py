@@ -13,7 +13,6 @@ from fairconstrained.privacy import (
     Gaussian,
     Laplace,
     Phase,
-    fermi_closed_form_sigmas,
     privacy_spent,
 )
 from fairconstrained.privacy._loss_distributions import (
@@ -72,35 +71,6 @@ def test_published_figures_of_private_sgd(q, n, s, published):
     bound = renyi.get_epsilon(DELTA)
     assert bound < published
     assert 0.85 * bound < spent(Gaussian(s), q=q, n=n) < bound
-
-
-@pytest.mark.parametrize(
-    ("claimed", "alone", "joint"),
-    [(0.5, 0.413, 0.592), (1.0, 0.851, 1.225), (3.0, 2.742, 4.026), (9.0, 10.01, 16.63)],
-)
-def test_what_the_noise_of_dp_fermi_costs(claimed, alone, joint):
-    """Theorem 3.3 on Adult (n = 33,916, batch 1024, 6,800 steps, delta = 1/n^2).
-
-    One gradient keeps the claim, the two together do not. A row shifts the mean of a batch by the
-    paper's sensitivities, Delta_w^2 = 8 / (m^2 rho) and Delta_theta^2 = 8 (D L)^2 / (m^2 rho).
-    """
-    n, m, rho, lipschitz, dual = 33_916, 1024, 0.3, 2.0, 1.5
-    sigma_theta, sigma_w = fermi_closed_form_sigmas(
-        epsilon=claimed,
-        delta=1 / n**2,
-        n_rows=n,
-        n_steps=6800,
-        batch_size=m,
-        least_proportion=rho,
-        lipschitz=lipschitz,
-        dual_bound=dual,
-    )
-    unit = math.sqrt(8 / rho) / m
-    theta, w = Gaussian(sigma_theta / (unit * dual * lipschitz)), Gaussian(sigma_w / unit)
-    assert theta.noise_multiplier == pytest.approx(w.noise_multiplier)
-    costs = functools.partial(spent, q=m / n, n=6800, delta=1 / n**2)
-    assert costs(theta) == pytest.approx(alone, rel=2e-3)
-    assert costs(theta, w) == pytest.approx(joint, rel=2e-3)
 
 
 def test_what_the_notebook_of_raco_costs():

@@ -17,7 +17,6 @@ from fairconstrained.privacy import (
     Laplace,
     Phase,
     calibrate,
-    fermi_closed_form_sigmas,
     one_off_gaussian,
     plan_training,
     privacy_guarantee,
@@ -101,22 +100,6 @@ def test_a_one_off_release_takes_its_share(share, epsilon, unit):
     whole = one_off_gaussian(1.0, epsilon=epsilon, delta=DELTA, unit=unit)
     assert spent(whole, unit=unit) == pytest.approx(epsilon, rel=5e-3)
     assert release.noise_multiplier == pytest.approx(whole.noise_multiplier / math.sqrt(share))
-
-
-def test_closed_form_sigmas_are_those_of_the_theorem():
-    """DP-FERMI, Theorem 3.3, with T ln(1/delta) / (epsilon n)^2 = 1e-4 ln(1e5)."""
-    given_ = {"epsilon": 1.0, "delta": DELTA, "n_rows": 1000, "n_steps": 100, "batch_size": 200}
-    sizes = {"least_proportion": 0.25, "lipschitz": 3.0, "dual_bound": 2.0}
-    unit = 1e-4 * math.log(1e5)
-    theta, w = fermi_closed_form_sigmas(**given_, **sizes)
-    assert (theta**2, w**2) == pytest.approx((16 * 36 * unit / 0.25, 16 * unit / 0.25))
-    theta, w = fermi_closed_form_sigmas(**given_, **sizes, n_classes=3, unit="record")
-    assert w**2 == pytest.approx(32 * unit * (4 + 4))
-    assert theta**2 == pytest.approx(64 * 36 * unit / 0.25 + 32 * 2**4 * 3**2 * 3**2 * unit)
-    with pytest.raises(ValueError, match="at least 7 steps; got 6"):
-        fermi_closed_form_sigmas(**{**given_, "n_steps": 6}, **sizes)
-    with pytest.raises(ValueError, match=r"epsilon <= 2 log\(1/delta\) = 23"):
-        fermi_closed_form_sigmas(**{**given_, "epsilon": 24.0}, **sizes)
 
 
 def test_a_guarantee_can_be_read_aloud():

@@ -14,7 +14,6 @@ from fairconstrained.solvers import (
     ALM,
     SGDA,
     SSLALM,
-    PenaltySGD,
     StochasticGhost,
     SwitchingSubgradient,
     cosine,
@@ -30,7 +29,6 @@ SOLVERS = [
     SSLALM(n_steps=90, batch_size=16),
     SwitchingSubgradient(n_steps=90, batch_size=16, record_from=0.2),
     StochasticGhost(n_steps=60, batch_size=2, max_level=2),
-    PenaltySGD(n_steps=90, batch_size=16, optimizer=torch.optim.Adam),
 ]
 
 

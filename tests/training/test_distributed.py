@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from fairconstrained.constraints import DemographicParity, LossParity
 from fairconstrained.exceptions import WorkerError
-from fairconstrained.solvers import ALM, SGD, StochasticGhost, SwitchingSubgradient
+from fairconstrained.solvers import ALM, StochasticGhost, SwitchingSubgradient
 from fairconstrained.training import train, workers
 from fairconstrained.training.workers import Workers
 from tests.helpers.repository import ROOT
@@ -67,7 +67,7 @@ CASES = {
         LossParity(0.02),
         StochasticGhost(n_steps=3, batch_size=4, max_level=2, step_size=0.01),
     ),
-    "odd batches": ([], SGD(n_steps=30, batch_size=25)),
+    "odd batches": ([], ALM(n_steps=30, batch_size=25)),
 }
 
 
@@ -96,7 +96,7 @@ def streamed():
     data = made()
     rows = [tuple(column[i] for column in data) for i in range(rank, 300, 2)]
     loader = DataLoader(rows, batch_size=50)
-    solver = SGD(n_steps=30, step_size=0.3, optimizer=torch.optim.Adam)
+    solver = ALM(n_steps=30, step_size=0.3, optimizer=torch.optim.Adam)
     return train(network(), log_loss, [], loader, solver=solver, random_state=0).history
 
 
@@ -109,7 +109,7 @@ def lost():
             os._exit(3)
 
     try:
-        train(network(), log_loss, [], made(), solver=SGD(n_steps=300), callbacks=[dies])
+        train(network(), log_loss, [], made(), solver=ALM(n_steps=300), callbacks=[dies])
     except WorkerError as error:
         return str(error)
 

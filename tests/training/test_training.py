@@ -12,7 +12,6 @@ from fairconstrained.constraints import DemographicParity, LossParity
 from fairconstrained.metrics import demographic_parity_difference, loss_gap
 from fairconstrained.solvers import (
     ALM,
-    SGD,
     SGDA,
     SSLALM,
     StochasticGhost,
@@ -94,7 +93,7 @@ def test_a_function_holds_as_the_notion_of_the_package_does():
 
 
 def test_without_constraints_it_is_logistic_regression():
-    solver = SGD(**{**ADAM, "step_size": 0.05}, batch_size=600, n_steps=1000)
+    solver = ALM(**{**ADAM, "step_size": 0.05}, batch_size=600, n_steps=1000)
     result = trained([], nn.Linear(4, 1), solver=solver, alpha=0.1)
     expected = LogisticRegression(C=1 / (0.1 * len(Y)), tol=1e-8).fit(X.numpy(), Y.numpy())
     np.testing.assert_allclose(result.module.weight.detach(), expected.coef_, atol=5e-3)

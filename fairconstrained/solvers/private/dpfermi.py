@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import replace
 from numbers import Integral
 
 import torch
 from torch import Generator, Tensor
 
 from fairconstrained.privacy import (
-    Gaussian,
-    Phase,
     TrainingPlan,
-    fermi_closed_form_sigmas,
-    one_off_gaussian,
     plan_training,
-    privacy_guarantee,
 )
 from fairconstrained.problems.private.fermi import RecordFermi
 from fairconstrained.solvers.base import Iterate, check_numbers
 from fairconstrained.solvers.private.base import Budget, PrivateSolver, default_rate, unreleased
 from fairconstrained.solvers.stochastic.fermi import OUTPUTS, check_output, recorded_steps
 
-__all__ = ["DPFERMI", "ClosedFormNoise", "NoisyTables"]
+__all__ = ["DPFERMI", "NoisyTables"]
 
 _STEPS = 400
 _COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.02, 0.01
@@ -262,114 +255,3 @@ class NoisyTables(DPFERMI):
 
     def _dual(self, problem: RecordFermi) -> _Optimal:
         return _Optimal(problem, self.memory)
-
-
-class ClosedFormNoise(DPFERMI):
-    r"""As :class:`DPFERMI`, with the noise of the paper's formulas instead of a calibrated one.
-
-    ``privacy_`` holds what the noise really costs, counts and final table included: more than the
-    epsilon that was asked for, usually. For comparisons.
-
-    Parameters
-    ----------
-    step_size, dual_step_size, n_steps, batch_size, output
-        As in :class:`DPFERMI`.
-    lipschitz : float, default=1.0
-        :math:`L_\theta`, of the class probabilities in the parameters.
-    dual_bound : float, default=1.0
-        D, of the entries of W.
-    least_proportion : float, default=0.1
-        :math:`\rho`, a public lower bound on the share of every group.
-    n_classes : int, default=2
-        l; it matters for records only.
-
-    Notes
-    -----
-    Rows' gradients are clipped to what the theorem's constants say,
-    :math:`2 L D / \sqrt\rho` for sensitive features and :math:`2 L D (1 / \sqrt\rho + D)` for
-    records, so that the cost is what it is said to be also where the constants are wrong.
-
-    References
-    ----------
-    Lowy, Gupta and Razaviyayn, Theorem 3.3.
-
-    Examples
-    --------
-    >>> from fairconstrained.solvers import ClosedFormNoise
-    >>> ClosedFormNoise(least_proportion=0.3).clip
-    1.0
-    """
-
-    def __init__(
-        self,
-        *,
-        step_size: float | None = None,
-        dual_step_size: float = 0.2,
-        n_steps: int = _STEPS,
-        batch_size: int | None = None,
-        output: str = "average",
-        lipschitz: float = 1.0,
-        dual_bound: float = 1.0,
-        least_proportion: float = 0.1,
-        n_classes: int = 2,
-    ):
-        super().__init__(
-            step_size=step_size,
-            dual_step_size=dual_step_size,
-            n_steps=n_steps,
-            batch_size=batch_size,
-            output=output,
-        )
-        self.lipschitz = lipschitz
-        self.dual_bound = dual_bound
-        self.least_proportion = least_proportion
-        self.n_classes = n_classes
-
-    def plan(self, n_rows: int, budget: Budget, counts: bool = True) -> TrainingPlan:
-        """Noise of the theorem, and its price."""
-        self._check_parameters()
-        rate = self._rate(n_rows)
-        batch_size = max(1, round(rate * n_rows))
-        sigma_theta, sigma_w = fermi_closed_form_sigmas(
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            n_rows=n_rows,
-            n_steps=self.n_steps,
-            batch_size=batch_size,
-            least_proportion=self.least_proportion,
-            lipschitz=self.lipschitz,
-            dual_bound=self.dual_bound,
-            n_classes=self.n_classes,
-            unit=budget.unit,
-        )
-        # The theorem's noise is on means over the batch, in units of the gradients in x and in W.
-        gradient = sigma_theta * batch_size / self._max_norm(budget.unit)
-        table = sigma_w * batch_size / self._reach(budget.unit)
-        of_scaling = 0.5 * _SCALING_SHARE * (budget.unit == "record")
-        shares = {"group counts": _COUNTS_SHARE * counts, "final table": _FINAL_SHARE}
-        shares.update({"mean squared norm": of_scaling, "mean row": of_scaling})
-        once = {
-            name: one_off_gaussian(
-                share, epsilon=budget.epsilon, delta=budget.delta, unit=budget.unit, of=name
-            )
-            for name, share in shares.items()
-            if share
-        }
-        steps = [Gaussian(table, of="histogram"), Gaussian(gradient, of="gradient")]
-        phases = [*(Phase([noise]) for noise in once.values()), Phase(steps, rate, self.n_steps)]
-        privacy = privacy_guarantee(phases, delta=budget.delta, unit=budget.unit)
-        privacy = replace(privacy, n_steps=self.n_steps, sampling_rate=rate)
-        counts_noise, final_noise, scaling_noise, _ = (
-            once[name].noise_multiplier if name in once else math.inf for name in shares
-        )
-        return TrainingPlan(gradient, table, counts_noise, final_noise, privacy, scaling_noise)
-
-    def _max_norm(self, unit: str) -> float:
-        """Largest norm of a row's gradient in x by the theorem's constants."""
-        return self.lipschitz * self.dual_bound * self._reach(unit)
-
-    def _reach(self, unit: str) -> float:
-        """Largest norm of a row's gradient in W."""
-        common: dict[str, float] = {"sensitive_features": 0.0, "record": 2.0 * self.dual_bound}
-        own: float = 2.0 / self.least_proportion**0.5
-        return own + common[unit]

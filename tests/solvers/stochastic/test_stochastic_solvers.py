@@ -10,9 +10,7 @@ from sklearn.base import clone
 from fairconstrained.problems import Evaluation
 from fairconstrained.solvers import (
     ALM,
-    SGD,
     SSLALM,
-    PenaltySGD,
     StochasticGhost,
     SwitchingSubgradient,
     constant,
@@ -21,7 +19,7 @@ from fairconstrained.solvers import (
 from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
 from tests.helpers.stochastic import Rows, solve
 
-SOLVERS = [ALM, SSLALM, SwitchingSubgradient, StochasticGhost, PenaltySGD, SGD]
+SOLVERS = [ALM, SSLALM, SwitchingSubgradient, StochasticGhost]
 every_solver = pytest.mark.parametrize("solver", SOLVERS)
 
 
@@ -75,19 +73,6 @@ def test_the_switching_subgradient_is_nearly_feasible_and_nearly_optimal(seed):
         assert abs(value[0] - least) <= 20 * size
 
 
-def test_a_penalty_above_the_multipliers_is_exact_and_one_below_is_not():
-    problem = QuadraticProblem.random(1)
-    exact_x, exact_dual = solve_quadratic(problem)
-    largest = exact_dual.max().item()
-    assert largest > 0.1
-    ends = {}
-    for factor in (0.3, 1.5):
-        solver = PenaltySGD(penalty=factor * largest, step_size=0.05, n_steps=1500, schedule=cosine)
-        ends[factor] = solve(solver, problem, *problem.start()).iterate
-    torch.testing.assert_close(ends[1.5].x, exact_x, rtol=0, atol=0.02)
-    assert ends[0.3].soft[1:].max() > 0.05
-
-
 # --- what must not matter ------------------------------------------------------------------------
 
 
@@ -98,7 +83,6 @@ def test_a_penalty_above_the_multipliers_is_exact_and_one_below_is_not():
         SSLALM(step_size=0.05, dual_step_size=0.3, n_steps=1500),
         SwitchingSubgradient(step_size=0.1, n_steps=500),
         StochasticGhost(step_size=0.2, n_steps=500),
-        PenaltySGD(step_size=0.1, n_steps=500),
     ],
 )
 def test_inactive_constraints_exert_no_force(solver):
@@ -209,8 +193,6 @@ def test_schedules():
         StochasticGhost(lam=1.1),
         StochasticGhost(max_level=2.5),
         StochasticGhost(step_decay=20.0),
-        PenaltySGD(penalty=-1),
-        SGD(n_steps=True),
     ],
     ids=repr,
 )

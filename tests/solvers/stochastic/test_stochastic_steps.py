@@ -6,9 +6,7 @@ import torch
 
 from fairconstrained.solvers import (
     ALM,
-    SGD,
     SSLALM,
-    PenaltySGD,
     SwitchingSubgradient,
     constant,
     cosine,
@@ -107,24 +105,6 @@ def test_the_output_is_drawn_in_proportion_to_the_step_sizes():
     assert (np.abs(counts / n_runs - p) <= 4 * np.sqrt(p * (1 - p) / n_runs)).all()
 
 
-@pytest.mark.parametrize(
-    ("solver", "penalty"),
-    [(SGD(step_size=0.1), 0.0), (PenaltySGD(step_size=0.1, penalty=2.0), 2.0)],
-)
-def test_steps_of_the_baselines(solver, penalty):
-    problem = Rows()
-    solver.set_params(batch_size=5)
-    x = problem.x
-    for point, dual, calls in steps_of(solver, problem, x, torch.zeros(2).double(), 5):
-        ((_, rows, scale),) = calls
-        assert scale is None
-        c, A = problem.c(x, rows)
-        active = (c > 0).double() * penalty
-        x = x - 0.1 * (problem.f(x, rows)[1] + active @ A)
-        torch.testing.assert_close(point, x)
-        torch.testing.assert_close(dual, active)
-
-
 def test_draws_are_independent_and_balanced_where_the_algorithm_says_so():
     problem = Rows()
     for _, _, calls in steps_of(ALM(batch_size=6), problem, problem.x, torch.zeros(2).double(), 5):
@@ -136,7 +116,7 @@ def test_draws_are_independent_and_balanced_where_the_algorithm_says_so():
                 torch.testing.assert_close(scale.sum().item(), float(problem.n_rows))
 
 
-@pytest.mark.parametrize("solver", [ALM, SSLALM, SwitchingSubgradient, SGD, PenaltySGD])
+@pytest.mark.parametrize("solver", [ALM, SSLALM, SwitchingSubgradient])
 def test_any_optimisers_rule_can_replace_the_plain_step(solver):
     """Adam's first step has the length of the step size in every coordinate."""
     problem = Rows()

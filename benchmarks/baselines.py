@@ -1,4 +1,4 @@
-"""What constrained algorithms are compared with: plain descent, and descent with a penalty."""
+"""Baselines of constrained algorithms: plain descent, and descent with a penalty."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SGD(StochasticSolver):
 
     Examples
     --------
-    >>> from fairconstrained.solvers import SGD
+    >>> from benchmarks.baselines import SGD
     >>> SGD(step_size=0.1)
     SGD(step_size=0.1)
     """
@@ -74,7 +74,7 @@ class SGD(StochasticSolver):
         return estimates.objective(x), torch.zeros_like(dual)
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """The last one: feasibility is not its business."""
+        """Keep the last one, feasible or not."""
         return last(iterates)
 
 
@@ -83,8 +83,8 @@ class PenaltySGD(SGD):
 
     .. math:: x \leftarrow x - \eta\, \nabla \Big( \hat f(x) + \gamma \sum_i [\hat c_i(x)]_+ \Big),
 
-    both from the same rows: the way of regularisers such as those of fairret. No finite
-    :math:`\gamma` is told by the slack, and :math:`[\cdot]_+` of an estimate is not unbiased.
+    both from the same rows, as regularisers such as those of fairret do. The slack does not say how
+    large :math:`\gamma` must be, and :math:`[\cdot]_+` of an estimate is biased.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class PenaltySGD(SGD):
 
     Examples
     --------
-    >>> from fairconstrained.solvers import PenaltySGD
+    >>> from benchmarks.baselines import PenaltySGD
     >>> PenaltySGD(penalty=2.0)
     PenaltySGD(penalty=2.0)
     """

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn import config_context
-from sklearn.metrics import make_scorer
+from sklearn.metrics import accuracy_score, make_scorer
 
+from fairconstrained.metrics._tables import choose
 from fairconstrained.metrics.auc import (
     bpsn_bnsp_gap,
     group_auc_gap,
@@ -50,6 +50,7 @@ __all__ = [
     "mutual_information_scorer",
     "negative_equality_scorer",
     "positive_equality_scorer",
+    "scorers",
 ]
 
 Metric = Callable[..., float]
@@ -68,12 +69,12 @@ def fairness_scorer(
     *,
     column: Any = None,
     response_method: str | list[str] = "predict",
+    greater_is_better: bool | None = None,
     **kwargs: Any,
 ) -> Scorer:
     """Scorer of a metric that compares groups; greater is better.
 
-    A gap is negated. A metric that is marked by :func:`~fairconstrained.metrics.greater_is_better`
-    keeps its sign: the ratios of this package are.
+    A metric that falls with fairness is negated.
 
     Parameters
     ----------
@@ -88,6 +89,10 @@ def fairness_scorer(
     response_method : str or list of str, default="predict"
         What the metric judges: "predict", "predict_proba" (of the positive class if there are
         two), "decision_function", or the first that the estimator has of several.
+    greater_is_better : bool, optional
+        Whether the metric grows with fairness. By default names that end in ``_ratio`` or
+        ``_group_min`` do; those that end in ``_difference``, ``_gap`` or ``_group_max`` do not,
+        nor do the other metrics of this package.
     **kwargs
         More arguments of the metric, such as ``method="to_overall"``.
 
@@ -99,6 +104,11 @@ def fairness_scorer(
         column). To weight it too, call
         ``scorer.set_score_request(sensitive_features=True, sample_weight=True)`` on a scorer of
         your own, with routing enabled.
+
+    Raises
+    ------
+    ValueError
+        If nothing says whether the metric grows with fairness.
 
     Notes
     -----
@@ -114,36 +124,66 @@ def fairness_scorer(
     >>> scorer(LogisticRegression().fit(X, [0, 0, 1, 1]), X, y)
     -1.0
     """
+    if greater_is_better is None:
+        greater_is_better = _grows_with_fairness(metric)
     options = {
         "response_method": response_method,
-        "greater_is_better": _grows_with_fairness(metric),
+        "greater_is_better": greater_is_better,
         **kwargs,
     }
     if column is not None:
         return _ColumnScorer(metric, column, options)
-    scorer: Any = make_scorer(_Routed(metric), **options)
-    with config_context(enable_metadata_routing=True):
-        scorer.set_score_request(sensitive_features=True)
-    return scorer  # type: ignore[no-any-return]
+    return _RoutedScorer(metric, options)
 
 
 def _grows_with_fairness(metric: Metric) -> bool:
     function = metric.func if isinstance(metric, functools.partial) else metric
-    return bool(getattr(function, "greater_is_better", False))
+    name = getattr(function, "__name__", repr(function))
+    if name.endswith(("_ratio", "_group_min")):
+        return True
+    if name.endswith(("_difference", "_gap", "_group_max")):
+        return False
+    if function.__module__.startswith("fairconstrained.metrics."):
+        return False
+    raise ValueError(
+        f"greater_is_better must say whether {name} grows with fairness (True) or falls (False); "
+        "got None, and the name does not end in _ratio, _group_min, _difference, _gap or "
+        "_group_max."
+    )
 
 
-class _Routed:
+class _Asking:
     """`metric`, with an error that says how sensitive features reach a scorer."""
 
     def __init__(self, metric: Metric) -> None:
-        self.__name__ = repr(metric)  # of a partial, which has no name of its own
-        functools.update_wrapper(self, metric)
+        self.__name__ = getattr(metric, "__name__", repr(metric))  # a partial has none
         self.metric = metric
 
     def __call__(self, *args: Any, sensitive_features: Any = None, **kwargs: Any) -> float:
         if sensitive_features is None:
             raise ValueError(_NO_SENSITIVE_FEATURES.format(metric=self.__name__))
         return self.metric(*args, sensitive_features=sensitive_features, **kwargs)
+
+
+_SklearnScorer: Any = type(make_scorer(accuracy_score))
+
+
+class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
+    """Scorer that asks for sensitive features by metadata routing.
+
+    The request is an attribute of the class, from which scikit-learn builds a request whenever one
+    is needed. A request that is built once, by ``set_score_request``, lacks the methods that other
+    packages (imbalanced-learn's ``fit_resample``) add to scikit-learn's requests afterwards.
+    """
+
+    __metadata_request__score = {"sensitive_features": True}  # noqa: RUF012
+
+    def __init__(self, metric: Metric, options: dict[str, Any]) -> None:
+        self.__dict__.update(vars(make_scorer(_Asking(metric), **options)))
+
+
+# scikit-learn 1.6 generates a narrower one, which takes no other metadata.
+_RoutedScorer.set_score_request = _SklearnScorer.set_score_request
 
 
 class _ColumnScorer:
@@ -189,21 +229,77 @@ def _read_column(X: Any, key: Any) -> Any:
     return (values.toarray() if hasattr(values, "toarray") else values).reshape(-1)
 
 
-demographic_parity_scorer = fairness_scorer(demographic_parity_difference)
-demographic_parity_ratio_scorer = fairness_scorer(demographic_parity_ratio)
-equal_opportunity_scorer = fairness_scorer(equal_opportunity_difference)
-equalized_odds_scorer = fairness_scorer(equalized_odds_difference)
-error_rate_parity_scorer = fairness_scorer(error_rate_difference)
-false_positive_rate_parity_scorer = fairness_scorer(false_positive_rate_difference)
-mutual_information_scorer = fairness_scorer(exponential_renyi_mutual_information)
-loss_gap_scorer = fairness_scorer(loss_gap, response_method="predict_proba")
-
-
 # AUC gaps judge scores; probabilities rank alike.
 _SCORES = ["decision_function", "predict_proba"]
-group_auc_scorer = fairness_scorer(group_auc_gap, response_method=_SCORES)
-inter_group_auc_scorer = fairness_scorer(inter_group_auc_gap, response_method=_SCORES)
-intra_group_auc_scorer = fairness_scorer(intra_group_auc_gap, response_method=_SCORES)
-positive_equality_scorer = fairness_scorer(positive_equality_gap, response_method=_SCORES)
-negative_equality_scorer = fairness_scorer(negative_equality_gap, response_method=_SCORES)
-bpsn_bnsp_scorer = fairness_scorer(bpsn_bnsp_gap, response_method=_SCORES)
+# What a scorer measures, and which response of the estimator, by the name without "_scorer".
+_MEASURED: dict[str, tuple[Metric, str | list[str]]] = {
+    "demographic_parity": (demographic_parity_difference, "predict"),
+    "demographic_parity_ratio": (demographic_parity_ratio, "predict"),
+    "equal_opportunity": (equal_opportunity_difference, "predict"),
+    "equalized_odds": (equalized_odds_difference, "predict"),
+    "error_rate_parity": (error_rate_difference, "predict"),
+    "false_positive_rate_parity": (false_positive_rate_difference, "predict"),
+    "mutual_information": (exponential_renyi_mutual_information, "predict"),
+    "loss_gap": (loss_gap, "predict_proba"),
+    "group_auc": (group_auc_gap, _SCORES),
+    "inter_group_auc": (inter_group_auc_gap, _SCORES),
+    "intra_group_auc": (intra_group_auc_gap, _SCORES),
+    "positive_equality": (positive_equality_gap, _SCORES),
+    "negative_equality": (negative_equality_gap, _SCORES),
+    "bpsn_bnsp": (bpsn_bnsp_gap, _SCORES),
+}
+
+
+def scorers(*names: str, column: Any = None) -> dict[str, Scorer]:
+    """Scorers by name, for the `scoring` of ``GridSearchCV``, ``cross_validate`` and the like.
+
+    Parameters
+    ----------
+    *names : str
+        Such as "demographic_parity": what stands before ``_scorer`` in the ready-made scorers. By
+        default all of them.
+    column : column name, position, or list of them, optional
+        As in :func:`fairness_scorer`.
+
+    Returns
+    -------
+    dict of str to callable
+        Other scorers can be added: ``{"accuracy": "accuracy", **scorers("demographic_parity")}``.
+
+    Raises
+    ------
+    ValueError
+        If there is no scorer of a name.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import cross_validate
+    >>> from fairconstrained.metrics import scorers
+    >>> X, y = [[0, 1], [1, 1], [2, 0], [3, 0]] * 2, [0, 1, 0, 1] * 2
+    >>> scoring = {"accuracy": "accuracy", **scorers("demographic_parity", column=1)}
+    >>> sorted(cross_validate(LogisticRegression(), X, y, scoring=scoring, cv=2))
+    ['fit_time', 'score_time', 'test_accuracy', 'test_demographic_parity']
+    """
+    chosen = {name: choose(_MEASURED, "names", name) for name in names or _MEASURED}
+    return {
+        name: fairness_scorer(metric, column=column, response_method=response)
+        for name, (metric, response) in chosen.items()
+    }
+
+
+_READY = scorers()
+demographic_parity_scorer = _READY["demographic_parity"]
+demographic_parity_ratio_scorer = _READY["demographic_parity_ratio"]
+equal_opportunity_scorer = _READY["equal_opportunity"]
+equalized_odds_scorer = _READY["equalized_odds"]
+error_rate_parity_scorer = _READY["error_rate_parity"]
+false_positive_rate_parity_scorer = _READY["false_positive_rate_parity"]
+mutual_information_scorer = _READY["mutual_information"]
+loss_gap_scorer = _READY["loss_gap"]
+group_auc_scorer = _READY["group_auc"]
+inter_group_auc_scorer = _READY["inter_group_auc"]
+intra_group_auc_scorer = _READY["intra_group_auc"]
+positive_equality_scorer = _READY["positive_equality"]
+negative_equality_scorer = _READY["negative_equality"]
+bpsn_bnsp_scorer = _READY["bpsn_bnsp"]

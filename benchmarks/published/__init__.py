@@ -1,0 +1,20 @@
+"""Published results, to compare ours with: one CSV file for each paper.
+
+``dp_fermi``: curves of DP-FERMI and its baselines, test error and gap, means over 15 seeds, from
+the result files of github.com/devanshgupta160/Stochastic-Differentially-Private-and-Fair-Learning
+(commit 1c4dc84, Figures/). "Tran_2021b" and "Jagielski_2019" come without the parameter of a curve.
+The gap of demographic parity is the difference of the rates of positive predictions, that of
+equalized odds the larger of the gaps of true and of false positive rates. epsilon is infinite
+without privacy.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+__all__ = ["published"]
+
+
+def published(name: str) -> pd.DataFrame:
+    """One row for each published point."""
+    return pd.read_csv(Path(__file__).with_name(f"{name}.csv"))
