@@ -145,6 +145,8 @@ class ClosedFormNoise(DPFERMI):
     1.0
     """
 
+    keeps_budget = False  # search_privacy_cost asks
+
     def __init__(
         self,
         *,
