@@ -170,7 +170,7 @@ def test_no_more_is_released_than_was_priced(monkeypatch):
 
         monkeypatch.setattr(module, "with_gaussian_noise", noted)
     monkeypatch.setitem(private_problem.NOISES, "gaussian", private_problem.with_gaussian_noise)
-    plan = DPSGDA(n_steps=20).plan(3000, Budget(1.0, 1e-6, "record", "gaussian"))
+    plan = DPSGDA(n_steps=20).plan(3000, Budget(1.0, 1e-6, "record"))
     private(n=3000, solver=DPSGDA(n_steps=20))
     steps = [((2, 2), plan.histogram_noise), ((7,), plan.gradient_noise)] * 20
     (of_norms, of_rows), others = noise[:2], noise[2:]
@@ -213,7 +213,7 @@ def test_nothing_exact_is_told():
 
 
 def test_a_spent_plan_refuses_another_step():
-    plan = DPSGDA(n_steps=1).plan(3000, Budget(1.0, 1e-6, "record", "gaussian"))
+    plan = DPSGDA(n_steps=1).plan(3000, Budget(1.0, 1e-6, "record"))
     seen = []
 
     class Greedy(DPSGDA):

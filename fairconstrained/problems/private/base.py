@@ -54,5 +54,5 @@ class PrivateProblem:
             If it has been made as often as planned.
         """
         if self._left[release] < 1:
-            raise RuntimeError(f"The privacy budget is spent: no release of {release} is left.")
+            raise RuntimeError(f"The privacy budget is spent: the plan has no {release} left.")
         self._left[release] -= 1

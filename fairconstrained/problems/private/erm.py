@@ -94,7 +94,7 @@ class NoisySteps(PrivateProblem):
                 "epsilon=None."
             )
         prepared, X = model.prepared(data.X)
-        releases = {"a step": plan.privacy.n_steps, "a final table": plan.final_tables}
+        releases = {"step": plan.privacy.n_steps, "final table": plan.final_tables}
         super().__init__(prepared, plan, releases)
         part = constraint.place(data.y, data.group, data.weight).part
         self.data = Sampled(X, data.y, part)
@@ -135,7 +135,7 @@ class NoisySteps(PrivateProblem):
         RuntimeError
             If the plan has no final table left.
         """
-        self._spend("a final table")
+        self._spend("final table")
         scores = self.model.scores(x, self.data.X)
         table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.bins)
         return with_gaussian_noise(table, self.final_noise, rng)
@@ -162,7 +162,7 @@ class NoisySteps(PrivateProblem):
 
     def _next_rows(self, rng: Generator) -> Tensor:
         """Take a step off the plan, and draw the rows of its Poisson batch."""
-        self._spend("a step")
+        self._spend("step")
         if self._batches is None or self._batches.rng is not rng:
             self._batches = PoissonBatches(self.n_rows, self._rate, rng)
         return next(self._batches).to(self.data.y.device)

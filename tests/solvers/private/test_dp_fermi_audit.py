@@ -210,5 +210,5 @@ def test_another_release_is_refused():
     rng = torch.Generator().manual_seed(0)
     queries = torch.ones((N_ROWS, 1), dtype=torch.float64)
     problem.release("moments", queries, rng)
-    with pytest.raises(RuntimeError, match="no release 'moments' is left"):
+    with pytest.raises(RuntimeError, match="no moments left"):
         problem.release("moments", queries, rng)
