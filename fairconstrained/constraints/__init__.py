@@ -33,7 +33,7 @@ from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 
 # The names that RateConstrainedClassifier accepts. Tests run over this table.
 CONSTRAINTS: dict[str, type[Notion]] = {
-    notion.name: notion
+    notion().name: notion
     for notion in (
         DemographicParity,
         EqualizedOdds,

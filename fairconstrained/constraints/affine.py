@@ -85,7 +85,7 @@ class AffineMap:
 
     def on_table(self, weights: Tensor) -> Tensor:
         """Derivative of weights . g by the table, (..., n_parts, n_columns), for (..., m)."""
-        flat = self._backward(weights.reshape(-1, len(self.offset)))
+        flat = self._backward(weights.reshape(weights.shape[:-1].numel(), len(self.offset)))
         tables = flat.reshape(*weights.shape[:-1], self.n_parts + 1, self.n_columns)
         return tables[..., :-1, :]
 

@@ -23,6 +23,7 @@ _CONDITIONS: dict[str, Callable[[int], Floats]] = {
     "positive": lambda n_classes: np.eye(n_classes)[1:],
     "labels": lambda n_classes: np.eye(n_classes),
 }
+_NAMES = {"all": "loss_parity", "positive": "equal_opportunity", "labels": "equalized_odds"}
 
 
 class LossParity(Parity):
@@ -46,8 +47,6 @@ class LossParity(Parity):
     LossParity(slack=0.005)
     """
 
-    name = "loss_parity"
-
     def __init__(
         self,
         slack: float | None = None,
@@ -60,6 +59,11 @@ class LossParity(Parity):
         self.reference = reference
         self.within = within
         self.loss = loss
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The paper's name for where losses are compared."""
+        return _NAMES.get(self.within, "loss_parity")
 
     def events(self, n_classes: int) -> list[Event]:
         """The loss within each condition."""
@@ -74,7 +78,5 @@ class LossParity(Parity):
 # The names of the paper. Paper: equalized odds bounds the sum of the labels' gaps; here each of
 # them, so that the slack is in the units of a gap, as everywhere in this package.
 LOSS_PARITIES: Mapping[str, Callable[..., LossParity]] = {
-    "loss_parity": LossParity,
-    "equal_opportunity": partial(LossParity, within="positive"),
-    "equalized_odds": partial(LossParity, within="labels"),
+    name: partial(LossParity, within=within) for within, name in _NAMES.items()
 }

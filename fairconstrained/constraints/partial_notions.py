@@ -192,6 +192,10 @@ class PartialDemographicParity(PartialNotion):
 
     def _constraint(self, parts: IntervalParts, gap: float) -> PartialRates:
         threshold = checked_number(self, "threshold", self.threshold, minimum=-np.inf)
+        if not np.isfinite(threshold):
+            raise ValueError(
+                f"{type(self).__name__}.threshold must be a finite number; got {threshold!r}."
+            )
         leak = checked_number(self, "leak", self.leak)
         return PartialRates(parts, gap, self._steps(np.array([threshold])), self.name, leak)
 

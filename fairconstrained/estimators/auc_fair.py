@@ -220,7 +220,11 @@ class AUCFairClassifier(StreamingClassifier):
     def _problem_class(self):
         if self.epsilon is not None:
             return PrivateMomentERM
-        return super()._problem_class()
+        of_moments = self.objective == "auc" and self._surrogate().of_score_moments
+        free = self.solver is None or solves(self.solver, MomentERM)
+        if self._is_linear() and of_moments and free:
+            return MomentERM
+        return FairERM
 
     def _default_solver(self):
         return AugmentedLagrangian() if self._is_linear() else SGDA()
@@ -263,14 +267,9 @@ class AUCFairClassifier(StreamingClassifier):
 
     def _from_moments(self):
         """Whether group moments are all that training needs."""
-        return (
-            self._is_linear()
-            and self.objective == "auc"
-            and self.n_features_in_ <= _MOST_COLUMNS
-            and self._surrogate().of_score_moments
-            and torch.device(self.device).type == "cpu"
-            and (self.solver is None or solves(self.solver, MomentERM))
-        )
+        few_columns = self.n_features_in_ <= _MOST_COLUMNS
+        on_cpu = torch.device(self.device).type == "cpu"
+        return self._problem_class() is MomentERM and few_columns and on_cpu
 
     def _moments(self, task):
         """Of all rows: those of a stream may be more than the rows at hand."""

@@ -124,7 +124,7 @@ def test_without_an_intercept_scores_keep_their_mean_at_zero(seed, n_columns):
     weight = torch.as_tensor(rng.exponential(size=40))
     model = LinearModel.preconditioned(
         as_features(X), weight, 1, 1e-3, fit_intercept=True
-    ).centred()
+    ).for_ranking()
     w = torch.as_tensor(rng.normal(size=n_columns))
     assert model.n_params == n_columns
     scores, pullback = model.linearize(w, as_features(X))

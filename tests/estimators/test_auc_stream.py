@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from fairconstrained import AUCFairClassifier
+from fairconstrained.constraints import AUCParity
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
     SmallGroupWarning,
@@ -19,7 +20,8 @@ from tests.helpers.fits import FORGIVEN
 
 def streamed(data, sizes, sparse=(), **params):
     X, y, group = data
-    clf = AUCFairClassifier("inter_group", **params)
+    notion = AUCParity("inter_group", surrogate=params.pop("surrogate", "soft_bins"))
+    clf = AUCFairClassifier(notion, **params)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallGroupWarning)
         warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)

@@ -10,6 +10,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from fairconstrained import AUCFairClassifier
+from fairconstrained.constraints import AUCParity
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -19,7 +20,10 @@ from fairconstrained.solvers import QCQP, LevelSet
 from tests.helpers.auc_fits import METRIC_OF, auc, table
 from tests.helpers.level_set import ByHand
 
-SURROGATE = {"objective": "auc", "surrogate": "quadratic", "slack": 0.4}
+SURROGATE = {"objective": "auc", "slack": 0.4}
+INTER, INTRA, GROUP = (
+    AUCParity(name, surrogate="quadratic") for name in ("inter_group", "intra_group", "group_auc")
+)
 # Slack is the surrogate's, so that true gaps may miss it.
 pytestmark = pytest.mark.filterwarnings(
     f"ignore::{ConstraintNotSatisfiedWarning.__module__}.{ConstraintNotSatisfiedWarning.__name__}"
@@ -34,7 +38,7 @@ def streamed(data, sizes, solver=None, clf=None, **params):
     """The estimator after these chunks, and one more with the rest."""
     X, y, group = data
     settings = {**SURROGATE, "random_state": 0, **params}
-    clf = clf or AUCFairClassifier("inter_group", solver=solver or steps(), **settings)
+    clf = clf or AUCFairClassifier(INTER, solver=solver or steps(), **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
         for index in np.split(np.arange(len(y)), np.cumsum(sizes)):
@@ -100,7 +104,7 @@ def test_the_state_survives_pickling():
 def test_it_goes_where_the_exact_solution_is():
     """Every row once: near the optimum of the paper's program, and within its slack."""
     X, y, group = data = table(n=30_000, seed=1)
-    exact = AUCFairClassifier("inter_group", solver=QCQP(), **SURROGATE)
+    exact = AUCFairClassifier(INTER, solver=QCQP(), **SURROGATE)
     exact.fit(X, y, sensitive_features=group)
     solver = LevelSet(batch_size=20, n_steps=250, step_size=0.03)
     clf = streamed(data, [1000] * 29, solver, stream_memory=2000)
@@ -121,7 +125,7 @@ def test_sparse_chunks_give_the_same_model():
 def test_levels_fall_until_the_last_which_takes_all_further_rows():
     solver = steps(10, n_steps=8, max_levels=3)
     data = table(n=800)
-    clf = AUCFairClassifier("inter_group", solver=solver, **SURROGATE)
+    clf = AUCFairClassifier(INTER, solver=solver, **SURROGATE)
     levels = []
     for index in np.arange(800).reshape(-1, 40):
         chunk = tuple(array[index] for array in data)
@@ -158,7 +162,7 @@ def test_callbacks_see_the_state_after_each_call():
 def test_it_waits_for_a_mini_batch_and_for_both_labels_of_two_groups():
     X, y, group = table()
     order = np.argsort(2 * group + y, kind="stable")
-    clf = AUCFairClassifier(solver=steps(), **SURROGATE)
+    clf = AUCFairClassifier(GROUP, solver=steps(), **SURROGATE)
     last = np.flatnonzero((y == 1) & (group == 1))[0]
     waiting = [i for i in order if not (y[i] == 1 and group[i] == 1)]
     with warnings.catch_warnings():
@@ -179,7 +183,7 @@ def test_a_group_without_positives_is_left_out_when_the_memory_is_full():
     X, y, group = table(3)
     keep = (y == 0) | (group < 2)
     X, y, group = X[keep], y[keep], group[keep]
-    clf = AUCFairClassifier("intra_group", solver=steps(), stream_memory=150, **SURROGATE)
+    clf = AUCFairClassifier(INTRA, solver=steps(), stream_memory=150, **SURROGATE)
     clf.partial_fit(X[:100], y[:100], sensitive_features=group[:100])
     assert clf._steps is None
     with pytest.warns(SmallGroupWarning, match="group 2"):
@@ -190,7 +194,7 @@ def test_a_group_without_positives_is_left_out_when_the_memory_is_full():
 
 def test_without_sensitive_features_nothing_is_constrained():
     X, y, _ = table()
-    clf = AUCFairClassifier(solver=steps(), **SURROGATE)
+    clf = AUCFairClassifier(GROUP, solver=steps(), **SURROGATE)
     with pytest.warns(MissingSensitiveFeaturesWarning):
         clf.partial_fit(X, y)
     assert clf.constraints_ == []
@@ -276,6 +280,6 @@ def test_the_method_s_own_checks_hold():
 
 def test_a_margin_takes_a_second_fit():
     X, y, group = table()
-    clf = AUCFairClassifier(solver=steps(), margin=1.0, **SURROGATE)
+    clf = AUCFairClassifier(GROUP, solver=steps(), margin=1.0, **SURROGATE)
     with pytest.raises(ValueError, match="margin must be 0 with LevelSet in partial_fit"):
         clf.partial_fit(X, y, sensitive_features=group)

@@ -294,7 +294,7 @@ def test_empty_label_cells_are_named_and_left_out():
         ({"penalty": "large"}, "penalty must be"),
         ({"protect": "row"}, "protect must be one of"),
         ({"constraint": DemographicParity(temperature=0.0)}, "temperature must be"),
-        ({"constraint": DemographicParity(slack=0.1)}, "must have no slack"),
+        ({"constraint": DemographicParity(slack=0.1)}, "without a slack"),
         ({"solver": FERMI(output="best")}, r"FERMI\.output must be one of"),
         ({"solver": FERMI(step_size=0.0)}, r"FERMI\.step_size must be"),
         ({"solver": FERMI(batch_size=0)}, r"FERMI\.batch_size must be"),

@@ -15,7 +15,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairconstrained import PartialParityClassifier, RateConstrainedClassifier, metrics
-from fairconstrained.constraints import PARTIAL
+from fairconstrained.constraints import (
+    PARTIAL,
+    PartialDemographicParity,
+    PartialStatisticalParity,
+)
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.solvers import SGDA
@@ -148,10 +152,10 @@ def test_sparse_is_dense(group_features):
 
 
 @pytest.mark.parametrize("threshold", [-0.7, 0.0, 1.1])
-@pytest.mark.parametrize("constraint", ["statistical_parity", "demographic_parity"])
-def test_predictions_scores_and_probabilities_agree_at_the_threshold(constraint, threshold):
+def test_predictions_scores_and_probabilities_agree_at_the_threshold(threshold):
     X, y, _ = table()
-    clf = fitted(constraint, threshold=threshold)
+    clf = fitted("demographic_parity", threshold=threshold)
+    assert clf.threshold_ == threshold
     scores, proba = clf.decision_function(X), clf.predict_proba(X)
     positive = clf.predict(X) == clf.classes_[1]
     assert (positive == (scores > threshold)).all()
@@ -298,13 +302,22 @@ def test_networks(constraint, model):
         ({"interval": {"a": (0.0, 0.3)}}, "there is none for b"),
         ({"interval": {"a": (0, 0.3), "b": (0, 0.3), "z": (0, 1)}}, r"do not have: \['z'\]"),
         ({"slack": -0.1}, "slack must be a number >= 0; got -0.1"),
-        ({"threshold": np.inf}, "threshold must be a finite number"),
-        ({"threshold": "0"}, "threshold must be a finite number"),
-        ({"n_grid": 0}, "n_grid must be an integer >= 1"),
-        ({"n_grid": 2.5}, "n_grid must be an integer >= 1"),
+        (
+            {"constraint": PartialDemographicParity(threshold=np.inf)},
+            "threshold must be a finite number",
+        ),
+        (
+            {"constraint": PartialDemographicParity(threshold="0")},
+            "threshold must be a finite number",
+        ),
+        ({"constraint": PartialStatisticalParity(n_grid=0)}, "n_grid must be an integer >= 1"),
+        ({"constraint": PartialStatisticalParity(n_grid=2.5)}, "n_grid must be an integer >= 1"),
         ({"group_features": "yes"}, "group_features must be True or False"),
-        ({"surrogate": "hinge"}, "surrogate must be one of"),
-        ({"temperature": 0}, "temperature must be a finite number > 0"),
+        ({"constraint": PartialStatisticalParity(surrogate="hinge")}, "surrogate must be one of"),
+        (
+            {"constraint": PartialStatisticalParity(temperature=0)},
+            "temperature must be a finite number > 0",
+        ),
     ],
     ids=str,
 )

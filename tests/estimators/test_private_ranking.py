@@ -231,7 +231,9 @@ def test_the_fit_is_a_function_of_the_releases(monkeypatch):
 @pytest.mark.parametrize("constraint", ["group_auc", "inter_group", "intra_group"])
 def test_with_a_large_budget_it_nears_the_moment_solution(constraint):
     X, y, groups = data(20_000)
-    exact = fitted((X, y, groups), constraint, epsilon=None, surrogate="binormal", slack=0.02)
+    exact = fitted(
+        (X, y, groups), AUCParity(constraint, surrogate="binormal"), epsilon=None, slack=0.02
+    )
     private = fitted((X, y, groups), constraint, epsilon=50.0, slack=0.02)
     aucs = [roc_auc_score(y, clf.decision_function(X)) for clf in (exact, private)]
     assert aucs[1] == pytest.approx(aucs[0], abs=0.01)
@@ -278,7 +280,7 @@ def test_the_noise_differs_unless_seeded():
         ({"model": (4,)}, r"model must be 'linear' with epsilon"),
         (
             {"constraint": AUCParity("group_auc", surrogate="soft_bins")},
-            r"constraint must be one with surrogate=None or 'binormal'",
+            r"constraint must be a name or one with surrogate='binormal'",
         ),
         ({"warm_start": True}, r"warm_start must be False with epsilon"),
         ({"epsilon": 0}, r"epsilon must be None or a finite number > 0"),

@@ -206,7 +206,7 @@ def test_nothing_exact_is_told():
     assert clf.violation_ != exact
     told = set(vars(clf)) - set(clf.get_params())
     assert told == {
-        *("classes_", "groups_", "coef_", "intercept_", "n_features_in_", "privacy_"),
+        *("classes_", "groups_", "coef_", "intercept_", "n_features_in_", "privacy_", "model_"),
         *("n_iter_", "converged_", "status_", "residual_", "multipliers_", "constraints_"),
         *("violations_", "violation_", "feasible_", "history_"),
     }
@@ -271,7 +271,7 @@ def test_callbacks_see_released_numbers_only_and_may_stop():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"epsilon": -1.0}, "epsilon must be None or a number > 0"),
+        ({"epsilon": -1.0}, "epsilon must be None or a finite number > 0"),
         ({"delta": 0.0}, "delta must be a number"),
         ({"delta": 1.0}, "delta must be a number"),
         ({"solver": DPSGDA(histogram_noise="uniform")}, "histogram_noise must be one of"),
@@ -279,7 +279,7 @@ def test_callbacks_see_released_numbers_only_and_may_stop():
         ({"feature_range": (0, 1, 2)}, "feature_range must be None or a pair"),
         ({"feature_range": (np.zeros(5), 1)}, r"arrays of shape \(6,\)"),
         ({"feature_range": (0, 0)}, "low < high"),
-        ({"feature_range": (0, np.inf)}, "must be finite"),
+        ({"feature_range": (0, np.inf)}, "finite numbers"),
         ({"solver": DPSGDA(memory=1.0)}, "memory must be in"),
         ({"solver": DPSGDA(n_steps=0)}, "n_steps must be an integer > 0"),
         ({"solver": DPSGDA(clip=0)}, "clip must be a finite number > 0"),

@@ -34,15 +34,17 @@ def table(n_groups=2, n=400, seed=0):
     return X, y, group
 
 
-def fitted(comparison="inter_group", data=None, sample_weight=None, surrogate=None, **params):
+def fitted(comparison="inter_group", data=None, sample_weight=None, **params):
     X, y, group = table() if data is None else data
-    clf = AUCFairClassifier(AUCParity(comparison, surrogate=surrogate), **params)
+    if "surrogate" in params:
+        comparison = AUCParity(comparison, surrogate=params.pop("surrogate"))
+    clf = AUCFairClassifier(comparison, **params)
     return clf.fit(X, y, sensitive_features=group, sample_weight=sample_weight)
 
 
 def measured(clf, data):
     X, y, group = data
-    return METRIC_OF[clf.constraint.comparison](
+    return METRIC_OF[getattr(clf.constraint, "comparison", clf.constraint)](
         y, clf.decision_function(X), sensitive_features=group
     )
 
