@@ -304,11 +304,11 @@ def test_networks(constraint, model):
         ({"slack": -0.1}, "slack must be a number >= 0; got -0.1"),
         (
             {"constraint": PartialDemographicParity(threshold=np.inf)},
-            "threshold must be a finite number",
+            "threshold must be a",
         ),
         (
             {"constraint": PartialDemographicParity(threshold="0")},
-            "threshold must be a finite number",
+            "threshold must be a",
         ),
         ({"constraint": PartialStatisticalParity(n_grid=0)}, "n_grid must be an integer >= 1"),
         ({"constraint": PartialStatisticalParity(n_grid=2.5)}, "n_grid must be an integer >= 1"),
