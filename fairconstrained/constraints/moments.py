@@ -33,7 +33,17 @@ NEVER_BINDS = 1e6  # in place of an infinite slack, which would make the values 
 class Rows(NamedTuple):
     """What a constraint knows of rows: label, part and weight of each, found out once.
 
-    See :meth:`MomentConstraint.place`.
+    Made by :meth:`MomentConstraint.place`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.constraints import EqualOpportunity, Space
+    >>> constraint = EqualOpportunity().bind(Space([0, 1], ["a", "b"]), slack=0.1)
+    >>> y, group = torch.tensor([1, 1, 0, 1]), torch.tensor([0, 1, 1, 1])
+    >>> rows = constraint.place(y, group, torch.ones(4))
+    >>> rows.part, rows.counts()  # the negative is in no part, and parts are numbered from 0
+    (tensor([1, 0, 2, 0]), tensor([2., 1.]))
     """
 
     y: Tensor  # (n,) class indices

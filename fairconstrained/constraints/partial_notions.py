@@ -6,7 +6,7 @@ group and unions of them. Two classes; the worst pair of any number of groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -63,6 +63,12 @@ class PartialNotion(Notion):
     temperature : float, default=2.0
         Sharpness of what replaces "score above threshold" in training; solvers sharpen it where the
         true gap does not follow.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import PARTIAL, PartialNotion
+    >>> issubclass(PARTIAL["rank_parity"], PartialNotion)
+    True
     """
 
     interval: Any = None
@@ -310,7 +316,7 @@ def _checked_grid(notion: Any, least: int) -> int:
     return int(n)
 
 
-def _named(*notions: type[PartialNotion]) -> Mapping[str, Callable[..., PartialNotion]]:
+def _named(*notions: type[PartialNotion]) -> Mapping[str, type[PartialNotion]]:
     """By the names that estimators accept: without the "partial"."""
     return {notion.name.removeprefix("partial_"): notion for notion in notions}
 
