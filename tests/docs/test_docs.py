@@ -56,6 +56,7 @@ def test_most_pages_have_examples():
     assert len(PAGES) >= 13
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Setting an? (value|item):DeprecationWarning")  # in fairlearn
 @pytest.mark.parametrize("page", PAGES)
 def test_the_examples_of_a_page_run_in_its_order(page, tmp_path, monkeypatch):

@@ -122,6 +122,7 @@ def test_a_network_and_its_batches():
 # --- solvers -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fairness", FAIRNESS)
 def test_batches_lead_to_the_optimum_too(fairness):
     data = table(n=1000)

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import sys
 import fairconstrained
@@ -12,6 +14,7 @@ assert not costly & set(sys.modules), costly & set(sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_import_is_quiet_and_takes_no_extra():
     command = [sys.executable, "-W", "error", "-c", CODE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
