@@ -11,8 +11,10 @@ import pytest
 from fairconstrained import quickstart
 from fairconstrained.datasets import make_biased_classification
 
-# fairlearn's, about its use of pandas.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # fairlearn's, about pandas
+]
 
 GRID = [0.1, 0.4]
 

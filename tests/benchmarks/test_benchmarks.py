@@ -15,6 +15,7 @@ from tests.helpers.repository import ROOT
 from tests.helpers.results import rows_of
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("from_root"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # fairlearn's, about pandas
 ]

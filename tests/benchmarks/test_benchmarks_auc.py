@@ -11,7 +11,7 @@ from sklearn.utils import Bunch
 from tests.helpers.auc_fits import METRIC_OF
 from tests.helpers.results import methods_of, rows_of
 
-pytestmark = pytest.mark.usefixtures("from_root")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("from_root")]
 
 TINY = """
 from fairconstrained.datasets import make_biased_classification

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.repository import ROOT
 
-pytestmark = pytest.mark.usefixtures("from_root")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("from_root")]
 
 TINY = """
 from fairconstrained.datasets import make_biased_classification

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from fairconstrained.problems import Linearization
-from tests.helpers.repository import ROOT
 from tests.helpers.results import methods_of, rows_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("from_root")]
 
 TINY = """
 from benchmarks.datasets.other_bottom import TASK
@@ -20,12 +21,6 @@ def load():
     data.update(task=TASK)
     return data
 """
-
-
-@pytest.fixture(autouse=True)
-def _from_root(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    monkeypatch.setenv("MPLBACKEND", "Agg")
 
 
 def module(name):

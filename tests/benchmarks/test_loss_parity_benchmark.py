@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-pytestmark = pytest.mark.usefixtures("from_root")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("from_root")]
 
 DATA = """
 from fairconstrained.datasets import make_biased_classification

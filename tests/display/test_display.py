@@ -221,6 +221,7 @@ def test_without_matplotlib_the_extra_is_named(display, monkeypatch):
         display.plot()
 
 
+@pytest.mark.slow
 def test_importing_the_displays_does_not_import_matplotlib():
     import subprocess
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.helpers.repository import ROOT
 
+pytestmark = pytest.mark.slow
+
 DOCS = ROOT / "docs"
 
 

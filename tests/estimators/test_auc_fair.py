@@ -70,6 +70,7 @@ def test_every_surrogate_is_corrected_to_the_true_gap(surrogate, objective):
     assert auc(clf, data) > 0.75
 
 
+@pytest.mark.slow
 def test_less_slack_costs_auc():
     data = table()
     aucs = [auc(fitted("inter_group", data, slack=slack), data) for slack in (0.3, 0.1, 0.02)]
@@ -148,6 +149,7 @@ def test_heavy_tails_hold_no_solver_up():
     assert auc(ours, (X, y)) > auc(log, (X, y)) + 0.001
 
 
+@pytest.mark.slow
 def test_groups_of_any_kind():
     X, y, group = table(4)
     names = pd.DataFrame({"sex": np.array(["f", "m"])[group % 2], "old": group // 2 == 1})
@@ -172,6 +174,7 @@ class Network(nn.Module):
         return self.layers(X)[:, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "model", "surrogate"),
     [("log", (8,), "binormal"), ("auc", (8,), "soft_bins"), ("auc", Network, "binormal")],
@@ -187,6 +190,7 @@ def test_networks_keep_true_gaps(objective, model, surrogate):
     np.testing.assert_array_equal(again.decision_function(data[0]), clf.decision_function(data[0]))
 
 
+@pytest.mark.slow
 @every_objective
 def test_networks_warm_start(objective):
     X, y, group = table()
@@ -199,6 +203,7 @@ def test_networks_warm_start(objective):
     assert abs(auc(clf, (X, y)) - first) < 0.02
 
 
+@pytest.mark.slow
 def test_the_papers_solvers_run_inside_the_estimator():
     data = table()
     params = {"objective": "auc", "surrogate": "quadratic", "slack": 0.9}
@@ -214,6 +219,7 @@ def test_the_papers_solvers_run_inside_the_estimator():
     assert network.n_iter_ >= 2
 
 
+@pytest.mark.slow
 def test_the_papers_surrogate_does_not_keep_the_true_gap_and_says_so():
     data = table()
     params = {"objective": "auc", "solver": QCQP(), "slack": 0.01}
@@ -232,6 +238,7 @@ def test_the_papers_surrogate_does_not_keep_the_true_gap_and_says_so():
 # --- sets without rows ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_group_without_positives_is_named():
     X, y, group = table(3)
     keep = ~((group == 1) & (y == 1))
@@ -255,6 +262,7 @@ def test_features_that_say_nothing(objective):
     np.testing.assert_allclose(clf.predict_proba(np.ones_like(X))[:, 1], y.mean(), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_slack_that_no_model_reaches_is_said():
     """The group is the only feature: any score but a constant has a gap of 1/2 or so."""
     X, y, group = table()
@@ -320,6 +328,7 @@ def test_three_classes_are_refused():
         AUCFairClassifier().fit(X, y, sensitive_features=group)
 
 
+@pytest.mark.slow
 @every_objective
 @pytest.mark.parametrize("model", ["linear", (4,)])
 def test_copies_predict_the_same(objective, model):
@@ -337,6 +346,7 @@ def test_copies_predict_the_same(objective, model):
     assert fresh.get_params()["objective"] == objective
 
 
+@pytest.mark.slow
 def test_routed_in_a_search_and_a_pipeline():
     X, y, group = table()
     with sklearn.config_context(enable_metadata_routing=True):

@@ -32,6 +32,7 @@ def streamed(data, sizes, sparse=(), **params):
     return clf
 
 
+@pytest.mark.slow
 @every_objective
 @pytest.mark.parametrize("sizes", [[200], [1, 1, 1, 1, 1, 95, 200], [399]])
 def test_a_stream_gives_the_model_of_one_fit(objective, sizes):
@@ -44,12 +45,14 @@ def test_a_stream_gives_the_model_of_one_fit(objective, sizes):
     assert stream.groups_.tolist() == once.groups_.tolist()
 
 
+@pytest.mark.slow
 def test_sparse_chunks_may_follow_dense_ones():
     data = table()
     stream = streamed(data, [100, 100], sparse=(1,), objective="auc")
     np.testing.assert_allclose(stream.coef_, fitted(data=data, objective="auc").coef_, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_beyond_its_memory_a_stream_still_counts_every_row():
     """Moments of all rows decide the direction; the rows kept only set scale and offset."""
     X, y, group = data = table(n=3000)
@@ -79,6 +82,7 @@ def test_the_sample_of_a_long_stream_is_uniform():
     assert (np.abs(counts - 100) < 40).all()
 
 
+@pytest.mark.slow
 def test_warm_streams_agree_within_the_tolerance_of_slack():
     data = table()
     stream = streamed(data, [100, 100, 100], objective="auc", warm_start=True, slack=0.1)
@@ -113,6 +117,7 @@ def test_before_both_classes_are_seen_there_is_nothing_to_predict():
     assert clf.predict(X).shape == (400,)
 
 
+@pytest.mark.slow
 def test_a_fit_ends_the_stream():
     X, y, group = table()
     clf = AUCFairClassifier(slack=0.1).partial_fit(X[:50], y[:50], sensitive_features=group[:50])

@@ -46,6 +46,7 @@ def streamed(data, sizes, solver=None, clf=None, **params):
     return clf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[], [1] * 60, [7, 90, 1, 130]])
 @pytest.mark.parametrize("batch_size", [1, 30])
 def test_the_model_does_not_depend_on_the_chunks(sizes, batch_size):
@@ -101,6 +102,7 @@ def test_the_state_survives_pickling():
     assert copy._steps.state.n_steps == 20
 
 
+@pytest.mark.slow
 def test_it_goes_where_the_exact_solution_is():
     """Every row once: near the optimum of the paper's program, and within its slack."""
     X, y, group = data = table(n=30_000, seed=1)

@@ -255,6 +255,7 @@ def test_min_group_size():
     assert len(clf.constraints_) == 6  # ordered pairs of three groups
 
 
+@pytest.mark.slow
 def test_an_infeasible_combination_says_what_by_how_much_and_what_to_try():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 2)), rng.integers(2, size=200)

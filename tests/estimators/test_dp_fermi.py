@@ -123,6 +123,7 @@ def test_a_network_and_its_batches():
 # --- solvers -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraint", FAIRNESS)
 def test_batches_lead_to_the_optimum_too(constraint):
     data = table(n=1000)

@@ -66,6 +66,7 @@ def test_noisy_tables_lower_the_gap(unit):
     assert fair.violation_ == pytest.approx(gap_and_error(fair)[0], abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 def test_without_penalty_and_noise_all_methods_agree(unit):
     solver = DPFERMI(clip=100.0, batch_size=20_000, n_steps=200)
@@ -89,6 +90,7 @@ def test_records_may_fill_a_corner_of_their_range():
     assert (clf.predict(X) != y).mean() < 0.25
 
 
+@pytest.mark.slow
 def test_networks_and_three_groups():
     group = LARGE.sensitive_features + (np.arange(20_000) % 3 == 0)
     solver = ReleasedMoments(n_rounds=2, inner=None)

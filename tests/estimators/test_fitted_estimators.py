@@ -87,6 +87,7 @@ def test_before_fit_there_is_nothing_to_predict():
 # --- networks ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [(8,), Network])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_networks_meet_the_constraint_on_training_labels(model, n_classes):
@@ -137,6 +138,7 @@ def test_the_linear_model_can_be_trained_on_batches():
 # --- randomness ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [(4,), Network])
 def test_the_seed_alone_decides(model):
     X, _, _ = table()
@@ -242,6 +244,7 @@ def test_the_cpu_is_a_device(device):
 # --- warm starts of networks ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [(4,), Network])
 def test_a_warm_start_goes_on_from_the_last_network(model):
     """A first iterate near the end of the last fit, where a cold one is near its start."""

@@ -86,6 +86,7 @@ def to_polars(data):
     return pl.DataFrame({name: data[name].to_list() for name in data.columns})
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
     and not hasattr(pl.DataFrame, "__dataframe__"),

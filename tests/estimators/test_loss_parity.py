@@ -96,6 +96,7 @@ STOCHASTIC = [
 
 
 # Noise leaves some a little above the slack, which they warn of.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
 @pytest.mark.parametrize("model", ["linear", (8,)], ids=["linear", "network"])
 @pytest.mark.parametrize("solver", STOCHASTIC, ids=lambda solver: type(solver).__name__)
@@ -133,6 +134,7 @@ class Network(nn.Module):
         return self.last(self.layers(X))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
 def test_networks_of_the_user_train_and_copy():
     X, _, _ = table()

@@ -126,6 +126,7 @@ def test_the_whole_interval_is_demographic_parity():
     assert same > 0.97
 
 
+@pytest.mark.slow
 def test_a_fit_is_deterministic_and_survives_pickling():
     X, _, _ = table()
     one, other = fitted(), fitted()
@@ -201,6 +202,7 @@ def test_the_automatic_interval_of_other_notions(constraint):
 # --- group features ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_group_features_are_columns_of_the_groups():
     """The paper's model (1, x, s, s x): the fit is that on such columns given by hand."""
     X, y, group = table()
@@ -216,6 +218,7 @@ def test_group_features_are_columns_of_the_groups():
     assert gap(one) <= 0.1 + FORGIVEN
 
 
+@pytest.mark.slow
 def test_group_features_and_predictions_need_known_groups():
     X, y, group = table(3)
     clf = fitted("demographic_parity", table(3), group_features=True)
@@ -233,6 +236,7 @@ def test_group_features_and_predictions_need_known_groups():
     assert (plain.predict(X, sensitive_features=group) == plain.predict(X)).all()
 
 
+@pytest.mark.slow
 def test_group_features_without_groups_are_refused():
     X, y, _ = table()
     clf = PartialParityClassifier(group_features=True)
@@ -370,6 +374,7 @@ def test_without_groups_there_is_nothing_to_compare():
     assert clf.predict(X).shape == y.shape
 
 
+@pytest.mark.slow
 def test_a_warm_start_goes_on_from_the_last_fit():
     X, y, group = table()
     clf = fitted(warm_start=True)

@@ -114,6 +114,7 @@ def test_a_stack_reads_its_members_hard_values_from_a_table():
     assert (leaking - found).abs().max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraint", PARTIAL_PRIVATE)
 def test_private_training_moves_the_true_gap_to_its_slack(constraint):
     """With a generous budget; the released estimate is near the true gap."""
@@ -133,6 +134,7 @@ def test_private_training_moves_the_true_gap_to_its_slack(constraint):
     assert clf.interval_ == interval
 
 
+@pytest.mark.slow
 def test_every_release_is_in_the_plan(monkeypatch):
     """As many joint releases as steps were priced, up to six tables at the end, nothing exact."""
     calls = {"release": 0, "release_table": 0}

@@ -242,6 +242,7 @@ def test_with_a_large_budget_it_nears_the_moment_solution(constraint):
     assert private.violation_ <= 0.02 + FORGIVEN
 
 
+@pytest.mark.slow
 def test_the_reported_gap_is_that_of_the_rows_up_to_the_noise_of_a_table():
     X, y, groups = bunch = data(20_000)
     errors = []
@@ -264,6 +265,7 @@ def test_constraints_do_something_and_probabilities_are_sensible():
     assert fair.predict(X).shape == y.shape
 
 
+@pytest.mark.slow
 def test_the_noise_differs_unless_seeded():
     coefs = [fitted(random_state=seed).coef_ for seed in (0, 0, 1, None, None)]
     np.testing.assert_array_equal(coefs[0], coefs[1])

@@ -100,6 +100,7 @@ def test_constant_and_duplicate_columns_change_nothing():
     assert penalised.coef_[0, 8] == pytest.approx(penalised.coef_[0, 0], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_labels_of_many_small_cells_are_repaired_not_given_up():
     """Nine cells of some 60 rows: moved targets miss by single rows; constant labels would not."""
     data = make_biased_classification(600, n_groups=3, n_classes=3, random_state=0)
@@ -110,6 +111,7 @@ def test_labels_of_many_small_cells_are_repaired_not_given_up():
     assert clf.score(*case[:2]) > constant + 0.1
 
 
+@pytest.mark.slow
 def test_fewer_rows_than_columns():
     rng = np.random.default_rng(0)
     group = np.arange(60) % 2

@@ -76,16 +76,15 @@ _OF_LABELS = _of_labels()
 EXPECTED_TO_FAIL = {
     LINEAR: {},
     PARTIAL: _OF_LABELS,
-    NETWORK: _OF_BATCHES,
     RANKING: _OF_LABELS,
     STREAMING: _OF_LABELS,
-    RANKING_NETWORK: _OF_BATCHES,
     LOSS_PARITY: {},
-    LOSS_PARITY_NETWORK: _OF_BATCHES,
     FERMI_PRIVATE: {},
     FERMI_EXACT: {},
-    FERMI_NETWORK: _OF_BATCHES,
 }
+NETWORKS = dict.fromkeys(
+    (NETWORK, RANKING_NETWORK, LOSS_PARITY_NETWORK, FERMI_NETWORK), _OF_BATCHES
+)
 
 
 def with_checks(expected_to_fail):
@@ -99,6 +98,12 @@ def with_checks(expected_to_fail):
 
 @with_checks(EXPECTED_TO_FAIL)
 def test_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@with_checks(NETWORKS)
+def test_check_of_networks(estimator, check):
     check(estimator)
 
 

@@ -76,6 +76,7 @@ def cases(draw):
     return scores, group, weight, interval
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ORACLES)
 @settings(max_examples=150)
 @given(case=cases())

@@ -237,7 +237,7 @@ def test_other_packages_metrics_and_keywords(data):
     )
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_grid_search_with_routing(n_jobs, data, routing):
     X, y, sex = data
     search = GridSearchCV(
@@ -268,7 +268,8 @@ def test_grid_search_with_routing(n_jobs, data, routing):
 
 @pytest.mark.parametrize("on", [False, True])
 @pytest.mark.parametrize(
-    ("n_jobs", "container"), [(1, pd.DataFrame), (2, pd.DataFrame), (1, to_polars)]
+    ("n_jobs", "container"),
+    [(1, pd.DataFrame), pytest.param(2, pd.DataFrame, marks=pytest.mark.slow), (1, to_polars)],
 )
 def test_grid_search_with_a_column(on, n_jobs, container, data):
     X, y, sex = data

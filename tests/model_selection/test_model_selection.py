@@ -137,7 +137,7 @@ def share_of_c(estimator, X, y):
     return estimator.share_
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_searches_route_the_groups_to_the_splitter(n_jobs):
     x, y, group = table()
     with config_context(enable_metadata_routing=True):
@@ -207,7 +207,7 @@ def test_select_feasible_says_what_is_wrong():
         select_feasible()(results([0.9, 0.8], [0.2, 0.1]))
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_select_feasible_in_a_search(n_jobs):
     x, y, group = table()
     x = np.c_[x, group == "a"]
@@ -241,7 +241,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("on", [False, True])
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("model", MODELS)
 def test_tradeoff_curve_is_the_cross_validation_of_each_value(model, n_jobs, on):
     """Mean and deviation of the scores of the folds, whatever the global setting."""

@@ -48,6 +48,7 @@ def test_rescaling_composes():
     np.testing.assert_allclose(layer(z), 3 * (2 * z + 1) - 1)
 
 
+@pytest.mark.slow
 @every_objective
 @pytest.mark.parametrize("model", ["linear", (4,)])
 def test_probabilities_are_calibrated_over_everybody(objective, model):

@@ -171,6 +171,7 @@ def test_two_gaussians_of_a_batch_are_one(s, t, q, n, unit):
     assert joint == pytest.approx(spent(Gaussian(one), q=q, n=n, unit=unit), rel=1e-9)
 
 
+@pytest.mark.slow
 @given(s=noises, b=st.floats(0.7, 10), q=rates, n=steps)
 @few
 def test_a_release_with_huge_noise_is_free(s, b, q, n):
@@ -184,6 +185,7 @@ def test_a_release_with_huge_noise_is_free(s, b, q, n):
     assert spent(Gaussian(math.inf), Laplace(b), q=q, n=n) == alone
 
 
+@pytest.mark.slow
 @given(s=noises, q=rates, n=steps, unit=units, b=st.sampled_from([1.0, 5.0, math.inf]))
 @few
 def test_epsilon_grows_with_rate_and_steps_and_falls_with_noise(s, q, n, unit, b):

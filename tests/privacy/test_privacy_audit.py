@@ -93,6 +93,7 @@ def test_an_audit_stays_below_the_claim(kind):
     assert audited > 0.4 * claimed  # it would see noise that is a third of what it should be
 
 
+@pytest.mark.slow
 def test_the_audit_sees_noise_that_is_not_scaled(monkeypatch):
     honest = private_problem.with_gaussian_noise
 
@@ -105,6 +106,7 @@ def test_the_audit_sees_noise_that_is_not_scaled(monkeypatch):
     assert audited > claimed
 
 
+@pytest.mark.slow
 def test_the_audit_sees_a_clip_that_is_skipped(monkeypatch):
     honest = LinearModel.linearize_rows
 
@@ -117,12 +119,14 @@ def test_the_audit_sees_a_clip_that_is_skipped(monkeypatch):
     assert audited > claimed
 
 
+@pytest.mark.slow
 def test_the_audit_sees_exact_tables(monkeypatch):
     monkeypatch.setitem(private_problem.NOISES, "gaussian", lambda value, scale, rng: value)
     audited, claimed = bound()
     assert audited > claimed
 
 
+@pytest.mark.slow
 def test_the_audit_sees_batches_of_fixed_size(monkeypatch):
     """The row that makes room for the canary is missing elsewhere: sums move by two rows."""
 

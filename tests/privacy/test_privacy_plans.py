@@ -25,6 +25,7 @@ from fairconstrained.privacy import (
 from tests.helpers.releases import DELTA, few, spent, units
 
 
+@pytest.mark.slow
 @given(
     epsilon=st.floats(0.05, 10),
     q=st.one_of(st.floats(1e-3, 0.5), st.just(1.0)),
@@ -192,6 +193,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
         plan()
 
 
+@pytest.mark.slow
 def test_importing_the_package_does_not_import_the_library():
     code = (
         "import sys, fairconstrained.privacy, fairconstrained.model_selection; "

@@ -1,14 +1,16 @@
 """Imports go one way, functions stay readable: read from the source, nothing is run."""
 
 import ast
+import functools
+import re
 from pathlib import Path
 
-import pytest
-
 import fairconstrained
+from tests.helpers.repository import ROOT as REPOSITORY
 
 ROOT = Path(fairconstrained.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
+MECHANISMS = ROOT / "privacy" / "mechanisms.py"
 MAX_FUNCTION = 60  # lines
 
 # What each module or subpackage may import of this package: only what stands above it. A
@@ -41,8 +43,7 @@ MAY_IMPORT = {
     "display": {"metrics", "model_selection", "percentiles"},
     "the package": {"_version", "estimators"},
     "quickstart": {
-        *("the package", "constraints", "datasets", "display"),
-        *("groups", "metrics", "model_selection"),
+        *("the package", "datasets", "display", "groups", "metrics", "model_selection"),
     },
 }
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
@@ -81,16 +82,24 @@ def units_imported(path):
     return {unit_of(name[1:]) for name in names if name[0] == "fairconstrained"} - {unit(path)}
 
 
+def packages(names):
+    """The first parts of dotted names."""
+    return {name.partition(".")[0] for name in names}
+
+
+@functools.cache
 def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-every_file = pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def offenders(found):
+    """What `found` gives for each file, where it gives anything."""
+    return {str(path.relative_to(ROOT)): names for path in FILES if (names := found(path))}
 
 
 def test_the_table_of_layers_is_complete_and_goes_one_way():
     """Each row names rows above it only, so there can be no cycle; torch stays in its part."""
-    assert {unit(path) for path in FILES} <= set(MAY_IMPORT)
+    assert {unit(path) for path in FILES} == set(MAY_IMPORT)
     above = set()
     for name, allowed in MAY_IMPORT.items():
         assert allowed <= above, f"{name} would import what stands below it: {allowed - above}"
@@ -99,9 +108,16 @@ def test_the_table_of_layers_is_complete_and_goes_one_way():
         assert MAY_IMPORT[name] <= WITHOUT_TORCH | {"_version"}
 
 
-@every_file
-def test_imports_go_one_way(path):
-    assert units_imported(path) <= MAY_IMPORT[unit(path)]
+def test_imports_go_one_way():
+    assert not offenders(lambda path: units_imported(path) - MAY_IMPORT[unit(path)])
+
+
+def test_the_table_allows_no_import_that_nothing_needs():
+    needed = {name: set() for name in MAY_IMPORT}
+    for path in FILES:
+        needed[unit(path)] |= units_imported(path)
+    unused = {name: allowed - needed[name] for name, allowed in MAY_IMPORT.items()}
+    assert not {name: names for name, names in unused.items() if names}
 
 
 def test_the_walk_sees_imports_in_functions():
@@ -111,16 +127,28 @@ def test_the_walk_sees_imports_in_functions():
     assert "fairconstrained.display.TradeoffDisplay" not in imports(parsed(quickstart).body)
 
 
-@every_file
-def test_third_parties_stay_where_they_belong(path):
-    everywhere = {name.split(".")[0] for name in imports(ast.walk(parsed(path)))}
-    at_the_top = {name.split(".")[0] for name in imports(parsed(path).body)}
-    assert not at_the_top & OPTIONAL
-    if unit(path) in WITHOUT_TORCH and path.name != "mechanisms.py":
-        assert "torch" not in everywhere
-    if unit(path) in CORE:  # parameters as in scikit-learn, and nothing else of it
-        of_sklearn = {n for n in imports(ast.walk(parsed(path))) if n.startswith("sklearn")}
-        assert of_sklearn <= {"sklearn.base.BaseEstimator"}
+def test_optional_packages_are_imported_in_functions():
+    """Their import at the top would make them requirements."""
+    assert not offenders(lambda path: packages(imports(parsed(path).body)) & OPTIONAL)
+
+
+def test_torch_stays_where_something_is_trained():
+    """The one exception is the noise, of which torch's generators are the source."""
+    without = [path for path in FILES if unit(path) in WITHOUT_TORCH and path != MECHANISMS]
+    assert without
+    assert not offenders(
+        lambda path: path in without and packages(imports(ast.walk(parsed(path)))) & {"torch"}
+    )
+
+
+def test_the_core_takes_parameters_from_sklearn_and_nothing_else():
+    def of_sklearn(path):
+        if unit(path) not in CORE:
+            return set()
+        names = {n for n in imports(ast.walk(parsed(path))) if packages([n]) == {"sklearn"}}
+        return names - {"sklearn.base.BaseEstimator"}
+
+    assert not offenders(of_sklearn)
 
 
 def length(function):
@@ -132,8 +160,18 @@ def length(function):
     return function.end_lineno - function.lineno + 1 - docstrings
 
 
-@every_file
-def test_functions_fit_on_a_screen(path):
-    functions = [n for n in ast.walk(parsed(path)) if isinstance(n, ast.FunctionDef)]
-    long = {f.name: length(f) for f in functions if length(f) > MAX_FUNCTION}
-    assert not long
+def test_functions_fit_on_a_screen():
+    def too_long(path):
+        functions = [n for n in ast.walk(parsed(path)) if isinstance(n, ast.FunctionDef)]
+        return {f.name: length(f) for f in functions if length(f) > MAX_FUNCTION}
+
+    assert not offenders(too_long)
+
+
+def test_tests_share_helpers_and_never_import_each_other():
+    """Every import from the tests is of `tests.helpers`."""
+    modules = sorted((REPOSITORY / "tests").rglob("*.py"))
+    assert len(modules) > 100
+    of_tests = re.compile(r"^\s*(?:from|import) +(tests\b(?!\.helpers\.)\S*|\.)", re.MULTILINE)
+    found = {path.name: of_tests.findall(path.read_text(encoding="utf-8")) for path in modules}
+    assert not {name: imported for name, imported in found.items() if imported}

@@ -30,6 +30,7 @@ def in_a_new_process(code):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_import_is_quiet_and_takes_no_extra():
     in_a_new_process(CODE)
 

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 FIRST_FIT = """
 import sys
 import numpy as np
@@ -14,6 +16,7 @@ print(sorted({"sympy", "torch._dynamo"} & set(sys.modules)))
 """
 
 
+@pytest.mark.slow
 def test_first_linear_fit_does_not_import_torchs_compiler():
     """`sympy` and `torch._dynamo` are over two seconds of imports, which some torch calls cause."""
     printed = subprocess.run(

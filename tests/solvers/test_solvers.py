@@ -327,6 +327,7 @@ def unconstrained(seed, tol, max_iter=None):
     return solution, p, -torch.linalg.solve(p.P, p.q)
 
 
+@pytest.mark.slow
 def test_lbfgs_ends_by_itself_where_no_step_helps():
     """A tolerance that no number meets: it ends at the minimiser, up to rounding."""
     solution, _, expected = unconstrained(0, tol=1e-300)

@@ -27,8 +27,10 @@ Y = (X[:, 0] + 0.5 * GROUP + 0.5 * torch.randn(200, generator=RNG) > 0).long()
 SOLVERS = [
     ALM(n_steps=90, batch_size=16, optimizer=torch.optim.Adam, schedule=cosine),
     SSLALM(n_steps=90, batch_size=16),
-    SwitchingSubgradient(n_steps=90, batch_size=16, record_from=0.2),
-    StochasticGhost(n_steps=60, batch_size=2, max_level=2),
+    pytest.param(
+        SwitchingSubgradient(n_steps=90, batch_size=16, record_from=0.2), marks=pytest.mark.slow
+    ),
+    pytest.param(StochasticGhost(n_steps=60, batch_size=2, max_level=2), marks=pytest.mark.slow),
 ]
 
 
@@ -76,6 +78,7 @@ def test_a_resumed_run_ends_as_one_without_interruption(solver, tmp_path):
             np.testing.assert_array_equal(result.history[name], whole.history[name])
 
 
+@pytest.mark.slow
 def test_an_interrupted_write_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     path, solver = tmp_path / "state.pt", SOLVERS[0]
     with pytest.raises(Interruption):
@@ -106,6 +109,7 @@ def test_checkpoints_that_cannot_be(tmp_path):
 # --- data larger than memory ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_arrays_on_disk_are_as_good_as_those_in_memory(tmp_path):
     columns = []
     for name, column in (("X", X), ("Y", Y), ("G", GROUP)):

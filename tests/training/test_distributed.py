@@ -144,6 +144,7 @@ needs_gloo = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_gloo
 @pytest.mark.parametrize("case", CASES)
 def test_two_workers_give_what_one_gives(found, case):
@@ -154,12 +155,14 @@ def test_two_workers_give_what_one_gives(found, case):
         torch.testing.assert_close(a, one, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 @needs_gloo
 def test_rows_may_come_one_by_one(found):
     (first, _), *_ = found
     torch.testing.assert_close(first["data set"][0], first["notions"][1], rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 @needs_gloo
 def test_each_worker_reads_its_own_loader(found):
     (_, first), (_, second), _ = found
@@ -167,11 +170,13 @@ def test_each_worker_reads_its_own_loader(found):
     assert first["objective"][-1] < first["objective"][0]
 
 
+@pytest.mark.slow
 @needs_gloo
 def test_a_worker_that_dies_stops_the_others_with_its_name(found):
     assert "worker 0 of 2 cannot go on: worker 1 gave no heartbeat within 1 s" in found[2]
 
 
+@pytest.mark.slow
 @needs_gloo
 def test_torchrun_gives_what_one_process_gives():
     """The command of the documentation, with two local processes."""

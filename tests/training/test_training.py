@@ -99,6 +99,7 @@ def test_without_constraints_it_is_logistic_regression():
     np.testing.assert_allclose(result.module.weight.detach(), expected.coef_, atol=5e-3)
 
 
+@pytest.mark.slow
 def test_values_of_notions_are_those_of_predicted_labels():
     result = trained([DemographicParity(), gap_at_most(10.0)], slack=0.1)
     predicted = (result.module(X)[:, 0] > 0).numpy()
@@ -108,6 +109,7 @@ def test_values_of_notions_are_those_of_predicted_labels():
     assert result.values.shape == (4,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "solver",
     [
@@ -122,6 +124,7 @@ def test_every_stochastic_solver(solver):
     assert measured(trained(gap_at_most(0.08), solver=solver)) <= 0.1
 
 
+@pytest.mark.slow
 def test_the_given_module_is_left_alone_and_seeds_decide():
     module = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.3), nn.Linear(6, 1))
     before = {name: value.clone() for name, value in module.state_dict().items()}
@@ -133,6 +136,7 @@ def test_the_given_module_is_left_alone_and_seeds_decide():
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("flat", [False, True])
 def test_buffers_dropout_and_batch_normalisation(dtype, flat):
@@ -176,6 +180,7 @@ class Lazy(Dataset):
         return X[i], Y[i], GROUP[i]
 
 
+@pytest.mark.slow
 def test_tensors_data_sets_and_loaders():
     tensors = trained(gap_at_most(0.1), data=TensorDataset(*DATA))
     lazy = trained(gap_at_most(0.1), data=Lazy())
@@ -188,6 +193,7 @@ def test_tensors_data_sets_and_loaders():
     torch.testing.assert_close(same[0].values, same[1].values, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_images_and_groups_of_strings():
     images = X.reshape(-1, 1, 2, 2)
     module = nn.Sequential(nn.Conv2d(1, 4, 2), nn.Flatten(), nn.ReLU(), nn.Linear(4, 1))
@@ -230,6 +236,7 @@ def returning(value):
     return mine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "message"),
     [

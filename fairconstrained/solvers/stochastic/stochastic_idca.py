@@ -73,7 +73,7 @@ class StochasticIDCA(StochasticSolver):
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import StochasticIDCA
     >>> data = make_biased_classification(1000, random_state=0)
-    >>> solver = StochasticIDCA(n_steps=600)
+    >>> solver = StochasticIDCA(n_steps=100)
     >>> clf = PartialParityClassifier(slack=0.2, model=(8,), solver=solver, random_state=0)
     >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).status_
     'the solver came to the end of its schedule'

@@ -50,6 +50,7 @@ def solved(solver, problem):
     return run(solver, problem, problem.start(), dual, rng, max_iter=None, tol=1e-4)
 
 
+@pytest.mark.slow
 @every_notion
 def test_every_iterate_is_nearly_feasible_and_none_is_worse(notion):
     """C <= epsilon at each, up to rounding; the objective never rises, and falls in all."""
@@ -117,6 +118,7 @@ def solve_subproblem(problem, x, notion):
     return found.value
 
 
+@pytest.mark.slow
 def test_the_inner_solver_reaches_the_optimum_of_the_subproblem():
     """Written out in cvxpy from the paper's ramp decomposition; (33) up to the tolerance."""
     notion = NOTIONS["pSP"]

@@ -77,6 +77,7 @@ def test_without_multipliers_it_is_the_other_solver():
     assert fits[0].coef_ == pytest.approx(fits[1].coef_, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fairness", ["statistical_parity", "rank_parity"])
 def test_many_rows_end_within_slack_in_few_iterations(fairness):
     """Where the augmented Lagrangian's targets took minutes: the loop has an end."""
@@ -124,6 +125,7 @@ def log_loss(clf):
     return -np.log(p[np.arange(len(p)), y]).mean()
 
 
+@pytest.mark.slow
 def test_a_far_start_comes_nearer_by_halves():
     """Each of the first iterates has about half the violation of the last, down to 0.02."""
     gaps = [fitted_to_small_group(slack=5.0).violation_ - 0.02]
@@ -136,6 +138,7 @@ def test_a_far_start_comes_nearer_by_halves():
         assert after == pytest.approx(0.5 * before, abs=0.03)
 
 
+@pytest.mark.slow
 def test_the_way_through_looser_problems_is_worth_it(monkeypatch):
     """At equal slack, straight from the free model ends with the larger loss."""
     found = fitted_to_small_group(slack=0.02)

@@ -68,11 +68,13 @@ def released_sums(canary, seed):
     return np.array(outputs)
 
 
+@pytest.mark.slow
 def test_the_audit_of_released_moments_stays_below_the_claim():
     audited = epsilon_lower_bound(released_sums(1, 0), released_sums(0, 1), delta=DELTA)
     assert 0.2 <= audited <= 1.0
 
 
+@pytest.mark.slow
 def test_the_audit_sees_noise_for_the_mean_instead_of_the_longest_row(monkeypatch):
     honest = private_fermi.with_gaussian_noise
     monkeypatch.setattr(
@@ -142,6 +144,7 @@ class OwnRows(AttributeFermi):
         return torch.zeros_like(scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "unit"), [(OwnRows, "sensitive_features"), (RecordFermi, "record")]
 )
@@ -150,6 +153,7 @@ def test_the_audit_of_a_step_stays_below_the_claim(kind, unit):
     assert bound <= 1.0
 
 
+@pytest.mark.slow
 def test_the_audit_sees_public_gradients_of_the_same_rows(monkeypatch):
     """Who knows the batches needs only look at those with the canary: no gain by sampling."""
     sides = []
@@ -164,6 +168,7 @@ def test_the_audit_sees_public_gradients_of_the_same_rows(monkeypatch):
     assert epsilon_lower_bound(sign * sides[0], sign * sides[1], delta=DELTA) > 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_audit_sees_a_clip_that_is_skipped(unit, monkeypatch):
     honest = LinearModel.linearize_rows

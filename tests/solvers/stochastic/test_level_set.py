@@ -152,6 +152,7 @@ def fit(p, solver, seed=0, tol=1e-9):
 SHORT = LevelSet(n_steps=400, batch_size=50, step_size=0.1, dual_step_size=60.0, max_levels=10)
 
 
+@pytest.mark.slow
 def test_levels_are_feasible_and_fall_to_the_optimum():
     """Proposition 1: every level's point is feasible; the objective nears QCQP's optimum."""
     p, moments = on_rows(7, slack=0.1)
@@ -180,6 +181,7 @@ def test_the_first_level_is_above_the_optimum_from_any_start():
     assert float(one.soft[1:].max()) <= 1e-3
 
 
+@pytest.mark.slow
 def test_the_upper_bound_is_above_the_level_set_function_up_to_noise():
     """U(r) >= H(r), which is at least the optimum less r if r is above it."""
     p, moments = on_rows(8, slack=0.1)
@@ -208,6 +210,7 @@ def test_the_proximal_term_holds_the_point_back():
     assert lengths[1] < 0.7 * lengths[0]
 
 
+@pytest.mark.slow
 def test_the_proximal_loop_trains_a_network():
     p, _ = on_rows(10, slack=0.1)
     torch.manual_seed(0)

@@ -130,6 +130,7 @@ def test_steps_written_out_with_cvxpy(seed):
     assert len(set(levels)) > 1
 
 
+@pytest.mark.slow
 def test_levels_have_the_renormalised_geometric_probabilities():
     problem = Rows()
     solver = StochasticGhost(p0=0.5, max_level=2, n_steps=1000)
@@ -142,6 +143,7 @@ def test_levels_have_the_renormalised_geometric_probabilities():
     assert (np.abs(found - expected) <= 4 * np.sqrt(expected * (1 - expected) / 1000)).all()
 
 
+@pytest.mark.slow
 def test_the_direction_is_unbiased_for_that_of_the_largest_batch():
     """Means over many draws agree within sampling error; that of one row is far away."""
     problem = Rows(n_rows=30, noise=2.0, seed=4)

@@ -92,6 +92,7 @@ def test_for_linear_models_it_is_the_subproblem_of_idca(notion):
     assert max(gaps) > 0.01  # it is not the constraints themselves
 
 
+@pytest.mark.slow
 def test_balanced_draws_estimate_it_without_bias():
     """The mean over draws is the value on all rows: distributions are linear in the rows."""
     problem = problem_of(NOTIONS[0], (3,))
@@ -127,6 +128,7 @@ class Subproblem:
         return self
 
 
+@pytest.mark.slow
 def test_one_subproblem_is_solved_as_by_full_batches():
     """Its optimum is unique: mini-batches come to the same objective, and nearly into the set."""
     problem = problem_of(NOTIONS[0])

@@ -45,6 +45,7 @@ def test_augmented_lagrangians_meet_cvxpy_in_variables_and_multipliers(solver, s
     torch.testing.assert_close(last.dual, exact_dual, rtol=0, atol=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_ghost_method_meets_cvxpy_in_variables_and_multipliers(seed):
     problem = QuadraticProblem.random(seed)
@@ -60,6 +61,7 @@ def test_the_ghost_method_meets_cvxpy_in_variables_and_multipliers(seed):
     torch.testing.assert_close(torch.stack(tail).mean(0), exact_x, rtol=0, atol=0.08)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_switching_subgradient_is_nearly_feasible_and_nearly_optimal(seed):
     """What the method promises: violation and objective gap of the order of the step sizes."""
@@ -82,7 +84,7 @@ def test_the_switching_subgradient_is_nearly_feasible_and_nearly_optimal(seed):
         ALM(step_size=0.05, dual_step_size=0.3, n_steps=1500),
         SSLALM(step_size=0.05, dual_step_size=0.3, n_steps=1500),
         SwitchingSubgradient(step_size=0.1, n_steps=500),
-        StochasticGhost(step_size=0.2, n_steps=500),
+        pytest.param(StochasticGhost(step_size=0.2, n_steps=500), marks=pytest.mark.slow),
     ],
 )
 def test_inactive_constraints_exert_no_force(solver):
@@ -143,6 +145,7 @@ class HardAbove(QuadraticProblem):
         return Evaluation(soft, hard)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "solver",
     [

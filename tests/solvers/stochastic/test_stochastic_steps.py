@@ -81,6 +81,7 @@ def test_steps_of_the_switching_subgradient():
     assert kinds == {0.5, 0.2}
 
 
+@pytest.mark.slow
 def test_the_output_is_drawn_in_proportion_to_the_step_sizes():
     """P(k) = eta_k / sum of eta over the recorded steps; the point before step k is kept."""
     problem = QuadraticProblem.random(3, 3, 2)
