@@ -25,20 +25,23 @@ from benchmarks.objectives.private_rates import DELTA
 from benchmarks.objectives.rate_constrained import ALPHA
 from benchmarks.run import component
 from fairconstrained import AUCFairClassifier, RateConstrainedClassifier
+from fairconstrained.constraints import CONSTRAINTS, AUCParity
 from fairconstrained.solvers import DPSGDA
 
 COLUMNS = ["train_error", "train_violation", "test_error", "test_violation", "fit_time"]
 
 
-def labels(notion: str, **settings: Any) -> tuple[Any, Any]:
+def labels(notion: str, temperature: float | None = None, **settings: Any) -> tuple[Any, Any]:
     """A classifier, and what the objective of rates asks of it."""
-    model = RateConstrainedClassifier(notion, **{"alpha": ALPHA, **settings})
+    constraint = notion if temperature is None else CONSTRAINTS[notion](temperature=temperature)
+    model = RateConstrainedClassifier(constraint, **{"alpha": ALPHA, **settings})
     return model, lambda: rate_constrained.Fitted(lambda X, groups: model.predict(X).astype(float))
 
 
-def scores(notion: str, **settings: Any) -> tuple[Any, Any]:
+def scores(notion: str, surrogate: str = "soft_bins", **settings: Any) -> tuple[Any, Any]:
     """A ranker, and what the objective of AUCs asks of it."""
-    model = AUCFairClassifier(notion, **{"alpha": ALPHA, **settings})
+    constraint = AUCParity(notion, surrogate=surrogate)
+    model = AUCFairClassifier(constraint, **{"alpha": ALPHA, **settings})
     return model, lambda: auc_fair.Fitted(lambda X, groups: model.decision_function(X))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.objectives.auc_fair import ALPHA, Fitted
 from fairconstrained import AUCFairClassifier
+from fairconstrained.constraints import AUCParity
 from fairconstrained.solvers import QCQP, LevelSet
 
 # True gaps do not follow the slack of a surrogate: from 0.01 to where it no longer binds.
@@ -19,6 +20,7 @@ def method(
     *,
     only: list[float] | None = None,
     besides: list[float] | None = None,
+    surrogate: str = "soft_bins",
     **options: Any,
 ) -> SimpleNamespace:
     """The classifier with these parameters, at the slacks asked for and `besides`, or `only`."""
@@ -30,7 +32,7 @@ def method(
         X: Any, y: Any, sensitive_features: Any, *, notion: str, slack: float, seed: int
     ) -> Fitted:
         params = {"slack": slack, "alpha": ALPHA, "random_state": seed, **options}
-        model = AUCFairClassifier(notion, **params)
+        model = AUCFairClassifier(AUCParity(notion, surrogate=surrogate), **params)
         model.fit(X, y, sensitive_features=sensitive_features)
         return Fitted(lambda X, groups: model.decision_function(X))
 

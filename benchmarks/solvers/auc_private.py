@@ -14,6 +14,7 @@ from benchmarks.objectives.auc_fair import ALPHA, Fitted
 from benchmarks.objectives.private_rates import DELTA
 from benchmarks.solvers.dpsgda import epsilons
 from fairconstrained import AUCFairClassifier
+from fairconstrained.constraints import AUCParity
 
 __all__ = ["METHOD", "OBJECTIVES", "epsilons", "fit"]
 
@@ -33,9 +34,8 @@ def fit(
 ) -> Fitted:
     """Train with default settings."""
     model = AUCFairClassifier(
-        notion,
+        AUCParity(notion, surrogate="binormal"),
         slack=slack,
-        surrogate="binormal",
         epsilon=None if math.isnan(epsilon) else epsilon,
         delta=DELTA,
         feature_range=_range(X),

@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.objectives.dp_fermi import DELTA
 from benchmarks.objectives.rate_constrained import ALPHA, Fitted
 from fairconstrained import DPFermiClassifier
+from fairconstrained.constraints import CONSTRAINTS
 
 
 def epsilons(unit: str, asked: list[float]) -> list[float]:
@@ -16,7 +17,7 @@ def epsilons(unit: str, asked: list[float]) -> list[float]:
     return [*asked, math.nan] if unit == "sensitive_features" else asked
 
 
-def method(name: str, **options: Any) -> SimpleNamespace:
+def method(name: str, *, temperature: float = 1.0, alpha: float = ALPHA) -> SimpleNamespace:
     """The classifier with these parameters, all others being the default."""
 
     def fit(
@@ -31,13 +32,13 @@ def method(name: str, **options: Any) -> SimpleNamespace:
         seed: int,
     ) -> Fitted:
         model = DPFermiClassifier(
-            notion,
+            CONSTRAINTS[notion](temperature=temperature),
             penalty=penalty,
             epsilon=None if math.isnan(epsilon) else epsilon,
             delta=DELTA,
             protect=unit,
+            alpha=alpha,
             random_state=seed,
-            **{"alpha": ALPHA, **options},
         )
         model.fit(X, y, sensitive_features=sensitive_features)
         return Fitted(lambda X, groups: model.predict(X).astype(float), model.converged_)

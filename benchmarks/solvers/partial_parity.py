@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.objectives.partial_parity import ALPHA, Rows, Scores
 from benchmarks.partial_tasks import Task
 from fairconstrained import AUCFairClassifier, PartialParityClassifier
+from fairconstrained.constraints import PARTIAL, AUCParity
 from fairconstrained.estimators._group_columns import with_group_columns
 
 # Slacks from loose to tight, one for each level.
@@ -66,14 +67,16 @@ def fitted(train: Rows, **params: Any) -> Scores:
 
 def within_interval(train: Rows, task: Task, notion: str, slack: float) -> Scores:
     """The notion on the task's interval."""
-    return fitted(train, fairness=notion, interval=task.interval, slack=slack)
+    return fitted(train, constraint=notion, interval=task.interval, slack=slack)
 
 
 def under_full_parity(train: Rows, task: Task, notion: str, slack: float) -> Scores:
     """The notion over all percentiles, on a grid of the interval's spacing (G.10 of the paper)."""
     low, high = task.interval
     n_grid = round(10 / (high - low))
-    return fitted(train, fairness=notion, interval=(0.0, 1.0), slack=slack, n_grid=n_grid)
+    options = {"n_grid": n_grid} if notion == "statistical_parity" else {}
+    constraint = PARTIAL[notion](**options)
+    return fitted(train, constraint=constraint, interval=(0.0, 1.0), slack=slack)
 
 
 def under_auc_parity(train: Rows, notion: str, slack: float) -> Scores:
@@ -84,7 +87,7 @@ def under_auc_parity(train: Rows, notion: str, slack: float) -> Scores:
         return with_group_columns(X, groups, n_groups)
 
     model = AUCFairClassifier(
-        notion, slack=slack, objective="log", surrogate="binormal", alpha=ALPHA
+        AUCParity(notion, surrogate="binormal"), slack=slack, objective="log", alpha=ALPHA
     )
     model.fit(columns(train.X, train.groups), train.y, sensitive_features=train.groups)
     return lambda X, groups: model.decision_function(columns(X, groups))

@@ -61,4 +61,4 @@ levels = every
 def fit(train: Rows, task: Task, *, notion: str, level: int, seed: int) -> Scores:
     """Train with the gap itself as the penalty: slack 0."""
     solver = MaxPenalty(WEIGHTS[level - 1], n_steps=N_STEPS)
-    return fitted(train, fairness=notion, interval=task.interval, slack=0.0, solver=solver)
+    return fitted(train, constraint=notion, interval=task.interval, slack=0.0, solver=solver)

@@ -46,8 +46,9 @@ def one_hot(
 
     Notes
     -----
-    Means, deviations and categories are read from the data. For a private fit they would have to
-    be public knowledge; for a clean test set, encode with a pipeline fitted on training rows.
+    Means, standard deviations and categories are read from the data. For a private fit they would
+    have to be public knowledge; for a clean test set, encode with a pipeline fitted on training
+    rows.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def _check(frame: pd.DataFrame, categorical: Collection[str]) -> None:
 
 def _standardise(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     centred = numbers - numbers.mean(axis=0)
-    # The deviation of a constant column is rounding noise at most: do not divide by it.
+    # The standard deviation of a constant column is rounding noise at most: do not divide by it.
     spread = np.ptp(numbers, axis=0)
     constant = spread == 0
     # Powers of two change no digit, and squares of tiny numbers would be rounded to zero.

@@ -46,7 +46,7 @@ def load_dataset(
     least the set of its rows, has the checksum in the description.
 
     =================  =======  =====================================  ============================
-    name               rows     label 1 (share)                        default sensitive feature
+    name               rows     label 1 (rate)                         default sensitive feature
     =================  =======  =====================================  ============================
     ``adult``          48,842   income above 50,000 dollars (23.9 %)   ``sex``
     ``a9a``            48,842   the same, binary features              ``sex``

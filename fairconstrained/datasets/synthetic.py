@@ -33,7 +33,7 @@ def make_biased_classification(
 ) -> Bunch:
     r"""Draw classification data whose labels favour some groups, by an amount that is known.
 
-    Group :math:`g \in \{0, \dots, G - 1\}` has the share and the standing
+    Group :math:`g \in \{0, \dots, G - 1\}` has the fraction and the standing
 
     .. math::
         p_g \propto (1 - \text{imbalance})^g, \qquad a_g = 1 - \frac{2g}{G - 1} \in [-1, 1],
@@ -58,7 +58,7 @@ def make_biased_classification(
         + 2 \, \text{bias} \, a_{g_i} + \varepsilon_i,
 
     with a random direction `w` of length 1, standard logistic noise :math:`\varepsilon_i`, and
-    thresholds at the quantiles of `t` that give the classes the shares in `weights`. With two
+    thresholds at the quantiles of `t` that give the classes the frequencies in `weights`. With two
     classes this is a logistic model: the log-odds of two rows with equal informative features
     differ by :math:`2\,\text{bias}\,(a_g - a_h)`, which is 4 `bias` between the extreme groups.
 
@@ -86,11 +86,11 @@ def make_biased_classification(
         How well a proxy tells the groups apart, at least 0: half the distance between the means
         of the extreme groups, in standard deviations.
     weights : sequence of n_classes floats, default=None
-        Shares of the classes, positive, with sum 1. ``None``: equal shares.
+        Frequencies of the classes, positive, with sum 1. ``None``: all equal.
     label_noise : float, default=0.0
         Probability in [0, 1] that a label is replaced by one of the others, drawn uniformly.
     density : float, default=1.0
-        Expected share of nonzero entries of the noise features, in (0, 1]. Below 1 the data are
+        Expected fraction of nonzero entries of the noise features, in (0, 1]. Below 1 the data are
         sparse.
     random_state : int, RandomState or None, default=None
         The same int gives the same data.
@@ -127,7 +127,7 @@ def make_biased_classification(
     _check_real("imbalance", imbalance, low=0, high=1, include_boundaries="left")
     _check_real("label_noise", label_noise, low=0, high=1)
     _check_real("density", density, low=0, high=1, include_boundaries="right")
-    shares = _class_shares(weights, n_classes)
+    frequencies = _class_frequencies(weights, n_classes)
 
     rng = check_random_state(random_state)
     group = _groups(n_samples, n_groups, imbalance, rng)
@@ -138,7 +138,7 @@ def make_biased_classification(
     direction = rng.standard_normal(n_informative)
     merit = signal[:, :n_informative] @ (direction / np.linalg.norm(direction))
     latent = class_sep * merit + 2 * bias * standing + rng.logistic(size=n_samples)
-    thresholds = np.quantile(latent, np.cumsum(shares)[:-1])
+    thresholds = np.quantile(latent, np.cumsum(frequencies)[:-1])
     target = np.searchsorted(thresholds, latent, side="left")
     wrong = rng.uniform(size=n_samples) < label_noise
     shift = rng.randint(1, n_classes, size=n_samples)
@@ -229,13 +229,17 @@ def _check_real(
         raise ValueError(f"{name} is {value}, but should be finite.")
 
 
-def _class_shares(weights: Sequence[float] | None, n_classes: int) -> NDArray[np.float64]:
+def _class_frequencies(weights: Sequence[float] | None, n_classes: int) -> NDArray[np.float64]:
     if weights is None:
         return np.full(n_classes, 1 / n_classes)
-    shares = np.asarray(weights, dtype=np.float64)
-    if shares.shape != (n_classes,) or not (shares > 0).all() or not math.isclose(shares.sum(), 1):
+    frequencies = np.asarray(weights, dtype=np.float64)
+    if (
+        frequencies.shape != (n_classes,)
+        or not (frequencies > 0).all()
+        or not math.isclose(frequencies.sum(), 1)
+    ):
         raise ValueError(
             f"weights is {weights!r}, but should be n_classes={n_classes} positive numbers with "
             "sum 1."
         )
-    return shares
+    return frequencies

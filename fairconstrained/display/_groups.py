@@ -195,7 +195,7 @@ class GroupScoreDisplay(_OfScores):
         rank = ranks.rank[:, np.searchsorted(ranks.thresholds, edges, "left") - 1]
         rank[:, -1] = 0.0
         covered = data.intervals.share(rank) * data.intervals.lengths[:, None]
-        density, inside = (-np.diff(share, axis=1) / np.diff(edges) for share in (rank, covered))
+        density, inside = (-np.diff(above, axis=1) / np.diff(edges) for above in (rank, covered))
         self.lines_, self.shades_ = [], []
         for g, name in enumerate(data.groups):
             style = {"color": next_style(g)["color"], "linewidth": 1.4, "label": name, **kwargs}
@@ -273,8 +273,8 @@ class ParityCurveDisplay(_OfScores):
         (self.diagonal_,) = ax.plot([0, 1], [0, 1], color="0.35", linestyle="--", linewidth=1)
         self.shades_ = self._shade(ax, data.intervals) if self.interval is not None else []
         ax.set(
-            xlabel=f"share above threshold, {data.groups[0]}",
-            ylabel="share above threshold",
+            xlabel=f"fraction above threshold, {data.groups[0]}",
+            ylabel="fraction above threshold",
             aspect="equal",
         )
         legend(ax)

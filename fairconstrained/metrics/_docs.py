@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
-__all__ = ["PARAMETERS", "documented", "specialised"]
+__all__ = ["PARAMETERS", "docstring", "documented", "specialised"]
 
 Metric = TypeVar("Metric", bound=Callable[..., float])
 Subject = TypeVar("Subject")
@@ -65,6 +65,25 @@ SmallGroupWarning
     only group where there is nothing to compare.
 
 """
+
+
+def docstring(
+    summary: str, formula: str, returns: str, example: str, value: float, *, note: str = ""
+) -> str:
+    """A docstring in parts; `example` are lines of code, the last one a metric of `value`."""
+    *lines, call = example.splitlines()
+    code = "\n".join([*(f">>> {line}" for line in lines), f">>> {call}"])
+    name = call.removeprefix("round(").split("(")[0]
+    return "\n".join(
+        [
+            f"{summary}\n\n.. math:: {formula}\n",
+            *([f"{note}\n"] if note else []),
+            f"Returns\n-------\nfloat\n    {returns}\n",
+            "Examples\n--------",
+            f">>> from fairconstrained.metrics import {name}",
+            f"{code}\n{value}\n",
+        ]
+    )
 
 
 def documented(metric: Metric) -> Metric:

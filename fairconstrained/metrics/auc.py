@@ -15,7 +15,7 @@ from sklearn.utils import check_array
 
 from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.metrics._docs import documented, specialised
+from fairconstrained.metrics._docs import docstring, documented, specialised
 from fairconstrained.metrics._tables import (
     Rates,
     check_labels,
@@ -215,139 +215,88 @@ group_auc_gap = specialised(
     _gap,
     "group_auc",
     "group_auc_gap",
-    r"""How well scores tell two groups apart, whatever the label.
-
-    .. math:: \max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |
-
-    (Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no weight.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import group_auc_gap
-    >>> group_auc_gap([0, 1, 0, 1], [1, 3, 2, 4], sensitive_features=list("aabb"))
-    0.25
-    """,
+    docstring(
+        "How well scores tell two groups apart, whatever the label.",
+        r"\max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |",
+        "Between 0 and 1/2; nan where a group has no weight.",
+        'group_auc_gap([0, 1, 0, 1], [1, 3, 2, 4], sensitive_features=list("aabb"))',
+        0.25,
+        note='(Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.)',
+    ),
 )
 
 inter_group_auc_gap = specialised(
     _gap,
     "inter_group",
     "inter_group_auc_gap",
-    r"""Difference of cross-AUCs: positives of one group against negatives of another.
-
-    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |
-
-    (Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import inter_group_auc_gap
-    >>> inter_group_auc_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
-    1.0
-    """,
+    docstring(
+        "Difference of cross-AUCs: positives of one group against negatives of another.",
+        r"\max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |",
+        "Between 0 and 1; nan where a group has no rows with some label.",
+        'inter_group_auc_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))',
+        1.0,
+        note='(Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.)',
+    ),
 )
 
 intra_group_auc_gap = specialised(
     _gap,
     "intra_group",
     "intra_group_auc_gap",
-    r"""Difference of the AUCs within each group.
-
-    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |
-
-    (Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons", 2019.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import intra_group_auc_gap
-    >>> intra_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
-    1.0
-    """,
+    docstring(
+        "Difference of the AUCs within each group.",
+        r"\max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |",
+        "Between 0 and 1; nan where a group has no rows with some label.",
+        'intra_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))',
+        1.0,
+        note='(Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons",\n'
+        "2019.)",
+    ),
 )
 
 positive_equality_gap = specialised(
     _gap,
     "positive_equality_gap",
     "positive_equality_gap",
-    r"""Average equality gap of the positives: those of a group against all.
-
-    .. math:: \max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |
-
-    (Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one protected
-    group; here the worst group.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no positives.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import positive_equality_gap
-    >>> positive_equality_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
-    0.25
-    """,
+    docstring(
+        "Average equality gap of the positives: those of a group against all.",
+        r"\max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |",
+        "Between 0 and 1/2; nan where a group has no positives.",
+        'positive_equality_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))',
+        0.25,
+        note=(
+            '(Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one\n'
+            "protected group; here the worst group.)"
+        ),
+    ),
 )
 
 negative_equality_gap = specialised(
     _gap,
     "negative_equality_gap",
     "negative_equality_gap",
-    r"""Average equality gap of the negatives: those of a group against all.
-
-    .. math:: \max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |
-
-    (Borkan et al., 2019, as :func:`positive_equality_gap`.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no negatives.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import negative_equality_gap
-    >>> negative_equality_gap([0, 1, 0, 1], [1, 2, 1, 4], sensitive_features=list("aabb"))
-    0.0
-    """,
+    docstring(
+        "Average equality gap of the negatives: those of a group against all.",
+        r"\max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |",
+        "Between 0 and 1/2; nan where a group has no negatives.",
+        'negative_equality_gap([0, 1, 0, 1], [1, 2, 1, 4], sensitive_features=list("aabb"))',
+        0.0,
+        note="(Borkan et al., 2019, as :func:`positive_equality_gap`.)",
+    ),
 )
 
 bpsn_bnsp_gap = specialised(
     _gap,
     "bpsn_bnsp",
     "bpsn_bnsp_gap",
-    r"""Background-positive subgroup-negative AUC against its counterpart.
-
-    .. math:: \max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |
-
-    (Borkan et al., 2019, for one protected group; here the worst group.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import bpsn_bnsp_gap
-    >>> bpsn_bnsp_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
-    0.5
-    """,
+    docstring(
+        "Background-positive subgroup-negative AUC against its counterpart.",
+        r"\max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |",
+        "Between 0 and 1; nan where a group has no rows with some label.",
+        'bpsn_bnsp_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))',
+        0.5,
+        note="(Borkan et al., 2019, for one protected group; here the worst group.)",
+    ),
 )
 
 __test__ = {name: globals()[name] for name in __all__}

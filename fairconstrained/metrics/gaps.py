@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from fairconstrained.metrics import _notions as notions
-from fairconstrained.metrics._docs import documented, specialised
+from fairconstrained.metrics._docs import docstring, documented, specialised
 from fairconstrained.metrics._tables import (
     Counts,
     Rates,
@@ -57,67 +57,42 @@ independence_gap = specialised(
     _summed,
     notions.selections,
     "independence_gap",
-    r"""Gap between groups in the rate of positive predictions: "Ind" in the tables.
-
-    .. math:: | P(\hat y = + \mid g) - P(\hat y = + \mid h) |
-
-    Another name for :func:`~fairconstrained.metrics.demographic_parity_difference`.
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no weight.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import independence_gap
-    >>> independence_gap([0, 1, 0, 1], [0, 1, 1, 1], sensitive_features=list("aabb"))
-    0.5
-    """,
+    docstring(
+        'Gap between groups in the rate of positive predictions: "Ind" in the tables.',
+        r"| P(\hat y = + \mid g) - P(\hat y = + \mid h) |",
+        "Between 0 and 1; nan where a group has no weight.",
+        'independence_gap([0, 1, 0, 1], [0, 1, 1, 1], sensitive_features=list("aabb"))',
+        0.5,
+        note="Another name for :func:`~fairconstrained.metrics.demographic_parity_difference`.",
+    ),
 )
 
 separation_gap = specialised(
     _summed,
     notions.odds,
     "separation_gap",
-    r"""Gaps between groups in the predictions given the true label, summed: "Sp" in the tables.
-
-    .. math:: \sum_v | P(\hat y = + \mid y = v, g) - P(\hat y = + \mid y = v, h) |
-
-    Returns
-    -------
-    float
-        Between 0 and the number of labels; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import separation_gap
-    >>> y_true, y_pred = [0, 0, 1, 0, 0, 1], [0, 1, 1, 0, 0, 0]
-    >>> separation_gap(y_true, y_pred, sensitive_features=list("aaabbb"))  # 1/2 and 1
-    1.5
-    """,
+    docstring(
+        'Gaps between groups in the predictions given the true label, summed: "Sp" in the tables.',
+        r"\sum_v | P(\hat y = + \mid y = v, g) - P(\hat y = + \mid y = v, h) |",
+        "Between 0 and the number of labels; nan where a group has no rows with some label.",
+        "y_true, y_pred = [0, 0, 1, 0, 0, 1], [0, 1, 1, 0, 0, 0]\n"
+        'separation_gap(y_true, y_pred, sensitive_features=list("aaabbb"))  # 1/2 and 1',
+        1.5,
+    ),
 )
 
 sufficiency_gap = specialised(
     _summed,
     notions.predictive_values,
     "sufficiency_gap",
-    r"""Gaps between groups in the labels given the prediction, summed: "Sf" in the tables.
-
-    .. math:: \sum_v | P(y = + \mid \hat y = v, g) - P(y = + \mid \hat y = v, h) |
-
-    Returns
-    -------
-    float
-        Between 0 and the number of labels; nan where some label is never predicted for a group.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import sufficiency_gap
-    >>> y_true, y_pred = [0, 1, 1, 0, 0, 1], [0, 0, 1, 0, 0, 1]
-    >>> sufficiency_gap(y_true, y_pred, sensitive_features=list("aaabbb"))  # 1/2 and 0
-    0.5
-    """,
+    docstring(
+        'Gaps between groups in the labels given the prediction, summed: "Sf" in the tables.',
+        r"\sum_v | P(y = + \mid \hat y = v, g) - P(y = + \mid \hat y = v, h) |",
+        "Between 0 and the number of labels; nan where some label is never predicted for a group.",
+        "y_true, y_pred = [0, 1, 1, 0, 0, 1], [0, 0, 1, 0, 0, 1]\n"
+        'sufficiency_gap(y_true, y_pred, sensitive_features=list("aaabbb"))  # 1/2 and 0',
+        0.5,
+    ),
 )
 
 

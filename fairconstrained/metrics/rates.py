@@ -15,7 +15,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 from numpy.typing import ArrayLike
 
 from fairconstrained.metrics import _notions as notions
-from fairconstrained.metrics._docs import specialised
+from fairconstrained.metrics._docs import docstring, specialised
 from fairconstrained.metrics._tables import Counts, Rates, count_table, gap, largest, least, ratio
 
 __all__ = [
@@ -65,9 +65,7 @@ class Rate(NamedTuple):
     source: str = ""
 
 
-_HARDT = """
-(Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
-"""
+_HARDT = '(Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)'
 _NO_LABEL = "a group has no rows with label c"
 _ONLY_LABEL = "a group has only rows with label c"
 
@@ -101,16 +99,14 @@ TRUE_NEGATIVE = Rate(
     "c",
     _ONLY_LABEL,
 )
-_OVERALL = """
-Without `sensitive_features` all rows are one group.
-"""
+_OVERALL = "Without `sensitive_features` all rows are one group."
 ODDS = Rate(
     notions.odds,
     "rates of predictions given the true label",
     r"P(\hat y = k \mid y = v, g)",
     "v, k",
     "a group has no rows with some label",
-    "\nWith two classes: the worse of true and false positive rates." + _HARDT,
+    "With two classes: the worse of true and false positive rates.\n" + _HARDT,
 )
 ERROR = Rate(notions.error_rates, "error rate", r"P(\hat y \neq y \mid g)")
 ACCURACY = Rate(notions.accuracies, "accuracy", r"P(\hat y = y \mid g)")
@@ -273,27 +269,24 @@ def _extreme_or_overall(
     return comparison.of(count_table(y_true, y_pred, groups, sample_weight, pos_label))
 
 
+# Groups a and b have four and eight rows.
+_EXAMPLE = """\
+y_true = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1]
+y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+round({name}(y_true, y_pred, sensitive_features=list("aaaabbbbbbbb")), 4)"""
+
+
 def _doc(name: str, rate: Rate, way: Way, example: float, note: str = "") -> str:
-    """A docstring; its example has groups a and b of four and eight rows."""
     formula = way.formula.format(of_g=rate.formula, of_h=rate.formula.replace("g)", "h)"))
     over = rf"{way.extreme}_{{{rate.over}}} \; " if rate.over else ""
-    return f"""{way.summary.format(words=rate.words)}
-
-.. math:: {over}{formula}
-{rate.source}{note}
-Returns
--------
-float
-    {way.returns.format(undefined=rate.undefined)}
-
-Examples
---------
->>> from fairconstrained.metrics import {name}
->>> y_true = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1]
->>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
->>> round({name}(y_true, y_pred, sensitive_features=list("aaaabbbbbbbb")), 4)
-{example}
-"""
+    return docstring(
+        way.summary.format(words=rate.words),
+        over + formula,
+        way.returns.format(undefined=rate.undefined),
+        _EXAMPLE.format(name=name),
+        example,
+        note=note or rate.source,
+    )
 
 
 def _made(
@@ -314,7 +307,7 @@ demographic_parity_difference = _made(
     _between, "demographic_parity_difference", SELECTION, DIFFERENCE, 0.375
 )
 demographic_parity_ratio = _made(
-    _between, "demographic_parity_ratio", SELECTION, RATIO, 0.5, '\nThe "p% rule".\n'
+    _between, "demographic_parity_ratio", SELECTION, RATIO, 0.5, 'The "p% rule".'
 )
 selection_rate_difference = _made(
     _between, "selection_rate_difference", SELECTION, DIFFERENCE, 0.375

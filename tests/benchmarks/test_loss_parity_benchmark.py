@@ -37,7 +37,7 @@ def load(name):
 def test_two_methods_from_files_outside_end_in_a_table_and_pictures(tmp_path, capsys):
     (tmp_path / "tiny.py").write_text(DATA)
     solvers = []
-    for name in ("SGD", "ALM"):
+    for name in ("SSLALM", "ALM"):
         solvers.append(str(tmp_path / f"{name.lower()}.py"))
         Path(solvers[-1]).write_text(SOLVER.format(solver=name))
     output = tmp_path / "results"
@@ -46,7 +46,7 @@ def test_two_methods_from_files_outside_end_in_a_table_and_pictures(tmp_path, ca
     main = load("run").main
     assert main([*fixed, *data]) == 0
     table = pd.read_csv(output / "loss_parity.csv")
-    assert table["method"].tolist() == ["mine, SGD", "mine, ALM"] * 2
+    assert table["method"].tolist() == ["mine, SSLALM", "mine, ALM"] * 2
     for row in table.to_dict("records"):
         arrays = load("results").arrays(output, row)
         assert arrays["time"].shape == arrays["loss"].shape == arrays["violation"].shape == (30,)
