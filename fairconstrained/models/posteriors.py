@@ -27,6 +27,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
+# Less than this classifiers seldom mean: forests and trees say 0 where a leaf has no such row, and
+# the logarithm of that would decide how all others are calibrated (Adult, out of fold, log loss of
+# a forest of 20 trees .367 with 1e-6 and .347 with 1e-3, of boosted trees .2762 with both).
+_LEAST_GIVEN = 1e-3
 _MOST_STEPS = 200
 
 
@@ -144,7 +148,7 @@ class Posteriors(BaseEstimator):  # type: ignore[misc]
     --------
     >>> import numpy as np
     >>> from sklearn.tree import DecisionTreeClassifier
-    >>> from fairconstrained.models import Posteriors
+    >>> from fairconstrained.models.posteriors import Posteriors
     >>> rng = np.random.default_rng(0)
     >>> X, y, group = rng.normal(size=(200, 3)), rng.integers(2, size=200), np.repeat([0, 1], 100)
     >>> model = Posteriors(DecisionTreeClassifier(max_depth=3))
@@ -305,9 +309,10 @@ class _CrossFit:
     def _fitted(
         self, estimator: Any, target: NDArray[Any], fit_params: Mapping[str, Any], rows: Ints
     ) -> Any:
+        if isinstance(estimator, FrozenEstimator):
+            return estimator
         model = _seeded(clone(estimator), self.rng)
-        frozen = isinstance(model, FrozenEstimator)
-        if len(np.unique(target[rows])) < 2 and not frozen:  # which many classifiers refuse
+        if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
             model, fit_params = DummyClassifier(), {}
         own = {
             name: _safe_indexing(value, rows) if _is_per_row(value, len(target)) else value
@@ -382,8 +387,8 @@ class FittedPosteriors(NamedTuple):
 def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
     """Logarithms of probabilities, or decisions, a column for each of the `kinds`."""
     if hasattr(model, "predict_proba"):
-        given = np.log(np.maximum(np.asarray(model.predict_proba(X), dtype=float), _LEAST))
-        lacking = np.log(_LEAST)
+        given = np.asarray(model.predict_proba(X), dtype=float)
+        given, lacking = np.log(np.maximum(given, _LEAST_GIVEN)), np.log(_LEAST_GIVEN)
     else:
         given = np.asarray(model.decision_function(X), dtype=float)
         if given.ndim == 1:
@@ -402,8 +407,8 @@ def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
 def _free(evidence: Floats) -> Floats:
     """Evidence without what all kinds have in common: for two kinds one column."""
     if evidence.shape[1] == 2:
-        return evidence[:, 1:] - evidence[:, :1]
-    return evidence - evidence.mean(axis=1, keepdims=True)
+        return np.diff(evidence, axis=1)
+    return np.asarray(evidence - evidence.mean(axis=1, keepdims=True))
 
 
 def _calibrator(evidence: Floats, target: Ints, weight: Floats, n_kinds: int) -> Any:
