@@ -45,9 +45,7 @@ def linear_post(
     """
     n, n_parts = densities.shape
     risk = 1.0 - 2.0 * label + NOISE * rng.uniform(size=n)
-    bounds: Sequence[tuple[float | None, float | None]] = [(0.0, 1.0)] * n + [
-        (None, None)
-    ] * n_parts
+    free: tuple[float | None, float | None] = (None, None)
     solved = linprog(
         np.concatenate((risk / n, np.zeros(n_parts))),
         A_ub=sparse.hstack((sparse.csr_array((len(combinations), n)), combinations), format="csr"),
