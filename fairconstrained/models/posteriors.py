@@ -9,19 +9,24 @@ model on a handful of columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils import InputTags, _safe_indexing, check_array, column_or_1d, get_tags
+from sklearn.utils.validation import check_consistent_length, has_fit_parameter, validate_data
+from torch import Generator, Tensor
 
-__all__ = ["FittedPosteriors", "Posteriors", "Question", "questions"]
+from fairconstrained.models.features import Features
+from fairconstrained.models.linear import LinearModel
+from fairconstrained.models.specification import Specification
+
+__all__ = ["FittedPosteriors", "Posteriors", "Question", "is_scoring_classifier", "questions"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -53,18 +58,13 @@ class Question(NamedTuple):
         """The parts that it tells apart."""
         return np.unique(self.part_of_group[self.part_of_group >= 0])
 
-    @property
-    def needs_model(self) -> bool:
-        """Whether the posterior of the labels does not answer it."""
-        return len(np.unique(self.part_of_group)) > 1
-
 
 def questions(part_of_cell: Any) -> list[Question]:
     """What must be known about each row, given the parts whose rates a constraint compares.
 
     Labels whose rows fall into the same parts are asked about together: demographic parity asks
     for the group, equalized odds for the group given each label, equal opportunity for the group
-    given the positive label, and a cap over all groups for nothing that the posterior of the label
+    given the positive label. A cap over all groups asks for nothing that the posterior of the label
     does not tell.
 
     Parameters
@@ -79,24 +79,18 @@ def questions(part_of_cell: Any) -> list[Question]:
     [[True, True]]
     >>> [asked.labels.tolist() for asked in questions([[-1, -1], [0, 1]])]  # equal opportunity
     [[False, True]]
-    >>> [asked.needs_model for asked in questions([[-1, -1], [0, 0]])]  # a cap on a rate
-    [False]
+    >>> questions([[-1, -1], [0, 0]])  # a cap on a rate
+    []
     """
     patterns, of_label = np.unique(np.asarray(part_of_cell), axis=0, return_inverse=True)
     asked = [
         Question(of_label.reshape(-1) == i, pattern.astype(np.int64))
         for i, pattern in enumerate(patterns)
     ]
-    return [
-        question
-        for question in asked
-        if (question.part_of_group >= 0).any()
-        # All rows are one part: that needs no column beside the intercept.
-        and (question.needs_model or not question.labels.all())
-    ]
+    return [question for question in asked if len(np.unique(question.part_of_group)) > 1]
 
 
-class Posteriors(BaseEstimator):  # type: ignore[misc]
+class Posteriors(Specification):
     r"""Posteriors of any classifier under a constrained linear model.
 
     The columns of a row x are
@@ -107,11 +101,13 @@ class Posteriors(BaseEstimator):  # type: ignore[misc]
         \frac{P(\text{part } q \mid x)}{P(\text{part } q)}
         = \frac{P(y \in L_q \mid x)\, P(g \in G_q \mid x, y \in L_q)}{P(\text{part } q)} ,
 
-    for two classes the log odds in place of the logarithms. The parts q, here the rows of labels
-    :math:`L_q` and groups :math:`G_q`, are those whose rates the constraint compares. The first
-    posterior is that of `estimator`, the second that of `group_model`, fitted on the rows of the
-    labels :math:`L_q` only. The linear model is trained on the posteriors of models that have not
-    seen the row (cross-fitting); predictions use models fitted on all rows.
+    for two classes the log odds in place of the logarithms, and the products of the last with the
+    second, which give rows that surely belong to a part a threshold and a slope of their own. The
+    parts q, here the rows of labels :math:`L_q` and groups :math:`G_q`, are those whose rates the
+    constraint compares. The first posterior is that of `estimator`, the second that of
+    `group_model`, fitted on the rows of the labels :math:`L_q` only. The linear model is trained on
+    the posteriors of models that have not seen the row (cross-fitting); predictions use models
+    fitted on all rows.
 
     Posteriors are calibrated by a logistic regression on their logarithms, out of fold: it makes
     probabilities of decision functions and of overconfident models, and shrinks posteriors of the
@@ -153,16 +149,79 @@ class Posteriors(BaseEstimator):  # type: ignore[misc]
     >>> X, y, group = rng.normal(size=(200, 3)), rng.integers(2, size=200), np.repeat([0, 1], 100)
     >>> model = Posteriors(DecisionTreeClassifier(max_depth=3))
     >>> table, fitted = model.columns(X, y, group, [[0, 1], [0, 1]])
-    >>> table.shape  # log odds and probability of the label, two groups
-    (200, 4)
+    >>> table.shape  # log odds and probability of the label, two groups, two products
+    (200, 6)
     >>> fitted.columns(X[:5]).shape
-    (5, 4)
+    (5, 6)
     """
+
+    linear = True
+    learns_columns = True
 
     def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 5):
         self.estimator = estimator
         self.group_model = group_model
         self.cv = cv
+
+    def check(self) -> None:
+        """Raise ValueError unless these are classifiers with scores, and at least two folds."""
+        for name in ("estimator", "group_model"):
+            model = getattr(self, name)
+            if model is not None and not is_scoring_classifier(model):
+                raise ValueError(
+                    f"Posteriors.{name} must be a classifier with fit, and predict_proba or "
+                    f"decision_function; got {model!r}."
+                )
+        if isinstance(self.cv, (int, np.integer)) and self.cv < 2:
+            raise ValueError(f"Posteriors.cv must be at least 2 folds; got {self.cv!r}.")
+
+    def input_tags(self) -> Any:
+        """What the estimator takes as X, if it tells scikit-learn."""
+        try:
+            return get_tags(self.estimator).input_tags
+        except AttributeError:  # a frozen model of another library
+            return InputTags(sparse=True, categorical=True, string=True, allow_nan=True)
+
+    def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
+        """X as it came, and y as an array; the classifiers check the rest themselves."""
+        X, y = validate_data(estimator, X, y, reset=reset, skip_check_array=True)
+        check_consistent_length(X, y)
+        y = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y")
+        return X, y
+
+    def new_rows(self, estimator: Any, X: Any) -> Any:
+        """X as it came."""
+        return validate_data(estimator, X, reset=False, skip_check_array=True)
+
+    def fit_transform(
+        self,
+        X: Any,
+        y: Ints,
+        group: Ints,
+        weight: Floats,
+        *,
+        classes: NDArray[Any],
+        part_of_cell: Callable[[], Ints],
+        rng: Generator,
+    ) -> Floats:
+        """Out-of-fold columns of the training rows."""
+        table, self.fitted_ = self.columns(
+            X,
+            classes[y],
+            group,
+            part_of_cell(),
+            sample_weight=weight if np.ptp(weight) > 0 else None,
+            random_state=np.random.RandomState(rng.initial_seed() % (1 << 32)),
+        )
+        return table
+
+    def transform(self, X: Any) -> Floats:
+        """Columns of new rows, by the models fitted on all rows."""
+        return self.fitted_.columns(X)
+
+    def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> LinearModel:
+        """Give a linear model of the columns."""
+        return LinearModel.preconditioned(X, weight, n_outputs, alpha, fit_intercept=True)
 
     def columns(
         self,
@@ -217,11 +276,9 @@ class Posteriors(BaseEstimator):  # type: ignore[misc]
             used = question.labels[label]
             share = {int(q): float(weight[used & (part == q)].sum()) for q in question.parts}
             prior = np.array([share[q] for q in question.parts.tolist()]) / weight.sum()
-            model = None
-            if question.needs_model:
-                kinds, target = np.unique(part, return_inverse=True)
-                model = cross.fit(self._for_groups(), kinds, target.reshape(-1), {}, used)
-                answers.append(cross.out_of_fold)
+            kinds, target = np.unique(part, return_inverse=True)
+            model = cross.fit(self._for_groups(), kinds, target.reshape(-1), {}, used)
+            answers.append(cross.out_of_fold)
             asked.append(_Asked(question, prior, model))
         fitted = FittedPosteriors(classes, label_model, asked)
         return fitted.assembled(answers), fitted
@@ -243,8 +300,6 @@ class Posteriors(BaseEstimator):  # type: ignore[misc]
     def _folds(self, X: Any, strata: Ints, rng: np.random.RandomState) -> list[tuple[Ints, Ints]]:
         rows = np.arange(len(strata))
         if isinstance(self.cv, (int, np.integer)):
-            if self.cv < 2:
-                raise ValueError(f"Posteriors.cv must be at least 2 folds; got {self.cv!r}.")
             fold = _dealt(strata, int(self.cv), rng)
             return [(rows[fold != k], rows[fold == k]) for k in np.unique(fold)]
         split = self.cv.split(X, strata) if hasattr(self.cv, "split") else self.cv
@@ -256,6 +311,13 @@ class Posteriors(BaseEstimator):  # type: ignore[misc]
                 f"part; got {self.cv!r}."
             )
         return folds
+
+
+def is_scoring_classifier(model: Any) -> bool:
+    """Whether a model can be asked for posteriors or decisions."""
+    asked = ("predict_proba", "decision_function")
+    # A search or a pipeline has them only where what it holds does, which may show after fitting.
+    return hasattr(model, "fit") and (any(hasattr(model, a) for a in asked) or is_classifier(model))
 
 
 def _dealt(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:
@@ -346,7 +408,7 @@ class _Asked(NamedTuple):
 
     question: Question
     prior: Floats
-    model: _Calibrated | None
+    model: _Calibrated
 
 
 class FittedPosteriors(NamedTuple):
@@ -366,21 +428,20 @@ class FittedPosteriors(NamedTuple):
 
     def columns(self, X: Any) -> Floats:
         """The columns of rows, (n, n_columns)."""
-        models = [asked.model for asked in self.asked if asked.model is not None]
-        return self.assembled([model.answer(X) for model in (self.label_model, *models)])
+        models = [self.label_model, *(asked.model for asked in self.asked)]
+        return self.assembled([model.answer(X) for model in models])
 
     def assembled(self, answers: Sequence[Floats]) -> Floats:
         """The columns from the models' posteriors: of the label, and of each model for groups."""
         label, *of_groups = answers
-        logs = np.log(np.maximum(label, _LEAST))
-        two = label.shape[1] == 2
-        table = [logs[:, 1:] - logs[:, :1] if two else logs, label[:, 1:]]
-        rest: Iterator[Floats] = iter(of_groups)
-        for question, prior, model in self.asked:
+        logs, likely = np.log(np.maximum(label, _LEAST)), label[:, 1:]
+        table = [np.diff(logs, axis=1) if label.shape[1] == 2 else logs, likely]
+        for (question, prior, model), answer in zip(self.asked, of_groups, strict=True):
             within = label[:, question.labels].sum(axis=1, keepdims=True)
-            if model is not None:
-                within = within * next(rest)[:, np.isin(model.kinds, question.parts)]
-            table.append(within / np.maximum(prior, _LEAST))
+            joint = within * answer[:, np.isin(model.kinds, question.parts)]
+            density = joint / np.maximum(prior, _LEAST)
+            products = likely[:, :, None] * density[:, None, :]
+            table += [density, products.reshape(len(label), -1)]
         return np.hstack(table)
 
 
