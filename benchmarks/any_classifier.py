@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import joblib
 import numpy as np
 import pandas as pd
+import torch
 from fairlearn import reductions
 from fairlearn.postprocessing import ThresholdOptimizer
 from numpy.typing import NDArray
@@ -128,13 +129,18 @@ class Remembered(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def posterior_columns(split: Split, notion: str) -> Columns:
     """Columns of boosted trees for a notion."""
     start = time.process_time()
-    space = Space([0, 1], np.unique(split.groups[0]).tolist())
-    parts = CONSTRAINTS[notion]().bind(space, 0.05, 1.0).part_of_cell
+    parts = bound_notion(split, notion, 0.05).part_of_cell.numpy()
     table, fitted = Posteriors(Remembered(trees())).columns(
-        split.tables[0], split.y[0], split.groups[0], parts.numpy()
+        split.tables[0], split.y[0], split.groups[0], parts
     )
     test = fitted.columns(split.tables[1])
     return Columns(table, test, time.process_time() - start)
+
+
+def bound_notion(split: Split, notion: str, slack: float) -> Any:
+    """The constraint on the labels and groups of a task."""
+    space = Space([0, 1], np.unique(split.groups[0]).tolist())
+    return CONSTRAINTS[notion]().bind(space, slack)
 
 
 def kept(cache: Path, task: str, without_group: bool, seed: int) -> dict[str, Columns]:
@@ -185,22 +191,31 @@ def _ours(split: Split, tables: list[Any], notion: str, slack: float) -> Accepte
 
 def linear_program(split: Split, columns: Columns, notion: str, slack: float) -> Accepted:
     """LinearPost on the same posteriors."""
-    space = Space([0, 1], np.unique(split.groups[0]).tolist())
-    bound = CONSTRAINTS[notion]().bind(space, slack, 1.0)
-    # Rates of class 1, in the parts; a cap on misses is one on minus the rate of class 1.
-    rates = (bound.numerators.reshape(len(bound.numerators), bound.n_parts, 2)).numpy()
-    rates = rates / bound.denominators.numpy().sum(axis=1)[:, None, None]
-    combined = bound.combinations.numpy() @ (rates[:, :, 1] - rates[:, :, 0])
-    left = bound.combinations.numpy() @ rates[:, :, 0].sum(axis=1)
+    bound = bound_notion(split, notion, slack)
+    # Values are affine in the rates of class 1, one for each part: what each part contributes.
+    counts, aux = torch.ones(bound.n_parts).double(), torch.zeros(0)
+    none = torch.tensor([[1.0, 0.0]]).double().repeat(bound.n_parts, 1)
+    at_none = bound.of_moments(none, counts, aux).numpy()
+    combined = np.empty((len(at_none), bound.n_parts))
+    for part in range(bound.n_parts):
+        one = none.clone()
+        one[part] = one[part].flip(0)
+        combined[:, part] = bound.of_moments(one, counts, aux).numpy() - at_none
     rng = np.random.default_rng(0)
     train, test = columns[:2]
-    mu = linear_post(train[:, 1], train[:, 2:], combined, slack - float(left[0]), rng)
-    return tuple(  # type: ignore[return-value]
-        (1 - 2 * table[:, 1] + NOISE * rng.uniform(size=len(table)) < table[:, 2:] @ mu).astype(
-            float
-        )
-        for table in (train, test)
-    )
+    base_rate = train[:, 1].mean()
+
+    def densities(table: Floats) -> Floats:
+        # A cap asks for one part, the rows of label 1, and for no group.
+        return table[:, 2 : 2 + bound.n_parts] if bound.n_parts > 1 else table[:, 1:2] / base_rate
+
+    mu = linear_post(train[:, 1], densities(train), combined, -float(at_none[0]), rng)
+
+    def accepted(table: Floats) -> Floats:
+        risk = 1 - 2 * table[:, 1] + NOISE * rng.uniform(size=len(table))
+        return (risk < densities(table) @ mu).astype(float)
+
+    return accepted(train), accepted(test)
 
 
 def threshold_optimizer(split: Split, columns: Columns, notion: str, slack: float) -> Accepted:
