@@ -19,7 +19,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import InputTags, _safe_indexing, check_array, column_or_1d, get_tags
-from sklearn.utils.validation import check_consistent_length, has_fit_parameter, validate_data
+from sklearn.utils.validation import has_fit_parameter, indexable, validate_data
 from torch import Generator, Tensor
 
 from fairconstrained.models.features import Features
@@ -185,13 +185,12 @@ class Posteriors(Specification):
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
         """X as it came, and y as an array; the classifiers check the rest themselves."""
         X, y = validate_data(estimator, X, y, reset=reset, skip_check_array=True)
-        check_consistent_length(X, y)
-        y = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y")
-        return X, y
+        X, y = indexable(X, column_or_1d(y, warn=True))
+        return X, check_array(y, ensure_2d=False, dtype=None, input_name="y")
 
     def new_rows(self, estimator: Any, X: Any) -> Any:
-        """X as it came."""
-        return validate_data(estimator, X, reset=False, skip_check_array=True)
+        """X as it came; its columns are counted by the classifiers."""
+        return validate_data(estimator, X, reset=False, skip_check_array=True, ensure_2d=False)
 
     def fit_transform(
         self,
