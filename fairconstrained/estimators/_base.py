@@ -7,6 +7,7 @@ first, what follows from its solution (``_refined``).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -164,6 +165,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Numbers; if `model` is a classifier, whatever it takes.
         y : array-like of shape (n_samples,)
             Labels of any kind, two classes or more.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
@@ -238,7 +240,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags = self._specification().input_tags()
         return tags
 
     # ------------------------------------------------------------------ rows
@@ -318,7 +320,15 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     def _task(self, rows, rng):
         """The columns of the model, fitted where it has something to learn, on the device."""
         self.model_ = clone(self._specification())
-        table = self.model_.fit_transform(rows.X, rows.y, rows.group, rows.weight)
+        table = self.model_.fit_transform(
+            rows.X,
+            rows.y,
+            rows.group,
+            rows.weight,
+            classes=rows.classes,
+            part_of_cell=partial(self._part_of_cell, rows),
+            rng=rng,
+        )
         data = Batch(
             as_features(self._columns(table, rows.group, rows.groups), self.device),
             *(torch.as_tensor(column, device=self.device) for column in (rows.y, rows.group)),
@@ -340,13 +350,25 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         outputs = n_outputs(len(task.space.classes))
         return self.model_.build(task.data.X, task.data.weight, outputs, float(self.alpha))
 
+    def _part_of_cell(self, rows):
+        """The part of each label and group whose rates the constraints compare; -1 for none."""
+        space = rows.space
+        counts = space.count_cells(*map(torch.from_numpy, (rows.y, rows.group)))
+        members = [kept for kept, _ in self._kept(space, counts, self.min_group_size)]
+        return Stack(space, members).part_of_cell.numpy()
+
+    def _kept(self, space, rows, least):
+        """Each constraint without what rests on fewer than `least` of the counted rows."""
+        return [
+            self._bound(notion, space).without_small(rows.cpu().numpy(), least)
+            for notion in self._notions()
+            if not notion.needs_groups or len(space.groups) > 1
+        ]
+
     def _stack(self, space, rows, least):
-        """The constraints, without what rests on fewer than `least` of the counted rows."""
+        """What is kept of the constraints; a warning says what is not."""
         members = []
-        for notion in self._notions():
-            if notion.needs_groups and len(space.groups) < 2:
-                continue
-            kept, dropped = self._bound(notion, space).without_small(rows.cpu().numpy(), least)
+        for kept, dropped in self._kept(space, rows, least):
             if dropped:
                 warn_caller(
                     f"{kept.name} leaves out {'; '.join(dropped)}: fewer than {max(least, 1)} rows "

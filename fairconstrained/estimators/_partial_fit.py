@@ -89,6 +89,11 @@ class StreamingClassifier(PrivateFairClassifier):
                     f"{type(self).__name__}.partial_fit needs epsilon=None: every call would spend "
                     "the whole budget."
                 )
+            if self._specification().learns_columns:
+                raise ValueError(
+                    f"{type(self).__name__}.partial_fit needs a linear model or a network: "
+                    f"{self.model!r} would have to be fitted to the whole stream again."
+                )
             chunk = self._extend_stream(X, y, classes, sensitive_features, sample_weight)
             stream, solver = self._stream, self._chosen_solver()
             rows = self._with_groups(stream.training_rows())

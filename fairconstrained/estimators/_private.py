@@ -40,6 +40,12 @@ class PrivateFairClassifier(FairClassifier):
                 f"{type(self).__name__}.warm_start must be False with epsilon: every fit spends "
                 "the whole budget, and the promise of this one would not cover the last one."
             )
+        if self._specification().learns_columns:
+            raise ValueError(
+                f"{type(self).__name__}.model must be 'linear' or a network with epsilon: a "
+                f"classifier such as {self.model!r} reads the rows exactly, and what it learnt of "
+                "them would leave fit without noise."
+            )
 
     def _refuse_with_epsilon(self, refused, offered):
         """Raise ValueError for a parameter that reads more than a private fit may release."""

@@ -7,12 +7,13 @@ the two and knows nothing else.
 from fairconstrained.models.base import Model, Penalty, Pullback
 from fairconstrained.models.linear import LinearModel, ScaledLinearModel, whitener
 from fairconstrained.models.network import NetworkModel
+from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.short_forms import as_specification
 from fairconstrained.models.specification import (
     Linear,
     Network,
     Specification,
     Standardize,
-    as_specification,
     multilayer_perceptron,
 )
 
@@ -23,6 +24,7 @@ __all__ = [
     "Network",
     "NetworkModel",
     "Penalty",
+    "Posteriors",
     "Pullback",
     "ScaledLinearModel",
     "Specification",

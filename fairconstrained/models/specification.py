@@ -8,7 +8,7 @@ A specification says how rows become columns (:meth:`Specification.fit_transform
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import InputTags
 from sklearn.utils.validation import validate_data
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from fairconstrained.models.base import column_variances
 from fairconstrained.models.features import Features
@@ -31,7 +32,7 @@ __all__ = [
     "Network",
     "Specification",
     "Standardize",
-    "as_specification",
+    "are_sizes",
     "multilayer_perceptron",
 ]
 
@@ -46,6 +47,11 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     """
 
     linear: bool  # whether scores are linear in the parameters that solvers see
+    learns_columns = False  # from all rows: then neither private training nor streams are possible
+
+    def input_tags(self) -> Any:
+        """What X may be, in scikit-learn's words; here numbers without missing values."""
+        return InputTags(sparse=True)
 
     def check(self) -> None:
         """Raise ValueError for a bad parameter, before any work."""
@@ -69,7 +75,15 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         return validate_data(estimator, X, reset=False, **_AS_NUMBERS)
 
     def fit_transform(
-        self, X: Any, y: NDArray[np.int64], group: NDArray[np.int64], weight: NDArray[np.float64]
+        self,
+        X: Any,
+        y: NDArray[np.int64],
+        group: NDArray[np.int64],
+        weight: NDArray[np.float64],
+        *,
+        classes: NDArray[Any],
+        part_of_cell: Callable[[], NDArray[np.int64]],
+        rng: Generator,
     ) -> Any:
         """Learn the columns and give those of the training rows; here the columns as given.
 
@@ -79,6 +93,13 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         y, group : ndarray of shape (n,)
             Class and group indices.
         weight : ndarray of shape (n,)
+        classes : ndarray of shape (n_classes,)
+            The labels that the class indices stand for.
+        part_of_cell : callable
+            Gives what the constraints ask for, an array of shape (n_classes, n_groups): the part of
+            the rows of each label and group, -1 where they take no part.
+        rng : Generator
+            Source of randomness.
         """
         return X
 
@@ -183,7 +204,7 @@ class Network(Specification):
 
     def check(self) -> None:
         """Raise ValueError unless the layers are sizes or a callable."""
-        if not (callable(self.layers) or _are_sizes(self.layers)):
+        if not (callable(self.layers) or are_sizes(self.layers)):
             raise ValueError(
                 "Network.layers must be a sequence of positive integers, or a callable "
                 f"(n_features, n_outputs) -> nn.Module; got {self.layers!r}."
@@ -249,37 +270,8 @@ def multilayer_perceptron(
     return nn.Sequential(*layers, nn.Linear(sizes[-1], n_outputs))
 
 
-def as_specification(model: Any) -> Specification:
-    """Give the specification that a ``model`` parameter stands for.
-
-    Parameters
-    ----------
-    model : "linear", sequence of int, callable, or Specification
-
-    Raises
-    ------
-    ValueError
-        If it is none of these.
-
-    Examples
-    --------
-    >>> from fairconstrained.models import as_specification
-    >>> as_specification("linear"), as_specification((8, 4))
-    (Linear(), Network(layers=(8, 4)))
-    """
-    if isinstance(model, Specification):
-        return model
-    if isinstance(model, str) and model == "linear":
-        return Linear()
-    if callable(model) or _are_sizes(model):
-        return Network(model)
-    raise ValueError(
-        "model must be 'linear', a tuple of hidden sizes such as (64, 32), a callable (n_features, "
-        f"n_outputs) -> nn.Module, or an object of fairconstrained.models; got {model!r}."
-    )
-
-
-def _are_sizes(given: Any) -> bool:
+def are_sizes(given: Any) -> bool:
+    """Whether these are sizes of layers."""
     return (
         isinstance(given, Sequence)
         and len(given) > 0

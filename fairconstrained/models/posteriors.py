@@ -1,0 +1,503 @@
+r"""Any classifier as a model: its posteriors, out of fold, are the columns of a linear model.
+
+Of all classifiers that do not see the group, the most accurate one under linear constraints on
+prediction rates thresholds a linear combination of posteriors: of the labels, and of the parts of
+the data whose rates are compared (Menon and Williamson 2018; Xian and Zhao 2024). Whatever
+classifier the user trusts can estimate these; what is left to train under constraints is a linear
+model on a handful of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import InputTags, _safe_indexing, check_array, column_or_1d, get_tags
+from sklearn.utils.validation import has_fit_parameter, indexable, validate_data
+from torch import Generator, Tensor
+
+from fairconstrained.models.features import Features
+from fairconstrained.models.linear import LinearModel
+from fairconstrained.models.specification import Specification
+
+__all__ = ["FittedPosteriors", "Posteriors", "Question", "is_scoring_classifier", "questions"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
+# Less than this classifiers seldom mean: forests and trees say 0 where a leaf has no such row, and
+# the logarithm of that would decide how all others are calibrated (Adult, out of fold, log loss of
+# a forest of 20 trees .367 with 1e-6 and .347 with 1e-3, of boosted trees .2762 with both).
+_LEAST_GIVEN = 1e-3
+_MOST_STEPS = 200
+
+
+class Question(NamedTuple):
+    """What a constraint asks about the rows of some labels.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_classes,)
+        Booleans: the labels whose rows it asks about.
+    part_of_group : ndarray of shape (n_groups,)
+        The part that rows of each group belong to; -1 where they take no part.
+    """
+
+    labels: NDArray[np.bool_]
+    part_of_group: Ints
+
+    @property
+    def parts(self) -> Ints:
+        """The parts that it tells apart."""
+        return np.unique(self.part_of_group[self.part_of_group >= 0])
+
+
+def questions(part_of_cell: Any) -> list[Question]:
+    """What must be known about each row, given the parts whose rates a constraint compares.
+
+    Labels whose rows fall into the same parts are asked about together: demographic parity asks
+    for the group, equalized odds for the group given each label, equal opportunity for the group
+    given the positive label. A cap over all groups asks for nothing that the posterior of the label
+    does not tell.
+
+    Parameters
+    ----------
+    part_of_cell : array-like of shape (n_classes, n_groups)
+        The part of the rows of each label and group; -1 where they take no part.
+
+    Examples
+    --------
+    >>> from fairconstrained.models.posteriors import questions
+    >>> [asked.labels.tolist() for asked in questions([[0, 1], [0, 1]])]  # demographic parity
+    [[True, True]]
+    >>> [asked.labels.tolist() for asked in questions([[-1, -1], [0, 1]])]  # equal opportunity
+    [[False, True]]
+    >>> questions([[-1, -1], [0, 0]])  # a cap on a rate
+    []
+    """
+    patterns, of_label = np.unique(np.asarray(part_of_cell), axis=0, return_inverse=True)
+    asked = [
+        Question(of_label.reshape(-1) == i, pattern.astype(np.int64))
+        for i, pattern in enumerate(patterns)
+    ]
+    return [question for question in asked if len(np.unique(question.part_of_group)) > 1]
+
+
+class Posteriors(Specification):
+    r"""Posteriors of any classifier under a constrained linear model.
+
+    The columns of a row x are
+
+    .. math::
+
+        \log P(y = k \mid x), \quad P(y = k \mid x), \quad
+        \frac{P(\text{part } q \mid x)}{P(\text{part } q)}
+        = \frac{P(y \in L_q \mid x)\, P(g \in G_q \mid x, y \in L_q)}{P(\text{part } q)} ,
+
+    for two classes the log odds in place of the logarithms, and the products of the last with the
+    second, which give rows that surely belong to a part a threshold and a slope of their own. The
+    parts q, here the rows of labels :math:`L_q` and groups :math:`G_q`, are those whose rates the
+    constraint compares. The first posterior is that of `estimator`, the second that of
+    `group_model`, fitted on the rows of the labels :math:`L_q` only. The linear model is trained on
+    the posteriors of models that have not seen the row (cross-fitting); predictions use models
+    fitted on all rows.
+
+    Posteriors are calibrated by a logistic regression on their logarithms, out of fold: it makes
+    probabilities of decision functions and of overconfident models, and shrinks posteriors of the
+    group that say little. The division by P(part) multiplies errors of small groups.
+
+    Parameters
+    ----------
+    estimator : classifier
+        With ``predict_proba`` or ``decision_function``. X reaches it as the caller gave it. A
+        :class:`sklearn.frozen.FrozenEstimator` is not fitted again; the rows given should be ones
+        that it has not seen.
+    group_model : classifier, optional
+        Tells the groups apart; default: a clone of `estimator`, or of what it freezes. It is fitted
+        once for each set of labels that the constraint treats alike, and not at all where the
+        constraint compares no groups.
+    cv : int, splitter or iterable of (train, test), default=5
+        Folds, stratified by label and group where it is a number. Other splitters must give each
+        row to exactly one test part.
+
+    Notes
+    -----
+    Fits: ``cv`` + 1 of `estimator`, and as many of `group_model` for each set of labels. Predicting
+    takes one prediction of each.
+
+    References
+    ----------
+    Menon and Williamson, "The cost of fairness in binary classification", 2018. Xian and Zhao, "A
+    unified post-processing framework for group fairness in classification", 2024
+    (arXiv:2405.04025), Theorem 3.1: the rule is linear in the posteriors. Here: its coefficients
+    come from training under the constraint on predicted labels, because a linear program in
+    posteriors keeps the constraint only as far as these are exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from fairconstrained.models.posteriors import Posteriors
+    >>> rng = np.random.default_rng(0)
+    >>> X, y, group = rng.normal(size=(200, 3)), rng.integers(2, size=200), np.repeat([0, 1], 100)
+    >>> model = Posteriors(DecisionTreeClassifier(max_depth=3))
+    >>> table, fitted = model.columns(X, y, group, [[0, 1], [0, 1]])
+    >>> table.shape  # log odds and probability of the label, two groups, two products
+    (200, 6)
+    >>> fitted.columns(X[:5]).shape
+    (5, 6)
+    """
+
+    linear = True
+    learns_columns = True
+
+    def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 5):
+        self.estimator = estimator
+        self.group_model = group_model
+        self.cv = cv
+
+    def check(self) -> None:
+        """Raise ValueError unless these are classifiers with scores, and at least two folds."""
+        for name in ("estimator", "group_model"):
+            model = getattr(self, name)
+            if model is not None and not is_scoring_classifier(model):
+                raise ValueError(
+                    f"Posteriors.{name} must be a classifier with fit, and predict_proba or "
+                    f"decision_function; got {model!r}."
+                )
+        if isinstance(self.cv, (int, np.integer)) and self.cv < 2:
+            raise ValueError(f"Posteriors.cv must be at least 2 folds; got {self.cv!r}.")
+
+    def input_tags(self) -> Any:
+        """What the estimator takes as X, if it tells scikit-learn."""
+        try:
+            return get_tags(self.estimator).input_tags
+        except AttributeError:  # a frozen model of another library
+            return InputTags(sparse=True, categorical=True, string=True, allow_nan=True)
+
+    def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
+        """X as it came, and y as an array; the classifiers check the rest themselves."""
+        X, y = validate_data(estimator, X, y, reset=reset, skip_check_array=True)
+        X, y = indexable(X, column_or_1d(y, warn=True))
+        return X, check_array(y, ensure_2d=False, dtype=None, input_name="y")
+
+    def new_rows(self, estimator: Any, X: Any) -> Any:
+        """X as it came; its columns are counted by the classifiers."""
+        return validate_data(estimator, X, reset=False, skip_check_array=True, ensure_2d=False)
+
+    def fit_transform(
+        self,
+        X: Any,
+        y: Ints,
+        group: Ints,
+        weight: Floats,
+        *,
+        classes: NDArray[Any],
+        part_of_cell: Callable[[], Ints],
+        rng: Generator,
+    ) -> Floats:
+        """Out-of-fold columns of the training rows."""
+        table, self.fitted_ = self.columns(
+            X,
+            classes[y],
+            group,
+            part_of_cell(),
+            sample_weight=weight if np.ptp(weight) > 0 else None,
+            random_state=np.random.RandomState(rng.initial_seed() % (1 << 32)),
+        )
+        return table
+
+    def transform(self, X: Any) -> Floats:
+        """Columns of new rows, by the models fitted on all rows."""
+        return self.fitted_.columns(X)
+
+    def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> LinearModel:
+        """Give a linear model of the columns."""
+        return LinearModel.preconditioned(X, weight, n_outputs, alpha, fit_intercept=True)
+
+    def columns(
+        self,
+        X: Any,
+        y: Any,
+        group: Ints,
+        part_of_cell: Any,
+        *,
+        sample_weight: Floats | None = None,
+        fit_params: Mapping[str, Any] | None = None,
+        random_state: np.random.RandomState | None = None,
+    ) -> tuple[Floats, FittedPosteriors]:
+        """Fit all models; give the out-of-fold columns and what gives those of new rows.
+
+        Parameters
+        ----------
+        X : sized and indexable
+            Whatever the classifiers take.
+        y : ndarray of shape (n_samples,)
+        group : ndarray of shape (n_samples,)
+            Indices of groups.
+        part_of_cell : array-like of shape (n_classes, n_groups)
+            The part of the rows of each label and group; -1 where they take no part.
+        sample_weight : ndarray of shape (n_samples,), optional
+        fit_params : dict, optional
+            For ``estimator.fit``; arrays with an entry a row are split as X is.
+        random_state : RandomState, optional
+            Shuffles the rows into folds, and seeds the classifiers that have no seed of their own.
+
+        Returns
+        -------
+        table : ndarray of shape (n_samples, n_columns)
+        fitted : FittedPosteriors
+
+        Raises
+        ------
+        ValueError
+            If `cv` does not give each row to one test part, or no model for the groups is given
+            where a frozen estimator cannot be cloned.
+        """
+        rng = np.random.RandomState(0) if random_state is None else random_state
+        weight = np.ones(len(y)) if sample_weight is None else sample_weight
+        classes, label = np.unique(y, return_inverse=True)
+        label = label.reshape(-1)
+        folds = self._folds(X, label * (int(np.max(group)) + 1) + group, rng)
+        cross = _CrossFit(X, weight, folds, rng, sample_weight is not None)
+        label_model = cross.fit(self.estimator, classes, label, fit_params or {})
+        label_answers = cross.out_of_fold
+        asked, answers = [], [label_answers]
+        for question in questions(part_of_cell):
+            part = question.part_of_group[group]
+            used = question.labels[label]
+            share = {int(q): float(weight[used & (part == q)].sum()) for q in question.parts}
+            prior = np.array([share[q] for q in question.parts.tolist()]) / weight.sum()
+            kinds, target = np.unique(part, return_inverse=True)
+            model = cross.fit(self._for_groups(), kinds, target.reshape(-1), {}, used)
+            answers.append(cross.out_of_fold)
+            asked.append(_Asked(question, prior, model))
+        fitted = FittedPosteriors(classes, label_model, asked)
+        return fitted.assembled(answers), fitted
+
+    def _for_groups(self) -> Any:
+        if self.group_model is not None:
+            return self.group_model
+        frozen = isinstance(self.estimator, FrozenEstimator)
+        model = self.estimator.estimator if frozen else self.estimator
+        try:
+            return clone(model)
+        except TypeError as error:
+            raise ValueError(
+                f"Posteriors.group_model is None, and {type(model).__name__} cannot be cloned to "
+                "tell the groups apart: give a classifier that is to be fitted for the groups, "
+                "such as HistGradientBoostingClassifier()."
+            ) from error
+
+    def _folds(self, X: Any, strata: Ints, rng: np.random.RandomState) -> list[tuple[Ints, Ints]]:
+        rows = np.arange(len(strata))
+        if isinstance(self.cv, (int, np.integer)):
+            fold = _dealt(strata, int(self.cv), rng)
+            return [(rows[fold != k], rows[fold == k]) for k in np.unique(fold)]
+        split = self.cv.split(X, strata) if hasattr(self.cv, "split") else self.cv
+        folds = [(np.asarray(train), np.asarray(test)) for train, test in split]
+        tested = np.sort(np.concatenate([test for _, test in folds])) if folds else rows[:0]
+        if not np.array_equal(tested, rows):
+            raise ValueError(
+                f"Posteriors.cv must give each of the {len(rows)} samples to exactly one test "
+                f"part; got {self.cv!r}."
+            )
+        return folds
+
+
+def is_scoring_classifier(model: Any) -> bool:
+    """Whether a model can be asked for posteriors or decisions."""
+    asked = ("predict_proba", "decision_function")
+    # A search or a pipeline has them only where what it holds does, which may show after fitting.
+    return hasattr(model, "fit") and (any(hasattr(model, a) for a in asked) or is_classifier(model))
+
+
+def _dealt(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:
+    """A fold for each row: shuffled, every stratum is dealt out where the one before ended.
+
+    Strata with fewer rows than folds thus lack in some folds only, and folds are of equal size.
+    """
+    order = rng.permutation(len(strata))
+    order = order[np.argsort(strata[order], kind="stable")]
+    fold = np.empty(len(strata), dtype=np.int64)
+    fold[order] = np.arange(len(strata)) % n_folds
+    return fold
+
+
+class _CrossFit:
+    """Classifiers on the same rows and folds: fitted on all rows, answers out of fold."""
+
+    out_of_fold: Floats  # posteriors (n, n_kinds) of the last classifier fitted
+
+    def __init__(
+        self,
+        X: Any,
+        weight: Floats,
+        folds: Sequence[tuple[Ints, Ints]],
+        rng: np.random.RandomState,
+        weighted: bool,
+    ):
+        self.X, self.weight, self.folds, self.rng = X, weight, folds, rng
+        self.weighted = weighted
+
+    def fit(
+        self,
+        estimator: Any,
+        kinds: NDArray[Any],
+        target: Ints,
+        fit_params: Mapping[str, Any],
+        used: NDArray[np.bool_] | None = None,
+    ) -> _Calibrated:
+        """Fit on the rows `used`, to tell which of the `kinds` a row is: ``kinds[target]``."""
+        used = np.ones(len(target), dtype=bool) if used is None else used
+        evidence = np.empty((len(target), len(kinds)))
+        for train, test in self.folds:
+            model = self._fitted(estimator, kinds[target], fit_params, train[used[train]])
+            evidence[test] = _evidence(model, _safe_indexing(self.X, test), kinds)
+        calibrator = _calibrator(evidence[used], target[used], self.weight[used], len(kinds))
+        model = self._fitted(estimator, kinds[target], fit_params, np.flatnonzero(used))
+        calibrated = _Calibrated(model, kinds, calibrator)
+        self.out_of_fold = calibrated.posteriors(evidence)
+        return calibrated
+
+    def _fitted(
+        self, estimator: Any, target: NDArray[Any], fit_params: Mapping[str, Any], rows: Ints
+    ) -> Any:
+        if isinstance(estimator, FrozenEstimator):
+            return estimator
+        model = _seeded(clone(estimator), self.rng)
+        if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
+            model, fit_params = DummyClassifier(), {}
+        own = {
+            name: _safe_indexing(value, rows) if _is_per_row(value, len(target)) else value
+            for name, value in fit_params.items()
+        }
+        if self.weighted:
+            own |= _weights_for(model, self.weight[rows])
+        return model.fit(_safe_indexing(self.X, rows), target[rows], **own)
+
+
+class _Calibrated(NamedTuple):
+    """A fitted classifier, and the map from its evidence to posteriors of the kinds."""
+
+    model: Any
+    kinds: NDArray[Any]
+    calibrator: LogisticRegression
+
+    def answer(self, X: Any) -> Floats:
+        """Posteriors of rows, (n, n_kinds)."""
+        return self.posteriors(_evidence(self.model, X, self.kinds))
+
+    def posteriors(self, evidence: Floats) -> Floats:
+        """Posteriors from evidence, (n, n_kinds)."""
+        posteriors = np.zeros(evidence.shape)
+        posteriors[:, self.calibrator.classes_] = self.calibrator.predict_proba(_free(evidence))
+        return posteriors
+
+
+class _Asked(NamedTuple):
+    """A question with the overall fractions of its parts and the model that answers it."""
+
+    question: Question
+    prior: Floats
+    model: _Calibrated
+
+
+class FittedPosteriors(NamedTuple):
+    """Fitted models of a :class:`Posteriors`: the columns of new rows.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+    label_model : fitted and calibrated classifier for the labels
+    asked : list
+        The questions of the constraint with the models for the groups.
+    """
+
+    classes: NDArray[Any]
+    label_model: _Calibrated
+    asked: Sequence[_Asked]
+
+    def columns(self, X: Any) -> Floats:
+        """The columns of rows, (n, n_columns)."""
+        models = [self.label_model, *(asked.model for asked in self.asked)]
+        return self.assembled([model.answer(X) for model in models])
+
+    def assembled(self, answers: Sequence[Floats]) -> Floats:
+        """The columns from the models' posteriors: of the label, and of each model for groups."""
+        label, *of_groups = answers
+        logs, likely = np.log(np.maximum(label, _LEAST)), label[:, 1:]
+        table = [np.diff(logs, axis=1) if label.shape[1] == 2 else logs, likely]
+        for (question, prior, model), answer in zip(self.asked, of_groups, strict=True):
+            within = label[:, question.labels].sum(axis=1, keepdims=True)
+            joint = within * answer[:, np.isin(model.kinds, question.parts)]
+            density = joint / np.maximum(prior, _LEAST)
+            products = likely[:, :, None] * density[:, None, :]
+            table += [density, products.reshape(len(label), -1)]
+        return np.hstack(table)
+
+
+def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
+    """Logarithms of probabilities, or decisions, a column for each of the `kinds`."""
+    if hasattr(model, "predict_proba"):
+        given = np.asarray(model.predict_proba(X), dtype=float)
+        given, lacking = np.log(np.maximum(given, _LEAST_GIVEN)), np.log(_LEAST_GIVEN)
+    else:
+        given = np.asarray(model.decision_function(X), dtype=float)
+        if given.ndim == 1:
+            given = np.column_stack((-0.5 * given, 0.5 * given))
+        lacking = given.min(initial=0.0)
+    if not np.isfinite(given).all():
+        raise ValueError(
+            f"{type(model).__name__} gives posteriors or decisions that are not finite."
+        )
+    known, place = np.isin(model.classes_, kinds), np.searchsorted(kinds, model.classes_)
+    evidence = np.full((len(given), len(kinds)), lacking)
+    evidence[:, place[known]] = given[:, known]
+    return evidence
+
+
+def _free(evidence: Floats) -> Floats:
+    """Evidence without what all kinds have in common: for two kinds one column."""
+    if evidence.shape[1] == 2:
+        return np.diff(evidence, axis=1)
+    return np.asarray(evidence - evidence.mean(axis=1, keepdims=True))
+
+
+def _calibrator(evidence: Floats, target: Ints, weight: Floats, n_kinds: int) -> Any:
+    """Posteriors of the kinds from evidence that has not seen the rows."""
+    present = len(np.unique(target))
+    simple = n_kinds < 2 or present < 2
+    model = DummyClassifier() if simple else LogisticRegression(max_iter=_MOST_STEPS)
+    return model.fit(_free(evidence), target, sample_weight=weight)
+
+
+def _seeded(model: Any, rng: np.random.RandomState) -> Any:
+    """The model with seeds where it has none: fits with one random_state are alike."""
+    unset = [
+        name
+        for name, value in sorted(model.get_params(deep=True).items())
+        if (name == "random_state" or name.endswith("__random_state")) and value is None
+    ]
+    seeds = {name: rng.randint(np.iinfo(np.int32).max) for name in unset}
+    return model.set_params(**seeds) if seeds else model
+
+
+def _weights_for(model: Any, weight: Floats) -> dict[str, Floats]:
+    """Sample weights under the name by which the model takes them; none if it takes none."""
+    if has_fit_parameter(model, "sample_weight"):
+        return {"sample_weight": weight}
+    if hasattr(model, "steps") and has_fit_parameter(model.steps[-1][1], "sample_weight"):
+        return {f"{model.steps[-1][0]}__sample_weight": weight}
+    return {}
+
+
+def _is_per_row(value: Any, n_rows: int) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, (str, dict)) and len(value) == n_rows

@@ -1,0 +1,44 @@
+"""Short forms of the ``model`` parameter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairconstrained.models.posteriors import Posteriors, is_scoring_classifier
+from fairconstrained.models.specification import Linear, Network, Specification, are_sizes
+
+__all__ = ["as_specification"]
+
+
+def as_specification(model: Any) -> Specification:
+    """Give the specification that a ``model`` parameter stands for.
+
+    Parameters
+    ----------
+    model : "linear", sequence of int, callable, classifier, or Specification
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+
+    Examples
+    --------
+    >>> from fairconstrained.models import as_specification
+    >>> as_specification("linear"), as_specification((8, 4))
+    (Linear(), Network(layers=(8, 4)))
+    """
+    if isinstance(model, Specification):
+        return model
+    if isinstance(model, str) and model == "linear":
+        return Linear()
+    # A class has fit, too, but is to be called.
+    if not isinstance(model, type) and is_scoring_classifier(model):
+        return Posteriors(model)
+    if callable(model) or are_sizes(model):
+        return Network(model)
+    raise ValueError(
+        "model must be 'linear', a tuple of hidden sizes such as (64, 32), a callable (n_features, "
+        "n_outputs) -> nn.Module, a scikit-learn classifier, or an object of "
+        f"fairconstrained.models; got {model!r}."
+    )

@@ -1,0 +1,284 @@
+"""Out-of-fold posteriors of any classifier: what they are estimated from, and what they are."""
+
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from fairconstrained.models.posteriors import Posteriors, _dealt, questions
+
+PARITY = [[0, 1], [0, 1]]
+ODDS = [[0, 1], [2, 3]]
+OPPORTUNITY = [[-1, -1], [0, 1]]
+CAP = [[-1, -1], [0, 0]]
+
+
+def rows(n=400, n_groups=2, seed=0):
+    rng = np.random.default_rng(seed)
+    group = rng.integers(n_groups, size=n)
+    X = rng.normal(size=(n, 4)) + 0.5 * group[:, None] * np.array([1.0, 0.0, 0.0, 0.0])
+    y = (X[:, 0] + X[:, 1] + rng.normal(size=n) > 0.3).astype(int)
+    return X, y, group
+
+
+class Recorder(ClassifierMixin, BaseEstimator):
+    """Remembers the first column of the rows that it was fitted on; predicts whether it has."""
+
+    fits: ClassVar[list] = []  # of all clones
+
+    def fit(self, X, y, sample_weight=None, colour=None):
+        self.classes_ = np.unique(y)
+        self.seen_ = set(X[:, 0].tolist())
+        self.fits.append((X, y, sample_weight, colour))
+        return self
+
+    def predict_proba(self, X):
+        seen = np.array([value in self.seen_ for value in X[:, 0]], dtype=float)
+        rest = np.tile((1 - 0.3 - 0.2 * seen) / (len(self.classes_) - 1), (len(self.classes_), 1)).T
+        rest[:, 0] = 0.3 + 0.2 * seen
+        return rest
+
+
+@pytest.fixture
+def recorder():
+    Recorder.fits.clear()
+    return Recorder()
+
+
+def test_no_row_is_judged_by_a_model_that_has_seen_it(recorder):
+    """The recorder gives other probabilities to rows it knows: out of fold all are alike."""
+    X, y, group = rows()
+    table, fitted = Posteriors(recorder, cv=4).columns(X, y, group, ODDS)
+    assert np.ptp(table, axis=0).max() < 1e-12
+    assert (np.abs(fitted.columns(X) - table).max(axis=1) > 1e-6).all()
+
+
+@pytest.mark.parametrize(
+    ("parts", "fits"), [(PARITY, 8), (ODDS, 12), (OPPORTUNITY, 8), (CAP, 4)], ids=str
+)
+def test_models_for_groups_are_fitted_only_where_the_constraint_asks(recorder, parts, fits):
+    X, y, group = rows()
+    Posteriors(recorder, cv=3).columns(X, y, group, parts)
+    assert len(recorder.fits) == fits
+
+
+def test_groups_given_a_label_are_learnt_from_rows_of_that_label(recorder):
+    X, y, group = rows()
+    Posteriors(recorder, cv=3).columns(X, y, group, OPPORTUNITY)
+    for_groups = recorder.fits[4:]
+    positive = {value for value, label in zip(X[:, 0], y, strict=True) if label == 1}
+    assert all(set(X_seen[:, 0]) <= positive for X_seen, *_ in for_groups)
+    assert set(for_groups[-1][0][:, 0]) == positive
+
+
+def test_metadata_and_weights_reach_the_classifier_row_by_row(recorder):
+    X, y, group = rows(60)
+    weight, colour = X[:, 0] ** 2, X[:, 0] + 1.0
+    Posteriors(recorder, cv=3).columns(
+        X, y, group, PARITY, sample_weight=weight, fit_params={"colour": colour}
+    )
+    for X_seen, _, w, c in recorder.fits[:4]:
+        np.testing.assert_allclose(w, X_seen[:, 0] ** 2)
+        np.testing.assert_allclose(c, X_seen[:, 0] + 1.0)
+    assert all(c is None for _, _, _, c in recorder.fits[4:])
+
+
+def test_weights_reach_the_last_step_of_a_pipeline():
+    X, y, group = rows()
+    weight = np.where(y == 1, 5.0, 1.0)
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    _, fitted = Posteriors(model).columns(X, y, group, CAP, sample_weight=weight)
+    direct = model.fit(X, y, logisticregression__sample_weight=weight)
+    np.testing.assert_allclose(fitted.label_model.model[-1].coef_, direct[-1].coef_)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [GaussianNB(), LinearSVC(), RandomForestClassifier(50), DecisionTreeClassifier()],
+    ids=lambda m: type(m).__name__,
+)
+def test_posteriors_are_calibrated_whatever_the_classifier_gives(model):
+    """Mean posteriors are the fractions of the labels and parts; densities thus average to one."""
+    X, y, group = rows(2000)
+    table, _ = Posteriors(model).columns(X, y, group, ODDS, random_state=np.random.RandomState(0))
+    assert table[:, 1].mean() == pytest.approx(y.mean(), abs=1e-3)
+    np.testing.assert_allclose(table[:, 2:].mean(axis=0), 1.0, atol=0.03)
+    decile = np.argsort(np.argsort(table[:, 1])) * 10 // len(y)
+    for k in range(10):
+        assert abs(y[decile == k].mean() - table[decile == k, 1].mean()) < 0.12
+
+
+def test_parts_add_up_to_the_posterior_of_the_label():
+    X, y, group = rows(600, n_groups=3)
+    parts = np.arange(6).reshape(2, 3)
+    _, fitted = Posteriors(DecisionTreeClassifier(max_depth=3)).columns(X, y, group, parts)
+    new = fitted.columns(X[:50])
+    prior = np.array([np.mean((y == k) & (group == g)) for k in (0, 1) for g in range(3)])
+    joint = new[:, 2:] * prior
+    np.testing.assert_allclose(joint[:, 3:].sum(axis=1), new[:, 1], atol=1e-9)
+    np.testing.assert_allclose(joint.sum(axis=1), 1.0, atol=1e-9)
+
+
+def test_of_useless_groups_the_densities_are_shrunk_to_one():
+    """A classifier that overfits noise says nothing about the group, and its columns say so."""
+    X, y, _ = rows(2000)
+    noise = np.random.default_rng(1).integers(2, size=len(y))
+    table, _ = Posteriors(DecisionTreeClassifier()).columns(X, y, noise, PARITY)
+    assert np.abs(table[:, 2:] - 1.0).max() < 0.2
+
+
+def test_labels_and_groups_of_any_number():
+    X, _, _ = rows()
+    y = np.array(["no", "some", "yes"])[np.digitize(X[:, 0], [-0.5, 0.7])]
+    group = np.random.default_rng(0).integers(5, size=len(y))
+    parts = np.arange(15).reshape(3, 5)
+    table, fitted = Posteriors(DecisionTreeClassifier(max_depth=2)).columns(X, y, group, parts)
+    assert table.shape == (400, 3 + 2 + 15)
+    assert fitted.columns(X[:7]).shape == (7, 20)
+    assert fitted.classes.tolist() == ["no", "some", "yes"]
+
+
+def test_rows_of_a_group_that_takes_no_part_are_told_apart_from_the_others():
+    X, y, group = rows(600, n_groups=3)
+    table, _ = Posteriors(GaussianNB()).columns(X, y, group, [[0, -1, 1], [0, -1, 1]])
+    prior = np.array([np.mean(group == g) for g in (0, 2)])
+    assert table.shape[1] == 4
+    assert ((table[:, 2:] * prior).sum(axis=1) < 0.95).all()
+
+
+def test_a_class_that_training_parts_lack_costs_nothing_else():
+    X, y, group = rows(60)
+    y = y.copy()
+    y[0] = 2  # a single row: the models that judge it have not seen its class
+    table, fitted = Posteriors(GaussianNB(), cv=3).columns(X, y, group, [[0, 1]] * 3)
+    assert np.isfinite(table).all()
+    assert np.isfinite(fitted.columns(X)).all()
+
+
+def test_cells_without_rows_do_no_harm():
+    X, y, group = rows(80)
+    group = np.where(y == 1, 0, group)  # no positives in the second group
+    table, _ = Posteriors(LogisticRegression()).columns(X, y, group, ODDS)
+    assert np.isfinite(table).all()
+
+
+@pytest.mark.parametrize("kind", ["frame", "csr", "list"])
+def test_X_reaches_the_classifier_as_it_came(kind):
+    X, y, group = rows(200)
+    words = np.where(X[:, 0] > 0, "high", "low")
+    if kind == "frame":
+        given = pd.DataFrame({"size": pd.Categorical(words), "amount": X[:, 1]})
+        given.loc[::7, "amount"] = np.nan
+        model = HistGradientBoostingClassifier(max_iter=5)
+    elif kind == "csr":
+        given, model = sparse.csr_array(X), LogisticRegression()
+    else:
+        given = [[word] for word in words]
+        model = make_pipeline(OneHotEncoder(), LogisticRegression())
+    table, fitted = Posteriors(model, cv=3).columns(given, y, group, PARITY)
+    assert table.shape == (200, 4)
+    np.testing.assert_array_equal(fitted.columns(given).shape, (200, 4))
+    assert np.corrcoef(table[:, 1], X[:, 0] > 0)[0, 1] > 0.3
+
+
+class Foreign:
+    """A classifier of a library that knows nothing of scikit-learn's conventions."""
+
+    classes_ = np.array([0, 1])
+
+    def fit(self, X, y):
+        raise AssertionError("a frozen model is not fitted again")
+
+    def predict_proba(self, X):
+        p = 1.0 / (1.0 + np.exp(-X[:, 0] - X[:, 1]))
+        return np.column_stack((1.0 - p, p))
+
+
+def test_a_frozen_model_is_asked_and_never_fitted():
+    X, y, group = rows()
+    model = Posteriors(FrozenEstimator(Foreign()), group_model=GaussianNB())
+    table, fitted = model.columns(X, y, group, PARITY)
+    ranks = [np.argsort(np.argsort(column)) for column in (table[:, 0], X[:, 0] + X[:, 1])]
+    np.testing.assert_array_equal(*ranks)
+    np.testing.assert_allclose(fitted.columns(X)[:, :2], table[:, :2])
+
+
+def test_a_frozen_model_that_cannot_be_cloned_needs_a_model_for_the_groups():
+    X, y, group = rows(50)
+    model = Posteriors(FrozenEstimator(Foreign()))
+    with pytest.raises(ValueError, match="group_model is None, and Foreign cannot be cloned"):
+        model.columns(X, y, group, PARITY)
+    model.columns(X, y, group, CAP)  # which asks for no groups
+
+
+def test_what_a_frozen_model_freezes_tells_the_groups_apart():
+    X, y, group = rows()
+    frozen = FrozenEstimator(GaussianNB().fit(X, y))
+    _, fitted = Posteriors(frozen).columns(X, y, group, PARITY)
+    assert isinstance(fitted.asked[0].model.model, GaussianNB)
+    assert fitted.label_model.model is frozen
+
+
+def test_one_random_state_gives_one_table():
+    X, y, group = rows()
+    model = Posteriors(RandomForestClassifier(5))
+    tables = [
+        model.columns(X, y, group, ODDS, random_state=np.random.RandomState(seed))[0]
+        for seed in (3, 3, 4)
+    ]
+    np.testing.assert_array_equal(tables[0], tables[1])
+    assert not np.array_equal(tables[0], tables[2])
+
+
+def test_splitters_must_test_each_row_once():
+    X, y, group = rows(100)
+    table, _ = Posteriors(GaussianNB(), cv=KFold(3)).columns(X, y, group, PARITY)
+    halves = [(np.arange(50), np.arange(50, 100)), (np.arange(50, 100), np.arange(50))]
+    Posteriors(GaussianNB(), cv=halves).columns(X, y, group, PARITY)
+    assert np.isfinite(table).all()
+    with pytest.raises(ValueError, match="exactly one test part"):
+        Posteriors(GaussianNB(), cv=ShuffleSplit(3)).columns(X, y, group, PARITY)
+    with pytest.raises(ValueError, match="at least 2 folds; got 1"):
+        Posteriors(GaussianNB(), cv=1).columns(X, y, group, PARITY)
+
+
+@given(
+    strata=st.lists(st.integers(0, 4), min_size=1, max_size=60),
+    n_folds=st.integers(2, 7),
+    seed=st.integers(0, 3),
+)
+def test_every_stratum_and_all_rows_are_dealt_out_evenly(strata, n_folds, seed):
+    strata = np.array(strata)
+    fold = _dealt(strata, n_folds, np.random.RandomState(seed))
+    for rows_of in [np.ones(len(strata), dtype=bool), *(strata == s for s in range(5))]:
+        assert np.ptp(np.bincount(fold[rows_of], minlength=n_folds)) <= 1
+
+
+def test_questions_of_unions_of_groups_join_them():
+    """A constraint on one group against all others asks for two parts, not for each group."""
+    (asked,) = questions([[0, 1, 1], [0, 1, 1]])
+    assert asked.parts.tolist() == [0, 1]
+    assert asked.part_of_group.tolist() == [0, 1, 1]
+
+
+def test_decisions_that_are_not_finite_are_refused():
+    class Broken(GaussianNB):
+        def predict_proba(self, X):
+            return np.full((len(X), 2), np.nan)
+
+    with pytest.raises(ValueError, match="Broken gives posteriors or decisions that are not"):
+        Posteriors(Broken()).columns(*rows(50), PARITY)
