@@ -42,9 +42,9 @@ class AffineMap:
         self.offset = offset
         self.n_parts, self.n_columns = rates.shape[1:]
         # One more part for the rows that are in none: they change nothing.
-        padded = torch.nn.functional.pad(rates, (0, 0, 0, 1)).flatten(start_dim=1)
-        small = len(offset) * padded.shape[1] <= _DENSE
-        self._factors = [combinations @ padded] if small else [combinations, padded]
+        self._rates = torch.nn.functional.pad(rates, (0, 0, 0, 1)).flatten(start_dim=1)
+        small = len(offset) * self._rates.shape[1] <= _DENSE
+        self._product = combinations @ self._rates if small else None
 
     @classmethod
     def stacked(
@@ -80,8 +80,7 @@ class AffineMap:
 
     def of_table(self, sums: Tensor) -> Tensor:
         """Values (m,) from the table (n_parts, n_columns), differentiable."""
-        padded = torch.nn.functional.pad(sums, (0, 0, 0, 1)).reshape(-1, 1)
-        return self.offset + self._forward(padded)[:, 0]
+        return self._values(torch.nn.functional.pad(sums, (0, 0, 0, 1)).reshape(1, -1))[0]
 
     def on_table(self, weights: Tensor) -> Tensor:
         """Derivative of weights . g by the table, (..., n_parts, n_columns), for (..., m)."""
@@ -115,7 +114,7 @@ class AffineMap:
             part = part + _first_parts(tuple(sizes), n_parts).to(part)
         tables = sum_by(statistics * column, part, n_draws * n_parts)
         flat = tables.reshape(n_draws, n_parts * self.n_columns)
-        values = self.offset + self._forward(flat.T).T
+        values = self._values(flat)
 
         def pullback(weights: Tensor) -> Tensor:
             on_tables = self._backward(weights.reshape(n_draws, len(self.offset)))
@@ -164,23 +163,23 @@ class AffineMap:
 
         Pairs of groups come in both orders, and of three gaps one follows from the others.
         """
-        matrix = self._forward(torch.eye(self._factors[-1].shape[1]).to(self.rates))
+        tables = torch.eye((self.n_parts + 1) * self.n_columns).to(self.rates)
+        matrix = (self._values(tables) - self.offset).T
         left, values, _ = torch.linalg.svd(matrix, full_matrices=False)
         span: Tensor = left[:, values > _RANK_TOL * values.sum()]
         return span
 
-    def _forward(self, tables: Tensor) -> Tensor:
-        """Values less the offset, (m, k), of k flat tables."""
-        for factor in reversed(self._factors):
-            tables = factor @ tables
-        return tables
+    def _values(self, tables: Tensor) -> Tensor:
+        """Values (k, m) of flat tables (k, .)."""
+        if self._product is not None:  # steps are mostly the overhead of operations: only one
+            return torch.addmm(self.offset, tables, self._product.T)
+        return self.offset + (self.combinations @ (self._rates @ tables.T)).T
 
     def _backward(self, weights: Tensor) -> Tensor:
-        """Derivatives by flat tables, (k, .), of k weighted sums of the values."""
-        columns = weights.T
-        for factor in self._factors:
-            columns = factor.T @ columns
-        return columns.T
+        """Derivatives by flat tables, (k, .), of weighted sums of the values, (k, m)."""
+        if self._product is not None:
+            return weights @ self._product
+        return (self.combinations.T @ weights.T).T @ self._rates
 
 
 @lru_cache(maxsize=32)

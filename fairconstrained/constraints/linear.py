@@ -187,4 +187,4 @@ def _without_zeros(matrix: Any) -> Any:
 def _key(index: NDArray[np.int64], values: NDArray[np.float64]) -> bytes:
     """A sparse row of positive values as bytes that sort as the dense rows would."""
     descending = np.iinfo(np.int64).max - index.astype(np.int64)
-    return np.stack((descending.astype(">i8"), values.astype(">f8").view(">i8")), axis=1).tobytes()
+    return np.stack((descending, values.view(np.int64)), axis=1).astype(">i8").tobytes()
