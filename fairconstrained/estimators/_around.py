@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import warnings
 from contextlib import contextmanager
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
-from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.solvers import Status
 
-__all__ = ["progress", "report", "unchanged_on_error", "warn_caller"]
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-
-def warn_caller(message, category):
-    """Warn at the line outside of this package that led here."""
-    level, frame = 1, sys._getframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+__all__ = ["progress", "report", "unchanged_on_error"]
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from fairconstrained.estimators._around import (
     progress,
     report,
     unchanged_on_error,
-    warn_caller,
 )
 from fairconstrained.estimators._parameters import check_parameters, given_callbacks
 from fairconstrained.estimators._rows import (
@@ -33,7 +32,11 @@ from fairconstrained.estimators._rows import (
     random_seed,
     seeded,
 )
-from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
+from fairconstrained.exceptions import (
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+    warn_caller,
+)
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss, n_outputs
 from fairconstrained.models import as_specification

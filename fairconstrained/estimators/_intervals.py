@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fairconstrained.estimators._around import warn_caller
-from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 
 __all__ = ["in_least_fair_interval", "warn_of_fine_grids"]
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fairconstrained.estimators._around import warn_caller
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning
+from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.privacy.mechanisms import seed_from_system, with_gaussian_noise
 from fairconstrained.problems.private.coordinates import Coordinates, release_coordinates

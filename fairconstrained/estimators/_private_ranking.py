@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fairconstrained.constraints.surrogates import Binormal
-from fairconstrained.estimators._around import warn_caller
 from fairconstrained.estimators._private import least_rows
-from fairconstrained.exceptions import PrivacyWarning
+from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.problems.private.moments import PrivateMomentERM, plan_moments, release
 
 __all__ = ["check_private_ranking", "log_odds_of_columns", "released_problem"]

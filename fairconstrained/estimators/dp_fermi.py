@@ -7,10 +7,9 @@ import torch
 
 from fairconstrained.constraints import CONSTRAINTS, DemographicParity, Parity
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.estimators._around import warn_caller
 from fairconstrained.estimators._private import PrivateFairClassifier, least_rows
 from fairconstrained.estimators._proportions import public_cells
-from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning
+from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.privacy import ReleasePlan, privacy_guarantee

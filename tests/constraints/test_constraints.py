@@ -144,7 +144,13 @@ def keywords(notion, rows):
 @every_shape
 @pytest.mark.parametrize(
     "notion",
-    [n for n in NOTIONS if n.name in METRICS and getattr(n, "reference", "pairwise") in METHODS],
+    [
+        notion
+        for notion in NOTIONS
+        if notion.name in METRICS
+        and not isinstance(notion, LossParity)
+        and getattr(notion, "reference", "pairwise") in METHODS
+    ],
     ids=repr,
 )
 def test_hard_values_equal_the_metrics(notion, shape):
@@ -187,7 +193,7 @@ def test_hard_values_of_two_classes_equal_fairlearn(name, reference, n_groups):
 
 def test_every_name_has_its_definition_here():
     assert set(EVENTS) | {"loss_parity"} == set(CONSTRAINTS)
-    assert all(name == notion.name for name, notion in CONSTRAINTS.items())
+    assert all(name == notion().name for name, notion in CONSTRAINTS.items())
 
 
 @every_notion

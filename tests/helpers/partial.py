@@ -14,8 +14,7 @@ from fairconstrained.constraints import (
     PartialEqualOpportunity,
     Space,
 )
-
-from .notions import at_temperature
+from tests.helpers.notions import at_temperature
 
 INTERVALS = [(0.05, 0.4), (0.0, 1.0), [(0.0, 0.2), (0.3, 0.8)]]
 RATES = {

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "solvers": {"exceptions", "models", "privacy", "problems", "problems.private"},
     "training": {"constraints", "exceptions", "groups", "models", "problems", "solvers"},
     "estimators": {
-        *("auc", "constraints", "exceptions", "groups", "losses", "models", "percentiles"),
+        *("constraints", "exceptions", "groups", "losses", "models", "percentiles"),
         *("privacy", "problems", "problems.private", "solvers"),
     },
     "model_selection": {"exceptions", "groups", "metrics", "privacy"},
@@ -143,7 +143,8 @@ def test_torch_stays_where_something_is_trained():
 
 def test_the_core_takes_parameters_from_sklearn_and_nothing_else():
     def of_sklearn(path):
-        if unit(path) not in CORE:
+        # What `model=` may be is checked by scikit-learn, and may be one of its classifiers.
+        if unit(path) not in CORE or path.parent.name == "models":
             return set()
         names = {n for n in imports(ast.walk(parsed(path))) if packages([n]) == {"sklearn"}}
         return names - {"sklearn.base.BaseEstimator"}

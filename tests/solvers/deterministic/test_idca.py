@@ -149,7 +149,7 @@ def test_the_estimator_starts_it_from_tied_scores():
     data = make_biased_classification(300, 6, 2, 2, bias=0.3, class_sep=1.5, random_state=1)
     solver = IDCA(epsilon=2e-3, inner_steps=50, max_outer=10)
     clf = PartialParityClassifier(
-        "demographic_parity", interval=(0.1, 0.5), slack=0.2, solver=solver, temperature=4.0
+        PartialDemographicParity((0.1, 0.5), temperature=4.0), slack=0.2, solver=solver
     )
     seen = []
     clf.set_params(callbacks=lambda iterate: seen.append(violation(iterate.soft)))
