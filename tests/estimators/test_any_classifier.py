@@ -1,0 +1,278 @@
+"""Any scikit-learn classifier as the model: the same promises, on rows that it has not seen."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.constraints import FalseNegativeRate
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
+from fairconstrained.models import Posteriors, as_specification
+from tests.helpers.fits import FORGIVEN, METRIC_OF, measured, table
+
+TREES = HistGradientBoostingClassifier(max_iter=20, random_state=0)
+NOTIONS = ["demographic_parity", "equalized_odds", "equal_opportunity", "error_rate_parity"]
+
+
+def fitted(constraint="demographic_parity", model=TREES, data=None, **params):
+    X, y, group = table(n=1000) if data is None else data
+    clf = RateConstrainedClassifier(constraint, model=model, random_state=0, **params)
+    return clf.fit(X, y, sensitive_features=group)
+
+
+@pytest.mark.parametrize("constraint", NOTIONS)
+def test_the_constraint_holds_out_of_fold_and_predictions_need_no_group(constraint):
+    clf = fitted(constraint)
+    assert clf.feasible_
+    assert clf.violation_ <= 0.05 + FORGIVEN
+    X, y, _ = table(n=1000)
+    assert clf.score(X, y) > max(np.mean(y), 1 - np.mean(y))
+
+
+def test_new_rows_see_the_violation_that_the_fit_tells():
+    X, y, group = table(n=6000)
+    parts = train_test_split(X, y, group, stratify=2 * y + group, random_state=0)
+    train, test = parts[::2], parts[1::2]
+    clf = fitted(slack=0.03, data=train)
+    assert measured(clf, "demographic_parity", test) <= 0.03 + 0.03  # two standard errors
+    assert measured(clone(TREES).fit(*train[:2]), "demographic_parity", test) > 0.15
+
+
+def test_it_is_the_constrained_linear_model_of_the_posteriors():
+    """Fitting on the out-of-fold columns by hand gives the same coefficients and violation."""
+    X, y, group = table(n=1000)
+    clf = fitted(model=GaussianNB())
+    columns = clf.model_.fitted_.columns(X)
+    np.testing.assert_allclose(clf.decision_function(X), columns @ clf.coef_[0] + clf.intercept_[0])
+    rng = np.random.RandomState(np.random.RandomState(0).randint(np.iinfo(np.int32).max))
+    out_of_fold, _ = Posteriors(GaussianNB()).columns(
+        X, y, group, [[1, 0], [1, 0]], random_state=rng
+    )
+    linear = RateConstrainedClassifier().fit(out_of_fold, y, sensitive_features=group)
+    np.testing.assert_allclose(linear.coef_, clf.coef_, rtol=1e-4, atol=1e-4)
+    gap = METRIC_OF["demographic_parity"](y, linear.predict(out_of_fold), sensitive_features=group)
+    assert gap == pytest.approx(clf.violation_, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(10),
+        LinearSVC(),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        GridSearchCV(DecisionTreeClassifier(), {"max_depth": [2, 3]}, cv=2),
+        Posteriors(DecisionTreeClassifier(max_depth=3), GaussianNB(), cv=3),
+    ],
+    ids=lambda m: type(m).__name__,
+)
+def test_whatever_the_classifier(model):
+    clf = fitted(model=model)
+    assert clf.feasible_
+    np.testing.assert_allclose(clf.predict_proba(table(n=1000)[0]).sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LossParityClassifier(slack=0.02),
+        AUCFairClassifier(),
+        PartialParityClassifier(interval=(0.0, 1.0), slack=0.1),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_whatever_the_estimator(estimator):
+    X, y, group = table(n=1000)
+    clf = clone(estimator).set_params(model=TREES, random_state=0)
+    clf.fit(X, y, sensitive_features=group)
+    assert clf.violation_ <= clf.slack + FORGIVEN
+    assert clf.predict(X).shape == y.shape
+
+
+def test_parameters_of_the_classifier_are_those_of_the_model():
+    clf = RateConstrainedClassifier(model=HistGradientBoostingClassifier())
+    clf.set_params(model__max_depth=3)
+    assert clone(clf).get_params()["model__max_depth"] == 3
+    assert clf.model.max_depth == 3
+    assert as_specification(clf.model).estimator is clf.model
+
+
+def test_searches_over_the_classifier():
+    X, y, group = table(n=400)
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            RateConstrainedClassifier(model=DecisionTreeClassifier(), random_state=0),
+            {"model__max_depth": [1, 4]},
+            cv=3,
+        ).fit(X, y, sensitive_features=group)
+    assert search.best_params_["model__max_depth"] in (1, 4)
+    assert search.best_estimator_.feasible_
+
+
+def test_tables_with_words_categories_and_missing_values():
+    X, y, group = table(n=1000)
+    frame = pd.DataFrame(
+        {
+            "size": pd.Categorical(np.where(X[:, 0] > 0, "large", "small")),
+            "amount": np.where(np.arange(len(X)) % 5, X[:, 1], np.nan),
+        }
+    )
+    clf = fitted(data=(frame, np.where(y == 1, "yes", "no"), group))
+    assert clf.feature_names_in_.tolist() == ["size", "amount"]
+    assert set(clf.predict(frame)) <= {"yes", "no"}
+    assert clf.feasible_
+    with pytest.raises(ValueError, match="feature names"):
+        clf.predict(frame.rename(columns={"size": "extent"}))
+
+
+def test_texts():
+    X, y, group = table(n=600)
+    texts = [" ".join(f"w{i}" for i in np.flatnonzero(row > 0)) or "none" for row in X]
+    model = make_pipeline(CountVectorizer(), LogisticRegression())
+    clf = fitted(model=model, data=(texts, y, group))
+    assert clf.score(texts, y) > 0.6
+
+
+def test_strings_through_a_pipeline_of_its_own():
+    X, y, group = table(n=600)
+    words = [["a" if value > 0 else "b" for value in row[:3]] for row in X.tolist()]
+    model = make_pipeline(OneHotEncoder(), LogisticRegression())
+    assert fitted(model=model, data=(words, y, group)).predict(words[:4]).shape == (4,)
+
+
+def test_a_frozen_model_is_made_fair_with_new_rows():
+    X, y, group = table(n=3000)
+    old = GaussianNB().fit(X[:1500], y[:1500])
+    before = pickle.dumps(old)
+    new = X[1500:], y[1500:], group[1500:]
+    clf = fitted(model=FrozenEstimator(old), data=new)
+    assert pickle.dumps(old) == before
+    assert clf.model_.fitted_.label_model.model.estimator is old
+    assert measured(clf, "demographic_parity", new) <= 0.05 + FORGIVEN + 0.02
+    assert (
+        METRIC_OF["demographic_parity"](new[1], old.predict(new[0]), sensitive_features=new[2])
+        > 0.2
+    )
+
+
+def test_without_constraints_it_is_the_calibrated_classifier():
+    X, y, _ = table(n=1000)
+    with pytest.warns(MissingSensitiveFeaturesWarning):
+        clf = RateConstrainedClassifier(model=TREES, random_state=0).fit(X, y)
+    alone = clone(TREES).fit(X, y)
+    assert clf.coef_.shape == (1, 2)
+    agree = clf.predict(X) == alone.predict(X)
+    assert agree.mean() > 0.97
+
+
+def test_caps_over_all_groups_fit_no_model_for_the_groups():
+    clf = fitted(FalseNegativeRate(max=0.1))
+    assert clf.model_.fitted_.asked == []
+    assert clf.violation_ <= 0.1 + FORGIVEN
+
+
+def test_several_classes_and_crossed_groups():
+    X, y, group = table(n_classes=3, n_groups=3, n=1500)
+    crossed = pd.DataFrame({"g": group.astype(str), "h": np.where(X[:, 1] > 0, "u", "v")})
+    clf = fitted(data=(X, y, crossed), slack=0.15, model=GaussianNB())
+    assert len(clf.groups_) == 6
+    assert clf.feasible_
+    assert clf.predict_proba(X).shape == (1500, 3)
+
+
+def test_rows_of_weight_zero_are_not_there():
+    X, y, group = table(n=600)
+    weight = (np.arange(600) % 3 > 0).astype(float)
+    used = weight > 0
+    model = GaussianNB()
+    with_zeros = RateConstrainedClassifier(model=model, random_state=0)
+    with_zeros.fit(X, y, sensitive_features=group, sample_weight=weight)
+    without = fitted(model=model, data=(X[used], y[used], group[used]))
+    np.testing.assert_array_equal(with_zeros.coef_, without.coef_)
+
+
+def test_weights_count_in_the_posteriors_and_in_the_constraint():
+    X, y, group = table(n=1000)
+    weight = np.where(group == 0, 3.0, 1.0) * np.where(y == 1, 2.0, 1.0)
+    clf = RateConstrainedClassifier(model=TREES, random_state=0)
+    clf.fit(X, y, sensitive_features=group, sample_weight=weight)
+    assert clf.feasible_
+    assert clf.predict_proba(X)[:, 1].mean() > fitted().predict_proba(X)[:, 1].mean()
+
+
+def test_fits_repeat_and_survive_pickling():
+    X = table(n=1000)[0]
+    one, other = (fitted(model=RandomForestClassifier(5)) for _ in range(2))
+    np.testing.assert_array_equal(one.decision_function(X), other.decision_function(X))
+    again = pickle.loads(pickle.dumps(one))
+    np.testing.assert_array_equal(one.predict_proba(X), again.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "clf",
+    [
+        RateConstrainedClassifier(epsilon=1.0),
+        PartialParityClassifier(epsilon=1.0),
+        AUCFairClassifier(epsilon=1.0),
+        DPFermiClassifier(),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_private_training_is_refused_before_anything_is_fitted(clf):
+    class Untouched(GaussianNB):
+        def fit(self, X, y, sample_weight=None):
+            raise AssertionError("it has been fitted")
+
+    X, y, group = table()
+    with pytest.raises(ValueError, match="reads the rows exactly"):
+        clone(clf).set_params(model=Untouched()).fit(X, y, sensitive_features=group)
+
+
+def test_streams_are_refused():
+    X, y, group = table()
+    with pytest.raises(ValueError, match="fitted to the whole stream again"):
+        AUCFairClassifier(model=TREES).partial_fit(X, y, sensitive_features=group)
+
+
+@pytest.mark.parametrize("model", [StandardScaler(), object(), Posteriors(StandardScaler())])
+def test_what_is_no_classifier_is_refused(model):
+    X, y, group = table()
+    with pytest.raises(ValueError, match="classifier"):
+        fitted(model=model, data=(X, y, group))
+
+
+def test_small_groups_do_not_end_in_constant_predictions():
+    """Equalized odds over five groups, the smallest with 40 rows, their group among the columns."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    group = rng.choice(5, size=n, p=[0.01, 0.04, 0.1, 0.25, 0.6])
+    X = np.column_stack((rng.normal(size=(n, 3)), group))
+    y = (X[:, 0] + X[:, 1] + 0.4 * (group > 2) + 0.8 * rng.normal(size=n) > 0.6).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf = fitted("equalized_odds", data=(X, y, group), slack=0.05)
+    constant = min(y.mean(), 1 - y.mean())
+    free = clone(TREES).fit(X, y).score(X, y)
+    error = clf.history_["error"][-1]
+    assert clf.violation_ <= 0.05 + FORGIVEN
+    assert error < 0.5 * (constant + 1 - free)
