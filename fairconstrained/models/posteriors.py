@@ -102,8 +102,9 @@ class Posteriors(Specification):
         = \frac{P(y \in L_q \mid x)\, P(g \in G_q \mid x, y \in L_q)}{P(\text{part } q)} ,
 
     for two classes the log odds in place of the logarithms, and the products of the last with the
-    second, which give rows that surely belong to a part a threshold and a slope of their own. The
-    parts q, here the rows of labels :math:`L_q` and groups :math:`G_q`, are those whose rates the
+    others. (Of rows whose group is known the sums alone can only move a threshold; equal odds for
+    small groups may take more, and without the products ended in constant predictions.) The parts
+    q, here the rows of labels :math:`L_q` and groups :math:`G_q`, are those whose rates the
     constraint compares. The first posterior is that of `estimator`, the second that of
     `group_model`, fitted on the rows of the labels :math:`L_q` only. The linear model is trained on
     the posteriors of models that have not seen the row (cross-fitting); predictions use models
@@ -149,10 +150,10 @@ class Posteriors(Specification):
     >>> X, y, group = rng.normal(size=(200, 3)), rng.integers(2, size=200), np.repeat([0, 1], 100)
     >>> model = Posteriors(DecisionTreeClassifier(max_depth=3))
     >>> table, fitted = model.columns(X, y, group, [[0, 1], [0, 1]])
-    >>> table.shape  # log odds and probability of the label, two groups, two products
-    (200, 6)
+    >>> table.shape  # log odds and probability of the label, two groups, four products
+    (200, 8)
     >>> fitted.columns(X[:5]).shape
-    (5, 6)
+    (5, 8)
     """
 
     linear = True
@@ -433,13 +434,15 @@ class FittedPosteriors(NamedTuple):
     def assembled(self, answers: Sequence[Floats]) -> Floats:
         """The columns from the models' posteriors: of the label, and of each model for groups."""
         label, *of_groups = answers
-        logs, likely = np.log(np.maximum(label, _LEAST)), label[:, 1:]
-        table = [np.diff(logs, axis=1) if label.shape[1] == 2 else logs, likely]
+        logs = np.log(np.maximum(label, _LEAST))
+        logs = np.diff(logs, axis=1) if label.shape[1] == 2 else logs
+        own = np.hstack((logs, label[:, 1:]))
+        table = [own]
         for (question, prior, model), answer in zip(self.asked, of_groups, strict=True):
             within = label[:, question.labels].sum(axis=1, keepdims=True)
             joint = within * answer[:, np.isin(model.kinds, question.parts)]
             density = joint / np.maximum(prior, _LEAST)
-            products = likely[:, :, None] * density[:, None, :]
+            products = own[:, :, None] * density[:, None, :]
             table += [density, products.reshape(len(label), -1)]
         return np.hstack(table)
 

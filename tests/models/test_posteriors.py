@@ -116,7 +116,7 @@ def test_posteriors_are_calibrated_whatever_the_classifier_gives(model):
     X, y, group = rows(2000)
     table, _ = Posteriors(model).columns(X, y, group, ODDS, random_state=np.random.RandomState(0))
     assert table[:, 1].mean() == pytest.approx(y.mean(), abs=1e-3)
-    np.testing.assert_allclose(table[:, [2, 3, 6, 7]].mean(axis=0), 1.0, atol=0.03)
+    np.testing.assert_allclose(table[:, [2, 3, 8, 9]].mean(axis=0), 1.0, atol=0.03)
     decile = np.argsort(np.argsort(table[:, 1])) * 10 // len(y)
     for k in range(10):
         assert abs(y[decile == k].mean() - table[decile == k, 1].mean()) < 0.12
@@ -128,10 +128,13 @@ def test_parts_add_up_to_the_posterior_of_the_label():
     _, fitted = Posteriors(DecisionTreeClassifier(max_depth=3)).columns(X, y, group, parts)
     new = fitted.columns(X[:50])
     prior = np.array([[np.mean((y == k) & (group == g)) for g in range(3)] for k in (0, 1)])
-    of_label = [new[:, columns] * prior[k] for k, columns in enumerate((slice(2, 5), slice(8, 11)))]
+    of_label = [
+        new[:, columns] * prior[k] for k, columns in enumerate((slice(2, 5), slice(11, 14)))
+    ]
     np.testing.assert_allclose(of_label[1].sum(axis=1), new[:, 1], atol=1e-9)
     np.testing.assert_allclose(of_label[0].sum(axis=1), 1.0 - new[:, 1], atol=1e-9)
-    np.testing.assert_allclose(new[:, 5:8], new[:, 1:2] * new[:, 2:5])
+    np.testing.assert_allclose(new[:, 5:8], new[:, 0:1] * new[:, 2:5])
+    np.testing.assert_allclose(new[:, 8:11], new[:, 1:2] * new[:, 2:5])
 
 
 def test_of_useless_groups_the_densities_are_shrunk_to_one():
@@ -148,8 +151,8 @@ def test_labels_and_groups_of_any_number():
     group = np.random.default_rng(0).integers(5, size=len(y))
     parts = np.arange(15).reshape(3, 5)
     table, fitted = Posteriors(DecisionTreeClassifier(max_depth=2)).columns(X, y, group, parts)
-    assert table.shape == (400, 3 + 2 + 15 * (1 + 2))
-    assert fitted.columns(X[:7]).shape == (7, 50)
+    assert table.shape == (400, 3 + 2 + 15 * (1 + 5))
+    assert fitted.columns(X[:7]).shape == (7, 95)
     assert fitted.classes.tolist() == ["no", "some", "yes"]
 
 
@@ -157,7 +160,7 @@ def test_rows_of_a_group_that_takes_no_part_are_told_apart_from_the_others():
     X, y, group = rows(600, n_groups=3)
     table, _ = Posteriors(GaussianNB()).columns(X, y, group, [[0, -1, 1], [0, -1, 1]])
     prior = np.array([np.mean(group == g) for g in (0, 2)])
-    assert table.shape[1] == 6
+    assert table.shape[1] == 8
     assert ((table[:, 2:4] * prior).sum(axis=1) < 0.95).all()
 
 
@@ -191,8 +194,8 @@ def test_X_reaches_the_classifier_as_it_came(kind):
         given = [[word] for word in words]
         model = make_pipeline(OneHotEncoder(), LogisticRegression())
     table, fitted = Posteriors(model, cv=3).columns(given, y, group, PARITY)
-    assert table.shape == (200, 6)
-    np.testing.assert_array_equal(fitted.columns(given).shape, (200, 6))
+    assert table.shape == (200, 8)
+    np.testing.assert_array_equal(fitted.columns(given).shape, (200, 8))
     assert np.corrcoef(table[:, 1], X[:, 0] > 0)[0, 1] > 0.3
 
 
