@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
-__all__ = ["Calibrated", "CrossFit", "dealt", "is_scoring_classifier"]
+__all__ = ["Calibrated", "CrossFit", "dealt", "is_scoring_classifier", "of_rows"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -89,10 +89,7 @@ class CrossFit:
         model = _seeded(clone(estimator), self.rng)
         if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
             model, fit_params = DummyClassifier(), {}
-        own = {
-            name: _safe_indexing(value, rows) if _is_per_row(value, len(target)) else value
-            for name, value in fit_params.items()
-        }
+        own = {name: of_rows(value, rows) for name, value in fit_params.items()}
         if self.weighted:
             own |= _weights_for(model, self.weight[rows])
         return model.fit(_safe_indexing(self.X, rows), target[rows], **own)
@@ -171,5 +168,7 @@ def _weights_for(model: Any, weight: Floats) -> dict[str, Floats]:
     return {}
 
 
-def _is_per_row(value: Any, n_rows: int) -> bool:
-    return hasattr(value, "__len__") and not isinstance(value, (str, dict)) and len(value) == n_rows
+def of_rows(value: Any, rows: Any) -> Any:
+    """Of metadata with an entry a row those of these rows, given by positions or a mask."""
+    whole = isinstance(value, (str, dict)) or not hasattr(value, "__len__")
+    return value if whole else _safe_indexing(value, rows)

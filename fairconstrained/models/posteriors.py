@@ -182,6 +182,10 @@ class Posteriors(Specification):
         except AttributeError:  # a frozen model of another library
             return InputTags(sparse=True, categorical=True, string=True, allow_nan=True)
 
+    def metadata_consumer(self) -> Any:
+        """The estimator."""
+        return self.estimator
+
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
         """X as it came, and y as an array; the classifiers check the rest themselves."""
         X, y = validate_data(estimator, X, y, reset=reset, skip_check_array=True)
@@ -202,6 +206,7 @@ class Posteriors(Specification):
         classes: NDArray[Any],
         part_of_cell: Callable[[], Ints],
         rng: Generator,
+        routed: Mapping[str, Any],
     ) -> Floats:
         """Out-of-fold columns of the training rows."""
         table, self.fitted_ = self.columns(
@@ -210,6 +215,7 @@ class Posteriors(Specification):
             group,
             part_of_cell(),
             sample_weight=weight if np.ptp(weight) > 0 else None,
+            fit_params=routed,
             random_state=np.random.RandomState(rng.initial_seed() % (1 << 32)),
         )
         return table
