@@ -37,7 +37,7 @@ from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import CONSTRAINTS, Space
 from fairconstrained.datasets import load_dataset
 from fairconstrained.groups import encode_groups
-from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.posteriors import Posteriors, questions
 
 Floats = NDArray[np.float64]
 
@@ -203,11 +203,11 @@ def linear_program(split: Split, columns: Columns, notion: str, slack: float) ->
         combined[:, part] = bound.of_moments(one, counts, aux).numpy() - at_none
     rng = np.random.default_rng(0)
     train, test = columns[:2]
-    base_rate = train[:, 1].mean()
+    base_rate, of_parts = train[:, 1].mean(), density_columns(bound.part_of_cell.numpy())
 
     def densities(table: Floats) -> Floats:
         # A cap asks for one part, the rows of label 1, and for no group.
-        return table[:, 2 : 2 + bound.n_parts] if bound.n_parts > 1 else table[:, 1:2] / base_rate
+        return table[:, of_parts] if of_parts else table[:, 1:2] / base_rate
 
     mu = linear_post(train[:, 1], densities(train), combined, -float(at_none[0]), rng)
 
@@ -216,6 +216,16 @@ def linear_program(split: Split, columns: Columns, notion: str, slack: float) ->
         return (risk < densities(table) @ mu).astype(float)
 
     return accepted(train), accepted(test)
+
+
+def density_columns(part_of_cell: NDArray[np.int64]) -> list[int]:
+    """Positions of P(part | x) / P(part) among the columns, in the order of the parts."""
+    position, found = 2, []
+    for question in questions(part_of_cell):
+        n = len(question.parts)
+        found += list(zip(question.parts, range(position, position + n), strict=True))
+        position += 3 * n  # and the products with log odds and probability of the label
+    return [place for _, place in sorted(found)]
 
 
 def threshold_optimizer(split: Split, columns: Columns, notion: str, slack: float) -> Accepted:

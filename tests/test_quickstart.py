@@ -42,6 +42,8 @@ def test_writes_the_tradeoff_and_prints_it(tmp_path, capsys):
         ("cross-validated", "unconstrained"): {"size": 1, "count": 0},
         ("held out", "fairconstrained"): {"size": 2, "count": 2},
         ("held out", "reductions"): {"size": 2, "count": 2},
+        ("held out", "trees, constrained"): {"size": 2, "count": 2},
+        ("held out", "trees, unconstrained"): {"size": 1, "count": 0},
         ("held out", "unconstrained"): {"size": 1, "count": 0},
     }
     assert table[["error", "violation", "fit_time"]].notna().all(axis=None)

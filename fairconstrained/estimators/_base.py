@@ -13,8 +13,10 @@ from typing import NamedTuple, Self
 import numpy as np
 import torch
 from scipy import sparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import _safe_indexing
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
@@ -40,6 +42,7 @@ from fairconstrained.exceptions import (
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss, n_outputs
 from fairconstrained.models import as_specification
+from fairconstrained.models.cross_fitting import of_rows
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
@@ -162,7 +165,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ public methods
 
-    def fit(self, X, y, *, sensitive_features=None, sample_weight=None) -> Self:
+    def fit(self, X, y, *, sensitive_features=None, sample_weight=None, **fit_params) -> Self:
         """Train under the constraints.
 
         Parameters
@@ -176,6 +179,9 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             DataFrame (pandas or polars); several columns are crossed. Used in training only.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative; an integer weight means that many copies of the row.
+        **fit_params
+            For the ``fit`` of a classifier given as `model`, which must request them
+            (:ref:`metadata routing <metadata_routing>`).
 
         Returns
         -------
@@ -192,7 +198,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         with unchanged_on_error(self):
             self._forget()
             self._check_all()
-            rows = self._rows(X, y, sensitive_features, sample_weight)
+            routed = self._routed_params(fit_params)
+            rows = self._rows(X, y, sensitive_features, sample_weight, routed)
             self._train(rows)
         return self
 
@@ -241,6 +248,21 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         """
         return class_probabilities(torch.from_numpy(self._scores(self._table(X)))).numpy()
 
+    def get_metadata_routing(self):
+        """What this estimator and a classifier given as `model` request.
+
+        Returns
+        -------
+        MetadataRequest or MetadataRouter
+        """
+        own = self._get_metadata_request()
+        classifier = self._specification().metadata_consumer()
+        if classifier is None:
+            return own
+        to_fit = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=self).add_self_request(own)
+        return router.add(method_mapping=to_fit, estimator=classifier)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags = self._specification().input_tags()
@@ -253,7 +275,20 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         self._check()
         check_solves(self._chosen_solver(), self._problem_class())
 
-    def _rows(self, X, y, sensitive_features, sample_weight):
+    def _routed_params(self, fit_params):
+        """What reaches the ``fit`` of a classifier given as `model`."""
+        if not fit_params:
+            return {}
+        consumer = self._specification().metadata_consumer()
+        if consumer is None or not get_config()["enable_metadata_routing"]:
+            raise TypeError(
+                f"{type(self).__name__}.fit got {sorted(fit_params)}: only a classifier given as "
+                "model can use them, with sklearn.set_config(enable_metadata_routing=True)."
+            )
+        routed = process_routing(self, "fit", **fit_params)
+        return dict(routed["estimator"].fit)
+
+    def _rows(self, X, y, sensitive_features, sample_weight, routed):
         """Checked rows of positive weight, with labels and groups as codes."""
         X, y = self._specification().training_rows(self, X, y)
         check_classification_targets(y)
@@ -265,12 +300,13 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         if not used.all():  # as if these rows were not there
             X, y, weight = _safe_indexing(X, np.flatnonzero(used)), y[used], weight[used]
             codes = None if codes is None else codes[used]
+            routed = {name: of_rows(value, used) for name, value in routed.items()}
         if codes is not None:  # groups that still have rows, renumbered
             seen, codes = np.unique(codes, return_inverse=True)
             labels = labels[seen]
         classes, y = np.unique(y, return_inverse=True)
         self._check_classes(classes)
-        rows = TrainingRows(X, y.reshape(-1), codes, weight, classes, labels)
+        rows = TrainingRows(X, y.reshape(-1), codes, weight, classes, labels, routed=routed)
         return self._with_groups(rows)
 
     def _check_classes(self, classes):
@@ -331,6 +367,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             classes=rows.classes,
             part_of_cell=partial(self._part_of_cell, rows),
             rng=rng,
+            routed=rows.routed,
         )
         data = Batch(
             as_features(self._columns(table, rows.group, rows.groups), self.device),

@@ -55,14 +55,14 @@ class PrivateFairClassifier(FairClassifier):
                 f"needs {offered}."
             )
 
-    def _rows(self, X, y, sensitive_features, sample_weight):
+    def _rows(self, X, y, sensitive_features, sample_weight, routed):
         private_records = self.epsilon is not None and self.protect == "record"
         if private_records and sample_weight is not None:
             raise ValueError(
                 "sample_weight must be None with epsilon: a row of weight w would need w times "
                 "the noise."
             )
-        return super()._rows(X, y, sensitive_features, sample_weight)
+        return super()._rows(X, y, sensitive_features, sample_weight, routed)
 
     def _task(self, rows, rng):
         """With the system's randomness, and private rows within reach of their public range."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ class TrainingRows:
     classes: np.ndarray
     groups: np.ndarray | None  # None: no sensitive features were given
     moments: GroupMoments | None = None  # of a stream, of which these rows are a sample
+    routed: Mapping[str, Any] = field(default_factory=dict)  # for the fit of the user's classifier
 
     @property
     def space(self) -> Space:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairconstrained.models.posteriors import Posteriors, is_scoring_classifier
+from fairconstrained.models.cross_fitting import is_scoring_classifier
+from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, Network, Specification, are_sizes
 
 __all__ = ["as_specification"]

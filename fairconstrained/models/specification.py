@@ -8,7 +8,7 @@ A specification says how rows become columns (:meth:`Specification.fit_transform
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -56,6 +56,10 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     def check(self) -> None:
         """Raise ValueError for a bad parameter, before any work."""
 
+    def metadata_consumer(self) -> Any:
+        """The user's classifier, if there is one, to which metadata of ``fit`` may be routed."""
+        return None
+
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
         """X and y as the model takes them, checked by scikit-learn.
 
@@ -84,6 +88,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         classes: NDArray[Any],
         part_of_cell: Callable[[], NDArray[np.int64]],
         rng: Generator,
+        routed: Mapping[str, Any],
     ) -> Any:
         """Learn the columns and give those of the training rows; here the columns as given.
 
@@ -100,6 +105,8 @@ class Specification(BaseEstimator):  # type: ignore[misc]
             the rows of each label and group, -1 where they take no part.
         rng : Generator
             Source of randomness.
+        routed : dict
+            Metadata for the user's classifier.
         """
         return X
 

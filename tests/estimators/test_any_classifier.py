@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -276,3 +277,31 @@ def test_small_groups_do_not_end_in_constant_predictions():
     error = clf.history_["error"][-1]
     assert clf.violation_ <= 0.05 + FORGIVEN
     assert error < 0.5 * (constant + 1 - free)
+
+
+class Coloured(GaussianNB):
+    """Remembers the colours of the rows that it was fitted on."""
+
+    seen: ClassVar[list] = []
+
+    def fit(self, X, y, sample_weight=None, colour=None):
+        self.seen.append((X, colour))
+        return super().fit(X, y, sample_weight)
+
+
+def test_metadata_are_routed_to_the_classifier_row_by_row():
+    X, y, group = table()
+    weight = (np.arange(len(X)) % 4 > 0).astype(float)
+    Coloured.seen.clear()
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = Coloured().set_fit_request(colour=True)
+        clf = RateConstrainedClassifier(model=Posteriors(model, GaussianNB(), cv=3))
+        clf.fit(X, y, sensitive_features=group, sample_weight=weight, colour=X[:, 0])
+    assert len(Coloured.seen) == 4
+    assert all(np.array_equal(rows[:, 0], colour) for rows, colour in Coloured.seen)
+
+
+def test_metadata_that_nothing_takes_are_refused():
+    X, y, group = table()
+    with pytest.raises(TypeError, match=r"fit got \['colour'\]"):
+        RateConstrainedClassifier().fit(X, y, sensitive_features=group, colour=y)

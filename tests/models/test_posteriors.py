@@ -19,7 +19,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from fairconstrained.models.posteriors import Posteriors, _dealt, questions
+from fairconstrained.models.cross_fitting import dealt
+from fairconstrained.models.posteriors import Posteriors, questions
 
 PARITY = [[0, 1], [0, 1]]
 ODDS = [[0, 1], [2, 3]]
@@ -267,7 +268,7 @@ def test_splitters_must_test_each_row_once():
 )
 def test_every_stratum_and_all_rows_are_dealt_out_evenly(strata, n_folds, seed):
     strata = np.array(strata)
-    fold = _dealt(strata, n_folds, np.random.RandomState(seed))
+    fold = dealt(strata, n_folds, np.random.RandomState(seed))
     for rows_of in [np.ones(len(strata), dtype=bool), *(strata == s for s in range(5))]:
         assert np.ptp(np.bincount(fold[rows_of], minlength=n_folds)) <= 1
 

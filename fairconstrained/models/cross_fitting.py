@@ -1,0 +1,174 @@
+"""Any classifier fitted across folds: calibrated posteriors of rows that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import has_fit_parameter
+
+__all__ = ["Calibrated", "CrossFit", "dealt", "is_scoring_classifier", "of_rows"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Less than this classifiers seldom mean: forests and trees say 0 where a leaf has no such row, and
+# the logarithm of that would decide how all others are calibrated (Adult, out of fold, log loss of
+# a forest of 20 trees .367 with 1e-6 and .347 with 1e-3, of boosted trees .2762 with both).
+_LEAST_GIVEN = 1e-3
+_MOST_STEPS = 200
+
+
+def is_scoring_classifier(model: Any) -> bool:
+    """Whether a model can be asked for posteriors or decisions."""
+    asked = ("predict_proba", "decision_function")
+    # A search or a pipeline has them only where what it holds does, which may show after fitting.
+    return hasattr(model, "fit") and (any(hasattr(model, a) for a in asked) or is_classifier(model))
+
+
+def dealt(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:
+    """A fold for each row: shuffled, every stratum is dealt out where the one before ended.
+
+    Strata with fewer rows than folds thus lack in some folds only, and folds are of equal size.
+    """
+    order = rng.permutation(len(strata))
+    order = order[np.argsort(strata[order], kind="stable")]
+    fold = np.empty(len(strata), dtype=np.int64)
+    fold[order] = np.arange(len(strata)) % n_folds
+    return fold
+
+
+class CrossFit:
+    """Classifiers on the same rows and folds: fitted on all rows, answers out of fold."""
+
+    out_of_fold: Floats  # posteriors (n, n_kinds) of the last classifier fitted
+
+    def __init__(
+        self,
+        X: Any,
+        weight: Floats,
+        folds: Sequence[tuple[Ints, Ints]],
+        rng: np.random.RandomState,
+        weighted: bool,
+    ):
+        self.X, self.weight, self.folds, self.rng = X, weight, folds, rng
+        self.weighted = weighted
+
+    def fit(
+        self,
+        estimator: Any,
+        kinds: NDArray[Any],
+        target: Ints,
+        fit_params: Mapping[str, Any],
+        used: NDArray[np.bool_] | None = None,
+    ) -> Calibrated:
+        """Fit on the rows `used`, to tell which of the `kinds` a row is: ``kinds[target]``."""
+        used = np.ones(len(target), dtype=bool) if used is None else used
+        evidence = np.empty((len(target), len(kinds)))
+        for train, test in self.folds:
+            model = self._fitted(estimator, kinds[target], fit_params, train[used[train]])
+            evidence[test] = _evidence(model, _safe_indexing(self.X, test), kinds)
+        calibrator = _calibrator(evidence[used], target[used], self.weight[used], len(kinds))
+        model = self._fitted(estimator, kinds[target], fit_params, np.flatnonzero(used))
+        calibrated = Calibrated(model, kinds, calibrator)
+        self.out_of_fold = calibrated.posteriors(evidence)
+        return calibrated
+
+    def _fitted(
+        self, estimator: Any, target: NDArray[Any], fit_params: Mapping[str, Any], rows: Ints
+    ) -> Any:
+        if isinstance(estimator, FrozenEstimator):
+            return estimator
+        model = _seeded(clone(estimator), self.rng)
+        if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
+            model, fit_params = DummyClassifier(), {}
+        own = {name: of_rows(value, rows) for name, value in fit_params.items()}
+        if self.weighted:
+            own |= _weights_for(model, self.weight[rows])
+        return model.fit(_safe_indexing(self.X, rows), target[rows], **own)
+
+
+class Calibrated(NamedTuple):
+    """A fitted classifier, and the map from its evidence to posteriors of the kinds."""
+
+    model: Any
+    kinds: NDArray[Any]
+    calibrator: LogisticRegression
+
+    def answer(self, X: Any) -> Floats:
+        """Posteriors of rows, (n, n_kinds)."""
+        return self.posteriors(_evidence(self.model, X, self.kinds))
+
+    def posteriors(self, evidence: Floats) -> Floats:
+        """Posteriors from evidence, (n, n_kinds)."""
+        posteriors = np.zeros(evidence.shape)
+        posteriors[:, self.calibrator.classes_] = self.calibrator.predict_proba(_free(evidence))
+        return posteriors
+
+
+def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
+    """Logarithms of probabilities, or decisions, a column for each of the `kinds`."""
+    if hasattr(model, "predict_proba"):
+        given = np.asarray(model.predict_proba(X), dtype=float)
+        given, lacking = np.log(np.maximum(given, _LEAST_GIVEN)), np.log(_LEAST_GIVEN)
+    else:
+        given = np.asarray(model.decision_function(X), dtype=float)
+        if given.ndim == 1:
+            given = np.column_stack((-0.5 * given, 0.5 * given))
+        lacking = given.min(initial=0.0)
+    if not np.isfinite(given).all():
+        raise ValueError(
+            f"{type(model).__name__} gives posteriors or decisions that are not finite."
+        )
+    known, place = np.isin(model.classes_, kinds), np.searchsorted(kinds, model.classes_)
+    evidence = np.full((len(given), len(kinds)), lacking)
+    evidence[:, place[known]] = given[:, known]
+    return evidence
+
+
+def _free(evidence: Floats) -> Floats:
+    """Evidence without what all kinds have in common: for two kinds one column."""
+    if evidence.shape[1] == 2:
+        return np.diff(evidence, axis=1)
+    return np.asarray(evidence - evidence.mean(axis=1, keepdims=True))
+
+
+def _calibrator(evidence: Floats, target: Ints, weight: Floats, n_kinds: int) -> Any:
+    """Posteriors of the kinds from evidence that has not seen the rows."""
+    present = len(np.unique(target))
+    simple = n_kinds < 2 or present < 2
+    model = DummyClassifier() if simple else LogisticRegression(max_iter=_MOST_STEPS)
+    return model.fit(_free(evidence), target, sample_weight=weight)
+
+
+def _seeded(model: Any, rng: np.random.RandomState) -> Any:
+    """The model with seeds where it has none: fits with one random_state are alike."""
+    unset = [
+        name
+        for name, value in sorted(model.get_params(deep=True).items())
+        if (name == "random_state" or name.endswith("__random_state")) and value is None
+    ]
+    seeds = {name: rng.randint(np.iinfo(np.int32).max) for name in unset}
+    return model.set_params(**seeds) if seeds else model
+
+
+def _weights_for(model: Any, weight: Floats) -> dict[str, Floats]:
+    """Sample weights under the name by which the model takes them; none if it takes none."""
+    if has_fit_parameter(model, "sample_weight"):
+        return {"sample_weight": weight}
+    if hasattr(model, "steps") and has_fit_parameter(model.steps[-1][1], "sample_weight"):
+        return {f"{model.steps[-1][0]}__sample_weight": weight}
+    return {}
+
+
+def of_rows(value: Any, rows: Any) -> Any:
+    """Of metadata with an entry a row those of these rows, given by positions or a mask."""
+    whole = isinstance(value, (str, dict)) or not hasattr(value, "__len__")
+    return value if whole else _safe_indexing(value, rows)
