@@ -22,6 +22,7 @@ from fairconstrained.metrics.gaps import (
     wasserstein_distance_between_groups,
 )
 from fairconstrained.metrics.information import exponential_renyi_mutual_information
+from fairconstrained.metrics.intervals import bias_corrected, confidence_interval
 from fairconstrained.metrics.losses import loss_gap
 from fairconstrained.metrics.partial import (
     ccdf_gap,
@@ -43,6 +44,7 @@ from fairconstrained.metrics.rates import (
     false_positive_rate_difference,
     greater_is_better,
 )
+from fairconstrained.metrics.report import group_report
 from fairconstrained.metrics.scorers import (
     bpsn_bnsp_scorer,
     demographic_parity_ratio_scorer,
@@ -83,9 +85,11 @@ METRICS: dict[str, Callable[..., float]] = {
 __all__ = [
     "METRICS",
     "auc_between",
+    "bias_corrected",
     "bpsn_bnsp_gap",
     "bpsn_bnsp_scorer",
     "ccdf_gap",
+    "confidence_interval",
     "demographic_parity_difference",
     "demographic_parity_ratio",
     "demographic_parity_ratio_scorer",
@@ -106,6 +110,7 @@ __all__ = [
     "greater_is_better",
     "group_auc_gap",
     "group_auc_scorer",
+    "group_report",
     "independence_gap",
     "inter_group_auc_gap",
     "inter_group_auc_scorer",
