@@ -15,6 +15,7 @@ from fairconstrained.metrics.auc import (
     negative_equality_gap,
     positive_equality_gap,
 )
+from fairconstrained.metrics.certificates import Certificate, certify
 from fairconstrained.metrics.gaps import (
     independence_gap,
     separation_gap,
@@ -84,11 +85,13 @@ METRICS: dict[str, Callable[..., float]] = {
 
 __all__ = [
     "METRICS",
+    "Certificate",
     "auc_between",
     "bias_corrected",
     "bpsn_bnsp_gap",
     "bpsn_bnsp_scorer",
     "ccdf_gap",
+    "certify",
     "confidence_interval",
     "demographic_parity_difference",
     "demographic_parity_ratio",
