@@ -5,6 +5,7 @@ __all__ = [
     "DivergenceError",
     "IncompatibleSolverError",
     "MissingSensitiveFeaturesWarning",
+    "NotCertifiedError",
     "PrivacyWarning",
     "SmallGroupWarning",
     "WorkerError",
@@ -87,6 +88,17 @@ class DivergenceError(ArithmeticError):
     --------
     >>> from fairconstrained.exceptions import DivergenceError
     >>> issubclass(DivergenceError, ArithmeticError)
+    True
+    """
+
+
+class NotCertifiedError(RuntimeError):
+    """No candidate could be certified, and the caller asked for an error.
+
+    Examples
+    --------
+    >>> from fairconstrained.exceptions import NotCertifiedError
+    >>> issubclass(NotCertifiedError, RuntimeError)
     True
     """
 
