@@ -35,6 +35,7 @@ from fairconstrained.metrics.auc import (
     positive_equality_gap,
     roc_auc_score_group_min,
 )
+from fairconstrained.metrics.certificates import Certificate, certify
 from fairconstrained.metrics.gaps import (
     independence_gap,
     separation_gap,
@@ -44,6 +45,7 @@ from fairconstrained.metrics.gaps import (
 from fairconstrained.metrics.information import (
     exponential_renyi_mutual_information,
 )
+from fairconstrained.metrics.intervals import bias_corrected, confidence_interval
 from fairconstrained.metrics.losses import (
     log_loss_group_max,
     loss_gap,
@@ -90,6 +92,7 @@ from fairconstrained.metrics.rates import (
     zero_one_loss_group_max,
     zero_one_loss_ratio,
 )
+from fairconstrained.metrics.report import group_report
 
 METRICS: dict[str, Callable[..., float]] = {
     name: getattr(module, name)
@@ -100,14 +103,18 @@ METRICS: dict[str, Callable[..., float]] = {
 
 __all__ = [
     "METRICS",
+    "Certificate",
     "accuracy_score_difference",
     "accuracy_score_group_min",
     "accuracy_score_ratio",
     "auc_between",
     "balanced_accuracy_score_group_min",
+    "bias_corrected",
     "bpsn_bnsp_gap",
     "bpsn_bnsp_scorer",
     "ccdf_gap",
+    "certify",
+    "confidence_interval",
     "demographic_parity_difference",
     "demographic_parity_ratio",
     "demographic_parity_ratio_scorer",
@@ -132,6 +139,7 @@ __all__ = [
     "false_positive_rate_ratio",
     "group_auc_gap",
     "group_auc_scorer",
+    "group_report",
     "independence_gap",
     "inter_group_auc_gap",
     "inter_group_auc_scorer",

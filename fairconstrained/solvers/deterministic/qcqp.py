@@ -78,10 +78,11 @@ class QCQP(Solver):
     Examples
     --------
     >>> from fairconstrained import AUCFairClassifier
+    >>> from fairconstrained.constraints import AUCParity
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import QCQP
     >>> data = make_biased_classification(500, random_state=0)
-    >>> clf = AUCFairClassifier(surrogate="quadratic", solver=QCQP())
+    >>> clf = AUCFairClassifier(AUCParity(surrogate="quadratic"), solver=QCQP())
     >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).converged_
     True
     """

@@ -1,0 +1,293 @@
+"""Certificates: what rows that no fit has seen prove about a model's constraint."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fairconstrained.auc import COMPARISONS
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.metrics._certificate import Certificate
+from fairconstrained.metrics._certified import (
+    CAPS,
+    DISTRIBUTIONS,
+    NOTHING,
+    PARITIES,
+    Finding,
+    auc_finding,
+    cap_finding,
+    cell_rows,
+    distribution_finding,
+    parity_finding,
+    partial_parity_finding,
+)
+from fairconstrained.metrics._tables import (
+    check_labels,
+    classes_of,
+    count_table,
+    encode_labels,
+)
+from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.metrics.partial import Scored
+
+__all__ = ["Certificate", "certify"]
+
+Array = NDArray[Any]
+EVERYBODY = "all"
+
+
+def certify(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    sensitive_features: Any,
+    constraint: Any,
+    slack: float,
+    confidence: float = 0.95,
+    interval: Any = None,
+    threshold: float = 0.0,
+    min_group_size: Any = "auto",
+    name: str = "certification rows",
+) -> Certificate:
+    r"""Bound a constraint's violation on the population from rows that no fit has seen.
+
+    For a gap or cap :math:`v` of the model's predictions on the population, the upper bound U from
+    n rows satisfies
+
+    .. math:: P(v \leq U) \geq \text{confidence}
+
+    for every distribution and every n. The constraint is certified if U is at most the slack.
+
+    Parameters
+    ----------
+    estimator : fitted classifier
+        Any with ``predict``; rankings need ``decision_function`` or ``predict_proba``.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+        True labels.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        None for a cap on all rows together.
+    constraint : str or constraint object
+        "demographic_parity", "equalized_odds", "equal_opportunity", "false_positive_rate_parity",
+        "error_rate_parity"; the caps "false_negative_rate" and "false_positive_rate", of all rows
+        together, or of each group with ``FalseNegativeRate(per_group=True)``; "group_auc",
+        "inter_group", "intra_group", "positive_equality_gap", "negative_equality_gap",
+        "bpsn_bnsp"; and with `interval` "statistical_parity", "rank_parity", "group_auc",
+        "demographic_parity", "equal_opportunity", "equalized_odds".
+    slack : float
+        The bound to certify; of a cap the cap.
+    confidence : float, default=0.95
+    interval : pair of float, list of pairs, or dict, optional
+        Ranks of a partial notion.
+    threshold : float, default=0.0
+        Scores above it are positive decisions, for partial rates.
+    min_group_size : int or "auto", default="auto"
+        Groups, or groups within a label, of fewer rows are left out and named, with a warning.
+        "auto": where one row moves the rate by more than the slack, which no number of other
+        rows could certify. 1 leaves none out.
+    name : str
+        Of the sample, for the statement.
+
+    Returns
+    -------
+    Certificate
+
+    Raises
+    ------
+    ValueError
+        A parameter that is not valid, named, before any prediction.
+
+    Warns
+    -----
+    SmallGroupWarning
+        Names what is left out.
+
+    Notes
+    -----
+    What it rests on: the rows are independent draws from the population that the statement is
+    about, and neither the training nor the choice of the model has seen them. No certificate
+    speaks of a population that changes; certify a later sample, and compare.
+
+    Gaps of rates are bounded by exact tests of differences of proportions, caps by Clopper and
+    Pearson's bound, AUCs by bounded differences, distributions of scores by the bands of Dvoretzky,
+    Kiefer and Wolfowitz. A largest difference needs no correction for the number of groups (Berger
+    1982): the certificate errs only if it does so for the one pair that is worst.
+
+    References
+    ----------
+    Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24 (1982).
+    Berger and Boos, "P values maximized over a confidence set for the nuisance parameter", JASA 89
+    (1994).
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.metrics import certify
+    >>> data = make_biased_classification(4000, random_state=0)
+    >>> train, test = slice(0, 2000), slice(2000, None)
+    >>> model = LogisticRegression().fit(data.data[train], data.target[train])
+    >>> certificate = certify(model, data.data[test], data.target[test], slack=0.5,
+    ...                       sensitive_features=data.sensitive_features[test],
+    ...                       constraint="demographic_parity")
+    >>> certificate.kept
+    True
+    """
+    check_confidence(confidence)
+    _check_numbers(slack, min_group_size)
+    notion, per_group = _read(constraint, interval)
+    true = check_labels(y, "y")
+    if sensitive_features is None and notion in CAPS:
+        sensitive_features = [EVERYBODY] * len(true)
+    least = min(1.0 / max(slack, 1e-9), len(true)) if min_group_size == "auto" else min_group_size
+    sought = _Sought(notion, per_group, interval, threshold, float(least), 1.0 - float(confidence))
+    of_labels = interval is None and (notion in PARITIES or notion in CAPS)
+    judge = _of_labels if of_labels else _of_scores
+    finding, rows, left_out = judge(estimator, X, true, sensitive_features, sought)
+    if left_out:
+        warnings.warn(
+            f"The certificate leaves out {'; '.join(left_out)} (min_group_size={min_group_size}) "
+            "and says nothing about them.",
+            SmallGroupWarning,
+            stacklevel=2,
+        )
+    return Certificate(
+        constraint=notion if interval is None else f"partial {notion} in {interval}",
+        slack=float(slack),
+        confidence=float(confidence),
+        kept=bool(finding.upper <= slack),
+        estimate=finding.estimate,
+        upper=finding.upper,
+        binding=finding.binding,
+        method=finding.method,
+        n_samples=len(true),
+        groups=rows,
+        left_out=left_out,
+        rates=finding.rates,
+        estimator=" ".join(repr(estimator).split()),
+        name=name,
+        assumptions=[
+            "the rows are independent draws from the population this is about;",
+            "neither training nor the choice of the model has seen them.",
+        ],
+    )
+
+
+def _check_numbers(slack: Any, min_group_size: Any) -> None:
+    if isinstance(slack, bool) or not isinstance(slack, Real) or not float(slack) >= 0:
+        raise ValueError(f"slack must be a number >= 0; got {slack!r}.")
+    number = isinstance(min_group_size, Integral) and not isinstance(min_group_size, bool)
+    if not number and min_group_size != "auto":
+        raise ValueError(f"min_group_size must be an integer or 'auto'; got {min_group_size!r}.")
+
+
+_AUC_NOTIONS = tuple(COMPARISONS)
+_PARTIAL_RATES = ("demographic_parity", "equal_opportunity", "equalized_odds")
+
+
+def _read(constraint: Any, interval: Any) -> tuple[str, bool]:
+    """The notion's name, and whether a cap holds in each group."""
+    notion = constraint if isinstance(constraint, str) else getattr(constraint, "name", constraint)
+    if interval is None:
+        known: tuple[str, ...] = (*PARITIES, *CAPS, *_AUC_NOTIONS)
+    else:
+        known = (*DISTRIBUTIONS, *_PARTIAL_RATES)
+    if not isinstance(notion, str) or notion not in known:
+        kind = "without interval" if interval is None else "with interval"
+        raise ValueError(f"constraint must be one of {sorted(known)} {kind}; got {constraint!r}.")
+    reference = getattr(constraint, "reference", "pairwise")
+    if reference != "pairwise":
+        raise ValueError(
+            f"certify bounds the largest difference between groups (reference='pairwise'); got "
+            f"{constraint!r}."
+        )
+    return notion, bool(getattr(constraint, "per_group", False))
+
+
+def _predicted(estimator: Any, X: Any, sensitive_features: Any) -> Any:
+    if getattr(estimator, "group_features", False):
+        return estimator.predict(X, sensitive_features=sensitive_features)
+    return estimator.predict(X)
+
+
+class _Sought(NamedTuple):
+    """What is to be bounded."""
+
+    notion: str
+    per_group: bool
+    interval: Any
+    threshold: float
+    least: float  # rows of a group, or of a group within a label
+    alpha: float
+
+
+_Judged = tuple[Finding, dict[str, Any], list[str]]
+
+
+def _of_labels(
+    estimator: Any, X: Any, true: Array, sensitive_features: Any, sought: _Sought
+) -> _Judged:
+    """Of predicted labels: gaps and caps of rates."""
+    counts = count_table(true, _predicted(estimator, X, sensitive_features), sensitive_features)
+    sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
+    groups = dict(zip(counts.groups, sizes, strict=True))
+    if sought.notion in CAPS and not sought.per_group:
+        table = counts.table.sum(axis=0, keepdims=True)
+        counts = counts._replace(table=table, groups=[EVERYBODY])
+    notion = {**PARITIES, **CAPS}[sought.notion][0]
+    rows, given = cell_rows(counts, notion), notion(counts).given
+    kept = rows >= sought.least
+    left_out = [
+        f"group {counts.groups[g]}{given[e % len(given)]}: {int(rows[g, e])} rows"
+        for g, e in np.argwhere(~kept)
+    ]
+    find = parity_finding if sought.notion in PARITIES else cap_finding
+    return find(counts, sought.notion, sought.alpha, kept), groups, list(dict.fromkeys(left_out))
+
+
+def _of_scores(
+    estimator: Any, X: Any, true: Array, sensitive_features: Any, sought: _Sought
+) -> _Judged:
+    """Of rankings: AUCs, or what lies inside an interval of ranks."""
+    whole = (0.0, 1.0) if sought.interval is None else sought.interval
+    data = Scored(_scores(estimator, X, sensitive_features), sensitive_features, whole, None)
+    sizes = np.bincount(data.group, minlength=len(data.groups))
+    groups = dict(zip(data.groups, sizes.tolist(), strict=True))
+    small = np.flatnonzero(sizes < sought.least)
+    left_out = [f"group {data.groups[g]}: {sizes[g]} rows" for g in small]
+    if len(small) > len(sizes) - 2:
+        return Finding(float("nan"), 1.0, NOTHING, "none", []), groups, left_out
+    # Codes of the groups that remain.
+    rows = ~np.isin(data.group, small)
+    group = (np.cumsum(sizes >= sought.least) - 1)[data.group[rows]]
+    names = [name for g, name in enumerate(data.groups) if g not in small]
+    intervals = data.intervals.take(sizes >= sought.least)
+    scores, alpha = data.scores[rows], sought.alpha
+    if sought.interval is not None and sought.notion in DISTRIBUTIONS:
+        found = distribution_finding(scores, group, names, intervals, sought.notion, alpha)
+        return found, groups, left_out
+    (codes,), seen = encode_labels(true)
+    classes, targets = classes_of(seen, None)
+    if len(classes) > 2:
+        raise ValueError(f"y must have two labels for {sought.notion!r}; got {classes}.")
+    positive = (codes == targets[0])[rows]
+    if sought.interval is None:
+        found = auc_finding(scores, positive, group, names, sought.notion, alpha)
+    else:
+        counts = count_table(positive, scores > sought.threshold, group, pos_label=True)
+        counts = counts._replace(groups=names)
+        found = partial_parity_finding(counts, sought.notion, intervals, alpha)
+    return found, groups, left_out
+
+
+def _scores(estimator: Any, X: Any, sensitive_features: Any) -> Any:
+    if getattr(estimator, "group_features", False):
+        return estimator.decision_function(X, sensitive_features=sensitive_features)
+    if hasattr(estimator, "decision_function"):
+        return estimator.decision_function(X)
+    return estimator.predict_proba(X)[:, 1]
