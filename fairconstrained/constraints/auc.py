@@ -141,11 +141,15 @@ class AUCConstraint(MomentConstraint):
         return f"{self.name}: " + " against ".join(aucs if j < m else aucs[::-1])
 
     def without_small(
-        self, rows: NDArray[np.int64], min_rows: int
+        self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[AUCConstraint, list[str]]:
         """Drop the comparisons with a side of too few rows."""
         n = (self.comparisons * rows).sum(axis=(2, 3))
-        small = n < max(min_rows, 1)
+        least = [
+            [self.least_rows(side > 0, rows, min_rows) for side in sides]
+            for sides in self.comparisons
+        ]
+        small = n < np.array(least).reshape(n.shape)
         if not small.any():
             return self, []
         dropped = sorted(

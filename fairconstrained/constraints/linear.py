@@ -146,11 +146,12 @@ class LinearMoments(MomentConstraint):
         return f"{self.name}: " + " against ".join(side for side in sides if side)
 
     def without_small(
-        self, rows: NDArray[np.int64], min_rows: int
+        self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[LinearMoments, list[str]]:
         """Drop the values with a rate of too few rows: a rate of none is not defined."""
         n = self.cell_denominators @ rows.reshape(-1)
-        small = n < max(min_rows, 1)
+        least = [self.least_rows(self._cells_of_rate(r), rows, min_rows) for r in range(len(n))]
+        small = n < np.array(least)
         if not small.any():
             return self, []
         used = self.combinations.astype(bool).astype(float)
@@ -173,9 +174,12 @@ class LinearMoments(MomentConstraint):
         return constraint, dropped
 
     def _describe_rate(self, r: Any) -> str:
+        return self.space.describe(self._cells_of_rate(r))
+
+    def _cells_of_rate(self, r: Any) -> NDArray[np.bool_]:
         shape = (len(self.space.classes), len(self.space.groups))
-        cells = self.cell_denominators[[r]].toarray().reshape(shape)
-        return self.space.describe(cells > 0)
+        cells: NDArray[np.bool_] = self.cell_denominators[[r]].toarray().reshape(shape) > 0
+        return cells
 
 
 def _without_zeros(matrix: Any) -> Any:

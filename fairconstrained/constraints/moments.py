@@ -226,8 +226,25 @@ class MomentConstraint:
         """The constraint with more slack, if it helps solvers to start from there; or itself."""
         return self
 
+    def least_rows(
+        self, cells: NDArray[np.bool_], rows: NDArray[np.int64], min_rows: int | str
+    ) -> float:
+        """Fewest rows that a rate over these cells may rest on.
+
+        ``"auto"`` asks of a single group for so many rows that one of them moves its rate by no
+        more than the slack, but for no more than a quarter of the second largest group of the same
+        labels has: a small table keeps its groups, a mistyped label is left out of a large one.
+        """
+        if min_rows != "auto":
+            return max(int(min_rows), 1)
+        by_group = np.sort(rows[cells.any(axis=1)].sum(axis=0))
+        if cells.any(axis=0).sum() != 1 or len(by_group) < 2:
+            return 1
+        slack = float(self.slack.min())
+        return max(1.0, min(1.0 / slack if slack > 0 else np.inf, by_group[-2] / 4))
+
     def without_small(
-        self, rows: NDArray[np.int64], min_rows: int
+        self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[MomentConstraint, list[str]]:
         """Drop the values that rest on fewer than `min_rows` rows, at least one.
 
@@ -235,7 +252,8 @@ class MomentConstraint:
         ----------
         rows : ndarray of shape (n_classes, n_groups)
             Number of rows of each label and group.
-        min_rows : int
+        min_rows : int or "auto"
+            See :meth:`least_rows`.
 
         Returns
         -------

@@ -162,7 +162,9 @@ class Stack(MomentConstraint):
             own = torch.cat((part, part.new_full((1,), member.n_parts))).to(rows.part.device)
             yield member, rows._replace(part=own[rows.part], n_parts=member.n_parts)
 
-    def without_small(self, rows: NDArray[np.int64], min_rows: int) -> tuple[Stack, list[str]]:
+    def without_small(
+        self, rows: NDArray[np.int64], min_rows: int | str
+    ) -> tuple[Stack, list[str]]:
         """The members that are left, without what rests on too few rows."""
         pairs = [member.without_small(rows, min_rows) for member in self.members]
         kept = [member for member, _ in pairs if len(member.slack)]

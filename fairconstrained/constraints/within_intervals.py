@@ -103,10 +103,11 @@ class WithinIntervals(MomentConstraint):
         """The same constraint on other parts."""
         return type(self)(parts, self.gap, self.statistic, self.name)
 
-    def without_small(self, rows: NDArray[np.int64], min_rows: int) -> tuple[Self, list[str]]:
+    def without_small(self, rows: NDArray[np.int64], min_rows: int | str) -> tuple[Self, list[str]]:
         """Drop the parts of too few rows, or without a whole row in their intervals."""
         n = self.parts.n_rows(rows)
-        small = (n < max(min_rows, 1)) | (n * self.intervals.lengths < 1.0)
+        least = [self.least_rows(cells, rows, min_rows) for cells in self.part_cells()]
+        small = (n < np.array(least)) | (n * self.intervals.lengths < 1.0)
         if not small.any():
             return self, []
         return self.on(self.parts.without(small)), self.parts.counted(small, n)

@@ -30,6 +30,7 @@ from fairconstrained.estimators._parameters import check_parameters, given_callb
 from fairconstrained.estimators._rows import (
     Task,
     TrainingRows,
+    check_groups,
     checked_weight,
     random_seed,
     seeded,
@@ -93,7 +94,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         max_iter=None,
         tol=1e-4,
         missing_sensitive="warn",
-        min_group_size=1,
+        min_group_size="auto",
         callbacks=None,
         random_state=None,
         verbose=0,
@@ -296,6 +297,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         codes = labels = None
         if sensitive_features is not None:
             codes, labels = encode_groups(sensitive_features, len(y))
+            check_groups(type(self).__name__, labels, len(y))
         used = weight > 0
         if not used.all():  # as if these rows were not there
             X, y, weight = _safe_indexing(X, np.flatnonzero(used)), y[used], weight[used]
@@ -410,9 +412,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         members = []
         for kept, dropped in self._kept(space, rows, least):
             if dropped:
+                few = "too few" if least == "auto" else f"fewer than {max(least, 1)}"
                 warn_caller(
-                    f"{kept.name} leaves out {'; '.join(dropped)}: fewer than {max(least, 1)} rows "
-                    "(min_group_size). The constraint says nothing about them.",
+                    f"{kept.name} leaves out {'; '.join(dropped)}: {few} rows (min_group_size="
+                    f"{least!r}). The constraint says nothing about them.",
                     SmallGroupWarning,
                 )
             if len(kept.slack):

@@ -107,6 +107,11 @@ def _feature_range(estimator, name, value):
         )
 
 
+def _min_group_size(estimator, name, value):
+    if not (isinstance(value, str) and value == "auto"):
+        _is(Integral, lambda v: v >= 0, "'auto' or an integer >= 0")(estimator, name, value)
+
+
 def _interval(estimator, name, value):
     if not (isinstance(value, str) and value == "auto"):
         read_intervals(value, list(value) if isinstance(value, dict) else ["all"])
@@ -139,7 +144,7 @@ CHECKS: dict[str, Callable] = {
     "slack": _is(Real, lambda v: v >= 0, "a number >= 0"),
     "margin": _finite_nonnegative,
     "missing_sensitive": _one_of("warn", "raise"),
-    "min_group_size": _is(Integral, lambda v: v >= 0, "an integer >= 0"),
+    "min_group_size": _min_group_size,
     "group_features": _flag,
     "interval": _interval,
     "penalty": _finite_nonnegative,

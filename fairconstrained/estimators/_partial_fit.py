@@ -133,7 +133,8 @@ class StreamingClassifier(PrivateFairClassifier):
         stream = self._stream
         n_first = None
         if stream.groups is None or stream.n_groups > 1:
-            n_first = rows_to_begin(rows, stream.n_groups, solver.batch_size, self.min_group_size)
+            least = 1 if self.min_group_size == "auto" else self.min_group_size
+            n_first = rows_to_begin(rows, stream.n_groups, solver.batch_size, least)
         if n_first is None:
             if len(rows.y) < self.stream_memory or len(np.unique(rows.y)) < 2:
                 return None

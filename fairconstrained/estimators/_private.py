@@ -163,9 +163,10 @@ class PrivateFairClassifier(FairClassifier):
 
 def least_rows(estimator, counts_noise):
     """Fewest rows of a group by released counts: below two standard deviations it may be empty."""
+    asked = 1 if estimator.min_group_size == "auto" else estimator.min_group_size
     if np.isinf(counts_noise):  # public proportions
-        return estimator.min_group_size
-    return int(max(estimator.min_group_size, np.ceil(2 * counts_noise)))
+        return asked
+    return int(max(asked, np.ceil(2 * counts_noise)))
 
 
 def _warn_of_small_groups(stack, counts, rate):

@@ -13,11 +13,15 @@ from sklearn.utils import check_array, check_random_state
 from torch import Generator
 
 from fairconstrained.constraints import Space
+from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.problems import Batch
 from fairconstrained.problems.moments import GroupMoments
 from fairconstrained.solvers import Solver
 
-__all__ = ["Task", "TrainingRows", "checked_weight", "random_seed", "seeded"]
+_MANY_GROUPS = 20
+_FEW_SAMPLES = 5
+
+__all__ = ["Task", "TrainingRows", "check_groups", "checked_weight", "random_seed", "seeded"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,29 @@ def checked_weight(sample_weight, n_samples):
     if not weight.any():
         raise ValueError("sample_weight is zero for all samples; at least one must be positive.")
     return weight
+
+
+def check_groups(name, labels, n_samples):
+    """Refuse sensitive features that are a measurement, and warn of those that may be one.
+
+    Raises
+    ------
+    ValueError
+        If there are so many groups that most have fewer than five samples.
+    """
+    n_groups = len(labels)
+    how = "Bin a measurement first, as by pandas.qcut(column, 4), and cross fewer columns."
+    if n_groups > _MANY_GROUPS and _FEW_SAMPLES * n_groups > n_samples:
+        raise ValueError(
+            f"sensitive_features has {n_groups:,} groups in {n_samples:,} samples, most of them of "
+            f"fewer than {_FEW_SAMPLES}: {name} cannot compare them. {how}"
+        )
+    if n_groups > _MANY_GROUPS and labels.dtype.kind in "fiu":
+        warn_caller(
+            f"sensitive_features has {n_groups} different numbers, each of which is taken for a "
+            f"group. {how}",
+            SmallGroupWarning,
+        )
 
 
 def random_seed(random_state):

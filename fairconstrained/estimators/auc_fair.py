@@ -161,7 +161,7 @@ class AUCFairClassifier(StreamingClassifier):
         max_iter=None,
         tol=1e-4,
         missing_sensitive="warn",
-        min_group_size=1,
+        min_group_size="auto",
         callbacks=None,
         random_state=None,
         verbose=0,

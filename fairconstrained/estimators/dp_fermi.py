@@ -137,7 +137,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         max_iter=None,
         tol=1e-4,
         missing_sensitive="warn",
-        min_group_size=1,
+        min_group_size="auto",
         callbacks=None,
         random_state=None,
         verbose=0,

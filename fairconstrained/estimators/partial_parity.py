@@ -152,7 +152,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         max_iter=None,
         tol=1e-4,
         missing_sensitive="warn",
-        min_group_size=1,
+        min_group_size="auto",
         callbacks=None,
         random_state=None,
         verbose=0,

@@ -62,8 +62,12 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     missing_sensitive : {"warn", "raise"}, default="warn"
         What to do without sensitive features: warn and train without constraints between groups,
         or refuse.
-    min_group_size : int, default=1
-        Constraints leave out groups, or groups within a label, of fewer rows.
+    min_group_size : "auto" or int, default="auto"
+        Constraints leave out groups, or groups within a label, of fewer rows; a
+        :class:`~fairconstrained.exceptions.SmallGroupWarning` names and counts them. ``"auto"``: so
+        few that one row moves the rate by more than `slack`, and fewer than a quarter of the second
+        largest group, so that a mistyped group costs nothing and a small table keeps its groups.
+        Private fits leave out groups that noise cannot tell from empty ones.
     callbacks : callable or list of callables, optional
         Called with each :class:`fairconstrained.solvers.Iterate`; a true answer ends training.
     random_state : int, RandomState or None, default=None
@@ -146,7 +150,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         max_iter=None,
         tol=1e-4,
         missing_sensitive="warn",
-        min_group_size=1,
+        min_group_size="auto",
         callbacks=None,
         random_state=None,
         verbose=0,

@@ -1,0 +1,96 @@
+"""Groups too small to compare are left out, named and counted; measurements are no groups."""
+
+import numpy as np
+import pytest
+
+from fairconstrained import (
+    AUCFairClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.constraints import EqualizedOdds, FalseNegativeRate, Space
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import SmallGroupWarning
+
+DATA = make_biased_classification(1500, random_state=0)
+GROUPS = np.where(DATA.sensitive_features == 0, "a", "b").astype(object)
+MISTYPED = GROUPS.copy()
+MISTYPED[3] = "Typo"
+
+
+def fitted(groups, estimator=RateConstrainedClassifier, **params):
+    return estimator(**params).fit(DATA.data, DATA.target, sensitive_features=groups)
+
+
+def test_a_mistyped_group_costs_nothing_but_a_warning():
+    clean = fitted(GROUPS)
+    with pytest.warns(SmallGroupWarning, match=r"leaves out group Typo \(1 rows\)"):
+        clf = fitted(MISTYPED)
+    accuracy = [model.score(DATA.data, DATA.target) for model in (clean, clf)]
+    assert accuracy[1] == pytest.approx(accuracy[0], abs=0.01)
+    assert len(clf.multipliers_) == len(clean.multipliers_)
+    assert list(clf.groups_) == ["Typo", "a", "b"]  # it is left out of the constraint only
+
+
+@pytest.mark.parametrize(
+    "estimator", [LossParityClassifier, PartialParityClassifier, AUCFairClassifier]
+)
+def test_every_estimator_leaves_it_out(estimator):
+    with pytest.warns(SmallGroupWarning, match="Typo"):
+        clf = fitted(MISTYPED, estimator, slack=0.1)
+    assert not any("Typo" in words for words in clf.constraints_)
+
+
+def test_an_integer_says_how_many_rows():
+    clf = fitted(MISTYPED, min_group_size=1, slack=0.5)
+    assert sum("Typo" in words for words in clf.constraints_) == 4  # both ways, against a and b
+    with pytest.warns(SmallGroupWarning, match=r"fewer than 2 rows \(min_group_size=2\)"):
+        fitted(MISTYPED, min_group_size=2)
+
+
+@pytest.mark.parametrize(
+    ("counts", "slack", "left_out"),
+    [
+        ([500, 400, 19], 0.05, {2}),  # one row of 19 is more than 0.05
+        ([500, 400, 20], 0.05, set()),
+        ([500, 400, 20], 0.01, {2}),
+        ([30, 28, 26], 0.01, set()),  # a small table keeps its groups
+        ([30, 28, 6], 0.01, {2}),
+        ([500, 400, 3], 0.0, {2}),
+        ([500, 400, 1], np.inf, set()),
+        ([500, 400, 0], np.inf, {2}),
+    ],
+)
+def test_a_group_is_left_out_where_one_row_moves_its_rate_by_more_than_the_slack(
+    counts, slack, left_out
+):
+    space = Space([0, 1], ["a", "b", "c"])
+    rows = np.array([counts, [1000, 1000, 1000]])  # label 0 of c is the cell in question
+    constraint, words = EqualizedOdds(slack=slack).bind(space).without_small(rows, "auto")
+    names = {space.groups[g] for g in left_out}
+    assert {word.split()[1].rstrip(",") for word in words} == names
+    assert all("label 0" in word for word in words)
+    assert len(constraint.slack) == 12 - 4 * len(left_out)
+
+
+def test_a_cap_over_all_groups_is_never_left_out():
+    constraint = FalseNegativeRate(max=0.01).bind(Space([0, 1], ["a", "b"]))
+    _, words = constraint.without_small(np.array([[9, 9], [20, 5]]), "auto")
+    assert not words
+
+
+def test_a_continuous_sensitive_column_is_refused_before_any_work():
+    with pytest.raises(ValueError, match=r"1,500 groups in 1,500 samples.*pandas\.qcut"):
+        fitted(DATA.data[:, 0])
+
+
+def test_integers_that_may_be_a_measurement_are_named():
+    ages = np.random.default_rng(0).integers(20, 80, size=1500)
+    with pytest.warns(SmallGroupWarning, match=r"60 different numbers.*pandas\.qcut"):
+        fitted(ages, slack=0.5)
+
+
+def test_min_group_size_is_checked():
+    with pytest.raises(ValueError, match="min_group_size must be 'auto' or an integer >= 0"):
+        fitted(GROUPS, min_group_size="small")
