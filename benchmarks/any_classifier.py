@@ -315,7 +315,10 @@ def measure(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wall, cpu = time.perf_counter(), time.process_time()
-        accepted = METHODS[method](split, columns, notion, slack)
+        try:
+            accepted = METHODS[method](split, columns, notion, slack)
+        except RuntimeError:  # of HiGHS, which does not solve every program
+            accepted = tuple(np.full(len(y), np.nan) for y in split.y)  # type: ignore[assignment]
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     row = {"wall": wall, "cpu": cpu, "base_cpu": columns.cpu if method in ON_TREES else 0.0}
     for i, part in enumerate(("train", "test")):
@@ -324,7 +327,9 @@ def measure(
 
 
 def quality(y: Any, groups: Any, accepted: Floats, notion: str, part: str) -> dict[str, float]:
-    """Expected error, and violation of the expected rates."""
+    """Expected error, and violation of the expected rates; nan where a method has failed."""
+    if np.isnan(accepted).any():
+        return {f"{part}_error": np.nan, f"{part}_violation": np.nan}
     weight = np.concatenate((accepted, 1 - accepted))
     predicted = np.repeat([1, 0], len(y))
     violation = VIOLATIONS[notion](

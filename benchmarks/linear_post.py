@@ -46,15 +46,16 @@ def linear_post(
     n, n_parts = densities.shape
     risk = 1.0 - 2.0 * label + NOISE * rng.uniform(size=n)
     free: tuple[float | None, float | None] = (None, None)
-    solved = linprog(
-        np.concatenate((risk / n, np.zeros(n_parts))),
-        A_ub=sparse.hstack((sparse.csr_array((len(combinations), n)), combinations), format="csr"),
-        b_ub=np.full(len(combinations), slack),
-        A_eq=sparse.hstack((densities.T / n, -sparse.eye_array(n_parts)), format="csr"),
-        b_eq=np.zeros(n_parts),
-        bounds=[(0.0, 1.0)] * n + [free] * n_parts,
-        method="highs",
-    )
-    if solved.status != 0:
-        raise RuntimeError(f"HiGHS did not solve the program: {solved.message}")
-    return np.asarray(solved.eqlin.marginals)
+    for method in ("highs", "highs-ipm"):  # the simplex method now and then ends without an answer
+        solved = linprog(
+            np.concatenate((risk / n, np.zeros(n_parts))),
+            A_ub=sparse.hstack((sparse.csr_array((len(combinations), n)), combinations), "csr"),
+            b_ub=np.full(len(combinations), slack),
+            A_eq=sparse.hstack((densities.T / n, -sparse.eye_array(n_parts)), format="csr"),
+            b_eq=np.zeros(n_parts),
+            bounds=[(0.0, 1.0)] * n + [free] * n_parts,
+            method=method,
+        )
+        if solved.status == 0:
+            return np.asarray(solved.eqlin.marginals)
+    raise RuntimeError(f"HiGHS did not solve the program: {solved.message}")

@@ -11,7 +11,7 @@ from packaging.version import Version
 from sklearn import config_context
 
 import fairconstrained
-from fairconstrained import metrics
+from fairconstrained import metrics, models
 from tests.helpers.repository import ROOT
 
 DOCS = ROOT / "docs"
@@ -48,7 +48,11 @@ def public(kind):
     return found
 
 
-CLASSES = public(inspect.isclass)
+# Of the models users name what `model=` may be; the rest is for solvers.
+SPECIFICATIONS = (models.Linear, models.Network, models.Posteriors)
+CLASSES = public(inspect.isclass) | {
+    f"fairconstrained.models.{kind.__name__}": kind for kind in SPECIFICATIONS
+}
 FUNCTIONS = public(inspect.isfunction)
 
 
