@@ -20,7 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COMPARISONS", "auc_deviations", "auc_differences", "ranks", "win_table", "wins"]
+__all__ = [
+    "COMPARISONS",
+    "auc_deviations",
+    "auc_differences",
+    "auc_influences",
+    "ranks",
+    "win_table",
+    "wins",
+]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -71,12 +79,12 @@ def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> 
     return np.asarray(aucs[:, 0] - aucs[:, 1])
 
 
-def auc_deviations(
+def auc_influences(
     scores: NDArray[Any], cell: Indices, weight: Floats, comparisons: Floats
 ) -> Floats:
-    r"""Standard errors of :func:`auc_differences`, (m,): how far they are from those of other rows.
+    r"""How far each row moves each of :func:`auc_differences`, (m, n); the sum over rows is zero.
 
-    By the delta method (DeLong, DeLong and Clarke-Pearson 1988): with a row of G, which has the
+    The delta method (DeLong, DeLong and Clarke-Pearson 1988): with a row of G, which has the
     share p of all rows, an AUC moves by :math:`(P(z' < z) - \mathrm{AUC}) / p`, and likewise with
     one of G'. Rows are draws, and so are the sizes of the sets.
 
@@ -91,17 +99,26 @@ def auc_deviations(
     outside = np.zeros((*comparisons.shape[:2], 1))
     member = np.concatenate((comparisons, outside), axis=2)
     cell = np.minimum(cell, member.shape[2] - 1)
-    variances = []
-    for sets in member:
+    moved = np.zeros((len(member), len(scores)))
+    for sets, row in zip(member, moved, strict=True):
         inside = sets[:, cell] * share  # (4, n)
-        moved = np.zeros(len(scores))
         for sign, first, second in ((1.0, *inside[:2]), (-1.0, *inside[2:])):
             p, p_ = first.sum(), second.sum()
             above, below = wins(rank, second) / p_, 1.0 - wins(rank, first) / p
             auc = first @ above / p
-            moved += sign * (first / p * (above - auc) + second / p_ * (below - auc))
-        variances.append(moved @ moved)
-    return np.sqrt(variances)
+            row += sign * (first / p * (above - auc) + second / p_ * (below - auc))
+    return moved
+
+
+def auc_deviations(
+    scores: NDArray[Any], cell: Indices, weight: Floats, comparisons: Floats
+) -> Floats:
+    """Standard errors of :func:`auc_differences`, (m,): norms of :func:`auc_influences`."""
+    # One comparison after the other: for many rows and groups all influences would not fit.
+    norms = [
+        np.linalg.norm(auc_influences(scores, cell, weight, sets[None])) for sets in comparisons
+    ]
+    return np.asarray(norms)
 
 
 # --- notions: arrays of shape (m, 4, 2, n_groups), zeros and ones ---------------------------------

@@ -1,0 +1,145 @@
+"""Coverage of ``confidence_interval``: how often does the interval contain the truth?
+
+    python -m benchmarks.intervals --trials 400
+    python -m benchmarks.intervals --rows 500 --groups 12 --metrics demographic_parity_difference
+
+Generated populations: groups of unequal size whose scores are normal, shifted by the label and by
+the group. "fair": no shift by the group; "one": one group is shifted; "spread": all are. The truth
+is the metric on four million rows. Prints a row per metric, population and number of rows: the
+fraction of intervals that contain the truth, those that lie wholly below and above it, the mean
+length, the mean of the metric and of its corrected value, less the truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from benchmarks.results import append, finished
+from fairconstrained import metrics
+
+__all__ = ["Population", "coverage"]
+
+_TOP = {"interval": (0.0, 0.3)}
+METRICS: dict[str, tuple[Callable[..., float], str]] = {  # the metric, and what it reads
+    "demographic_parity_difference": (metrics.demographic_parity_difference, "label"),
+    "demographic_parity_ratio": (metrics.demographic_parity_ratio, "label"),
+    "equalized_odds_difference": (metrics.equalized_odds_difference, "label"),
+    "equal_opportunity_difference": (metrics.equal_opportunity_difference, "label"),
+    "error_rate_difference": (metrics.error_rate_difference, "label"),
+    "false_negative_rate": (metrics.false_negative_rate, "label"),
+    "separation_gap": (metrics.separation_gap, "label"),
+    "exponential_renyi_mutual_information": (
+        metrics.exponential_renyi_mutual_information,
+        "label",
+    ),
+    "loss_gap": (metrics.loss_gap, "probability"),
+    "group_auc_gap": (metrics.group_auc_gap, "score"),
+    "intra_group_auc_gap": (metrics.intra_group_auc_gap, "score"),
+    "inter_group_auc_gap": (metrics.inter_group_auc_gap, "score"),
+    "partial_statistical_parity": (
+        functools.partial(metrics.partial_statistical_parity, **_TOP),
+        "score",
+    ),
+    "ccdf_gap": (functools.partial(metrics.ccdf_gap, **_TOP), "score"),
+    "wasserstein_distance_between_groups": (metrics.wasserstein_distance_between_groups, "score"),
+}
+COLUMNS = (
+    *("metric", "population", "n_groups", "n_rows", "method", "trials", "truth", "covered"),
+    *("below", "above", "length", "bias", "bias_corrected"),
+)
+
+
+class Population:
+    """Labels, scores and groups, as many rows as asked for."""
+
+    def __init__(self, name: str, n_groups: int) -> None:
+        size = np.linspace(1.0, 2.0, n_groups)
+        self.proportions = size / size.sum()
+        shift = {"fair": np.zeros(n_groups), "one": np.zeros(n_groups)}
+        shift["one"][0] = 0.5
+        shift["spread"] = np.linspace(0.0, 0.6, n_groups)
+        self.shift = shift[name]
+
+    def draw(self, n_rows: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+        """Give the columns that metrics read."""
+        group = rng.choice(len(self.proportions), size=n_rows, p=self.proportions)
+        label = rng.random(n_rows) < 0.4
+        score = rng.normal(size=n_rows) + 1.2 * label - 0.9 + self.shift[group]
+        probability = 1.0 / (1.0 + np.exp(-score))
+        columns = {"group": group, "true": label, "score": score, "label": score > 0}
+        return {**columns, "probability": probability}
+
+
+def coverage(
+    name: str, population: Population, n_rows: int, trials: int, method: str, seed: int
+) -> dict[str, float]:
+    """Draw samples, and count the intervals that contain the metric of the population."""
+    metric, reads = METRICS[name]
+    rng = np.random.default_rng(seed)
+
+    def of(rows: dict[str, NDArray[np.float64]], function: Callable[..., float]) -> float:
+        return function(rows["true"], rows[reads], sensitive_features=rows["group"])
+
+    truth = of(population.draw(1_000_000, rng), metric)
+    ends, observed, corrected = np.empty((trials, 2)), np.empty(trials), np.empty(trials)
+    for t in range(trials):
+        rows = population.draw(n_rows, rng)
+        options = {"method": method, "random_state": t}
+        observed[t] = of(rows, metric)
+        ends[t] = of(rows, functools.partial(metrics.confidence_interval, metric, **options))
+        corrected[t] = of(rows, functools.partial(metrics.bias_corrected, metric, **options))
+    # A truth of zero is seen as a tiny number on any sample, however large.
+    low, high = np.where(ends[:, 0] == 0, -np.inf, ends[:, 0]), ends[:, 1]
+    return {
+        "truth": truth,
+        "covered": float(((low <= truth) & (truth <= high)).mean()),
+        "below": float((high < truth).mean()),
+        "above": float((low > truth).mean()),
+        "length": float(np.ptp(ends, axis=1).mean()),
+        "bias": float(observed.mean() - truth),
+        "bias_corrected": float(corrected.mean() - truth),
+    }
+
+
+def main() -> None:
+    """Measure what the command line asks for; a second call skips what is there."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--metrics", nargs="+", choices=list(METRICS), default=list(METRICS))
+    add("--populations", nargs="+", default=["fair", "one", "spread"])
+    add("--groups", nargs="+", type=int, default=[2, 5])
+    add("--rows", nargs="+", type=int, default=[500, 5_000, 50_000])
+    add("--method", default="auto", choices=["auto", "inversion", "bootstrap"])
+    add("--trials", type=int, default=400)
+    add("--output", type=Path, default=Path("results/intervals.csv"))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    key = COLUMNS[:6]
+    jobs = [
+        (name, population, n_groups, n_rows, options.method, options.trials)
+        for n_rows in options.rows
+        for n_groups in options.groups
+        for population in options.populations
+        for name in options.metrics
+    ]
+    done = finished(options.output, key)
+    for job in tqdm([job for job in jobs if tuple(map(str, job)) not in done], unit="cell"):
+        name, population, n_groups, n_rows, method, trials = job
+        found = coverage(name, Population(population, n_groups), n_rows, trials, method, seed=0)
+        row = {**dict(zip(key, job, strict=True)), **found}
+        append(options.output, row, COLUMNS)
+        print(" ".join(f"{v:.4f}" if isinstance(v, float) else str(v) for v in row.values()))
+
+
+if __name__ == "__main__":
+    main()

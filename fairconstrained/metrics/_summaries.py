@@ -1,0 +1,141 @@
+"""From many estimates to one number, and back to the nearest estimates that give another number.
+
+A metric such as largest minus smallest rate is a *summary* of *components* (the rates). Where
+components are close to each other it is biased upwards and has no normal distribution, but that of
+its components is known. So intervals ask, for every size that the metric could truly have, what
+would be observed; for that a summary names the components nearest to the observed ones at which it
+has this size (restricted maximum likelihood, in the variances of the components).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Components", "Extreme", "Largest", "Norm", "Range", "Summary"]
+
+Array = NDArray[Any]
+
+
+class Summary(Protocol):
+    """A function of components that is zero for a fair model and grows with differences."""
+
+    def size(self, components: Array) -> Array:
+        """Of components (..., *shape), one number each, (...)."""
+
+    def nearest(self, components: Array, deviation: Array, size: float) -> Array:
+        """Components of the given size that are next to these in units of their deviations."""
+
+
+class Components(NamedTuple):
+    """What a metric is a summary of: estimates, and draws of their errors."""
+
+    values: Array  # of the shape that the summary takes
+    noise: Array  # (n_draws, *shape): estimates minus truth in samples like this one
+    summary: Summary
+    metric: Callable[[float], float] = float  # from the size to the metric; monotone
+    most: float = np.inf  # the largest size there is
+
+
+class Range:
+    """Largest minus smallest over groups, (..., n_groups, n_events); the events' ranges combined.
+
+    `combine` makes one number of the ranges (..., n_events); `np.max` if not given.
+    """
+
+    def __init__(self, combine: Callable[[Array], Array] | None = None) -> None:
+        self.combine = combine
+
+    def size(self, components: Array) -> Array:
+        """Of components (..., n_groups, n_events)."""
+        ranges = components.max(axis=-2) - components.min(axis=-2)
+        return np.asarray(ranges.max(axis=-1) if self.combine is None else self.combine(ranges))
+
+    def nearest(self, components: Array, deviation: Array, size: float) -> Array:
+        """Within each event the outermost groups move, together where several are outside."""
+        ranges, now = np.ptp(components, axis=0), float(self.size(components))
+        if self.combine is not None:
+            wanted = ranges * (size / now) if now > 0 else np.full(len(ranges), size)
+        elif size <= now:
+            wanted = np.minimum(ranges, size)
+        else:  # the event with the largest range is enough
+            wanted = np.where(np.arange(len(ranges)) == ranges.argmax(), size, ranges)
+        precision = 1.0 / np.maximum(deviation, 1e-12) ** 2
+        narrowed = _clipped(components, precision, np.minimum(wanted, ranges))
+        return _stretched(narrowed, precision, np.maximum(wanted - ranges, 0.0))
+
+
+class Largest:
+    """Largest absolute value of contrasts, (..., n_contrasts), each of them zero if fair."""
+
+    def size(self, components: Array) -> Array:
+        """Of components (..., n_contrasts)."""
+        return np.asarray(np.abs(components).max(axis=-1))
+
+    def nearest(self, components: Array, deviation: Array, size: float) -> Array:
+        """Contrasts beyond the size are cut; below it the largest one grows."""
+        moved = np.clip(components, -size, size)
+        worst = int(np.abs(components).argmax())
+        if size > abs(components[worst]):
+            moved[worst] = np.copysign(size, components[worst])
+        return np.asarray(moved)
+
+
+class Extreme:
+    """Largest component, (..., n_components): a rate in the worst group."""
+
+    def size(self, components: Array) -> Array:
+        """Of components (..., n_components)."""
+        return np.asarray(components.max(axis=-1))
+
+    def nearest(self, components: Array, deviation: Array, size: float) -> Array:
+        """Components beyond the size are cut; below it the largest one grows."""
+        moved = np.minimum(components, size)
+        moved[int(components.argmax())] = size
+        return np.asarray(moved)
+
+
+class Norm:
+    """Euclidean norm, (..., n_components): of a chi-square distance."""
+
+    def size(self, components: Array) -> Array:
+        """Of components (..., n_components)."""
+        return np.asarray(np.sqrt(np.square(components).sum(axis=-1)))
+
+    def nearest(self, components: Array, deviation: Array, size: float) -> Array:
+        """All components shrink or grow by one factor."""
+        now = float(self.size(components))
+        direction = (
+            components / now if now > 0 else np.full(len(components), len(components) ** -0.5)
+        )
+        return np.asarray(direction * size)
+
+
+def _clipped(values: Array, precision: Array, width: Array) -> Array:
+    """Nearest columns within bands of these widths: weighted least squares, by bisection.
+
+    The band [c, c + width] is where what is cut off above and below balances.
+    """
+    low, high = values.min(axis=0) - width, values.max(axis=0)
+    for _ in range(50):
+        start = 0.5 * (low + high)
+        pull = (precision * (values - np.clip(values, start, start + width))).sum(axis=0)
+        low, high = np.where(pull > 0, start, low), np.where(pull > 0, high, start)
+    start = 0.5 * (low + high)
+    return np.asarray(np.clip(values, start, start + width))
+
+
+def _stretched(values: Array, precision: Array, extra: Array) -> Array:
+    """The largest of each column up and the smallest down, the less certain one by more."""
+    order = np.argsort(values, axis=0, kind="stable")
+    columns = np.arange(values.shape[1])
+    bottom, top = order[0], order[-1]
+    weight = precision[bottom, columns], precision[top, columns]
+    part = weight[0] / (weight[0] + weight[1])
+    moved = values.copy()
+    moved[bottom, columns] -= extra * (1.0 - part)
+    moved[top, columns] += extra * part
+    return np.asarray(moved)

@@ -1,0 +1,320 @@
+r"""Confidence intervals of metrics: what a number on these rows says about new ones.
+
+Most metrics of fairness are a largest difference: not smooth where groups are alike, biased upwards
+on small groups, and never below zero. Percentiles of a bootstrap then cover far too rarely (never,
+where the truth is zero). Here every value :math:`\delta` that the metric could truly have is
+tested instead, and the interval holds those that are not rejected:
+
+.. math:: P_\delta(T^* \geq T) \geq a(\delta), \quad P_\delta(T^* \leq T) \geq \alpha - a(\delta),
+
+where T is the observed value and :math:`P_\delta` draws samples at the *nearest* rates to the
+observed ones at which the metric is :math:`\delta` ("hybrid resampling", Chuang and Lai 2000). Near
+zero there is nothing to err above of, and the whole :math:`\alpha` guards the lower end.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
+from sklearn.utils import check_random_state
+
+from fairconstrained.metrics._components import components_of
+from fairconstrained.metrics._summaries import Components
+from fairconstrained.metrics.bounds import check_confidence
+
+__all__ = ["bias_corrected", "confidence_interval"]
+
+Array = NDArray[Any]
+N_RESAMPLES = 1_000  # of rows, for metrics whose components are not known
+
+
+def confidence_interval(
+    metric: Callable[..., float],
+    y_true: ArrayLike | None,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    confidence: float = 0.95,
+    method: str = "auto",
+    sample_weight: ArrayLike | None = None,
+    random_state: Any = None,
+) -> tuple[float, float]:
+    r"""Interval that contains the metric's value on all future rows, with the given confidence.
+
+    Parameters
+    ----------
+    metric : callable
+        A metric of :mod:`fairconstrained.metrics`, or any
+        ``metric(y_true, y_pred, *, sensitive_features) -> float``. Its options go into a
+        ``functools.partial``, such as ``partial(ccdf_gap, interval=(0, 0.3))``.
+    y_true : array-like of shape (n_samples,)
+        True labels.
+    y_pred : array-like of shape (n_samples,) or (n_samples, n_classes)
+        What the metric takes: labels, scores or probabilities.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        One group per combination of values that occurs.
+    confidence : float, default=0.95
+        Probability that the interval contains the true value, over samples like this one.
+    method : {"auto", "inversion", "bootstrap"}, default="auto"
+        "inversion" tests all values, as described in the notes, and is there for the metrics of
+        this package. "bootstrap" resamples rows, for any metric (Efron's bias-corrected
+        percentiles). "auto" takes the first where it can.
+    sample_weight : array-like of shape (n_samples,), optional
+        Non-negative weights of the rows; a group is as certain as its effective number of rows.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the draws.
+
+    Returns
+    -------
+    low, high : float
+        Both nan where the metric is nan.
+
+    Raises
+    ------
+    ValueError
+        A parameter that is not valid, or "inversion" for a metric of another source.
+
+    Warns
+    -----
+    SmallGroupWarning
+        Where the metric warns: a group without rows that it needs.
+
+    Notes
+    -----
+    "inversion" knows what a metric is made of: rates of groups, AUCs, distributions of scores. For
+    rates the draws are multinomial tables, for AUCs normal with the covariance of their influence
+    functions (DeLong). A value is tested at the components nearest to the observed ones that give
+    it, so that a gap of zero can lie in the interval and the upward bias of largest minus smallest
+    is removed. Coverage is measured in ``benchmarks/intervals.py`` and shown in the user guide.
+
+    "bootstrap" takes the metric for a smooth function of the rows. Of a gap near zero it covers
+    too rarely, from above.
+
+    References
+    ----------
+    Chuang and Lai, "Hybrid resampling methods for confidence intervals", Statistica Sinica 10
+    (2000). Efron, "Better bootstrap confidence intervals", JASA 82 (1987). DeLong, DeLong and
+    Clarke-Pearson, "Comparing the areas under two or more correlated ROC curves" (1988).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained.metrics import confidence_interval, demographic_parity_difference
+    >>> rng = np.random.default_rng(0)
+    >>> group = rng.integers(2, size=2000)
+    >>> y_pred = rng.random(2000) < np.where(group == 1, 0.4, 0.5)
+    >>> low, high = confidence_interval(demographic_parity_difference, y_pred, y_pred,
+    ...                                 sensitive_features=group, random_state=0)
+    >>> print(f"{low:.2f} to {high:.2f}")
+    0.08 to 0.17
+    """
+    check_confidence(confidence)
+    estimate = _estimate(
+        metric, y_true, y_pred, sensitive_features, method, sample_weight, random_state
+    )
+    return estimate.interval(1.0 - float(confidence))
+
+
+def bias_corrected(
+    metric: Callable[..., float],
+    y_true: ArrayLike | None,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "auto",
+    sample_weight: ArrayLike | None = None,
+    random_state: Any = None,
+) -> float:
+    r"""Estimate of a metric that is as often too large as too small.
+
+    Largest minus smallest of noisy rates is too large on average: of twelve groups with 30 rows
+    and the same rate, by more than .2. This is the value :math:`\delta` under which the observed
+    one would be the median, zero where even that of a fair model is above it.
+
+    Parameters
+    ----------
+    metric, y_true, y_pred, sensitive_features, method, sample_weight, random_state
+        As in :func:`confidence_interval`.
+
+    Returns
+    -------
+    float
+        nan where the metric is nan.
+
+    Notes
+    -----
+    Lum, Zhang and Bower (2022) correct the *variance* between groups. This corrects the metric
+    itself, whichever it is, and goes with its interval: it is the interval of confidence 0.
+
+    References
+    ----------
+    Lum, Zhang and Bower, "De-biasing 'bias' measurement", FAccT 2022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained.metrics import bias_corrected, demographic_parity_difference
+    >>> group = np.repeat(np.arange(12), 30)
+    >>> y_pred = np.random.default_rng(0).random(360) < 0.5  # fair
+    >>> demographic_parity_difference(y_pred, y_pred, sensitive_features=group)
+    0.2
+    >>> bias_corrected(demographic_parity_difference, y_pred, y_pred, sensitive_features=group,
+    ...                random_state=0)
+    0.0
+    """
+    estimate = _estimate(
+        metric, y_true, y_pred, sensitive_features, method, sample_weight, random_state
+    )
+    return estimate.median()
+
+
+class _Undefined:
+    """Of a metric that is nan."""
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        return float("nan"), float("nan")
+
+    def median(self) -> float:
+        return float("nan")
+
+
+class _Inverted:
+    """Tests of all sizes that a metric could truly have, at the nearest components."""
+
+    def __init__(self, components: Components) -> None:
+        self.values, self.noise, self.summary, self.metric, self.most = components
+        self.deviation = self.noise.std(axis=0)
+        self.observed = float(self.summary.size(self.values))
+        self.fair_median = float(np.median(self._sizes(0.0)))
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """Of confidence 1 - alpha."""
+
+        def upper_tail(sizes: Array) -> float:
+            # How much of alpha guards the upper end: half, and the less the more the samples look
+            # like fair ones. At zero none: the metric cannot be smaller.
+            alike = float((sizes <= self.fair_median).mean())
+            return 0.5 * alpha * max(0.0, 1.0 - 2.0 * alike)
+
+        low = self._first(lambda sizes: self._at_least(sizes) >= alpha - upper_tail(sizes))
+        high = self._first(lambda sizes: self._at_most(sizes) < upper_tail(sizes))
+        ends = self.metric(low), self.metric(max(low, high))
+        return min(ends), max(ends)
+
+    def median(self) -> float:
+        """The size under which the observed one is the median."""
+        return self.metric(self._first(lambda sizes: self._at_least(sizes) >= 0.5))
+
+    def _sizes(self, size: float) -> Array:
+        """What samples show where the truth has this size."""
+        centre = self.summary.nearest(self.values, self.deviation, size)
+        return self.summary.size(centre + self.noise)
+
+    def _at_least(self, sizes: Array) -> float:
+        return float((sizes >= self.observed).mean())
+
+    def _at_most(self, sizes: Array) -> float:
+        return float((sizes <= self.observed).mean())
+
+    def _first(self, beyond: Callable[[Array], bool]) -> float:
+        """The smallest size whose samples are `beyond`, as those of all larger ones: bisection."""
+        if beyond(self._sizes(0.0)):
+            return 0.0
+        low, high = 0.0, max(self.observed, 10.0 * float(self.deviation.max()), 1e-9)
+        while not beyond(self._sizes(high)):
+            low, high = high, 2.0 * high
+            if low >= self.most or high > 1e12:
+                return self.most
+        for _ in range(14):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if beyond(self._sizes(middle)) else (middle, high)
+        return min(0.5 * (low + high), self.most)
+
+
+class _Resampled:
+    """Values of the metric on resampled rows, with Efron's correction of the median."""
+
+    def __init__(self, values: Array, observed: float) -> None:
+        self.values = values[~np.isnan(values)]
+        below = 0.5 * ((self.values < observed).mean() + (self.values <= observed).mean())
+        self.z = float(norm.ppf(np.clip(below, 0.5 / len(values), 1.0 - 0.5 / len(values))))
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """Of confidence 1 - alpha."""
+        return self._quantile(alpha / 2), self._quantile(1 - alpha / 2)
+
+    def median(self) -> float:
+        """The corrected median."""
+        return self._quantile(0.5)
+
+    def _quantile(self, level: float) -> float:
+        corrected = norm.cdf(2.0 * self.z + norm.ppf(level))
+        return float(np.quantile(self.values, corrected))
+
+
+def _estimate(
+    metric: Callable[..., float],
+    y_true: Any,
+    y_pred: Any,
+    sensitive_features: Any,
+    method: str,
+    sample_weight: Any,
+    random_state: Any,
+) -> _Undefined | _Inverted | _Resampled:
+    if method not in ("auto", "inversion", "bootstrap"):
+        raise ValueError(
+            f"method must be one of ['auto', 'inversion', 'bootstrap']; got {method!r}."
+        )
+    rng = check_random_state(random_state)
+    weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+    observed = metric(y_true, y_pred, sensitive_features=sensitive_features, **weights)
+    if np.isnan(observed):
+        return _Undefined()
+    components = None
+    if method != "bootstrap":
+        function, options = _taken_apart(metric)
+        components = components_of(
+            function, y_true, y_pred, sensitive_features, sample_weight, options, rng
+        )
+    if components is not None:
+        return _Inverted(components)
+    if method == "inversion":
+        raise ValueError(
+            "method='inversion' needs a metric of fairconstrained.metrics whose components are "
+            f"known; got {metric!r}. Use method='bootstrap'."
+        )
+    data = [y_true, y_pred, sensitive_features, sample_weight]
+    return _Resampled(_bootstrap(metric, data, rng), float(observed))
+
+
+def _taken_apart(metric: Callable[..., float]) -> tuple[Callable[..., float], Mapping[str, Any]]:
+    if isinstance(metric, functools.partial) and not metric.args:
+        return metric.func, metric.keywords
+    return metric, {}
+
+
+def _bootstrap(metric: Callable[..., float], data: list[Any], rng: Any) -> Array:
+    """The metric on rows drawn with replacement; nan where a draw lacks what it needs."""
+    arrays = [None if values is None else _indexable(values) for values in data]
+    n_rows = len(data[1])
+    found = np.empty(N_RESAMPLES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the metric has spoken about the rows themselves
+        for b in range(N_RESAMPLES):
+            rows = rng.randint(n_rows, size=n_rows)
+            true, predicted, groups, weight = (None if a is None else a[rows] for a in arrays)
+            more = {} if weight is None else {"sample_weight": weight}
+            found[b] = metric(true, predicted, sensitive_features=groups, **more)
+    return found
+
+
+def _indexable(values: Any) -> Array:
+    """Rows that an array of positions picks from; the groups of several columns are codes."""
+    array = values.to_numpy() if hasattr(values, "to_numpy") else values
+    return np.asarray(array)
