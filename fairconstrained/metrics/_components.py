@@ -10,35 +10,27 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairconstrained.auc import COMPARISONS, auc_differences, auc_influences, win_table
 from fairconstrained.metrics import _notions as notions
+from fairconstrained.metrics import _score_components as scores
 from fairconstrained.metrics import auc, gaps, information, losses, partial, rates
+from fairconstrained.metrics._draws import Rows
 from fairconstrained.metrics._summaries import Components, Extreme, Largest, Norm, Range
 from fairconstrained.metrics._tables import (
     Counts,
     Rates,
-    check_labels,
-    check_weights,
-    classes_of,
     count_table,
-    encode_labels,
-    named_groups,
 )
-from fairconstrained.percentiles import auc_inside, inside_intervals, rank_of_scores, share
+from fairconstrained.percentiles import share
 
-__all__ = ["COMPONENTS", "components_of", "effective_rows"]
+__all__ = ["COMPONENTS", "components_of"]
 
 Array = NDArray[Any]
 Reader = Callable[..., Components | None]
-N_DRAWS = 10_000  # of tables of counts, and of errors of AUCs
-N_DRAWS_OF_CURVES = 2_000  # of distributions of scores
-N_THRESHOLDS = 200  # of distributions of scores: quantiles of all scores
 
 
 def components_of(
@@ -60,44 +52,6 @@ def components_of(
         if parameter.default is not parameter.empty
     }
     return COMPONENTS[metric](rows, **{**defaults, **options, "sample_weight": None})
-
-
-def effective_rows(group: Array, weight: Array, n_groups: int) -> Array:
-    """Number of equally weighted rows that say as much, by group (Kish 1965)."""
-    total, squares = (
-        np.bincount(group, weights=w, minlength=n_groups) for w in (weight, weight**2)
-    )
-    return np.asarray(total**2 / np.where(squares > 0, squares, 1.0))
-
-
-class Rows:
-    """The data, and draws of their errors."""
-
-    def __init__(self, y_true: Any, y_pred: Any, groups: Any, weight: Any, rng: Any) -> None:
-        self.y_true, self.y_pred, self.rng = y_true, y_pred, rng
-        n_rows = len(y_pred)
-        self.weight = check_weights(weight, n_rows)
-        self.sensitive_features = np.zeros(n_rows) if groups is None else groups
-        self.group, self.groups = named_groups(self.sensitive_features, n_rows)
-        self.effective = effective_rows(self.group, self.weight, len(self.groups))
-
-    def tables(self, cells: Array) -> tuple[Array, Array]:
-        """Cell probabilities (n_groups, n_cells) and draws (n_draws, n_groups, n_cells) of counts.
-
-        Half a row is added to each cell (Jeffreys' prior): a rate of 0 of 50 is not known exactly.
-        """
-        total = cells.sum(axis=1, keepdims=True)
-        size = np.maximum(np.round(self.effective), 1).astype(np.int64)
-        counts = cells * (size[:, None] / np.where(total > 0, total, 1.0))
-        p = (counts + 0.5) / (counts + 0.5).sum(axis=1, keepdims=True)
-        draws = [self.rng.multinomial(n, row, size=N_DRAWS) for n, row in zip(size, p, strict=True)]
-        return p, np.stack(draws, axis=1).astype(float)
-
-    def normal(self, covariance: Array) -> Array:
-        """Draws of normal errors, (n_draws, m)."""
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        return np.asarray(self.rng.normal(size=(N_DRAWS, len(root))) @ root.T)
 
 
 # --- predicted labels -----------------------------------------------------------------------------
@@ -249,118 +203,6 @@ def _mutual_information(
     return Components(components(counts.table), noise, Norm(), lambda size: float(size**2))
 
 
-# --- scores ---------------------------------------------------------------------------------------
-
-
-def _auc(notion: str) -> Reader:
-    def components(rows: Rows, pos_label: Any = None, **_: Any) -> Components:
-        true = check_labels(rows.y_true, "y_true")
-        scores = auc._scores(rows.y_pred, len(true))
-        (codes,), seen = encode_labels(true)
-        positive = classes_of(seen, pos_label)[1][0]
-        n_groups = len(rows.groups)
-        cell = np.where(codes == positive, n_groups, 0) + rows.group
-        sets = COMPARISONS[notion](n_groups).reshape(-1, 4, 2 * n_groups)
-        cell_weight: Array = np.bincount(cell, weights=rows.weight, minlength=2 * n_groups)
-        table = win_table(scores, cell, rows.weight, 2 * n_groups)
-        values = auc_differences(table, cell_weight, sets)
-        influence = auc_influences(scores, cell, rows.weight, sets)
-        return Components(values, rows.normal(influence @ influence.T), Largest(), most=1.0)
-
-    return components
-
-
-def _loss(
-    rows: Rows,
-    loss: str = "log",
-    method: str = "between_groups",
-    pos_label: Any = None,
-    labels: Any = None,
-    **_: Any,
-) -> Components:
-    true = check_labels(rows.y_true, "y_true")
-    proba = losses._probabilities(rows.y_pred, len(true))
-    of_row = losses.LOSSES[loss](
-        losses._column_of_label(true, proba.shape[1], pos_label, labels), proba
-    )
-    member = (rows.group == np.arange(len(rows.groups))[:, None]) * rows.weight
-    member = member / member.sum(axis=1, keepdims=True)
-    overall = rows.weight / rows.weight.sum()
-    values = member @ of_row
-    influence = member * (of_row - values[:, None])
-    if method == "between_groups":
-        noise = rows.normal(influence @ influence.T)
-        return Components(values[:, None], noise[:, :, None], Range())
-    influence = influence - overall * (of_row - overall @ of_row)
-    return Components(values - overall @ of_row, rows.normal(influence @ influence.T), Largest())
-
-
-class _Distributions:
-    """Ranks of thresholds in each group, and the draws of these."""
-
-    def __init__(self, rows: Rows, interval: Any) -> None:
-        data = partial.Scored(rows.y_pred, rows.sensitive_features, interval, rows.weight)
-        self.intervals = data.intervals
-        levels = np.linspace(0, 1, N_THRESHOLDS + 1)[1:-1]
-        edges = np.unique(np.quantile(data.scores, levels, method="inverted_cdf"))
-        binned = np.searchsorted(edges, data.scores, side="left")  # rows above edges[j]: bin > j
-        n_groups, n_bins = len(data.groups), len(edges) + 1
-        cells = np.bincount(
-            data.group * n_bins + binned, weights=data.weight, minlength=n_groups * n_bins
-        ).reshape(n_groups, n_bins)
-        size = np.maximum(np.round(rows.effective), 1).astype(np.int64)
-        p = cells / cells.sum(axis=1, keepdims=True)
-        self.rank = self._above(p)
-        draws = [
-            rows.rng.multinomial(n, row, size=N_DRAWS_OF_CURVES) / n
-            for n, row in zip(size, p, strict=True)
-        ]
-        self.drawn = self._above(np.stack(draws, axis=1))
-        exact = rank_of_scores(data.scores, data.group, data.weight, n_groups).rank
-        self.exact = exact
-
-    @staticmethod
-    def _above(p: Array) -> Array:
-        """Share of the rows above each edge; before the first edge it is 1, after the last 0."""
-        above = np.cumsum(p[..., ::-1], axis=-1)[..., ::-1]
-        return np.concatenate((above, np.zeros((*p.shape[:-1], 1))), axis=-1)
-
-    def inside(self, rank: Array) -> Array:
-        """Share of the interval's rows above each threshold."""
-        return np.asarray(share(rank, self.intervals.lower, self.intervals.upper))
-
-
-def _distributions(rows: Rows, interval: Any, **_: Any) -> Components:
-    found = _Distributions(rows, interval)
-    values = found.inside(found.rank)
-    return Components(values, found.inside(found.drawn) - values, Range())
-
-
-def _ranks(rows: Rows, interval: Any, **_: Any) -> Components:
-    found = _Distributions(rows, interval)
-    inside = inside_intervals(found.rank, found.intervals)
-    pairs = list(combinations(range(len(rows.groups)), 2))
-
-    def contrasts(rank: Array) -> Array:
-        between = [
-            (rank[..., g, :] - rank[..., h, :])[..., inside[g] | inside[h]] for g, h in pairs
-        ]
-        return np.concatenate(between, axis=-1)
-
-    return Components(contrasts(found.rank), contrasts(found.drawn - found.rank), Largest())
-
-
-def _group_auc_inside(rows: Rows, interval: Any, **_: Any) -> Components:
-    found = _Distributions(rows, interval)
-    above = np.triu_indices(len(rows.groups), 1)
-
-    def contrasts(rank: Array) -> Array:
-        return np.asarray(auc_inside(found.inside(rank))[above] - 0.5)
-
-    values = contrasts(found.rank)
-    return Components(values, np.stack([contrasts(r) for r in found.drawn]) - values, Largest())
-
-
 def _decisions(notion: Callable[[Counts], Rates], labelled: bool) -> Reader:
     """Rates of scores above a threshold, seen through the interval."""
 
@@ -396,17 +238,17 @@ COMPONENTS: Mapping[Callable[..., float], Reader] = {
     gaps.separation_gap: _summed(notions.odds),
     gaps.sufficiency_gap: _summed(notions.predictive_values),
     information.exponential_renyi_mutual_information: _mutual_information,
-    losses.loss_gap: _loss,
-    auc.group_auc_gap: _auc("group_auc"),
-    auc.inter_group_auc_gap: _auc("inter_group"),
-    auc.intra_group_auc_gap: _auc("intra_group"),
-    auc.positive_equality_gap: _auc("positive_equality_gap"),
-    auc.negative_equality_gap: _auc("negative_equality_gap"),
-    auc.bpsn_bnsp_gap: _auc("bpsn_bnsp"),
-    partial.partial_statistical_parity: _distributions,
-    partial.ccdf_gap: _ranks,
+    losses.loss_gap: scores.loss_components,
+    auc.group_auc_gap: scores.auc_components("group_auc"),
+    auc.inter_group_auc_gap: scores.auc_components("inter_group"),
+    auc.intra_group_auc_gap: scores.auc_components("intra_group"),
+    auc.positive_equality_gap: scores.auc_components("positive_equality_gap"),
+    auc.negative_equality_gap: scores.auc_components("negative_equality_gap"),
+    auc.bpsn_bnsp_gap: scores.auc_components("bpsn_bnsp"),
+    partial.partial_statistical_parity: scores.distributions_components,
+    partial.ccdf_gap: scores.ranks_components,
     partial.partial_demographic_parity: _decisions(notions.selections, labelled=False),
     partial.partial_equal_opportunity: _decisions(notions.true_positives, labelled=True),
     partial.partial_equalized_odds: _decisions(notions.odds, labelled=True),
-    partial.partial_group_auc: _group_auc_inside,
+    partial.partial_group_auc: scores.group_auc_inside_components,
 }

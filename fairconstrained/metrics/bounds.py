@@ -21,7 +21,11 @@ Array = NDArray[Any]
 
 def check_confidence(confidence: Any) -> None:
     """Raise ValueError unless it is a probability that is neither 0 nor 1."""
-    if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0 < float(confidence) < 1:
+    if (
+        isinstance(confidence, bool)
+        or not isinstance(confidence, Real)
+        or not 0 < float(confidence) < 1
+    ):
         raise ValueError(f"confidence must be a number between 0 and 1; got {confidence!r}.")
 
 

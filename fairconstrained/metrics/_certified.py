@@ -1,0 +1,361 @@
+r"""Upper bounds of gaps and caps that hold for any distribution and any number of rows.
+
+A gap is the largest of several differences, and a bound of it fails only if the bound of the
+largest one does: :math:`P(\max_j U_j < \max_j d_j) \leq P(U_{j^*} < d_{j^*})`. So each difference
+is bounded with the full confidence, and many groups or events cost nothing (an intersection-union
+test, Berger 1982).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations, permutations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from fairconstrained.auc import COMPARISONS, auc_differences, win_table
+from fairconstrained.metrics import _notions as notions
+from fairconstrained.metrics._differences import difference_bound, difference_p_value
+from fairconstrained.metrics._tables import Counts, Rates
+from fairconstrained.metrics.bounds import clopper_pearson, distribution_band
+from fairconstrained.percentiles import Intervals, auc_inside, rank_of_scores, share
+
+__all__ = [
+    "CAPS",
+    "DISTRIBUTIONS",
+    "PARITIES",
+    "Finding",
+    "auc_finding",
+    "cap_finding",
+    "cell_rows",
+    "distribution_finding",
+    "parity_finding",
+    "partial_parity_finding",
+]
+
+Array = NDArray[Any]
+
+
+class Finding(NamedTuple):
+    """What was measured, and what is therefore known."""
+
+    estimate: float  # the notion on these rows
+    upper: float  # its bound
+    binding: str  # which difference or rate the bound comes from
+    method: str
+    rates: list[dict[str, Any]]  # each with its simultaneous bounds
+
+
+# By the constraint's name: the notion of rates, and what the event is called.
+PARITIES: Mapping[str, tuple[Callable[[Counts], Rates], str]] = {
+    "demographic_parity": (notions.selections, "predicted {!r}"),
+    "equalized_odds": (notions.odds, "predicted {!r}"),
+    "equal_opportunity": (notions.true_positives, "predicted {!r}"),
+    "false_positive_rate_parity": (notions.false_positives, "predicted {!r}"),
+    "error_rate_parity": (notions.error_rates, "predicted wrongly"),
+}
+CAPS: Mapping[str, tuple[Callable[[Counts], Rates], str]] = {
+    "false_negative_rate": (notions.false_negatives, "predicted another than {!r}"),
+    "false_positive_rate": (notions.false_positives, "predicted {!r}"),
+}
+
+
+# --- rates ----------------------------------------------------------------------------------------
+
+
+class _Counted(NamedTuple):
+    """Rates (n_groups, n_events) as whole numbers; cells that are left out have no rows."""
+
+    hits: Array
+    rows: Array
+    events: list[str]
+    groups: list[str]
+
+
+def _counted(
+    counts: Counts, notion: Callable[[Counts], Rates], event: str, kept: Array | None
+) -> _Counted:
+    rates = notion(counts)
+    hits = np.rint(rates.hits).astype(np.int64)
+    rows = np.broadcast_to(np.rint(rates.rows).astype(np.int64), hits.shape)
+    targets = [counts.classes[k] for k in counts.targets]
+    events = [
+        event.format(targets[e % len(targets)]) + rates.given[e % len(rates.given)]
+        for e in range(hits.shape[1])
+    ]
+    kept = np.ones(hits.shape, dtype=bool) if kept is None else kept
+    return _Counted(np.where(kept, hits, 0), np.where(kept, rows, 0), events, rates.groups)
+
+
+def cell_rows(counts: Counts, notion: Callable[[Counts], Rates]) -> Array:
+    """Rows of each group (rows of the array) that could show each event."""
+    rates = notion(counts)
+    return np.asarray(np.broadcast_to(rates.rows, rates.hits.shape))
+
+
+def parity_finding(counts: Counts, name: str, alpha: float, kept: Array | None = None) -> Finding:
+    """Largest difference between groups in any event's rate; `kept` says which cells count."""
+    found = _counted(counts, *PARITIES[name], kept)
+    pairs = [
+        (g, h, e)
+        for e in range(len(found.events))
+        for g, h in permutations(range(len(found.groups)), 2)
+        if kept is None or (kept[g, e] and kept[h, e])
+    ]
+    estimates = [_rate(found, g, e) - _rate(found, h, e) for g, h, e in pairs]
+    upper, binding = _largest_difference(found, pairs, alpha)
+    return Finding(
+        max(estimates, default=0.0),
+        upper,
+        binding,
+        "exact test of the difference of two binomial proportions for each pair of groups "
+        "(unconditional, Berger and Boos 1994); rates: Clopper-Pearson, jointly",
+        _rate_bounds(found, alpha),
+    )
+
+
+def cap_finding(counts: Counts, name: str, alpha: float, kept: Array | None = None) -> Finding:
+    """Largest rate of any group."""
+    found = _counted(counts, *CAPS[name], kept)
+    cells = [
+        (g, e)
+        for g in range(len(found.groups))
+        for e in range(len(found.events))
+        if kept is None or kept[g, e]
+    ]
+    uppers = [float(clopper_pearson(found.hits[c], found.rows[c], alpha)[1]) for c in cells]
+    worst = int(np.argmax(uppers))
+    g, e = cells[worst]
+    return Finding(
+        max(_rate(found, *cell) for cell in cells),
+        uppers[worst],
+        f"{found.events[e]}, group {found.groups[g]}",
+        "exact binomial bound (Clopper and Pearson 1934); rates: the same, jointly",
+        _rate_bounds(found, alpha),
+    )
+
+
+def _rate(found: _Counted, g: int, e: int) -> float:
+    return float(found.hits[g, e] / found.rows[g, e]) if found.rows[g, e] else float("nan")
+
+
+def _largest_difference(
+    found: _Counted, pairs: Sequence[tuple[int, int, int]], alpha: float
+) -> tuple[float, str]:
+    """The largest bound: first where it is likely, so that the others need one test each."""
+
+    def numbers(g: int, h: int, e: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        hits, rows = found.hits[:, e], found.rows[:, e]
+        return (int(hits[g]), int(hits[h])), (int(rows[g]), int(rows[h]))
+
+    def likely(pair: tuple[int, int, int]) -> float:
+        (k1, k2), (n1, n2) = numbers(*pair)
+        p, q = (k1 + 1) / (n1 + 2), (k2 + 1) / (n2 + 2)
+        deviation = np.sqrt(p * (1 - p) / (n1 + 1) + q * (1 - q) / (n2 + 1))
+        return float(p - q + norm.isf(alpha) * deviation)
+
+    upper, binding = 0.0, "there is nothing to compare"
+    for pair in sorted(pairs, key=likely, reverse=True):
+        hits, rows = numbers(*pair)
+        if min(rows) and difference_p_value(hits, rows, upper, alpha / 50) <= alpha:
+            continue  # its bound is not larger
+        bound = difference_bound(hits, rows, alpha)
+        if bound > upper:
+            g, h, e = pair
+            upper = bound
+            binding = f"{found.events[e]}: group {found.groups[g]} less group {found.groups[h]}"
+    return upper, binding
+
+
+def _rate_bounds(found: _Counted, alpha: float) -> list[dict[str, Any]]:
+    """All rates, with intervals that hold together with probability 1 - alpha."""
+    counted = found.rows > 0
+    low, high = clopper_pearson(found.hits, found.rows, alpha / (2 * max(int(counted.sum()), 1)))
+    return [
+        {
+            "event": event,
+            "group": group,
+            "rows": int(found.rows[g, e]),
+            "hits": int(found.hits[g, e]),
+            "rate": _rate(found, g, e),
+            "low": float(low[g, e]),
+            "high": float(high[g, e]),
+        }
+        for e, event in enumerate(found.events)
+        for g, group in enumerate(found.groups)
+        if counted[g, e]
+    ]
+
+
+def partial_parity_finding(
+    counts: Counts, name: str, intervals: Intervals, alpha: float
+) -> Finding:
+    """Largest difference in the rates of decisions inside an interval of ranks.
+
+    The rate inside grows with the rate of all rows, so that bounds of one are bounds of the other.
+    """
+    found = _counted(counts, *PARITIES[name], None)
+    rates = found.hits / np.where(found.rows > 0, found.rows, np.nan)
+    bounds = clopper_pearson(found.hits, found.rows, alpha / 2)
+    low, middle, high = (share(r, *intervals) for r in (bounds[0], rates, bounds[1]))
+    upper, binding = 0.0, "there is nothing to compare"
+    for g, h in permutations(range(len(found.groups)), 2):
+        worst = int((high[g] - low[h]).argmax())
+        if high[g, worst] - low[h, worst] > upper:
+            upper = float(high[g, worst] - low[h, worst])
+            event, groups = found.events[worst], found.groups
+            binding = f"{event}: group {groups[g]} less group {groups[h]}"
+    return Finding(
+        float(np.ptp(middle, axis=0).max()),
+        upper,
+        binding,
+        "exact binomial bounds (Clopper and Pearson 1934) of each pair of rates",
+        _rate_bounds(found, alpha),
+    )
+
+
+# --- AUCs -----------------------------------------------------------------------------------------
+
+
+def auc_finding(
+    scores: Array, positive: Array, group: Array, groups: list[str], name: str, alpha: float
+) -> Finding:
+    r"""Largest absolute AUC comparison, by bounded differences.
+
+    A row of a set with m rows moves an AUC by at most 1 / m: deviations t have probability at most
+    :math:`\exp(-2 t^2 / \sum c_i^2)` (McDiarmid 1989). For one AUC of two separate sets Hoeffding's
+    bound (1963, section 5) of U-statistics, :math:`\exp(-2 \min(m, n) t^2)`, is never wider.
+    """
+    n_groups = len(groups)
+    cell = np.where(positive, n_groups, 0) + group
+    n_cells = 2 * n_groups
+    sets = COMPARISONS[name](n_groups).reshape(-1, 4, n_cells)
+    rows: Array = np.bincount(cell, minlength=n_cells).astype(float)
+    table = win_table(scores, cell, np.ones(len(scores)), n_cells)
+    estimates = auc_differences(table, rows, sets)
+    widths = np.array([np.sqrt(_moves(four, rows) * np.log(1 / alpha) / 2) for four in sets])
+    uppers = np.where(np.isnan(estimates), 1.0, np.abs(estimates) + widths)
+    pairs = list(combinations(groups, 2))
+    against = [f"group {g} and group {h}" for g, h in pairs]
+    if len(sets) != len(pairs) or name in _AGAINST_ALL:
+        against = [f"group {g} and all groups" for g in groups]
+    worst = int(uppers.argmax())
+    rates = [
+        {"event": name, "group": text, "rate": float(a), "low": float(a - w), "high": float(a + w)}
+        for text, a, w in zip(against, estimates, widths, strict=True)
+    ]
+    return Finding(
+        float(np.abs(estimates).max()),
+        min(float(uppers[worst]), 1.0),
+        against[worst],
+        "bounded differences of U-statistics (Hoeffding 1963, McDiarmid 1989)",
+        rates,
+    )
+
+
+_AGAINST_ALL = ("positive_equality_gap", "negative_equality_gap", "bpsn_bnsp")
+
+
+def _moves(four: Array, rows: Array) -> float:
+    """Sum of the squares of what single rows can change in AUC(G1, G1') - AUC(G2, G2')."""
+    pairs = [p for p in (four[:2], four[2:]) if not np.array_equal(p[0], p[1])]  # else 1/2 for sure
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if len(pairs) == 1 and not (pairs[0][0] * pairs[0][1]).any():
+            return float(1.0 / (pairs[0] @ rows).min())
+        change = sum(s / (s @ rows) for pair in pairs for s in pair)
+        return float(np.nan_to_num(rows * change**2, nan=np.inf).sum())
+
+
+# --- distributions of scores ----------------------------------------------------------------------
+
+
+class _Band(NamedTuple):
+    """Ranks of all thresholds between their bounds, (n_groups, m), from 1 down to 0."""
+
+    low: Array
+    rank: Array
+    high: Array
+    intervals: Intervals
+
+    def inside(self) -> tuple[Array, Array, Array]:
+        lower, upper = self.intervals
+        low, middle, high = (share(r, lower, upper) for r in (self.low, self.rank, self.high))
+        return low, middle, high
+
+
+def _statistical_parity(band: _Band) -> tuple[Array, Array]:
+    low, middle, high = band.inside()
+    return _gaps(middle, middle).max(axis=2), _gaps(high, low).max(axis=2)
+
+
+def _rank_parity(band: _Band) -> tuple[Array, Array]:
+    gaps, bounds = _gaps(band.rank, band.rank), _gaps(band.high, band.low)
+    found = []
+    for top, bottom, values in ((band.rank, band.rank, gaps), (band.high, band.low, bounds)):
+        # Which thresholds a group has inside: for the bound all that it may have there.
+        lower, upper = band.intervals.lower[:, None], band.intervals.upper[:, None]
+        reach = (top[..., None] >= lower) & (bottom[..., None] <= upper)
+        inside = np.asarray(reach.any(axis=-1))
+        either = inside[:, None] | inside[None]
+        found.append(np.where(either, values, 0.0).max(axis=2))
+    return found[0], found[1]
+
+
+def _group_auc(band: _Band) -> tuple[Array, Array]:
+    """AUC(g, h) - 1/2 grows with the scores of g and falls with those of h."""
+    low, middle, high = band.inside()
+    bound = np.zeros((len(low), len(low)))
+    for g, h in permutations(range(len(low)), 2):
+        bound[g, h] = auc_inside(np.stack((high[g], low[h])))[0, 1] - 0.5
+    return auc_inside(middle) - 0.5, bound
+
+
+def _gaps(upper: Array, lower: Array) -> Array:
+    return np.asarray(upper[:, None] - lower[None])
+
+
+# The gaps of all pairs of groups and their bounds, and which sides of the bands these need.
+DISTRIBUTIONS: Mapping[str, tuple[Callable[[_Band], tuple[Array, Array]], int]] = {
+    "statistical_parity": (_statistical_parity, 1),
+    "rank_parity": (_rank_parity, 2),
+    "group_auc": (_group_auc, 1),
+}
+
+
+def distribution_finding(
+    scores: Array, group: Array, groups: list[str], intervals: Intervals, name: str, alpha: float
+) -> Finding:
+    """Largest gap between two groups' distributions inside the interval.
+
+    The bands of the two groups hold at all thresholds at once (Dvoretzky, Kiefer and Wolfowitz):
+    one side of each, with probability 1 - alpha / 2, or both where ranks say what is inside.
+    """
+    gap, sides = DISTRIBUTIONS[name]
+    rank = rank_of_scores(scores, group, np.ones(len(scores)), len(groups)).rank
+    rank = np.concatenate((rank, np.zeros((len(groups), 1))), axis=1)  # beyond any score
+    half = distribution_band(np.bincount(group, minlength=len(groups)), alpha / sides)[:, None]
+    low, high = np.clip(rank - half, 0.0, 1.0), np.clip(rank + half, 0.0, 1.0)
+    low[:, 0], high[:, 0], low[:, -1], high[:, -1] = 1.0, 1.0, 0.0, 0.0
+    gaps, bounds = gap(_Band(low, rank, high, intervals))
+    np.fill_diagonal(bounds, 0.0)
+    g, h = np.unravel_index(int(bounds.argmax()), bounds.shape)
+    rates = [
+        {
+            "event": name,
+            "group": f"group {groups[a]} less group {groups[b]}",
+            "rate": float(gaps[a, b]),
+            "low": 0.0,
+            "high": float(bounds[a, b]),
+        }
+        for a, b in permutations(range(len(groups)), 2)
+    ]
+    return Finding(
+        float(gaps.max()),
+        min(float(bounds.max()), 1.0),
+        f"group {groups[g]} less group {groups[h]}",
+        "bands of distribution functions (Dvoretzky, Kiefer and Wolfowitz 1956, Massart 1990)",
+        rates,
+    )

@@ -1,0 +1,137 @@
+"""Components of metrics of scores: AUCs, mean losses, distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairconstrained.auc import COMPARISONS, auc_differences, auc_influences, win_table
+from fairconstrained.metrics import auc, losses, partial
+from fairconstrained.metrics._draws import Rows
+from fairconstrained.metrics._summaries import Components, Largest, Range
+from fairconstrained.metrics._tables import check_labels, classes_of, encode_labels
+from fairconstrained.percentiles import auc_inside, inside_intervals, share
+
+__all__ = [
+    "auc_components",
+    "distributions_components",
+    "group_auc_inside_components",
+    "loss_components",
+    "ranks_components",
+]
+
+Array = NDArray[Any]
+Reader = Callable[..., Components | None]
+N_DRAWS_OF_CURVES = 2_000  # of distributions of scores
+N_THRESHOLDS = 200  # of distributions of scores: quantiles of all scores
+
+
+def auc_components(notion: str) -> Reader:
+    def components(rows: Rows, pos_label: Any = None, **_: Any) -> Components:
+        true = check_labels(rows.y_true, "y_true")
+        scores = auc._scores(rows.y_pred, len(true))
+        (codes,), seen = encode_labels(true)
+        positive = classes_of(seen, pos_label)[1][0]
+        n_groups = len(rows.groups)
+        cell = np.where(codes == positive, n_groups, 0) + rows.group
+        sets = COMPARISONS[notion](n_groups).reshape(-1, 4, 2 * n_groups)
+        cell_weight: Array = np.bincount(cell, weights=rows.weight, minlength=2 * n_groups)
+        table = win_table(scores, cell, rows.weight, 2 * n_groups)
+        values = auc_differences(table, cell_weight, sets)
+        influence = auc_influences(scores, cell, rows.weight, sets)
+        return Components(values, rows.normal(influence @ influence.T), Largest(), most=1.0)
+
+    return components
+
+
+def loss_components(
+    rows: Rows,
+    loss: str = "log",
+    method: str = "between_groups",
+    pos_label: Any = None,
+    labels: Any = None,
+    **_: Any,
+) -> Components:
+    true = check_labels(rows.y_true, "y_true")
+    proba = losses._probabilities(rows.y_pred, len(true))
+    of_row = losses.LOSSES[loss](
+        losses._column_of_label(true, proba.shape[1], pos_label, labels), proba
+    )
+    member = (rows.group == np.arange(len(rows.groups))[:, None]) * rows.weight
+    member = member / member.sum(axis=1, keepdims=True)
+    overall = rows.weight / rows.weight.sum()
+    values = member @ of_row
+    influence = member * (of_row - values[:, None])
+    if method == "between_groups":
+        noise = rows.normal(influence @ influence.T)
+        return Components(values[:, None], noise[:, :, None], Range())
+    influence = influence - overall * (of_row - overall @ of_row)
+    return Components(values - overall @ of_row, rows.normal(influence @ influence.T), Largest())
+
+
+class _Distributions:
+    """Ranks of thresholds in each group, and the draws of these."""
+
+    def __init__(self, rows: Rows, interval: Any) -> None:
+        data = partial.Scored(rows.y_pred, rows.sensitive_features, interval, rows.weight)
+        self.intervals = data.intervals
+        levels = np.linspace(0, 1, N_THRESHOLDS + 1)[1:-1]
+        edges = np.unique(np.quantile(data.scores, levels, method="inverted_cdf"))
+        binned = np.searchsorted(edges, data.scores, side="left")  # rows above edges[j]: bin > j
+        n_groups, n_bins = len(data.groups), len(edges) + 1
+        cells = np.bincount(
+            data.group * n_bins + binned, weights=data.weight, minlength=n_groups * n_bins
+        ).reshape(n_groups, n_bins)
+        size = np.maximum(np.round(rows.effective), 1).astype(np.int64)
+        p = cells / cells.sum(axis=1, keepdims=True)
+        self.rank = self._above(p)
+        draws = [
+            rows.rng.multinomial(n, row, size=N_DRAWS_OF_CURVES) / n
+            for n, row in zip(size, p, strict=True)
+        ]
+        self.drawn = self._above(np.stack(draws, axis=1))
+
+    @staticmethod
+    def _above(p: Array) -> Array:
+        """Share of the rows above each edge; before the first edge it is 1, after the last 0."""
+        above = np.cumsum(p[..., ::-1], axis=-1)[..., ::-1]
+        return np.concatenate((above, np.zeros((*p.shape[:-1], 1))), axis=-1)
+
+    def inside(self, rank: Array) -> Array:
+        """Share of the interval's rows above each threshold."""
+        return np.asarray(share(rank, self.intervals.lower, self.intervals.upper))
+
+
+def distributions_components(rows: Rows, interval: Any, **_: Any) -> Components:
+    found = _Distributions(rows, interval)
+    values = found.inside(found.rank)
+    return Components(values, found.inside(found.drawn) - values, Range())
+
+
+def ranks_components(rows: Rows, interval: Any, **_: Any) -> Components:
+    found = _Distributions(rows, interval)
+    inside = inside_intervals(found.rank, found.intervals)
+    pairs = list(combinations(range(len(rows.groups)), 2))
+
+    def contrasts(rank: Array) -> Array:
+        between = [
+            (rank[..., g, :] - rank[..., h, :])[..., inside[g] | inside[h]] for g, h in pairs
+        ]
+        return np.concatenate(between, axis=-1)
+
+    return Components(contrasts(found.rank), contrasts(found.drawn - found.rank), Largest())
+
+
+def group_auc_inside_components(rows: Rows, interval: Any, **_: Any) -> Components:
+    found = _Distributions(rows, interval)
+    above = np.triu_indices(len(rows.groups), 1)
+
+    def contrasts(rank: Array) -> Array:
+        return np.asarray(auc_inside(found.inside(rank))[above] - 0.5)
+
+    values = contrasts(found.rank)
+    return Components(values, np.stack([contrasts(r) for r in found.drawn]) - values, Largest())

@@ -1,0 +1,282 @@
+"""Certificates: what rows that no fit has seen prove about a model's constraint."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from fairconstrained.auc import COMPARISONS
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.metrics._certificate import Certificate
+from fairconstrained.metrics._certified import (
+    CAPS,
+    DISTRIBUTIONS,
+    PARITIES,
+    Finding,
+    auc_finding,
+    cap_finding,
+    cell_rows,
+    distribution_finding,
+    parity_finding,
+    partial_parity_finding,
+)
+from fairconstrained.metrics._tables import (
+    Counts,
+    check_labels,
+    classes_of,
+    count_table,
+    encode_labels,
+)
+from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.metrics.partial import Scored
+
+__all__ = ["Certificate", "certify"]
+
+Array = NDArray[Any]
+EVERYBODY = "all"
+
+
+def certify(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    sensitive_features: Any,
+    constraint: Any,
+    slack: float,
+    confidence: float = 0.95,
+    interval: Any = None,
+    threshold: float = 0.0,
+    min_group_size: int = 1,
+    name: str = "certification rows",
+) -> Certificate:
+    r"""Bound a constraint's violation on the population from rows that no fit has seen.
+
+    For a gap or cap :math:`v` of the model's predictions on the population, the upper bound U from
+    n rows satisfies
+
+    .. math:: P(v \leq U) \geq \text{confidence}
+
+    for every distribution and every n. The constraint is certified if U is at most the slack.
+
+    Parameters
+    ----------
+    estimator : fitted classifier
+        Any with ``predict``; rankings need ``decision_function`` or ``predict_proba``.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+        True labels.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        None for a cap on all rows together.
+    constraint : str or constraint object
+        "demographic_parity", "equalized_odds", "equal_opportunity", "false_positive_rate_parity",
+        "error_rate_parity"; the caps "false_negative_rate" and "false_positive_rate", of all rows
+        together, or of each group with ``FalseNegativeRate(per_group=True)``; "group_auc",
+        "inter_group", "intra_group", "positive_equality_gap", "negative_equality_gap",
+        "bpsn_bnsp"; and with `interval` "statistical_parity", "rank_parity", "group_auc",
+        "demographic_parity", "equal_opportunity", "equalized_odds".
+    slack : float
+        The bound to certify; of a cap the cap.
+    confidence : float, default=0.95
+    interval : pair of float, list of pairs, or dict, optional
+        Ranks of a partial notion.
+    threshold : float, default=0.0
+        Scores above it are positive decisions, for partial rates.
+    min_group_size : int, default=1
+        Groups, or groups within a label, of fewer rows are left out and named, with a warning.
+        Which ones are left out must not depend on the predictions; it depends on the sizes only.
+    name : str
+        Of the sample, for the statement.
+
+    Returns
+    -------
+    Certificate
+
+    Raises
+    ------
+    ValueError
+        A parameter that is not valid, named, before any prediction.
+
+    Warns
+    -----
+    SmallGroupWarning
+        Names what is left out.
+
+    Notes
+    -----
+    What it rests on: the rows are independent draws from the population that the statement is
+    about, and neither the training nor the choice of the model has seen them. No certificate
+    speaks of a population that changes; certify a later sample, and compare.
+
+    Gaps of rates are bounded by exact tests of differences of proportions, caps by Clopper and
+    Pearson's bound, AUCs by bounded differences, distributions of scores by the bands of Dvoretzky,
+    Kiefer and Wolfowitz. A largest difference needs no correction for the number of groups (Berger
+    1982): the certificate errs only if it does so for the one pair that is worst.
+
+    References
+    ----------
+    Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24 (1982).
+    Berger and Boos, "P values maximized over a confidence set for the nuisance parameter", JASA 89
+    (1994).
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.metrics import certify
+    >>> data = make_biased_classification(4000, random_state=0)
+    >>> train, test = slice(0, 2000), slice(2000, None)
+    >>> model = LogisticRegression().fit(data.data[train], data.target[train])
+    >>> certificate = certify(model, data.data[test], data.target[test], slack=0.5,
+    ...                       sensitive_features=data.sensitive_features[test],
+    ...                       constraint="demographic_parity")
+    >>> certificate.kept
+    True
+    """
+    check_confidence(confidence)
+    _check_numbers(slack, min_group_size)
+    notion, per_group = _read(constraint, interval)
+    check_is_fitted(estimator)
+    true = check_labels(y, "y")
+    if sensitive_features is None and notion in CAPS:
+        sensitive_features = [EVERYBODY] * len(true)
+    alpha = 1.0 - float(confidence)
+    left_out: list[str] = []
+    if interval is None and (notion in PARITIES or notion in CAPS):
+        predicted = _predicted(estimator, X, sensitive_features)
+        counts = count_table(true, predicted, sensitive_features)
+        rows = dict(
+            zip(counts.groups, counts.table.sum(axis=(1, 2)).astype(int).tolist(), strict=True)
+        )
+        if notion in CAPS and not per_group:
+            counts = counts._replace(
+                table=counts.table.sum(axis=0, keepdims=True), groups=[EVERYBODY]
+            )
+        of_events = {**PARITIES, **CAPS}[notion][0]
+        kept = cell_rows(counts, of_events) >= min_group_size
+        left_out = _left_out(counts, of_events, kept, min_group_size)
+        finding = (parity_finding if notion in PARITIES else cap_finding)(
+            counts, notion, alpha, kept
+        )
+    else:
+        finding, rows = _of_scores(
+            estimator, X, true, sensitive_features, notion, interval, threshold, alpha
+        )
+    return Certificate(
+        constraint=notion if interval is None else f"partial {notion} in {interval}",
+        slack=float(slack),
+        confidence=float(confidence),
+        kept=bool(finding.upper <= slack),
+        estimate=finding.estimate,
+        upper=finding.upper,
+        binding=finding.binding,
+        method=finding.method,
+        n_samples=len(true),
+        groups=rows,
+        left_out=left_out,
+        rates=finding.rates,
+        estimator=" ".join(repr(estimator).split()),
+        name=name,
+        assumptions=[
+            "the rows are independent draws from the population this is about;",
+            "neither training nor the choice of the model has seen them.",
+        ],
+    )
+
+
+def _check_numbers(slack: Any, min_group_size: Any) -> None:
+    if isinstance(slack, bool) or not isinstance(slack, Real) or not float(slack) >= 0:
+        raise ValueError(f"slack must be a number >= 0; got {slack!r}.")
+    if isinstance(min_group_size, bool) or not isinstance(min_group_size, Integral):
+        raise ValueError(f"min_group_size must be an integer; got {min_group_size!r}.")
+
+
+_AUC_NOTIONS = tuple(COMPARISONS)
+_PARTIAL_RATES = ("demographic_parity", "equal_opportunity", "equalized_odds")
+
+
+def _read(constraint: Any, interval: Any) -> tuple[str, bool]:
+    """The notion's name, and whether a cap holds in each group."""
+    notion = constraint if isinstance(constraint, str) else getattr(constraint, "name", constraint)
+    if interval is None:
+        known: tuple[str, ...] = (*PARITIES, *CAPS, *_AUC_NOTIONS)
+    else:
+        known = (*DISTRIBUTIONS, *_PARTIAL_RATES)
+    if not isinstance(notion, str) or notion not in known:
+        kind = "without interval" if interval is None else "with interval"
+        raise ValueError(f"constraint must be one of {sorted(known)} {kind}; got {constraint!r}.")
+    reference = getattr(constraint, "reference", "pairwise")
+    if reference != "pairwise":
+        raise ValueError(
+            f"certify bounds the largest difference between groups (reference='pairwise'); got "
+            f"{constraint!r}."
+        )
+    return notion, bool(getattr(constraint, "per_group", False))
+
+
+def _predicted(estimator: Any, X: Any, sensitive_features: Any) -> Any:
+    if getattr(estimator, "group_features", False):
+        return estimator.predict(X, sensitive_features=sensitive_features)
+    return estimator.predict(X)
+
+
+def _left_out(counts: Counts, notion: Any, kept: Array, min_group_size: int) -> list[str]:
+    rates = notion(counts)
+    left_out = list(
+        dict.fromkeys(
+            f"group {counts.groups[g]}{rates.given[e % len(rates.given)]}: "
+            f"{int(np.broadcast_to(rates.rows, kept.shape)[g, e])} rows"
+            for g, e in np.argwhere(~kept)
+        )
+    )
+    if left_out:
+        warnings.warn(
+            f"The certificate leaves out {'; '.join(left_out)} (min_group_size="
+            f"{min_group_size}) and says nothing about them.",
+            SmallGroupWarning,
+            stacklevel=3,
+        )
+    return left_out
+
+
+def _of_scores(
+    estimator: Any,
+    X: Any,
+    true: Array,
+    sensitive_features: Any,
+    notion: str,
+    interval: Any,
+    threshold: float,
+    alpha: float,
+) -> tuple[Finding, dict[str, Any]]:
+    """Of rankings: AUCs, or what lies inside an interval of ranks."""
+    scores = _scores(estimator, X, sensitive_features)
+    data = Scored(scores, sensitive_features, (0.0, 1.0) if interval is None else interval, None)
+    rows = dict(zip(data.groups, np.bincount(data.group).tolist(), strict=True))
+    if interval is not None and notion in DISTRIBUTIONS:
+        found = distribution_finding(
+            data.scores, data.group, data.groups, data.intervals, notion, alpha
+        )
+        return found, rows
+    (codes,), seen = encode_labels(true)
+    classes, targets = classes_of(seen, None)
+    if len(classes) > 2:
+        raise ValueError(f"y must have two labels for {notion!r}; got {classes}.")
+    positive = codes == targets[0]
+    if interval is None:
+        return auc_finding(data.scores, positive, data.group, data.groups, notion, alpha), rows
+    counts = count_table(positive, data.scores > threshold, sensitive_features, pos_label=True)
+    return partial_parity_finding(counts, notion, data.intervals, alpha), rows
+
+
+def _scores(estimator: Any, X: Any, sensitive_features: Any) -> Any:
+    if getattr(estimator, "group_features", False):
+        return estimator.decision_function(X, sensitive_features=sensitive_features)
+    if hasattr(estimator, "decision_function"):
+        return estimator.decision_function(X)
+    return estimator.predict_proba(X)[:, 1]
