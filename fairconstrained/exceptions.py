@@ -10,6 +10,7 @@ __all__ = [
     "DivergenceError",
     "IncompatibleSolverError",
     "MissingSensitiveFeaturesWarning",
+    "NotCertifiedError",
     "PrivacyWarning",
     "SmallGroupWarning",
     "WorkerError",
@@ -103,6 +104,17 @@ class DivergenceError(ArithmeticError):
     --------
     >>> from fairconstrained.exceptions import DivergenceError
     >>> issubclass(DivergenceError, ArithmeticError)
+    True
+    """
+
+
+class NotCertifiedError(RuntimeError):
+    """No candidate could be certified, and the caller asked for an error.
+
+    Examples
+    --------
+    >>> from fairconstrained.exceptions import NotCertifiedError
+    >>> issubclass(NotCertifiedError, RuntimeError)
     True
     """
 

@@ -52,7 +52,7 @@ def certify(
     confidence: float = 0.95,
     interval: Any = None,
     threshold: float = 0.0,
-    min_group_size: int = 1,
+    min_group_size: Any = "auto",
     name: str = "certification rows",
 ) -> Certificate:
     r"""Bound a constraint's violation on the population from rows that no fit has seen.
@@ -87,9 +87,10 @@ def certify(
         Ranks of a partial notion.
     threshold : float, default=0.0
         Scores above it are positive decisions, for partial rates.
-    min_group_size : int, default=1
+    min_group_size : int or "auto", default="auto"
         Groups, or groups within a label, of fewer rows are left out and named, with a warning.
-        Which ones are left out must not depend on the predictions; it depends on the sizes only.
+        "auto": where one row moves the rate by more than the slack, which no number of other
+        rows could certify. 1 leaves none out.
     name : str
         Of the sample, for the statement.
 
@@ -146,6 +147,7 @@ def certify(
     if sensitive_features is None and notion in CAPS:
         sensitive_features = [EVERYBODY] * len(true)
     alpha = 1.0 - float(confidence)
+    least = min(1.0 / max(slack, 1e-9), len(true)) if min_group_size == "auto" else min_group_size
     left_out: list[str] = []
     if interval is None and (notion in PARITIES or notion in CAPS):
         predicted = _predicted(estimator, X, sensitive_features)
@@ -158,7 +160,7 @@ def certify(
                 table=counts.table.sum(axis=0, keepdims=True), groups=[EVERYBODY]
             )
         of_events = {**PARITIES, **CAPS}[notion][0]
-        kept = cell_rows(counts, of_events) >= min_group_size
+        kept = cell_rows(counts, of_events) >= least
         left_out = _left_out(counts, of_events, kept, min_group_size)
         finding = (parity_finding if notion in PARITIES else cap_finding)(
             counts, notion, alpha, kept
@@ -192,8 +194,9 @@ def certify(
 def _check_numbers(slack: Any, min_group_size: Any) -> None:
     if isinstance(slack, bool) or not isinstance(slack, Real) or not float(slack) >= 0:
         raise ValueError(f"slack must be a number >= 0; got {slack!r}.")
-    if isinstance(min_group_size, bool) or not isinstance(min_group_size, Integral):
-        raise ValueError(f"min_group_size must be an integer; got {min_group_size!r}.")
+    number = isinstance(min_group_size, Integral) and not isinstance(min_group_size, bool)
+    if not number and min_group_size != "auto":
+        raise ValueError(f"min_group_size must be an integer or 'auto'; got {min_group_size!r}.")
 
 
 _AUC_NOTIONS = tuple(COMPARISONS)

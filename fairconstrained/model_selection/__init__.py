@@ -1,0 +1,16 @@
+"""Splits, choices, trade-off curves and certificates for models with fairness constraints."""
+
+from fairconstrained.model_selection.certified import CertifiedClassifier
+from fairconstrained.model_selection.choice import pareto_front, select_feasible
+from fairconstrained.model_selection.curves import tradeoff_curve
+from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
+from fairconstrained.privacy.search import search_privacy_cost
+
+__all__ = [
+    "CertifiedClassifier",
+    "StratifiedSensitiveKFold",
+    "pareto_front",
+    "search_privacy_cost",
+    "select_feasible",
+    "tradeoff_curve",
+]

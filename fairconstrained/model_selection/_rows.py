@@ -1,0 +1,55 @@
+"""Parts of the rows, whatever holds them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.groups import encode_groups, group_name
+
+__all__ = ["rows_of", "split_within_groups"]
+
+
+def split_within_groups(
+    sensitive_features: Any, n_samples: int, test_size: float, random_state: Any
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows for training and for tests, at random within each group; warns of groups in one part."""
+    rng = check_random_state(random_state)
+    if sensitive_features is None:
+        group, labels = np.zeros(n_samples, dtype=np.int64), np.array(["all"])
+    else:
+        group, labels = encode_groups(sensitive_features, n_samples)
+    shuffled = rng.permutation(n_samples)
+    shuffled = shuffled[np.argsort(group[shuffled], kind="stable")]
+    sizes = np.bincount(group, minlength=len(labels))
+    n_test = np.rint(test_size * sizes).astype(np.int64)
+    n_test[sizes > 1] = np.clip(n_test, 1, np.maximum(sizes - 1, 1))[sizes > 1]
+    n_test[sizes <= 1] = 0
+    place = np.arange(n_samples) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    in_test = place < np.repeat(n_test, sizes)
+    if (n_test == 0).any() and sensitive_features is not None:
+        named = ", ".join(group_name(labels[g]) for g in np.flatnonzero(n_test == 0))
+        warnings.warn(
+            f"The certificate says nothing about groups of a single row: {named}.",
+            SmallGroupWarning,
+            stacklevel=4,
+        )
+    return np.sort(shuffled[~in_test]), np.sort(shuffled[in_test])
+
+
+def rows_of(values: Any, index: NDArray[np.int64]) -> Any:
+    """The same rows of an array, a sparse matrix, a table, a dict of columns, or a list."""
+    if values is None or isinstance(values, (str, bytes)) or np.ndim(index) != 1:
+        return values
+    if isinstance(values, dict):
+        return {name: rows_of(column, index) for name, column in values.items()}
+    if hasattr(values, "iloc"):
+        return values.iloc[index]
+    if hasattr(values, "shape"):
+        return values[index]
+    return [values[i] for i in index]

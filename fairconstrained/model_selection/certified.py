@@ -1,0 +1,393 @@
+"""A classifier whose constraint is certified on rows that its training has not seen."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, indexable
+
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    MissingSensitiveFeaturesWarning,
+    NotCertifiedError,
+)
+from fairconstrained.metrics import Certificate, certify
+from fairconstrained.metrics._certified import CAPS
+from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.model_selection._rows import rows_of, split_within_groups
+
+__all__ = ["CertifiedClassifier"]
+
+FRACTIONS = (
+    0.1,
+    0.3,
+    0.5,
+    0.7,
+    0.8,
+    0.9,
+    0.95,
+)  # of the slack: what candidates are trained to keep
+
+
+def _estimator_has(method: str) -> Any:
+    def check(self: CertifiedClassifier) -> bool:
+        getattr(getattr(self, "estimator_", self.estimator), method)
+        return True
+
+    return available_if(check)
+
+
+class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    r"""The most accurate candidate whose constraint holds on new data, with a certificate of it.
+
+    Some rows of every group are split off. On the others candidates are trained, from the strictest
+    to the loosest; each is tested on the rows split off, until one fails. The most accurate of
+    those that passed is kept, as it was trained and tested: with probability at least
+    `confidence` it keeps the constraint on the population, whichever was chosen.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Any, also a pipeline, with a parameter that trades error against violation. Steps that ask
+        for `sensitive_features` receive them.
+    constraint : str or constraint object, optional
+        What to certify, as in :func:`~fairconstrained.metrics.certify`. By default the
+        estimator's own `constraint`.
+    slack : float, optional
+        The bound to certify. By default the estimator's own `slack`.
+    confidence : float, default=0.95
+        Probability that a certified model keeps the constraint.
+    candidates : dict of str to sequence, or sequence of dict, optional
+        One parameter with its values, or parameters to set, *from the strictest to the loosest*. By
+        default fractions of the slack for the estimator's parameter `slack`.
+    certify_size : float, default=0.3
+        Fraction of each group's rows that is split off.
+    on_failure : {"warn", "raise"}, default="warn"
+        What to do if the strictest candidate already fails: warn and keep it without a claim
+        (`certified_` is False), or raise.
+    min_group_size : int or "auto", default="auto"
+        As in :func:`~fairconstrained.metrics.certify`.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the split.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted candidate that predicts. It is not trained again on all rows: another model
+        would have no certificate.
+    certificate_ : Certificate or None
+        What the test of `estimator_` found; None without `sensitive_features`.
+    certified_ : bool
+        Whether that is a certificate.
+    candidates_ : DataFrame
+        The candidates that were trained: their parameters, ``estimate`` and ``upper`` of the
+        violation, ``accuracy`` on the rows split off, ``kept``.
+    classes_, n_features_in_, feature_names_in_
+        As usual.
+
+    Notes
+    -----
+    Tests in a fixed sequence that stops at the first failure need no correction for the number of
+    candidates: an error needs a candidate that violates the constraint and passes, and the first
+    candidate of the sequence that violates it passes with probability at most 1 - confidence (Learn
+    then Test, Angelopoulos et al. 2021, Section 3). So the order matters for the chance of success,
+    not for the validity. Rows are split at random within each group, which keeps them independent
+    draws of the group.
+
+    References
+    ----------
+    Angelopoulos, Bates, Candes, Jordan and Lei, "Learn then Test: Calibrating predictive algorithms
+    to achieve risk control", arXiv 2110.01052 (2021). Thomas et al., "Preventing undesirable
+    behavior of intelligent machines", Science 366 (2019), for tests after training.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.model_selection import CertifiedClassifier
+    >>> data = make_biased_classification(6000, random_state=0)
+    >>> clf = CertifiedClassifier(RateConstrainedClassifier(slack=0.1), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.certified_, clf.certificate_.upper <= 0.1
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        constraint: Any = None,
+        slack: float | None = None,
+        confidence: float = 0.95,
+        candidates: Any = None,
+        certify_size: float = 0.3,
+        on_failure: str = "warn",
+        min_group_size: Any = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.constraint = constraint
+        self.slack = slack
+        self.confidence = confidence
+        self.candidates = candidates
+        self.certify_size = certify_size
+        self.on_failure = on_failure
+        self.min_group_size = min_group_size
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: ArrayLike, *, sensitive_features: Any = None, **fit_params: Any
+    ) -> Self:
+        """Train candidates, test them, keep the best that is certified.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
+        **fit_params
+            More metadata, with one row per sample, that the estimator requests.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or an input is not valid.
+        NotCertifiedError
+            With ``on_failure="raise"``, if no candidate is certified.
+
+        Warns
+        -----
+        ConstraintNotSatisfiedWarning
+            With ``on_failure="warn"``, if no candidate is certified.
+        SmallGroupWarning
+            Names the groups about which the certificate says nothing.
+        """
+        self._check_parameters()
+        constraint, slack = self._own("constraint"), self._own("slack")
+        candidates = self._candidates(slack)
+        X, y = indexable(X, y)
+        check_classification_targets(y)
+        n_samples = len(y)  # type: ignore[arg-type]
+        size = float(self.certify_size)
+        train, test = split_within_groups(sensitive_features, n_samples, size, self.random_state)
+        given = {**fit_params}
+        if sensitive_features is not None:
+            given["sensitive_features"] = sensitive_features
+        with config_context(enable_metadata_routing=True):
+            routed = process_routing(self, "fit", **given).estimator.fit
+            known = {name: rows_of(values, train) for name, values in routed.items()}
+            tested = self._test_in_sequence(
+                candidates,
+                (rows_of(X, train), rows_of(y, train), known),
+                (rows_of(X, test), rows_of(y, test), rows_of(sensitive_features, test)),
+                constraint,
+                slack,
+            )
+        self._keep(tested)
+        return self
+
+    def _test_in_sequence(
+        self, candidates: list[dict[str, Any]], train: Any, test: Any, constraint: Any, slack: float
+    ) -> list[tuple[dict[str, Any], Any, Certificate | None, float]]:
+        """Train and test until a candidate fails."""
+        X, y, known = train
+        X_test, y_test, groups = test
+        tested: list[tuple[dict[str, Any], Any, Certificate | None, float]] = []
+        for parameters in candidates:
+            model = clone(self.estimator).set_params(**parameters).fit(X, y, **known)
+            if groups is None and getattr(constraint, "name", constraint) not in CAPS:
+                return [(parameters, model, None, float("nan"))]
+            interval = self._own("interval", None)
+            certificate = certify(
+                model,
+                X_test,
+                y_test,
+                sensitive_features=groups,
+                constraint=constraint,
+                slack=slack,
+                confidence=self.confidence,
+                min_group_size=self.min_group_size,
+                interval=getattr(_last(model), "interval_", interval),
+                name="rows split off before training",
+            )
+            accuracy = float(np.mean(model.predict(X_test) == np.asarray(y_test)))
+            tested.append((parameters, model, certificate, accuracy))
+            if not certificate.kept:
+                break
+        return tested
+
+    def _keep(self, tested: list[tuple[dict[str, Any], Any, Certificate | None, float]]) -> None:
+        passed = [row for row in tested if row[2] is not None and row[2].kept]
+        _, model, certificate, _ = max(passed, key=lambda row: row[3]) if passed else tested[0]
+        self.estimator_, self.certificate_, self.certified_ = model, certificate, bool(passed)
+        self.classes_ = model.classes_
+        self.candidates_ = pd.DataFrame(
+            {
+                **parameters,
+                "estimate": np.nan if found is None else found.estimate,
+                "upper": np.nan if found is None else found.upper,
+                "accuracy": accuracy,
+                "kept": found is not None and found.kept,
+            }
+            for parameters, _, found, accuracy in tested
+        )
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
+        if passed:
+            return
+        if certificate is None:
+            message = (
+                "sensitive_features is not given: CertifiedClassifier cannot compare groups and "
+                "certifies nothing. Pass them to fit, through a pipeline or search with "
+                "sklearn.set_config(enable_metadata_routing=True)."
+            )
+            category: type[Warning] = MissingSensitiveFeaturesWarning
+        else:
+            message = (
+                f"No candidate is certified: the strictest has {certificate.constraint} of at "
+                f"most {certificate.upper:.3g} with confidence {self.confidence:g}, above the slack of "
+                f"{certificate.slack:g} ({certificate.binding}; {certificate.n_samples} rows). "
+                "More rows, a larger certify_size or slack, or stricter candidates can help."
+            )
+            category = ConstraintNotSatisfiedWarning
+        if self.on_failure == "raise":
+            raise NotCertifiedError(message)
+        warnings.warn(message, category, stacklevel=3)
+
+    # ------------------------------------------------------------------ parameters and rows
+
+    def _check_parameters(self) -> None:
+        check_confidence(self.confidence)
+        size: Any = self.certify_size
+        if isinstance(size, bool) or not isinstance(size, Real) or not 0 < size < 1:
+            raise ValueError(f"certify_size must be a number between 0 and 1; got {size!r}.")
+        if self.on_failure not in ("warn", "raise"):
+            raise ValueError(f"on_failure must be 'warn' or 'raise'; got {self.on_failure!r}.")
+
+    def _own(self, name: str, *default: Any) -> Any:
+        """The parameter of this object, or else of the estimator: of one of its steps."""
+        value = getattr(self, name, None)
+        if value is not None:
+            return value
+        key = self._key(name)
+        if key is None and default:
+            return default[0]
+        if key is None:
+            raise ValueError(
+                f"{name} must be given: {type(self.estimator).__name__} has no parameter of this "
+                "name, or several."
+            )
+        return self.estimator.get_params()[key]
+
+    def _key(self, name: str) -> str | None:
+        """The estimator's parameter of this name, its own or that of the only step that has it."""
+        parameters = self.estimator.get_params()
+        if name in parameters:
+            return name
+        found = [key for key in parameters if key.endswith(f"__{name}")]
+        return found[0] if len(found) == 1 else None
+
+    def _candidates(self, slack: float) -> list[dict[str, Any]]:
+        given = self.candidates
+        if given is None:
+            key = self._key("slack")
+            if key is None:
+                raise ValueError(
+                    f"candidates must be given: {type(self.estimator).__name__} has no parameter "
+                    "slack, or several. Name a parameter that trades error against violation, with "
+                    "its values from the strictest to the loosest: {'C': [0.01, 0.1, 1.0]}."
+                )
+            given = {key: [fraction * slack for fraction in FRACTIONS]}
+        if isinstance(given, Mapping):
+            if len(given) != 1:
+                raise ValueError(
+                    "candidates must name one parameter, or be a sequence of dicts; got a dict of "
+                    f"{list(given)}."
+                )
+            ((key, values),) = given.items()
+            given = [{key: value} for value in values]
+        if not len(given) or not all(isinstance(parameters, Mapping) for parameters in given):
+            raise ValueError(
+                "candidates must be a dict of one parameter to its values, or a sequence of dicts "
+                f"of parameters, and not empty; got {self.candidates!r}."
+            )
+        return [dict(parameters) for parameters in given]
+
+    # ------------------------------------------------------------------ predictions, as estimator_
+
+    @_estimator_has("predict")  # type: ignore[untyped-decorator]
+    def predict(self, X: Any, **params: Any) -> Any:
+        """Labels that `estimator_` predicts.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        **params
+            What its method takes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.predict(X, **params)
+
+    @_estimator_has("predict_proba")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any, **params: Any) -> Any:
+        """Class probabilities of `estimator_`; see :meth:`predict`."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.predict_proba(X, **params)
+
+    @_estimator_has("decision_function")  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any, **params: Any) -> Any:
+        """Scores of `estimator_`; see :meth:`predict`."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.decision_function(X, **params)
+
+    # ------------------------------------------------------------------ scikit-learn's protocols
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Metadata of this object and of the estimator.
+
+        Returns
+        -------
+        MetadataRouter
+        """
+        router = MetadataRouter(owner=type(self).__name__)
+        router.add_self_request(self)
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        router.add(estimator=self.estimator, method_mapping=mapping)
+        return router
+
+    __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (scikit-learn's way)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        if inner.classifier_tags is not None:
+            tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
+        return tags
+
+
+def _last(model: Any) -> Any:
+    """The classifier at the end of a pipeline."""
+    return model[-1] if hasattr(model, "steps") else model

@@ -1,0 +1,200 @@
+"""Which candidate of a search to take: the best that is feasible, those that no other beats."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import t as student
+
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+from fairconstrained.metrics.bounds import check_confidence
+
+__all__ = ["pareto_front", "select_feasible"]
+
+Choose = Callable[[Mapping[str, Any]], int]
+
+
+def select_feasible(
+    score: str = "accuracy",
+    violation: str = "dp",
+    max_violation: float = 0.05,
+    *,
+    rule: str = "mean",
+    confidence: float = 0.95,
+) -> Choose:
+    r"""Choose the best candidate of a search among those that keep a fairness constraint.
+
+    Parameters
+    ----------
+    score, violation : str
+        Names in the search's `scoring`. The violation is a fairness scorer, which gives the
+        *negated* gap: the violation is ``-mean_test_<violation>``.
+    max_violation : float, default=0.05
+        Largest violation over the test folds of a feasible candidate.
+    rule : {"mean", "one_standard_error", "upper_bound"}, default="mean"
+        What must not exceed it: the mean over the folds, the mean plus one standard error, or
+        Student's upper bound of the mean. Where slacks are taken from a grid, the mean of the
+        best feasible candidate is as likely above `max_violation` on new rows as below.
+    confidence : float, default=0.95
+        Of the upper bound.
+
+    Returns
+    -------
+    callable
+        For the parameter `refit` of ``GridSearchCV`` and the like; it can be pickled. It returns
+        the index of the highest mean score among the feasible candidates (of equal ones the less
+        violating), and where none is feasible the least violation (of equal ones the better
+        score). Candidates with a nan are never chosen.
+
+    Raises
+    ------
+    ValueError
+        An unknown rule. When called: a name that is not in `scoring`, a violation that is not a
+        negated gap, no scores of single folds where the rule needs them, or no candidate without
+        nan.
+
+    Warns
+    -----
+    ConstraintNotSatisfiedWarning
+        When called and no candidate is feasible.
+
+    Notes
+    -----
+    Standard errors are :math:`s / \sqrt{k}` over k folds. Folds share training rows and are not
+    independent, so that neither rule is a certificate:
+    :class:`~fairconstrained.model_selection.CertifiedClassifier` is.
+
+    With several scores and a callable `refit`, scikit-learn's ``search.score`` does not know which
+    scorer to use; call a scorer on ``search.best_estimator_``.
+
+    Examples
+    --------
+    >>> from fairconstrained.model_selection import select_feasible
+    >>> results = {"mean_test_accuracy": [0.9, 0.8, 0.7], "mean_test_dp": [-0.2, -0.04, -0.01]}
+    >>> select_feasible("accuracy", "dp", max_violation=0.05)(results)
+    1
+    """
+    if rule not in _RULES:
+        raise ValueError(f"rule must be one of {list(_RULES)}; got {rule!r}.")
+    check_confidence(confidence)
+    return functools.partial(
+        _best_feasible,
+        score=score,
+        violation=violation,
+        max_violation=max_violation,
+        rule=rule,
+        confidence=confidence,
+    )
+
+
+# How many standard errors are added to the mean over k folds.
+_RULES: Mapping[str, Callable[[int, float], float]] = {
+    "mean": lambda k, confidence: 0.0,
+    "one_standard_error": lambda k, confidence: 1.0,
+    "upper_bound": lambda k, confidence: float(student.ppf(confidence, k - 1)),
+}
+
+
+def _best_feasible(
+    cv_results: Mapping[str, Any],
+    *,
+    score: str,
+    violation: str,
+    max_violation: float,
+    rule: str,
+    confidence: float,
+) -> int:
+    scores = _mean_scores(cv_results, score)
+    violations = -_mean_scores(cv_results, violation)
+    usable = np.flatnonzero(~np.isnan(scores) & ~np.isnan(violations))
+    if not usable.size:
+        raise ValueError(
+            f"Every candidate has a nan score in {score!r} or {violation!r}. Fairness scorers need "
+            "sensitive_features: enable metadata routing, or give them column=; "
+            'error_score="raise" in the search shows the cause.'
+        )
+    if violations[usable].min() < 0:
+        raise ValueError(
+            f"violation must name a scorer of a negated gap, at most 0; got {violation!r} with a "
+            f"mean of {-violations[usable].min():.3g}."
+        )
+    if rule != "mean":
+        folds, errors = _standard_errors(cv_results, violation)
+        violations = violations + _RULES[rule](folds, confidence) * errors
+    feasible = usable[violations[usable] <= max_violation]
+    if feasible.size:
+        return int(feasible[np.lexsort((violations[feasible], -scores[feasible]))[0]])
+    least = int(usable[np.lexsort((-scores[usable], violations[usable]))[0]])
+    warnings.warn(
+        f"No candidate keeps {violation!r} within max_violation={max_violation:g}; chose the least "
+        f"violation, {violations[least]:.3g}.",
+        ConstraintNotSatisfiedWarning,
+        stacklevel=2,
+    )
+    return least
+
+
+def _standard_errors(cv_results: Mapping[str, Any], name: str) -> tuple[int, NDArray[np.float64]]:
+    suffix = f"_test_{name}"
+    keys = [key for key in cv_results if key.startswith("split") and key.endswith(suffix)]
+    if len(keys) < 2:
+        raise ValueError(
+            f"rule needs the scores of at least two folds of {name!r} (split0_test_{name}, ...), "
+            f"as in the cv_results_ of a search; got {len(keys)}."
+        )
+    folds = np.stack([np.asarray(cv_results[key], dtype=float) for key in keys])
+    return len(keys), folds.std(axis=0, ddof=1) / np.sqrt(len(keys))
+
+
+def _mean_scores(cv_results: Mapping[str, Any], name: str) -> NDArray[np.float64]:
+    prefix = "mean_test_"
+    if prefix + name not in cv_results:
+        known = [key.removeprefix(prefix) for key in cv_results if key.startswith(prefix)]
+        raise ValueError(f"{name!r} is not among the scores of the search, {known}.")
+    return np.asarray(cv_results[prefix + name], dtype=float)
+
+
+def pareto_front(error: ArrayLike, violation: ArrayLike) -> NDArray[np.bool_]:
+    """Which points no other point beats, both quantities to be small.
+
+    A point is beaten by one that is no worse in both and better in one; equal points do not beat
+    each other. Points with a nan are not on the front. O(n log n).
+
+    Parameters
+    ----------
+    error, violation : array-like of shape (n_points,)
+
+    Returns
+    -------
+    ndarray of shape (n_points,), bool
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ or are not one-dimensional.
+
+    Examples
+    --------
+    >>> from fairconstrained.model_selection import pareto_front
+    >>> pareto_front([0.1, 0.2, 0.2, 0.3], [0.3, 0.1, 0.2, 0.1])
+    array([ True,  True, False, False])
+    """
+    points = np.asarray(error, dtype=float), np.asarray(violation, dtype=float)
+    if points[0].ndim != 1 or points[0].shape != points[1].shape:
+        raise ValueError(
+            "error and violation must be one-dimensional and of equal length; got shapes "
+            f"{points[0].shape} and {points[1].shape}."
+        )
+    front = np.zeros(len(points[0]), dtype=bool)
+    candidates = np.flatnonzero(~np.isnan(points[0]) & ~np.isnan(points[1]))
+    order = candidates[np.lexsort((points[1][candidates], points[0][candidates]))]
+    x, v = points[0][order], points[1][order]
+    first = np.searchsorted(x, x)  # first point of the same error: the least violation among them
+    least_before = np.minimum.accumulate(v)[first - 1]  # of the points of smaller error
+    front[order] = (v == v[first]) & ((first == 0) | (v < least_before))
+    return front

@@ -1,0 +1,115 @@
+"""Folds with the same proportions of labels and groups."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import StratifiedKFold
+
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.metrics._tables import check_labels, encode_labels
+
+__all__ = ["StratifiedSensitiveKFold"]
+
+
+class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
+    """K folds with the same proportions of every label within every group.
+
+    The strata of :class:`sklearn.model_selection.StratifiedKFold` are the combinations of label and
+    group, so that the rates of each group can be measured in each fold.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, at least 2.
+    shuffle : bool, default=False
+        Whether to shuffle each stratum before it is split.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the shuffling.
+
+    Notes
+    -----
+    With scikit-learn's metadata routing enabled, searches hand over `sensitive_features` by
+    themselves. Without it pass them as ``groups=``.
+
+    Examples
+    --------
+    >>> from fairconstrained.model_selection import StratifiedSensitiveKFold
+    >>> y, sex = [0, 0, 0, 0, 1, 1, 1, 1], ["f", "f", "m", "m", "f", "f", "m", "m"]
+    >>> cv = StratifiedSensitiveKFold(n_splits=2)
+    >>> [test.tolist() for _, test in cv.split(y, y, sensitive_features=sex)]
+    [[0, 2, 4, 6], [1, 3, 5, 7]]
+    """
+
+    __metadata_request__split = {"sensitive_features": True}  # noqa: RUF012 (scikit-learn's way)
+
+    def split(
+        self, X: Any, y: ArrayLike, groups: Any = None, sensitive_features: Any = None
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Indices of the training and test rows of each fold.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Only its length matters.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        groups : array-like, optional
+            Sensitive features, for callers that hand over ``groups`` only.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
+            One group per combination of values. Without them, strata are the labels.
+
+        Yields
+        ------
+        train, test : ndarray
+
+        Raises
+        ------
+        ValueError
+            Both `groups` and `sensitive_features`, missing values, lengths that differ, or no
+            stratum with as many rows as there are folds.
+
+        Warns
+        -----
+        SmallGroupWarning
+            Names the strata with fewer rows than folds: some folds lack them.
+        """
+        if groups is not None and sensitive_features is not None:
+            raise ValueError("Give sensitive_features or groups, not both: they mean the same.")
+        sensitive = groups if sensitive_features is None else sensitive_features
+        strata = self._strata(y, sensitive)
+        with warnings.catch_warnings():  # the scikit-learn warning speaks of classes, not strata
+            warnings.simplefilter("ignore", UserWarning)
+            folds = list(super().split(X, strata))
+        yield from folds
+
+    def get_n_splits(
+        self, X: Any = None, y: Any = None, groups: Any = None, sensitive_features: Any = None
+    ) -> int:
+        """Number of folds; the arguments do not matter (searches pass them)."""
+        return int(self.n_splits)
+
+    def _strata(self, y: ArrayLike, sensitive: Any) -> NDArray[np.int64]:
+        (label,), classes = encode_labels(check_labels(y, "y"))
+        if sensitive is None:
+            index, names = label, [f"label {c!r}" for c in classes]
+        else:
+            group = encode_groups(sensitive, len(label))
+            index = label * len(group.labels) + group.codes
+            names = [f"label {c!r} in group {group_name(g)}" for c in classes for g in group.labels]
+        counts = np.bincount(index, minlength=len(names))
+        small = (counts > 0) & (counts < self.n_splits)
+        listed = "; ".join(f"{names[i]}: {counts[i]} rows" for i in np.flatnonzero(small))
+        if small.sum() == (counts > 0).sum():
+            raise ValueError(
+                f"n_splits={self.n_splits} is more than the rows of every stratum ({listed})."
+            )
+        if small.any():
+            message = f"Fewer rows than n_splits={self.n_splits}, hence missing in some folds: "
+            warnings.warn(message + listed, SmallGroupWarning, stacklevel=3)
+        return index
