@@ -132,7 +132,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         slack: float | None = None,
         confidence: float = 0.95,
         candidates: Any = None,
-        certify_size: float = 0.3,
+        certify_size: Any = 0.3,
         on_failure: str = "warn",
         min_group_size: Any = "auto",
         random_state: Any = None,
@@ -261,10 +261,10 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             category: type[Warning] = MissingSensitiveFeaturesWarning
         else:
             message = (
-                f"No candidate is certified: the strictest has {certificate.constraint} of at "
-                f"most {certificate.upper:.3g} with confidence {self.confidence:g}, above the slack of "
-                f"{certificate.slack:g} ({certificate.binding}; {certificate.n_samples} rows). "
-                "More rows, a larger certify_size or slack, or stricter candidates can help."
+                f"No candidate is certified: the strictest has {certificate.constraint} "
+                f"of at most {certificate.upper:.3g} (confidence {self.confidence:g}), above the "
+                f"slack of {certificate.slack:g} ({certificate.binding}; {certificate.n_samples} "
+                "rows). More rows, a larger certify_size or slack, or stricter candidates can help."
             )
             category = ConstraintNotSatisfiedWarning
         if self.on_failure == "raise":
@@ -275,8 +275,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def _check_parameters(self) -> None:
         check_confidence(self.confidence)
-        size: Any = self.certify_size
-        if isinstance(size, bool) or not isinstance(size, Real) or not 0 < size < 1:
+        size = self.certify_size
+        if isinstance(size, bool) or not isinstance(size, Real) or not 0 < float(size) < 1:
             raise ValueError(f"certify_size must be a number between 0 and 1; got {size!r}.")
         if self.on_failure not in ("warn", "raise"):
             raise ValueError(f"on_failure must be 'warn' or 'raise'; got {self.on_failure!r}.")
