@@ -3,7 +3,7 @@
 Thomas, da Silva, Barto, Giguere, Brun and Brunskill, "Preventing undesirable behavior of
 intelligent machines", Science 366 (2019), and its tutorial: part of the rows chooses a candidate
 that minimises the loss plus a barrier where the *predicted* outcome of the safety test is a
-failure (its bound with the interval's width doubled, and with the size of the safety part); Powell's
+failure (its bound with the interval doubled, and with the size of the safety part); Powell's
 method from the logistic fit. The other part tests it: Student's intervals of every rate, the error
 split over all of their ends, interval arithmetic for differences and the largest of them.
 """

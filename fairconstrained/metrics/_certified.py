@@ -49,6 +49,8 @@ class Finding(NamedTuple):
     rates: list[dict[str, Any]]  # each with its simultaneous bounds
 
 
+NOTHING = "no rates to compare"
+
 # By the constraint's name: the notion of rates, and what the event is called.
 PARITIES: Mapping[str, tuple[Callable[[Counts], Rates], str]] = {
     "demographic_parity": (notions.selections, "predicted {!r}"),
@@ -107,8 +109,10 @@ def parity_finding(counts: Counts, name: str, alpha: float, kept: Array | None =
     ]
     estimates = [_rate(found, g, e) - _rate(found, h, e) for g, h, e in pairs]
     upper, binding = _largest_difference(found, pairs, alpha)
+    if len({e for *_, e in pairs}) < len(found.events):  # what was not looked at is not kept
+        upper, binding = 1.0, NOTHING
     return Finding(
-        max(estimates, default=0.0),
+        max(estimates, default=float("nan")),
         upper,
         binding,
         "exact test of the difference of two binomial proportions for each pair of groups "
@@ -120,19 +124,16 @@ def parity_finding(counts: Counts, name: str, alpha: float, kept: Array | None =
 def cap_finding(counts: Counts, name: str, alpha: float, kept: Array | None = None) -> Finding:
     """Largest rate of any group."""
     found = _counted(counts, *CAPS[name], kept)
-    cells = [
-        (g, e)
-        for g in range(len(found.groups))
-        for e in range(len(found.events))
-        if kept is None or kept[g, e]
-    ]
-    uppers = [float(clopper_pearson(found.hits[c], found.rows[c], alpha)[1]) for c in cells]
-    worst = int(np.argmax(uppers))
-    g, e = cells[worst]
+    upper, binding = 0.0, NOTHING
+    highs = clopper_pearson(found.hits, found.rows, alpha)[1]
+    cells = [tuple(cell) for cell in np.argwhere(found.rows > 0)]
+    for g, e in cells:
+        if highs[g, e] > upper:
+            upper, binding = float(highs[g, e]), f"{found.events[e]}, group {found.groups[g]}"
     return Finding(
-        max(_rate(found, *cell) for cell in cells),
-        uppers[worst],
-        f"{found.events[e]}, group {found.groups[g]}",
+        max((_rate(found, *cell) for cell in cells), default=float("nan")),
+        upper if cells else 1.0,
+        binding,
         "exact binomial bound (Clopper and Pearson 1934); rates: the same, jointly",
         _rate_bounds(found, alpha),
     )
@@ -157,7 +158,7 @@ def _largest_difference(
         deviation = np.sqrt(p * (1 - p) / (n1 + 1) + q * (1 - q) / (n2 + 1))
         return float(p - q + norm.isf(alpha) * deviation)
 
-    upper, binding = 0.0, "there is nothing to compare"
+    upper, binding = 0.0, NOTHING
     for pair in sorted(pairs, key=likely, reverse=True):
         hits, rows = numbers(*pair)
         if min(rows) and difference_p_value(hits, rows, upper, alpha / 50) <= alpha:
@@ -201,7 +202,7 @@ def partial_parity_finding(
     rates = found.hits / np.where(found.rows > 0, found.rows, np.nan)
     bounds = clopper_pearson(found.hits, found.rows, alpha / 2)
     low, middle, high = (share(r, *intervals) for r in (bounds[0], rates, bounds[1]))
-    upper, binding = 0.0, "there is nothing to compare"
+    upper, binding = 0.0, NOTHING
     for g, h in permutations(range(len(found.groups)), 2):
         worst = int((high[g] - low[h]).argmax())
         if high[g, worst] - low[h, worst] > upper:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning
@@ -142,7 +141,6 @@ def certify(
     check_confidence(confidence)
     _check_numbers(slack, min_group_size)
     notion, per_group = _read(constraint, interval)
-    check_is_fitted(estimator)
     true = check_labels(y, "y")
     if sensitive_features is None and notion in CAPS:
         sensitive_features = [EVERYBODY] * len(true)

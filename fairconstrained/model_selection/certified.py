@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import get_tags
+from sklearn.utils import check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -182,6 +182,11 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         constraint, slack = self._own("constraint"), self._own("slack")
         candidates = self._candidates(slack)
         X, y = indexable(X, y)
+        if y is None:
+            raise ValueError(
+                "CertifiedClassifier requires y to be passed, but the target y is None."
+            )
+        check_array(y, ensure_2d=False, dtype=None, input_name="y")  # finite
         check_classification_targets(y)
         n_samples = len(y)  # type: ignore[arg-type]
         size = float(self.certify_size)

@@ -1,0 +1,280 @@
+"""Certificates: they err at most as stated, for every notion, and say what they rest on."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+
+from fairconstrained.constraints import DemographicParity, FalseNegativeRate
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.metrics import (
+    ccdf_gap,
+    certify,
+    demographic_parity_difference,
+    equalized_odds_difference,
+    error_rate_difference,
+    false_negative_rate,
+    false_positive_rate,
+    group_auc_gap,
+    inter_group_auc_gap,
+    intra_group_auc_gap,
+    partial_equalized_odds,
+    partial_group_auc,
+    partial_statistical_parity,
+    positive_equality_gap,
+)
+
+
+class Scores(BaseEstimator):
+    """The only column of X is the score."""
+
+    def __init__(self, threshold=0.0):
+        self.threshold = threshold
+
+    def decision_function(self, X):
+        return np.asarray(X)[:, 0]
+
+    def predict(self, X):
+        return (self.decision_function(X) > self.threshold).astype(int)
+
+
+def sample(n, rng, n_groups=2, shift=0.3):
+    group = rng.integers(n_groups, size=n)
+    y = (rng.random(n) < 0.4).astype(int)
+    score = rng.normal(size=n) + y - 0.5 + shift * (group == 0)
+    return score[:, None], y, group
+
+
+INSIDE = {"interval": (0.1, 0.7)}
+NOTIONS = [
+    ("demographic_parity", demographic_parity_difference, {}),
+    ("equalized_odds", equalized_odds_difference, {}),
+    ("error_rate_parity", error_rate_difference, {}),
+    ("false_negative_rate", false_negative_rate, {}),
+    ("false_positive_rate", false_positive_rate, {}),
+    ("group_auc", group_auc_gap, {}),
+    ("inter_group", inter_group_auc_gap, {}),
+    ("intra_group", intra_group_auc_gap, {}),
+    ("positive_equality_gap", positive_equality_gap, {}),
+    ("statistical_parity", partial_statistical_parity, INSIDE),
+    ("rank_parity", ccdf_gap, INSIDE),
+    ("group_auc", partial_group_auc, INSIDE),
+    ("equalized_odds", partial_equalized_odds, INSIDE),
+]
+
+
+def measured(metric, model, X, y, group, options):
+    values = model.predict(X)
+    if options or "auc" in metric.__name__ or "equality" in metric.__name__:
+        values = model.decision_function(X)
+    groups = None if metric in (false_negative_rate, false_positive_rate) else group
+    return metric(y, values, sensitive_features=groups, **options)
+
+
+@pytest.mark.parametrize(("name", "metric", "options"), NOTIONS)
+def test_upper_bounds_hold(name, metric, options):
+    """On 100 samples of 400 rows of each of two groups; the truth is that of 300,000 rows.
+
+    At a confidence of .9 more than 18 failures have a chance below 1 %, if exactly 10 % fail.
+    """
+    rng = np.random.default_rng(0)
+    model = Scores(threshold=0.2)
+    truth = measured(metric, model, *sample(300_000, rng), options)
+    failed = 0
+    for _ in range(100):
+        X, y, group = sample(800, rng)
+        given = {"sensitive_features": group, "constraint": name, "slack": 0.1, "confidence": 0.9}
+        certificate = certify(model, X, y, **given, **options)
+        failed += certificate.upper < truth
+        observed = measured(metric, model, X, y, group, options)
+        assert certificate.estimate == pytest.approx(observed, abs=1e-9)
+        assert certificate.estimate <= certificate.upper
+    assert failed <= 18
+
+
+@pytest.mark.parametrize("name", ["demographic_parity", "equalized_odds"])
+def test_many_groups_cost_nothing(name):
+    """The bound of the worst pair is that of the pair alone: no correction for the other groups."""
+    rng = np.random.default_rng(0)
+    X, y, group = sample(4000, rng, n_groups=2, shift=1.0)
+    more = sample(8000, rng, n_groups=1, shift=0.5)
+    given = {"constraint": name, "slack": 0.1}
+    two = certify(Scores(), X, y, sensitive_features=group, **given)
+    extra = 2 + rng.integers(4, size=8000)
+    six = certify(
+        Scores(),
+        np.r_[X, more[0]],
+        np.r_[y, more[1]],
+        sensitive_features=np.r_[group, extra],
+        **given,
+    )
+    assert six.upper == two.upper
+    assert six.binding == two.binding
+
+
+def test_the_statement():
+    X, y, group = sample(3000, np.random.default_rng(0))
+    certificate = certify(
+        Scores(),
+        X,
+        y,
+        sensitive_features=group,
+        constraint="equalized_odds",
+        slack=0.3,
+        name="2024",
+    )
+    text = str(certificate)
+    rows = np.bincount(group)
+    for part in (
+        "equalized_odds within 0.3 IS CERTIFIED (confidence 0.95)",
+        "Scores()",
+        "2024: 3000 rows",
+        f"0 ({rows[0]}), 1 ({rows[1]})",
+        "exact test of the difference",
+        "independent draws",
+        "predicted 1 with label 0",
+    ):
+        assert part in text
+    assert json.loads(certificate.to_json()) == certificate.to_dict()
+    assert "is NOT certified" in str(
+        certify(Scores(), X, y, sensitive_features=group, constraint="equalized_odds", slack=0.01)
+    )
+
+
+def test_rates_hold_together():
+    """Every interval of all 4 rates contains the truth, in 95 % of 200 samples or more."""
+    rng = np.random.default_rng(1)
+    big_X, big_y, big_group = sample(400_000, rng)
+    predicted = Scores().predict(big_X)
+    truth = {
+        (f"predicted 1 with label {label}", str(g)): predicted[
+            (big_y == label) & (big_group == g)
+        ].mean()
+        for label in (0, 1)
+        for g in (0, 1)
+    }
+    held = 0
+    for _ in range(200):
+        X, y, group = sample(500, rng)
+        rates = certify(
+            Scores(), X, y, sensitive_features=group, constraint="equalized_odds", slack=0.1
+        ).rates
+        held += all(r["low"] <= truth[r["event"], r["group"]] <= r["high"] for r in rates)
+    assert held >= 0.92 * 200  # 95 %, less two standard errors
+
+
+def test_a_mistyped_label_costs_a_warning():
+    X, y, group = sample(4000, np.random.default_rng(0), shift=0.0)
+    names = group.astype(str).astype(object)
+    plain = certify(
+        Scores(), X, y, sensitive_features=names, constraint="demographic_parity", slack=0.1
+    )
+    names[7] = "Typo"
+    with pytest.warns(SmallGroupWarning, match="Typo: 1 rows"):
+        certificate = certify(
+            Scores(), X, y, sensitive_features=names, constraint="demographic_parity", slack=0.1
+        )
+    assert plain.kept
+    assert certificate.kept
+    assert certificate.left_out == ["group Typo: 1 rows"]
+    assert certificate.groups["Typo"] == 1
+    everyone = certify(
+        Scores(),
+        X,
+        y,
+        sensitive_features=names,
+        constraint="demographic_parity",
+        slack=0.1,
+        min_group_size=1,
+    )
+    assert not everyone.kept
+    assert "Typo" in everyone.binding
+
+
+@pytest.mark.parametrize("name", ["demographic_parity", "equalized_odds", "false_negative_rate"])
+def test_what_is_left_out_altogether_is_not_certified(name):
+    """Where no group is large enough for the slack nothing was compared, and nothing is kept."""
+    X, y, group = sample(60, np.random.default_rng(0))
+    with pytest.warns(SmallGroupWarning):
+        certificate = certify(
+            Scores(100.0), X, y, sensitive_features=group, constraint=name, slack=0.001
+        )
+    assert not certificate.kept
+    assert certificate.upper == 1.0
+    assert np.isnan(certificate.estimate)
+    assert "nan" in str(certificate)
+
+
+def test_drift():
+    """A later sample from the same population has not drifted; one from another has."""
+    rng = np.random.default_rng(0)
+    given = {"constraint": "equalized_odds", "slack": 0.2}
+    first, second, other = (
+        certify(Scores(), X, y, sensitive_features=group, name=name, **given)
+        for name, (X, y, group) in {
+            "now": sample(4000, rng),
+            "later": sample(4000, rng),
+            "elsewhere": sample(4000, rng, shift=0.8),
+        }.items()
+    )
+    assert not first.compare(second)["drifted"].any()
+    changes = first.compare(other).set_index(["event", "group"])
+    assert list(changes.index[changes["drifted"]]) == [
+        ("predicted 1 with label 0", "0"),
+        ("predicted 1 with label 1", "0"),
+    ]
+    with pytest.raises(ValueError, match="equalized_odds"):
+        first.compare(
+            certify(
+                Scores(),
+                *sample(50, rng)[:2],
+                sensitive_features=None,
+                constraint="false_negative_rate",
+                slack=0.5,
+            )
+        )
+
+
+def test_caps_of_groups_and_constraint_objects():
+    X, y, group = sample(4000, np.random.default_rng(0), shift=1.0)
+    overall = certify(
+        Scores(), X, y, sensitive_features=group, constraint="false_negative_rate", slack=0.4
+    )
+    worst = certify(
+        Scores(),
+        X,
+        y,
+        sensitive_features=group,
+        constraint=FalseNegativeRate(per_group=True),
+        slack=0.4,
+    )
+    assert worst.estimate > overall.estimate
+    assert worst.binding.endswith("group 1")
+    with pytest.raises(ValueError, match="reference"):
+        certify(
+            Scores(),
+            X,
+            y,
+            sensitive_features=group,
+            constraint=DemographicParity(reference="overall"),
+            slack=0.1,
+        )
+
+
+@pytest.mark.parametrize(
+    ("changed", "match"),
+    [
+        ({"constraint": "fairness"}, "constraint"),
+        ({"constraint": "statistical_parity"}, "constraint"),
+        ({"slack": -1}, "slack"),
+        ({"confidence": 1}, "confidence"),
+        ({"min_group_size": 1.5}, "min_group_size"),
+        ({"sensitive_features": None}, "sensitive_features"),
+    ],
+)
+def test_wrong_parameters(changed, match):
+    X, y, group = sample(50, np.random.default_rng(0))
+    given = {"sensitive_features": group, "constraint": "demographic_parity", "slack": 0.1}
+    with pytest.raises(ValueError, match=match):
+        certify(Scores(), X, y, **{**given, **changed})

@@ -1,0 +1,223 @@
+"""Intervals of metrics: what they are made of, coverage, bias, and any metric at all."""
+
+import functools
+import warnings
+
+import numpy as np
+import pytest
+
+from fairconstrained import metrics
+from fairconstrained.metrics import bias_corrected, confidence_interval
+from fairconstrained.metrics._components import COMPONENTS, components_of
+from fairconstrained.metrics._summaries import Extreme, Largest, Norm, Range
+
+TOP = {"interval": (0.1, 0.6)}
+
+
+def sample(seed=0, n=1500, n_groups=3, shift=0.4):
+    rng = np.random.default_rng(seed)
+    group = rng.integers(n_groups, size=n)
+    true = rng.random(n) < 0.4
+    score = rng.normal(size=n) + true - 0.5 + shift * group
+    return true, score, group
+
+
+def inputs(metric, true, score):
+    """The metric with its options, and what it reads."""
+    name = metric.__name__
+    if "partial" in name or name == "ccdf_gap":
+        options = {**TOP, "threshold": 0.2} if "group" not in name and "stat" not in name else TOP
+        return functools.partial(metric, **(TOP if name == "ccdf_gap" else options)), score
+    if "auc" in name or "equality" in name or "bpsn" in name or "wasserstein" in name:
+        return metric, score
+    return metric, 1 / (1 + np.exp(-score)) if name == "loss_gap" else score > 0.2
+
+
+every_metric = pytest.mark.parametrize("metric", COMPONENTS, ids=lambda m: m.__name__)
+
+
+@every_metric
+def test_components_give_the_metric(metric):
+    """Their summary is the metric on the same rows; curves are read at 200 thresholds only."""
+    true, score, group = sample()
+    function, values = inputs(metric, true, score)
+    observed = function(true, values, sensitive_features=group)
+    options = getattr(function, "keywords", {})
+    rng = np.random.RandomState(0)
+    found = components_of(metric, true, values, group, None, options, rng)
+    size = float(found.summary.size(found.values))
+    at_thresholds = metric.__name__ in (
+        "partial_statistical_parity",
+        "ccdf_gap",
+        "partial_group_auc",
+    )
+    assert found.metric(size) == pytest.approx(observed, abs=0.02 if at_thresholds else 1e-9)
+
+
+@every_metric
+def test_interval_and_corrected_value(metric):
+    """They are in order, repeatable, and the metric lies between the ends for a clear gap."""
+    true, score, group = sample()
+    function, values = inputs(metric, true, score)
+    observed = function(true, values, sensitive_features=group)
+    given = {"sensitive_features": group, "random_state": 1}
+    low, high = confidence_interval(function, true, values, **given)
+    assert low <= bias_corrected(function, true, values, **given) <= high
+    assert low <= high
+    assert high >= observed >= low or metric.__name__ == "equalized_odds_ratio"
+    assert confidence_interval(function, true, values, **given) == (low, high)
+
+
+@every_metric
+def test_more_rows_make_it_shorter(metric):
+    lengths = []
+    for n in (400, 3600):
+        true, score, group = sample(n=n)
+        function, values = inputs(metric, true, score)
+        ends = confidence_interval(function, true, values, sensitive_features=group, random_state=0)
+        lengths.append(ends[1] - ends[0])
+    assert lengths[1] < 0.6 * lengths[0]
+
+
+@pytest.mark.parametrize(("n_groups", "gap"), [(2, 0.0), (2, 0.3), (4, 0.1)])
+def test_coverage_of_demographic_parity(gap, n_groups):
+    """Of 200 samples with 60 rows or more a group, also where the truth is zero."""
+    rng = np.random.default_rng(n_groups)
+    group = np.repeat(np.arange(n_groups), 60 + 40 * np.arange(n_groups))
+    rate = np.where(group == 0, 0.3 + gap, 0.3)
+    metric = metrics.demographic_parity_difference
+    covered = 0
+    for t in range(200):
+        y = rng.random(len(group)) < rate
+        low, high = confidence_interval(metric, y, y, sensitive_features=group, random_state=t)
+        covered += low <= gap <= high
+    # Three standard errors of 200 trials are .046.
+    assert 0.95 - 0.046 <= covered / 200 <= 0.95 + 0.046
+
+
+def test_a_fair_model_does_not_look_unfair():
+    """Twelve groups of 30 rows, one rate: measured far above zero, corrected zero in half."""
+    group = np.repeat(np.arange(12), 30)
+    rng = np.random.default_rng(0)
+    metric = metrics.demographic_parity_difference
+    observed, corrected, fair = [], [], 0
+    for t in range(50):
+        y = rng.random(360) < 0.4
+        given = {"sensitive_features": group, "random_state": t}
+        observed.append(metric(y, y, sensitive_features=group))
+        corrected.append(bias_corrected(metric, y, y, **given))
+        fair += confidence_interval(metric, y, y, **given)[0] == 0
+    assert np.mean(observed) > 0.25
+    assert np.mean(corrected) < np.mean(observed) / 3
+    assert np.mean(np.array(corrected) == 0) >= 0.3  # half of them, but for chance
+    assert fair >= 44
+
+
+def test_metrics_of_the_users_own():
+    """Rows are resampled; the mean score's interval is the normal one."""
+    true, score, group = sample()
+
+    def mean_score(y_true, y_pred, *, sensitive_features):
+        return float(np.mean(y_pred))
+
+    low, high = confidence_interval(
+        mean_score, true, score, sensitive_features=group, random_state=0
+    )
+    half = 1.96 * score.std() / np.sqrt(len(score))
+    assert low == pytest.approx(score.mean() - half, abs=0.15 * half)
+    assert high == pytest.approx(score.mean() + half, abs=0.15 * half)
+    with pytest.raises(ValueError, match="inversion"):
+        confidence_interval(mean_score, true, score, sensitive_features=group, method="inversion")
+
+
+def test_options_that_have_no_components_are_resampled():
+    true, score, group = sample(n=400)
+    metric = functools.partial(metrics.equalized_odds_ratio, agg="mean")
+    low, high = confidence_interval(
+        metric, true, score > 0, sensitive_features=group, random_state=0
+    )
+    assert low < metric(true, score > 0, sensitive_features=group) < high
+
+
+def test_weights():
+    """Constant ones change nothing; unequal ones make the interval longer."""
+    true, score, group = sample()
+    metric = metrics.demographic_parity_difference
+    given = {"sensitive_features": group, "random_state": 0}
+    plain = confidence_interval(metric, true, score > 0, **given)
+    same = confidence_interval(metric, true, score > 0, sample_weight=np.full(1500, 2.0), **given)
+    assert same == pytest.approx(plain, abs=1e-9)
+    uneven = np.random.default_rng(0).exponential(size=1500)
+    ends = confidence_interval(metric, true, score > 0, sample_weight=uneven, **given)
+    assert ends[1] - ends[0] > 1.15 * (plain[1] - plain[0])
+
+
+def test_nan_stays_nan():
+    """A group without positives has no true positive rate."""
+    y_true, y_pred, group = [0, 0, 1, 0], [0, 1, 1, 0], list("aabb")
+    with pytest.warns(metrics._tables.SmallGroupWarning, match="group a"):
+        ends = confidence_interval(
+            metrics.equal_opportunity_difference, y_true, y_pred, sensitive_features=group
+        )
+    assert np.isnan(ends).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"), [({"confidence": 2}, "confidence"), ({"method": "best"}, "method")]
+)
+def test_wrong_parameters(options, match):
+    with pytest.raises(ValueError, match=match):
+        confidence_interval(
+            metrics.error_rate_difference, [0, 1], [0, 1], sensitive_features=[0, 1], **options
+        )
+
+
+SUMMARIES = [
+    (Range(), (4, 3)),
+    (Range(lambda ranges: ranges.mean(axis=-1)), (4, 3)),
+    (Largest(), (6,)),
+    (Extreme(), (6,)),
+    (Norm(), (6,)),
+]
+
+
+@pytest.mark.parametrize(("summary", "shape"), SUMMARIES)
+@pytest.mark.parametrize("factor", [0.0, 0.4, 1.0, 1.7])
+def test_nearest_components_have_the_size(summary, shape, factor):
+    rng = np.random.default_rng(0)
+    values, deviation = rng.random(shape), 0.5 + rng.random(shape)
+    size = factor * float(summary.size(values))
+    moved = summary.nearest(values, deviation, size)
+    assert float(summary.size(moved)) == pytest.approx(size, abs=1e-6)
+    if factor == 1.0:
+        np.testing.assert_allclose(moved, values, atol=1e-6)
+
+
+def test_nearest_rates_are_nearest():
+    """Against scipy: least weighted squares to rates whose range is at most the size."""
+    from scipy.optimize import minimize
+
+    rng = np.random.default_rng(1)
+    values, deviation = rng.random((5, 1)), 0.2 + rng.random((5, 1))
+    found = Range().nearest(values, deviation, 0.3)
+
+    def distance(x):
+        return float((((x - values[:, 0]) / deviation[:, 0]) ** 2).sum())
+
+    bounds = [{"type": "ineq", "fun": lambda x: 0.3 - np.ptp(x)}]
+    best = minimize(distance, np.full(5, 0.5), constraints=bounds, method="SLSQP")
+    assert distance(found[:, 0]) <= best.fun + 1e-6
+
+
+def test_bootstrap_ignores_warnings_of_single_draws():
+    y_true, y_pred, group = [0, 1] * 3 + [1], [0, 1, 1, 1, 0, 1, 0], list("aaabbbb")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        confidence_interval(
+            metrics.equal_opportunity_difference,
+            y_true,
+            y_pred,
+            sensitive_features=group,
+            method="bootstrap",
+            random_state=0,
+        )

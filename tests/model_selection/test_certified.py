@@ -1,0 +1,194 @@
+"""CertifiedClassifier: valid promises, any classifier, scikit-learn's conventions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import config_context
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    MissingSensitiveFeaturesWarning,
+    NotCertifiedError,
+    SmallGroupWarning,
+)
+from fairconstrained.metrics import demographic_parity_difference
+from fairconstrained.model_selection import CertifiedClassifier, select_feasible
+from fairconstrained.model_selection._rows import split_within_groups
+
+DATA = make_biased_classification(6000, n_features=6, random_state=0)
+X, Y, S = DATA.data, DATA.target, np.asarray(DATA.sensitive_features)
+
+
+def by_c(**options):
+    """Around a plain logistic model: the stronger the penalty, the more constant its labels."""
+    given = {"constraint": "demographic_parity", "slack": 0.15, "random_state": 0, **options}
+    values = {"C": [1e-6, 1e-4, 1e-3, 1e-2, 1.0]}
+    return CertifiedClassifier(LogisticRegression(), candidates=values, **given)
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@parametrize_with_checks(
+    [
+        CertifiedClassifier(
+            LogisticRegression(),
+            constraint="false_negative_rate",
+            slack=0.5,
+            candidates={"C": [0.01, 1.0]},
+            random_state=0,
+        )
+    ]
+)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+def test_promises_are_kept_on_new_data():
+    """Ten samples of 3,000 rows: what is certified violates on none of 100,000 new rows.
+
+    Each may with a chance of 5 %; two of ten would have one of 9 %, three of 1 %.
+    """
+    new = make_biased_classification(100_000, n_features=6, random_state=0)
+    violated = certified = 0
+    rng = np.random.default_rng(0)
+    for seed in range(10):
+        rows = rng.integers(len(new.target), size=3000)
+        clf = CertifiedClassifier(RateConstrainedClassifier(slack=0.15), random_state=seed)
+        clf.fit(new.data[rows], new.target[rows], sensitive_features=new.sensitive_features[rows])
+        gap = demographic_parity_difference(
+            new.target, clf.predict(new.data), sensitive_features=new.sensitive_features
+        )
+        certified += clf.certified_
+        violated += clf.certified_ and gap > 0.15
+    assert certified >= 8
+    assert violated <= 2
+
+
+def test_candidates_are_tested_until_one_fails():
+    clf = by_c().fit(X, Y, sensitive_features=S)
+    table = clf.candidates_
+    assert clf.certified_
+    assert table["kept"].tolist() == [True] * (len(table) - 1) + [False]
+    kept = table[table["kept"]]
+    best = kept.loc[kept["accuracy"].idxmax()]
+    assert (best["C"], best["upper"]) == (clf.estimator_.C, clf.certificate_.upper)
+    np.testing.assert_array_equal(clf.predict(X), clf.estimator_.predict(X))
+
+
+def test_no_claim_without_a_certificate():
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="No candidate is certified"):
+        clf = by_c(slack=0.05).fit(X[:200], Y[:200], sensitive_features=S[:200])
+    assert not clf.certified_
+    assert not clf.certificate_.kept
+    assert len(clf.candidates_) == 1
+    with pytest.raises(NotCertifiedError, match=r"above the slack of 0\.05"):
+        by_c(slack=0.05, on_failure="raise").fit(X[:200], Y[:200], sensitive_features=S[:200])
+
+
+def test_without_groups_there_is_nothing_to_certify():
+    with pytest.warns(MissingSensitiveFeaturesWarning):
+        clf = by_c().fit(X, Y)
+    assert not clf.certified_
+    assert clf.certificate_ is None
+
+
+def test_constraint_and_slack_are_the_estimators_own_in_a_pipeline_too():
+    inner = RateConstrainedClassifier("error_rate_parity", slack=0.2)
+    clf = CertifiedClassifier(make_pipeline(StandardScaler(), inner), random_state=0)
+    clf.fit(X, Y, sensitive_features=pd.DataFrame({"group": S}))
+    assert clf.certificate_.constraint == "error_rate_parity"
+    assert clf.certificate_.slack == 0.2
+    assert clf.certified_
+    assert "rateconstrainedclassifier__slack" in clf.candidates_
+
+
+def test_in_a_search_with_routing():
+    with config_context(enable_metadata_routing=True):
+        search = GridSearchCV(by_c(), {"certify_size": [0.3, 0.5]}, cv=2, error_score="raise")
+        search.fit(X, Y, sensitive_features=S)
+    assert search.best_estimator_.certified_
+
+
+def test_weights_reach_the_estimator_that_requests_them():
+    """Rows of weight zero do not train: the other half decides alone."""
+    with config_context(enable_metadata_routing=True):
+        inner = LogisticRegression().set_fit_request(sample_weight=True)
+        weight = (X[:, 0] > 0).astype(float)
+        given = {"constraint": "error_rate_parity", "slack": 0.9, "candidates": {"C": [1.0]}}
+        clf = CertifiedClassifier(inner, random_state=0, **given)
+        clf.fit(X, Y, sensitive_features=S, sample_weight=weight)
+    train, _ = split_within_groups(S, len(Y), 0.3, 0)
+    rows = train[weight[train] > 0]
+    alone = LogisticRegression().fit(X[rows], Y[rows])
+    np.testing.assert_allclose(clf.estimator_.coef_, alone.coef_, atol=1e-3)
+
+
+def test_split_takes_the_fraction_of_every_group():
+    group = np.repeat(["a", "b", "c", "d"], [1000, 100, 3, 1])
+    with pytest.warns(SmallGroupWarning, match="single row: d"):
+        train, test = split_within_groups(group, len(group), 0.3, 0)
+    assert sorted([*train, *test]) == list(range(len(group)))
+    assert pd.Series(group[test]).value_counts().to_dict() == {"a": 300, "b": 30, "c": 1}
+
+
+@pytest.mark.parametrize(
+    ("changed", "match"),
+    [
+        ({"certify_size": 1.0}, "certify_size"),
+        ({"confidence": 0}, "confidence"),
+        ({"on_failure": "ignore"}, "on_failure"),
+        ({"candidates": {}}, "candidates"),
+        ({"candidates": None}, "candidates"),
+        ({"candidates": []}, "candidates"),
+        ({"constraint": None}, "constraint"),
+        ({"slack": None}, "slack"),
+    ],
+)
+def test_wrong_parameters(changed, match):
+    with pytest.raises(ValueError, match=match):
+        by_c().set_params(**changed).fit(X, Y, sensitive_features=S)
+
+
+# --- select_feasible ------------------------------------------------------------------------------
+
+RESULTS = {
+    "mean_test_accuracy": [0.9, 0.85, 0.8],
+    "mean_test_dp": [-0.045, -0.03, -0.01],
+    **{
+        f"split{i}_test_dp": [-v, -0.03 + d, -0.01]
+        for i, (v, d) in enumerate([(0.03, 0.005), (0.045, 0.0), (0.06, -0.005)])
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "chosen"), [("mean", 0), ("one_standard_error", 1), ("upper_bound", 1)]
+)
+def test_rules_add_standard_errors(rule, chosen):
+    """.045 +- .0087 and .03 +- .0029 over three folds; Student's t with 2 degrees: 2.92."""
+    assert select_feasible(max_violation=0.05, rule=rule)(RESULTS) == chosen
+
+
+def test_upper_bound_is_students():
+    limit = 0.03 + 2.919986 * 0.005 / np.sqrt(3)
+    choose = {
+        name: select_feasible(max_violation=limit + step, rule="upper_bound")
+        for name, step in (("kept", 1e-6), ("missed", -1e-6))
+    }
+    assert choose["kept"](RESULTS) == 1
+    assert choose["missed"](RESULTS) == 2
+
+
+def test_rules_need_folds():
+    with pytest.raises(ValueError, match="rule"):
+        select_feasible(rule="median")
+    means = {key: value for key, value in RESULTS.items() if key.startswith("mean")}
+    with pytest.raises(ValueError, match="two folds"):
+        select_feasible(rule="one_standard_error")(means)
