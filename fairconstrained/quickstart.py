@@ -3,7 +3,8 @@
 1. a pipeline of preprocessing and :class:`~fairconstrained.RateConstrainedClassifier`,
 2. a cross-validated search over its slack that scores accuracy and fairness,
 3. the most accurate candidate that keeps the wanted violation, refitted,
-4. on held-out rows: every slack, an unconstrained model and fairlearn's reductions,
+4. on held-out rows: every slack, an unconstrained model and fairlearn's reductions, each with
+   confidence intervals,
 5. a table, a picture and a CSV file.
 
 Without arguments the data are generated; ``--dataset adult`` and the like take real ones.
@@ -34,6 +35,7 @@ from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.datasets import list_datasets, load_dataset, make_biased_classification
 from fairconstrained.datasets.catalogue import DATASETS
 from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.metrics.bounds import wilson
 from fairconstrained.model_selection import StratifiedSensitiveKFold, select_feasible
 
 __all__ = ["main"]
@@ -83,8 +85,11 @@ class _Result(NamedTuple):
     error: float
     violation: float
     fit_time: float  # seconds
-    error_std: float = np.nan  # over the folds
-    violation_std: float = np.nan
+    # What the bars span: a standard deviation over the folds either way, or a confidence interval.
+    error_low: float
+    error_high: float
+    violation_low: float
+    violation_high: float
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -113,15 +118,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     with config_context(enable_metadata_routing=True):
         chosen, results = _cross_validate(pipeline, train, notion, options)
-        print(f"\ncross-validated, mean ± deviation over {options.cv} folds")
+        print(f"\ncross-validated over {options.cv} folds, mean (a standard deviation either way)")
         print(_table(results, chosen))
         held_out = _held_out(pipeline, train, test, notion, options)
-    print("\nheld-out rows (reductions: one draw of its random predictions)")
+    print("\nheld-out rows, 95 % intervals (reductions: one draw of its random predictions)")
     print(_table(held_out, chosen))
     options.output.mkdir(parents=True, exist_ok=True)
     written = options.output / "tradeoff.csv", options.output / "tradeoff.png"
     pd.DataFrame(results + held_out).to_csv(written[0], index=False)
-    _picture(results + held_out, options, written[1])
+    _picture(results + held_out, chosen, options, written[1])
     print(f"\nWritten: {written[0]} and {written[1]}.")
 
 
@@ -201,8 +206,10 @@ def _validated(method: str, slacks: list[float], found: dict[str, Any]) -> Itera
             error=1 - found["mean_test_accuracy"][i],
             violation=-found["mean_test_gap"][i],
             fit_time=found["mean_fit_time"][i],
-            error_std=found["std_test_accuracy"][i],
-            violation_std=found["std_test_gap"][i],
+            error_low=1 - found["mean_test_accuracy"][i] - found["std_test_accuracy"][i],
+            error_high=1 - found["mean_test_accuracy"][i] + found["std_test_accuracy"][i],
+            violation_low=-found["mean_test_gap"][i] - found["std_test_gap"][i],
+            violation_high=-found["mean_test_gap"][i] + found["std_test_gap"][i],
         )
 
 
@@ -242,7 +249,14 @@ def _held_out(
             seconds = time.perf_counter() - start
             error = zero_one_loss(test.y, predicted)
             violation = notion.metric(test.y, predicted, sensitive_features=test.groups)
-            results.append(_Result("held out", method, slack, error, violation, seconds))
+            ends = metrics.confidence_interval(
+                notion.metric, test.y, predicted, sensitive_features=test.groups, random_state=0
+            )
+            wrong = np.asarray(predicted != test.y)
+            low, high = (float(end) for end in wilson(wrong.sum(), len(wrong)))
+            results.append(
+                _Result("held out", method, slack, error, violation, seconds, low, high, *ends)
+            )
     return results
 
 
@@ -274,20 +288,27 @@ def _headline(options: argparse.Namespace, train: _Data, test: _Data) -> str:
 
 
 def _table(results: list[_Result], chosen: float) -> str:
-    lines = [f"{'':18}{'slack':>6}  {'error':16}{'violation':16}{'fit (s)':>8}"]
+    lines = [f"{'':18}{'slack':>6}  {'error':25}{'violation':25}{'fit (s)':>8}"]
     for r in results:
         slack = "" if np.isnan(r.slack) else f"{r.slack:g}"
-        mark = "  <- chosen" if r.method == _OURS and r.slack == chosen else ""
-        error, violation = _pair(r.error, r.error_std), _pair(r.violation, r.violation_std)
-        lines.append(f"{r.method:18}{slack:>6}  {error:16}{violation:16}{r.fit_time:8.2f}{mark}")
+        mark = "  <- chosen" if _is_chosen(r, chosen) else ""
+        error = _with_ends(r.error, r.error_low, r.error_high)
+        violation = _with_ends(r.violation, r.violation_low, r.violation_high)
+        lines.append(f"{r.method:18}{slack:>6}  {error:25}{violation:25}{r.fit_time:8.2f}{mark}")
     return "\n".join(lines)
 
 
-def _pair(mean: float, std: float) -> str:
-    return f"{mean:.4f}" if np.isnan(std) else f"{mean:.4f} ± {std:.4f}"
+def _with_ends(value: float, low: float, high: float) -> str:
+    return f"{value:.4f} ({low:.4f}, {high:.4f})"
 
 
-def _picture(results: list[_Result], options: argparse.Namespace, path: Path) -> None:
+def _is_chosen(result: _Result, chosen: float) -> bool:
+    return result.method == _OURS and result.slack == chosen
+
+
+def _picture(
+    results: list[_Result], chosen: float, options: argparse.Namespace, path: Path
+) -> None:
     # Imported here: everything else works without matplotlib.
     from matplotlib.figure import Figure
 
@@ -301,14 +322,26 @@ def _picture(results: list[_Result], options: argparse.Namespace, path: Path) ->
             TradeoffDisplay(
                 error=points["error"],
                 violation=points["violation"],
-                error_std=points["error_std"].fillna(0.0),
-                violation_std=points["violation_std"].fillna(0.0),
+                error_std=_reach(points, "error"),
+                violation_std=_reach(points, "violation"),
+                chosen=_position(points, chosen) if method == _OURS else None,
                 slack=options.max_violation if method == _OURS else None,
                 name=str(method),
                 violation_name=f"violation of {options.notion.replace('_', ' ')}",
             ).plot(ax)
         ax.set_title(f"{options.dataset}, {rows}")
     figure.savefig(path, dpi=120)
+
+
+def _reach(points: pd.DataFrame, name: str) -> Any:
+    """How far the bars reach below and above; a gap can lie above its own interval."""
+    value = points[name]
+    ends = value - points[f"{name}_low"], points[f"{name}_high"] - value
+    return np.maximum(np.array(ends), 0.0)
+
+
+def _position(points: pd.DataFrame, chosen: float) -> int:
+    return int(np.flatnonzero(points["slack"] == chosen)[0])
 
 
 # ---------------------------------------------------------------------- arguments

@@ -45,7 +45,9 @@ def test_writes_the_tradeoff_and_prints_it(tmp_path, capsys):
         ("held out", "unconstrained"): {"size": 1, "count": 0},
     }
     assert table[["error", "violation", "fit_time"]].notna().all(axis=None)
-    assert (table["error_std"].notna() == (table["rows"] == "cross-validated")).all()
+    assert (table["error_low"] <= table["error"]).all()
+    assert (table["error"] <= table["error_high"]).all()
+    assert (table["violation_low"] < table["violation_high"]).all()
     assert "1125 training rows, 375 held-out rows" in out
     assert out.count("<- chosen") == 2
     picture = (tmp_path / "new" / "tradeoff.png").read_bytes()

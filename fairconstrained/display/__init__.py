@@ -5,6 +5,13 @@ Each class holds its data; ``plot`` draws them and stores the artists. matplotli
 
 from fairconstrained.display._convergence import ConvergenceDisplay
 from fairconstrained.display._groups import GroupScoreDisplay, ParityCurveDisplay
+from fairconstrained.display._report import GroupReportDisplay
 from fairconstrained.display._tradeoff import TradeoffDisplay
 
-__all__ = ["ConvergenceDisplay", "GroupScoreDisplay", "ParityCurveDisplay", "TradeoffDisplay"]
+__all__ = [
+    "ConvergenceDisplay",
+    "GroupReportDisplay",
+    "GroupScoreDisplay",
+    "ParityCurveDisplay",
+    "TradeoffDisplay",
+]

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import zero_one_loss
 
-from fairconstrained.display._style import legend, next_style, pyplot, slack_line
-from fairconstrained.metrics import demographic_parity_difference
+from fairconstrained.display._style import legend, new_label, next_style, pyplot, slack_line
+from fairconstrained.metrics import confidence_interval, demographic_parity_difference
+from fairconstrained.metrics.bounds import wilson
 from fairconstrained.model_selection import pareto_front
 
 __all__ = ["TradeoffDisplay"]
@@ -25,8 +26,11 @@ class TradeoffDisplay:
     ----------
     error, violation : array-like of shape (n_points,)
         Both small when good.
-    error_std, violation_std : array-like of shape (n_points,), optional
-        Lengths of the error bars, such as standard deviations over splits.
+    error_std, violation_std : array-like of shape (n_points,) or (2, n_points), optional
+        Lengths of the error bars, such as standard deviations over splits; two rows are those
+        below and above, such as to the ends of an interval.
+    chosen : int, optional
+        The point that was chosen, to be marked by a ring.
     slack : float, optional
         A bound on the violation, drawn as a line.
     name : str, optional
@@ -42,6 +46,7 @@ class TradeoffDisplay:
         Points on the front and points behind it.
     front_ : Line2D
     slack_ : Line2D or None
+    chosen_ : PathCollection or None
 
     See Also
     --------
@@ -62,6 +67,7 @@ class TradeoffDisplay:
         violation: ArrayLike,
         error_std: ArrayLike | None = None,
         violation_std: ArrayLike | None = None,
+        chosen: int | None = None,
         slack: float | None = None,
         name: str | None = None,
         error_name: str = "error",
@@ -71,6 +77,7 @@ class TradeoffDisplay:
         self.violation = violation
         self.error_std = error_std
         self.violation_std = violation_std
+        self.chosen = chosen
         self.slack = slack
         self.name = name
         self.error_name = error_name
@@ -118,6 +125,7 @@ class TradeoffDisplay:
             **line,
         )
         self.slack_ = slack_line(ax.axvline, self.slack)
+        self.chosen_ = None if self.chosen is None else self._ring(ax, int(self.chosen))
         ax.set(xlabel=self.violation_name, ylabel=self.error_name)
         legend(ax)
         self.ax_, self.figure_ = ax, ax.figure
@@ -125,10 +133,16 @@ class TradeoffDisplay:
 
     def _draw(self, ax: Any, rows: NDArray[np.bool_], style: dict[str, Any]) -> Any:
         x, y, x_std, y_std = (
-            None if values is None else np.asarray(values, dtype=float)[rows]
+            None if values is None else np.asarray(values, dtype=float)[..., rows]
             for values in (self.violation, self.error, self.violation_std, self.error_std)
         )
         return ax.errorbar(x, y, xerr=x_std, yerr=y_std, **style)
+
+    def _ring(self, ax: Any, chosen: int) -> Any:
+        point = np.asarray(self.violation)[chosen], np.asarray(self.error)[chosen]
+        label = new_label(ax, "chosen")
+        ring = {"s": 120, "facecolors": "none", "edgecolors": "0.15", "linewidths": 1.4}
+        return ax.scatter(*point, zorder=3, label=label, **ring)
 
     @classmethod
     def from_cv_results(
@@ -137,6 +151,7 @@ class TradeoffDisplay:
         *,
         score: str = "accuracy",
         violation: str = "dp",
+        chosen: int | None = None,
         slack: float | None = None,
         ax: Any = None,
         name: str | None = None,
@@ -152,6 +167,8 @@ class TradeoffDisplay:
         score, violation : str
             Names in the `scoring` of the search. Drawn are 1 - score, for scores that are at most
             1, and the negated violation, since fairness scorers give negated gaps.
+        chosen : int, optional
+            The candidate to mark, such as ``search.best_index_``.
         slack : float, optional
             A bound on the violation, drawn as a line.
         ax : matplotlib Axes, optional
@@ -183,6 +200,7 @@ class TradeoffDisplay:
             violation=-violation_mean,
             error_std=std,
             violation_std=violation_std,
+            chosen=chosen,
             slack=slack,
             name=name,
             error_name=f"1 - {score}",
@@ -199,12 +217,17 @@ class TradeoffDisplay:
         sensitive_features: Any,
         metric: Any = demographic_parity_difference,
         sample_weight: ArrayLike | None = None,
+        confidence: float | None = 0.95,
+        chosen: int | None = None,
         slack: float | None = None,
         ax: Any = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> TradeoffDisplay:
         """Draw the predictions of several models of the same rows, such as those of a test set.
+
+        Error bars are confidence intervals: of the error Wilson's, of the violation
+        :func:`~fairconstrained.metrics.confidence_interval`.
 
         Parameters
         ----------
@@ -215,6 +238,10 @@ class TradeoffDisplay:
         metric : callable, default=demographic_parity_difference
             A gap of :mod:`fairconstrained.metrics`.
         sample_weight : array-like of shape (n_samples,), optional
+        confidence : float or None, default=0.95
+            Of the intervals; None leaves them out.
+        chosen : int, optional
+            The model to mark.
         slack, ax, name, **kwargs
             As in :meth:`from_cv_results`.
 
@@ -237,12 +264,44 @@ class TradeoffDisplay:
             for y_pred in y_preds
         ]
         errors = [zero_one_loss(y_true, y_pred, **weights) for y_pred in y_preds]
+        given = {"sensitive_features": sensitive_features, **weights}
+        bars = None
+        if confidence is not None:
+            bars = _bars(metric, y_true, y_preds, errors, violations, confidence, given)
         display = cls(
             error=np.array(errors),
             violation=np.array(violations),
+            error_std=None if bars is None else bars[0],
+            violation_std=None if bars is None else bars[1],
+            chosen=chosen,
             slack=slack,
             name=name,
             error_name="error rate",
             violation_name=metric.__name__.replace("_", " "),
         )
         return display.plot(ax, **kwargs)
+
+
+def _bars(
+    metric: Any,
+    y_true: ArrayLike,
+    y_preds: Sequence[ArrayLike],
+    errors: Sequence[float],
+    violations: Sequence[float],
+    confidence: float,
+    given: Mapping[str, Any],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How far the intervals of errors and violations reach below and above, two of (2, n)."""
+    weight = given["sample_weight"]
+    weight = np.ones(len(np.asarray(y_true))) if weight is None else np.asarray(weight)
+    effective = weight.sum() ** 2 / (weight**2).sum()
+    low, high = wilson(np.asarray(errors) * effective, effective, confidence)
+    ends = np.array(
+        [
+            confidence_interval(metric, y_true, p, confidence=confidence, random_state=0, **given)
+            for p in y_preds
+        ]
+    ).T
+    # On small groups a gap can lie above its own interval, which corrects its bias.
+    reach = np.maximum([violations - ends[0], ends[1] - violations], 0.0)
+    return np.array([errors - low, high - errors]), reach

@@ -26,6 +26,7 @@ from fairconstrained.percentiles import Intervals, auc_inside, rank_of_scores, s
 __all__ = [
     "CAPS",
     "DISTRIBUTIONS",
+    "NOTHING",
     "PARITIES",
     "Finding",
     "auc_finding",

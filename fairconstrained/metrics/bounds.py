@@ -59,7 +59,8 @@ def wilson(hits: ArrayLike, rows: ArrayLike, confidence: float = 0.95) -> tuple[
     p, z = np.asarray(hits, dtype=float) / n, norm.ppf(0.5 + confidence / 2)
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
-    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+    # Without hits the lower end is zero, up to rounding; likewise the upper one.
+    return np.clip(centre - half, 0.0, p), np.clip(centre + half, p, 1.0)
 
 
 def clopper_pearson(hits: ArrayLike, rows: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,7 @@ from fairconstrained.metrics._certificate import Certificate
 from fairconstrained.metrics._certified import (
     CAPS,
     DISTRIBUTIONS,
+    NOTHING,
     PARITIES,
     Finding,
     auc_finding,
@@ -25,7 +26,6 @@ from fairconstrained.metrics._certified import (
     partial_parity_finding,
 )
 from fairconstrained.metrics._tables import (
-    Counts,
     check_labels,
     classes_of,
     count_table,
@@ -144,28 +144,17 @@ def certify(
     true = check_labels(y, "y")
     if sensitive_features is None and notion in CAPS:
         sensitive_features = [EVERYBODY] * len(true)
-    alpha = 1.0 - float(confidence)
     least = min(1.0 / max(slack, 1e-9), len(true)) if min_group_size == "auto" else min_group_size
-    left_out: list[str] = []
-    if interval is None and (notion in PARITIES or notion in CAPS):
-        predicted = _predicted(estimator, X, sensitive_features)
-        counts = count_table(true, predicted, sensitive_features)
-        rows = dict(
-            zip(counts.groups, counts.table.sum(axis=(1, 2)).astype(int).tolist(), strict=True)
-        )
-        if notion in CAPS and not per_group:
-            counts = counts._replace(
-                table=counts.table.sum(axis=0, keepdims=True), groups=[EVERYBODY]
-            )
-        of_events = {**PARITIES, **CAPS}[notion][0]
-        kept = cell_rows(counts, of_events) >= least
-        left_out = _left_out(counts, of_events, kept, min_group_size)
-        finding = (parity_finding if notion in PARITIES else cap_finding)(
-            counts, notion, alpha, kept
-        )
-    else:
-        finding, rows = _of_scores(
-            estimator, X, true, sensitive_features, notion, interval, threshold, alpha
+    sought = _Sought(notion, per_group, interval, threshold, float(least), 1.0 - float(confidence))
+    of_labels = interval is None and (notion in PARITIES or notion in CAPS)
+    judge = _of_labels if of_labels else _of_scores
+    finding, rows, left_out = judge(estimator, X, true, sensitive_features, sought)
+    if left_out:
+        warnings.warn(
+            f"The certificate leaves out {'; '.join(left_out)} (min_group_size={min_group_size}) "
+            "and says nothing about them.",
+            SmallGroupWarning,
+            stacklevel=2,
         )
     return Certificate(
         constraint=notion if interval is None else f"partial {notion} in {interval}",
@@ -226,53 +215,74 @@ def _predicted(estimator: Any, X: Any, sensitive_features: Any) -> Any:
     return estimator.predict(X)
 
 
-def _left_out(counts: Counts, notion: Any, kept: Array, min_group_size: int) -> list[str]:
-    rates = notion(counts)
-    left_out = list(
-        dict.fromkeys(
-            f"group {counts.groups[g]}{rates.given[e % len(rates.given)]}: "
-            f"{int(np.broadcast_to(rates.rows, kept.shape)[g, e])} rows"
-            for g, e in np.argwhere(~kept)
-        )
-    )
-    if left_out:
-        warnings.warn(
-            f"The certificate leaves out {'; '.join(left_out)} (min_group_size="
-            f"{min_group_size}) and says nothing about them.",
-            SmallGroupWarning,
-            stacklevel=3,
-        )
-    return left_out
+class _Sought(NamedTuple):
+    """What is to be bounded."""
+
+    notion: str
+    per_group: bool
+    interval: Any
+    threshold: float
+    least: float  # rows of a group, or of a group within a label
+    alpha: float
+
+
+_Judged = tuple[Finding, dict[str, Any], list[str]]
+
+
+def _of_labels(
+    estimator: Any, X: Any, true: Array, sensitive_features: Any, sought: _Sought
+) -> _Judged:
+    """Of predicted labels: gaps and caps of rates."""
+    counts = count_table(true, _predicted(estimator, X, sensitive_features), sensitive_features)
+    sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
+    groups = dict(zip(counts.groups, sizes, strict=True))
+    if sought.notion in CAPS and not sought.per_group:
+        table = counts.table.sum(axis=0, keepdims=True)
+        counts = counts._replace(table=table, groups=[EVERYBODY])
+    notion = {**PARITIES, **CAPS}[sought.notion][0]
+    rows, given = cell_rows(counts, notion), notion(counts).given
+    kept = rows >= sought.least
+    left_out = [
+        f"group {counts.groups[g]}{given[e % len(given)]}: {int(rows[g, e])} rows"
+        for g, e in np.argwhere(~kept)
+    ]
+    find = parity_finding if sought.notion in PARITIES else cap_finding
+    return find(counts, sought.notion, sought.alpha, kept), groups, list(dict.fromkeys(left_out))
 
 
 def _of_scores(
-    estimator: Any,
-    X: Any,
-    true: Array,
-    sensitive_features: Any,
-    notion: str,
-    interval: Any,
-    threshold: float,
-    alpha: float,
-) -> tuple[Finding, dict[str, Any]]:
+    estimator: Any, X: Any, true: Array, sensitive_features: Any, sought: _Sought
+) -> _Judged:
     """Of rankings: AUCs, or what lies inside an interval of ranks."""
-    scores = _scores(estimator, X, sensitive_features)
-    data = Scored(scores, sensitive_features, (0.0, 1.0) if interval is None else interval, None)
-    rows = dict(zip(data.groups, np.bincount(data.group).tolist(), strict=True))
-    if interval is not None and notion in DISTRIBUTIONS:
-        found = distribution_finding(
-            data.scores, data.group, data.groups, data.intervals, notion, alpha
-        )
-        return found, rows
+    whole = (0.0, 1.0) if sought.interval is None else sought.interval
+    data = Scored(_scores(estimator, X, sensitive_features), sensitive_features, whole, None)
+    sizes = np.bincount(data.group, minlength=len(data.groups))
+    groups = dict(zip(data.groups, sizes.tolist(), strict=True))
+    small = np.flatnonzero(sizes < sought.least)
+    left_out = [f"group {data.groups[g]}: {sizes[g]} rows" for g in small]
+    if len(small) > len(sizes) - 2:
+        return Finding(float("nan"), 1.0, NOTHING, "none", []), groups, left_out
+    # Codes of the groups that remain.
+    rows = ~np.isin(data.group, small)
+    group = (np.cumsum(sizes >= sought.least) - 1)[data.group[rows]]
+    names = [name for g, name in enumerate(data.groups) if g not in small]
+    intervals = data.intervals.take(sizes >= sought.least)
+    scores, alpha = data.scores[rows], sought.alpha
+    if sought.interval is not None and sought.notion in DISTRIBUTIONS:
+        found = distribution_finding(scores, group, names, intervals, sought.notion, alpha)
+        return found, groups, left_out
     (codes,), seen = encode_labels(true)
     classes, targets = classes_of(seen, None)
     if len(classes) > 2:
-        raise ValueError(f"y must have two labels for {notion!r}; got {classes}.")
-    positive = codes == targets[0]
-    if interval is None:
-        return auc_finding(data.scores, positive, data.group, data.groups, notion, alpha), rows
-    counts = count_table(positive, data.scores > threshold, sensitive_features, pos_label=True)
-    return partial_parity_finding(counts, notion, data.intervals, alpha), rows
+        raise ValueError(f"y must have two labels for {sought.notion!r}; got {classes}.")
+    positive = (codes == targets[0])[rows]
+    if sought.interval is None:
+        found = auc_finding(scores, positive, group, names, sought.notion, alpha)
+    else:
+        counts = count_table(positive, scores > sought.threshold, group, pos_label=True)
+        counts = counts._replace(groups=names)
+        found = partial_parity_finding(counts, sought.notion, intervals, alpha)
+    return found, groups, left_out
 
 
 def _scores(estimator: Any, X: Any, sensitive_features: Any) -> Any:

@@ -59,7 +59,8 @@ def tradeoff_curve(
     DataFrame
         One row per value, in the order of `param_range`: the column `param_name`, and for each
         score ``mean_test_<score>`` and ``std_test_<score>`` over the folds (``..._train_...``
-        likewise), ``mean_fit_time`` and ``std_fit_time`` in seconds. Named as in ``cv_results_``,
+        likewise), ``mean_fit_time`` and ``std_fit_time`` in seconds, and ``split0_test_<score>``
+        and so on of single folds. Named as in ``cv_results_``,
         so that :func:`select_feasible` and
         :meth:`~fairconstrained.display.TradeoffDisplay.from_cv_results` read it.
 
@@ -101,5 +102,7 @@ def tradeoff_curve(
         ).fit(X, y, sensitive_features=sensitive_features, **(params or {}))
     results = search.cv_results_
     prefixes = ("mean_test_", "std_test_", "mean_train_", "std_train_", "mean_fit_", "std_fit_")
+    folds = [key for key in results if key.startswith("split") and "_test_" in key]
     columns = {key: column for key, column in results.items() if key.startswith(prefixes)}
+    columns |= {key: results[key] for key in folds}
     return pd.DataFrame({param_name: pd.Series(values), **columns})

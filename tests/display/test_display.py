@@ -12,8 +12,13 @@ from sklearn.linear_model import LogisticRegression
 
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.display import ConvergenceDisplay, TradeoffDisplay
-from fairconstrained.metrics import equalized_odds_difference
+from fairconstrained.display import ConvergenceDisplay, GroupReportDisplay, TradeoffDisplay
+from fairconstrained.metrics import (
+    confidence_interval,
+    demographic_parity_difference,
+    equalized_odds_difference,
+    group_report,
+)
 from fairconstrained.model_selection import pareto_front, tradeoff_curve
 
 mpl.use("Agg")
@@ -227,3 +232,56 @@ def test_importing_the_displays_does_not_import_matplotlib():
 
     code = "import sys, fairconstrained.display; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_tradeoff_marks_the_chosen_point():
+    display = tradeoff(chosen=1).plot(name="ours")
+    assert display.chosen_.get_offsets().tolist() == [[0.10, 0.20]]
+    assert "chosen" in labels(display.ax_)
+    assert tradeoff().plot(display.ax_).chosen_ is None
+
+
+def test_tradeoff_of_predictions_has_confidence_intervals():
+    """The bars end where the intervals of error and violation end."""
+    rng = np.random.default_rng(0)
+    y, group = rng.random(400) < 0.5, rng.integers(2, size=400)
+    preds = [rng.random(400) < 0.3 + 0.3 * group, y]
+    display = TradeoffDisplay.from_predictions(y, preds, sensitive_features=group, chosen=0)
+    ends = [
+        confidence_interval(
+            demographic_parity_difference, y, p, sensitive_features=group, random_state=0
+        )
+        for p in preds
+    ]
+    low = display.violation - display.violation_std[0]
+    assert low == pytest.approx(
+        [min(e[0], v) for e, v in zip(ends, display.violation, strict=True)]
+    )
+    assert display.violation + display.violation_std[1] == pytest.approx([e[1] for e in ends])
+    assert (display.error_std[1] > 0).all()
+    plain = TradeoffDisplay.from_predictions(y, preds, sensitive_features=group, confidence=None)
+    assert plain.error_std is None
+
+
+def test_group_report_draws_every_group_with_its_interval():
+    y, group = np.tile([0, 1], 50), np.repeat(["a", "b"], [97, 3])
+    report = group_report(y, y, sensitive_features=group)
+    rates = ["selection_rate", "error"]
+    display = GroupReportDisplay(report=report, rates=rates).plot()
+    assert [text.get_text() for text in display.ax_.get_yticklabels()] == ["a (97)", "b (3)"]
+    for rate, points in zip(rates, display.points_, strict=True):
+        assert points.lines[0].get_xdata().tolist() == report[rate].tolist()[:-1]
+        (lines,) = points.lines[2]
+        ends = np.array(lines.get_segments())[:, :, 0]
+        expected = report[[f"{rate}_low", f"{rate}_high"]].to_numpy()[:-1]
+        np.testing.assert_allclose(ends, expected, atol=1e-12)
+    assert labels(display.ax_) == ["selection rate", "error"]
+    with pytest.raises(ValueError, match="rates"):
+        GroupReportDisplay(report=report, rates=["fairness"]).plot()
+
+
+def test_group_report_of_an_estimator():
+    X, y = np.arange(8.0)[:, None], np.repeat([0, 1], 4)
+    clf = LogisticRegression().fit(X, y)
+    display = GroupReportDisplay.from_estimator(clf, X, y, sensitive_features=[0, 1] * 4)
+    assert display.report.loc["overall", "error"] == 0

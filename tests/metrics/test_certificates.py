@@ -192,7 +192,23 @@ def test_a_mistyped_label_costs_a_warning():
     assert "Typo" in everyone.binding
 
 
-@pytest.mark.parametrize("name", ["demographic_parity", "equalized_odds", "false_negative_rate"])
+def test_rankings_leave_out_small_groups_too():
+    """The bound is that of the other groups alone."""
+    X, y, group = sample(2000, np.random.default_rng(0))
+    more = np.r_[X, [[0.3]] * 3], np.r_[y, [0, 1, 1]]
+    names = np.r_[group, [9] * 3]
+    for name, options in (("intra_group", {}), ("statistical_parity", INSIDE)):
+        given = {"constraint": name, "slack": 0.1, **options}
+        alone = certify(Scores(), X, y, sensitive_features=group, **given)
+        with pytest.warns(SmallGroupWarning, match="group 9: 3 rows"):
+            both = certify(Scores(), *more, sensitive_features=names, **given)
+        assert both.upper == alone.upper
+        assert both.left_out == ["group 9: 3 rows"]
+
+
+@pytest.mark.parametrize(
+    "name", ["demographic_parity", "equalized_odds", "false_negative_rate", "intra_group"]
+)
 def test_what_is_left_out_altogether_is_not_certified(name):
     """Where no group is large enough for the slack nothing was compared, and nothing is kept."""
     X, y, group = sample(60, np.random.default_rng(0))
