@@ -1,12 +1,12 @@
 """A fairness-accuracy trade-off from end to end: ``python -m fairconstrained.quickstart``.
 
-1. a pipeline of preprocessing and :class:`~fairconstrained.RateConstrainedClassifier`,
-2. a cross-validated search over its slack that scores accuracy and fairness,
-3. the most accurate candidate that keeps the wanted violation, refitted,
-4. on held-out rows: every slack, an unconstrained model and fairlearn's reductions,
-5. a table, a picture and a CSV file.
+1. Build a pipeline of preprocessing and :class:`~fairconstrained.RateConstrainedClassifier`.
+2. Search over its slack by cross-validation, scoring accuracy and fairness.
+3. Refit the most accurate candidate whose violation is small enough.
+4. Compare all slacks, an unconstrained model and fairlearn's reductions on held-out rows.
+5. Write a table, a figure and a CSV file.
 
-Without arguments the data are generated; ``--dataset adult`` and the like take real ones.
+By default the data are generated. ``--dataset adult`` and other names use real data.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     with config_context(enable_metadata_routing=True):
         chosen, results = _cross_validate(pipeline, train, notion, options)
-        print(f"\ncross-validated, mean ± deviation over {options.cv} folds")
+        print(f"\ncross-validated, mean ± standard deviation over {options.cv} folds")
         print(_table(results, chosen))
         held_out = _held_out(pipeline, train, test, notion, options)
     print("\nheld-out rows (reductions: one draw of its random predictions)")
@@ -144,7 +144,7 @@ def _load(name: str, seed: int) -> _Data:
 
 
 def _split(data: _Data, seed: int) -> tuple[_Data, _Data]:
-    """A quarter of each label in each group is held out."""
+    """Hold out a quarter of the rows of each label in each group."""
     strata = encode_groups({"y": data.y, "group": data.groups}).codes
     train, test = train_test_split(
         np.arange(len(data.y)), test_size=0.25, stratify=strata, random_state=seed
@@ -163,14 +163,14 @@ def _preprocessing(categorical: list[str]) -> Any:
 def _cross_validate(
     pipeline: Pipeline, train: _Data, notion: _Notion, options: argparse.Namespace
 ) -> tuple[float, list[_Result]]:
-    """Search over the slack; the unconstrained model on the same folds."""
+    """Search over the slack, and score the unconstrained model on the same folds."""
     folds = StratifiedSensitiveKFold(options.cv, shuffle=True, random_state=options.seed)
     choose = select_feasible("accuracy", "gap", max_violation=options.max_violation)
     n_fits = (len(options.slack) + 1) * options.cv
     with tqdm(total=n_fits, desc="cross-validation", unit="fit") as bar:
 
         def accuracy(estimator: Any, X: Any, y: Any) -> float:
-            bar.update()  # scikit-learn's searches have no other place to report from
+            bar.update()  # a scorer is the only hook that scikit-learn's searches offer
             return float(estimator.score(X, y))
 
         def search(pipeline: Pipeline, grid: dict[str, Any], refit: Any) -> Any:
@@ -209,7 +209,7 @@ def _validated(method: str, slacks: list[float], found: dict[str, Any]) -> Itera
 def _held_out(
     pipeline: Pipeline, train: _Data, test: _Data, notion: _Notion, options: argparse.Namespace
 ) -> list[_Result]:
-    """Train each method on all training rows; measure it on the others."""
+    """Train each method on all training rows and measure it on the held-out rows."""
     metadata = {"sensitive_features": train.groups}
 
     def constrained(slack: float) -> Any:
@@ -288,7 +288,7 @@ def _pair(mean: float, std: float) -> str:
 
 
 def _picture(results: list[_Result], options: argparse.Namespace, path: Path) -> None:
-    # Imported here: everything else works without matplotlib.
+    # Everything else works without matplotlib.
     from matplotlib.figure import Figure
 
     from fairconstrained.display import TradeoffDisplay
