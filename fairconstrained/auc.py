@@ -1,4 +1,4 @@
-r"""Who ranks above whom: exact AUCs between sets of rows, and the AUCs that each notion compares.
+r"""Exact AUCs between sets of rows, and the AUCs that each notion compares.
 
 For sets G and G' of rows with weights :math:`w` and scores :math:`z`,
 
@@ -7,8 +7,8 @@ For sets G and G' of rows with weights :math:`w` and scores :math:`z`,
     \mathrm{AUC}(G, G') = \frac{1}{w(G)\, w(G')} \sum_{i \in G,\, j \in G'} w_i w_j
         \big( 1[z_i > z_j] + \tfrac12 1[z_i = z_j] \big) .
 
-The sets of a notion are unions of (label, group) cells, so that one sort of all scores and one
-small table of wins between cells give all of its AUCs.
+The sets of a notion are unions of (label, group) cells. One sort of all scores gives a small table
+of wins between cells, and this table gives all AUCs of the notion.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def ranks(scores: NDArray[Any]) -> Indices:
 
 
 def wins(rank: Indices, second_weight: Floats) -> Floats:
-    """For each row the weight of the second set that it ranks above, ties by half, (n,)."""
+    """Weight of the second set that ranks below each row, (n,); a tie counts one half."""
     at = np.bincount(rank, weights=second_weight)
     return np.asarray((np.cumsum(at) - 0.5 * at)[rank])
 
 
 def win_table(scores: NDArray[Any], cell: Indices, weight: Floats, n_cells: int) -> Floats:
-    """Weight of the pairs in which a row of cell a ranks above one of cell b, (a, b).
+    """Weight of the pairs in which a row of cell a ranks above a row of cell b, (a, b).
 
-    One sort of n scores, then n additions for each cell.
+    The cost is one sort of n scores and n additions for each cell.
     """
     rank = ranks(scores)
     columns = [
@@ -67,7 +67,7 @@ def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> 
     Parameters
     ----------
     table : ndarray of shape (n_cells, n_cells)
-        Of :func:`win_table`.
+        From :func:`win_table`.
     cell_weight : ndarray of shape (n_cells,)
     comparisons : ndarray of shape (m, 4, n_cells)
         Zeros and ones: the cells of G1, G1', G2, G2'.
@@ -85,7 +85,7 @@ def auc_influences(
     r"""How far each row moves each of :func:`auc_differences`, (m, n); the sum over rows is zero.
 
     The delta method (DeLong, DeLong and Clarke-Pearson 1988): with a row of G, which has the
-    share p of all rows, an AUC moves by :math:`(P(z' < z) - \mathrm{AUC}) / p`, and likewise with
+    fraction p of all rows, an AUC moves by :math:`(P(z' < z) - \mathrm{AUC}) / p`, and likewise with
     one of G'. Rows are draws, and so are the sizes of the sets.
 
     Parameters
@@ -94,14 +94,14 @@ def auc_influences(
     comparisons : ndarray of shape (m, 4, n_cells)
         Cells beyond the last are in no set.
     """
-    share = weight / weight.sum()
+    fraction = weight / weight.sum()
     rank = ranks(scores)
     outside = np.zeros((*comparisons.shape[:2], 1))
     member = np.concatenate((comparisons, outside), axis=2)
     cell = np.minimum(cell, member.shape[2] - 1)
     moved = np.zeros((len(member), len(scores)))
     for sets, row in zip(member, moved, strict=True):
-        inside = sets[:, cell] * share  # (4, n)
+        inside = sets[:, cell] * fraction  # (4, n)
         for sign, first, second in ((1.0, *inside[:2]), (-1.0, *inside[2:])):
             p, p_ = first.sum(), second.sum()
             above, below = wins(rank, second) / p_, 1.0 - wins(rank, first) / p
@@ -125,7 +125,7 @@ def auc_deviations(
 
 
 def _cells(n_groups: int) -> tuple[Callable[..., Floats], Callable[..., Floats]]:
-    """Functions that give the cells of a group, or of all groups, with some labels."""
+    """Two functions: the cells of one group, and of all groups, with the given labels."""
 
     def of(group: int, *labels: int) -> Floats:
         cells = np.zeros((2, n_groups))
@@ -185,8 +185,8 @@ def _bpsn_bnsp(n_groups: int) -> Floats:
     )
 
 
-# By name: which AUCs a notion compares (AUC-fairness paper, Appendix A), for every pair of groups,
-# or for every group against everybody. "Everybody against everybody" has the AUC 1/2.
+# The AUCs that each notion compares (AUC-fairness paper, Appendix A), for every pair of groups, or
+# for every group against all rows. All rows against all rows have the AUC 1/2.
 COMPARISONS: Mapping[str, Callable[[int], Floats]] = {
     "group_auc": _group_auc,
     "inter_group": _inter_group,

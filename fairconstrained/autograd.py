@@ -1,4 +1,4 @@
-"""Derivatives by autograd, in the form of all others here: values, and a pullback."""
+"""Derivatives by autograd, as values and a pullback."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ __all__ = ["linearized"]
 def linearized(
     function: Callable[..., Tensor], *at: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, ...]]]:
-    """Values of a function, and the map from weights on them to the weighted sum's gradients.
+    """Values of a function, and the map from weights on them to gradients of the weighted sum.
 
     Parameters
     ----------
     function : callable
-        Of as many tensors as are given.
+        A function of one tensor for each of `at`.
     *at : Tensor
-        Where; they are not changed.
+        The point at which to linearize. It is not changed.
 
     Returns
     -------
     value : Tensor
     pullback : callable
-        From weights of the value's shape to one gradient for each tensor; it may be called again.
+        Takes weights of the value's shape and returns one gradient for each of `at`. It may be
+        called more than once.
 
     Examples
     --------
@@ -43,7 +44,7 @@ def linearized(
         value = function(*leaves)
 
     def pullback(weights: Tensor) -> tuple[Tensor, ...]:
-        if not value.requires_grad:  # no values at all, or constant ones
+        if not value.requires_grad:  # there are no values, or they are constant
             return tuple(torch.zeros_like(leaf) for leaf in leaves)
         with torch.enable_grad():
             total = _inner(value, weights)
@@ -53,25 +54,25 @@ def linearized(
 
 
 def _inner(x: Tensor, weights: Tensor) -> Tensor:
-    """The sum of x * weights, (), to be differentiated and not to be read: its value is 0.
+    """The sum of x * weights, (), for its derivative only: its value is 0.
 
-    With weights as `grad_outputs` torch would import sympy, a second's work in a new process.
+    With weights as `grad_outputs` torch would import sympy, which takes a second in a new process.
     """
     result: Tensor = _Inner.apply(x, weights)  # type: ignore[no-untyped-call]
     return result
 
 
 class _Inner(torch.autograd.Function):
-    """What `_inner` does."""
+    """The inner product of `_inner`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weights: Tensor) -> Tensor:
-        """No product."""
+        """Return zero, since no caller reads the value."""
         ctx.save_for_backward(weights)
         return x.new_zeros(())
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """The weights."""
+        """Return the weights as the derivative by x."""
         (weights,) = ctx.saved_tensors
         return gradient * weights, None

@@ -1,6 +1,6 @@
-"""Sensitive features as one group index per row: the only place that reads them.
+"""Sensitive features as one group index per row.
 
-Estimators, metrics and splitters all accept the same inputs because they all call
+Estimators, metrics and splitters accept the same inputs because all of them call
 :func:`encode_groups`.
 """
 
@@ -22,8 +22,8 @@ class Groups(NamedTuple):
     codes : ndarray of shape (n_samples,), int64
         Position of each row's group in ``labels``.
     labels : ndarray of shape (n_groups,)
-        The groups in sorted order: values of the column, or (several columns) an object array of
-        tuples, one per combination that occurs.
+        The groups in sorted order. One column gives its values. Several columns give an object
+        array of tuples, one for each combination that occurs.
     """
 
     codes: NDArray[np.int64]
@@ -31,15 +31,15 @@ class Groups(NamedTuple):
 
 
 def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Groups:
-    """Cross the columns of `sensitive_features` into one group per combination seen.
+    """Cross the columns of `sensitive_features` into one group per combination that occurs.
 
     Parameters
     ----------
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-        List, array, Series or DataFrame (pandas or polars), or a dict of columns; strings,
-        numbers or booleans, without missing values.
+        A list, an array, a Series or DataFrame (pandas or polars), or a dict of columns. Values
+        are strings, numbers or booleans; none may be missing.
     n_samples : int, optional
-        Number of rows that X and y have; checked when given.
+        Number of samples in X and y, checked if given.
 
     Returns
     -------
@@ -48,8 +48,8 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     Raises
     ------
     ValueError
-        If the shape is not one or two dimensional, the number of rows is not `n_samples`, or a
-        value is missing.
+        If the input is not one- or two-dimensional, if its number of rows is not `n_samples`, or
+        if a value is missing.
 
     Examples
     --------
@@ -78,14 +78,14 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
 
 
 def group_name(label: Any) -> str:
-    """Text for a group in messages and plots: combinations are joined by ' & '."""
+    """Name of a group in messages and plots; the values of a combination are joined by ' & '."""
     return " & ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def _columns(sensitive_features: Any) -> list[NDArray[Any]]:
     if isinstance(sensitive_features, dict):
         columns = [np.asarray(column) for column in sensitive_features.values()]
-    elif hasattr(sensitive_features, "columns"):  # a DataFrame: columns keep their own dtypes
+    elif hasattr(sensitive_features, "columns"):  # a DataFrame, whose columns keep their dtypes
         columns = [_to_numpy(sensitive_features[name]) for name in sensitive_features.columns]
     else:
         array = _to_numpy(sensitive_features)
@@ -108,7 +108,7 @@ def _to_numpy(values: Any) -> NDArray[Any]:
     try:
         array = np.asarray(array)
         if array.dtype.kind in "US" and not hasattr(values, "dtype"):
-            # A nested list of mixed types would become all strings: keep the values as given.
+            # numpy turns a nested list of mixed types into strings; this keeps the values.
             array = np.asarray(values, dtype=object)
     except ValueError as error:
         raise ValueError(
@@ -141,7 +141,7 @@ def _missing(column: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _is_missing(value: Any) -> bool:
-    equals_itself = value == value  # not so for NaN and pandas.NA
+    equals_itself = value == value  # False for NaN, and pandas.NA for pandas.NA
     return value is None or (equals_itself is not True and equals_itself is not np.True_)
 
 

@@ -29,10 +29,10 @@ __all__ = [
 
 
 class Loss(Protocol):
-    """A loss of each row, differentiable by autograd, with its gradient in closed form too.
+    """A loss of each row, differentiable by autograd, and its gradient in closed form.
 
-    Steps on a mini-batch are mostly the overhead of small operations, and a graph of them takes
-    three times as long as the gradient written down.
+    A step on a mini-batch is mostly the overhead of small operations. Autograd takes three times
+    as long as the closed form.
     """
 
     def __call__(self, scores: Tensor, y: Tensor) -> Tensor:
@@ -43,15 +43,16 @@ class Loss(Protocol):
 
 
 def n_outputs(n_classes: int) -> int:
-    """Columns of the scores for `n_classes` classes."""
+    """Number of columns of the scores for `n_classes` classes."""
     return 1 if n_classes == 2 else n_classes
 
 
 def class_probabilities(scores: Tensor, temperature: float = 1.0) -> Tensor:
     r"""Tempered softmax :math:`\sigma_\tau(z)_k = e^{\tau z_k} / \sum_l e^{\tau z_l}`.
 
-    Paper (RaCO-DP, Section 2) prints :math:`e^{-\tau z}`; here the sign is plus, because only then
-    does it tend to the one-hot arg max, (n, n_classes), as :math:`\tau \to \infty`.
+    The paper (RaCO-DP, Section 2) prints :math:`e^{-\tau z}`. Here the sign is plus, because only
+    then do the probabilities, (n, n_classes), tend to the one-hot arg max as
+    :math:`\tau \to \infty`.
 
     Examples
     --------
@@ -63,13 +64,13 @@ def class_probabilities(scores: Tensor, temperature: float = 1.0) -> Tensor:
     z = scores if temperature == 1 else temperature * scores
     if scores.shape[1] > 1:
         return torch.softmax(z, dim=1)
-    # Columns one after the other in memory: sums and products along rows are twice as fast.
+    # With contiguous columns, sums and products along rows are twice as fast.
     z = z.T
     return torch.sigmoid(torch.cat((-z, z))).T
 
 
 def hard_classes(scores: Tensor) -> Tensor:
-    """Predicted class indices, (n,): the decision rule of ``predict``."""
+    """Predicted class indices, (n,), by the decision rule of ``predict``."""
     if scores.shape[1] > 1:
         return scores.argmax(dim=1)
     return (scores[:, 0] > 0).long()
@@ -95,7 +96,7 @@ class LogLoss:
 
 @dataclass(frozen=True)
 class BrierLoss:
-    """Squared distance of the class probabilities to the one-hot label, halved."""
+    """Half the squared distance from the class probabilities to the one-hot label."""
 
     def __call__(self, scores: Tensor, y: Tensor) -> Tensor:
         """Loss of each row, (n,)."""
@@ -103,22 +104,22 @@ class BrierLoss:
         return 0.5 * ((p - F.one_hot(y, p.shape[1])) ** 2).sum(dim=1)
 
     def gradient(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Residuals through the probabilities."""
+        """Gradient of the residuals, through the class probabilities."""
         p = class_probabilities(scores)
         return through_probabilities(p, p - F.one_hot(y, p.shape[1]))
 
 
 def through_probabilities(p: Tensor, weights: Tensor, temperature: float = 1.0) -> Tensor:
-    r"""Gradient in scores of the weighted class probabilities of each row, (n, K).
+    r"""Gradient by the scores of the weighted class probabilities of each row, (n, K).
 
-    :math:`\tau\, p_k (w_k - \sum_l w_l p_l)`; for two classes, whose scores are (0, z),
-    :math:`\tau\, p_0 p_1 (w_1 - w_0)`.
+    It is :math:`\tau\, p_k (w_k - \sum_l w_l p_l)`. Two classes have the scores (0, z), and the
+    gradient is :math:`\tau\, p_0 p_1 (w_1 - w_0)`.
 
     Parameters
     ----------
     p, weights : Tensor of shape (n, n_classes)
     temperature : float
-        Of the probabilities.
+        Temperature of the probabilities `p`.
     """
     if p.shape[1] == 2:
         (p_0, p_1), (w_0, w_1) = p.unbind(1), weights.unbind(1)
@@ -127,7 +128,7 @@ def through_probabilities(p: Tensor, weights: Tensor, temperature: float = 1.0) 
 
 
 def zero_one_loss(scores: Tensor, y: Tensor) -> Tensor:
-    """1 where the predicted class is wrong, (n,); not differentiable."""
+    """1 where the predicted class is wrong and 0 elsewhere, (n,); not differentiable."""
     return (hard_classes(scores) != y).to(scores.dtype)
 
 

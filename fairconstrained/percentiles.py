@@ -1,14 +1,15 @@
 r"""Intervals of percentiles, and the exact distribution of scores in each of several sets of rows.
 
-The *rank* of a threshold in a set is the weight share of the set's rows that score higher, so that
-rank 0 is the top. Given an interval :math:`[\alpha, \beta)` of ranks, or a union of them of total
-length L, the share of the set's rows inside that score above a threshold of rank r is
+The *rank* of a threshold in a set is the weighted fraction of the set's rows that score higher, so
+rank 0 is the top. Take an interval :math:`[\alpha, \beta)` of ranks, or a union of intervals of
+total length L. Among the rows of the set whose ranks lie inside, the fraction that scores above a
+threshold of rank r is
 
-.. math:: G(r) = \frac1L \sum_l \min(r, \beta_l) - \min(r, \alpha_l) ,
+.. math:: G(r) = \frac1L \sum_l \min(r, \beta_l) - \min(r, \alpha_l) .
 
-the conditional complementary distribution function of Definition 4.2 of the partial-parity paper.
-A block of tied scores that reaches over an end of an interval counts by the part that is inside, as
-if ties were broken at random. Metrics and constraints both read their intervals here.
+This is the conditional complementary distribution function of the partial-parity paper, Definition
+4.2. A block of tied scores that crosses an end of an interval counts with the fraction that is
+inside, as if ties were broken at random. Metrics and constraints both read their intervals here.
 """
 
 from __future__ import annotations
@@ -34,11 +35,14 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-Numbers = Any  # an array or a tensor: nothing that takes it needs to know which
+Numbers = Any  # an array or a tensor: the functions below work on both
 
 
 class Intervals(NamedTuple):
-    """Union of intervals of ranks for each of several groups; shorter unions have empty pieces."""
+    """A union of intervals of ranks for each of several groups.
+
+    Unions with fewer intervals are padded with empty ones.
+    """
 
     lower: Floats  # (n_groups, n_pieces)
     upper: Floats
@@ -49,64 +53,66 @@ class Intervals(NamedTuple):
         return np.asarray((self.upper - self.lower).sum(axis=1))
 
     def take(self, index: Any) -> Intervals:
-        """Those of these groups, in this order."""
+        """Select the intervals of some groups, in the given order."""
         return Intervals(self.lower[index], self.upper[index])
 
     def share(self, rank: Floats) -> Floats:
-        """G of the ranks in each group, (n_groups, m)."""
+        """Evaluate G at ranks of each group, (n_groups, m)."""
         return np.asarray(share(rank, self.lower, self.upper))
 
-    def rank(self, share: Floats) -> tuple[Floats, Floats]:
-        """Lowest and highest rank with these values of G, two of (n_groups, m).
+    def rank(self, fraction: Floats) -> tuple[Floats, Floats]:
+        """Lowest and highest rank at which G has these values, two arrays of (n_groups, m).
 
         They differ where a value falls in a gap between two intervals.
         """
         sides = [
-            np.stack([_inverse(*union, share, side) for union in zip(*self, strict=True)])
+            np.stack([_inverse(*union, fraction, side) for union in zip(*self, strict=True)])
             for side in ("left", "right")
         ]
         return sides[0], sides[1]
 
 
-def _inverse(lower: Floats, upper: Floats, share: Floats, side: Any) -> Floats:
-    """Ranks at which G has these values, at one side of the gaps between intervals."""
+def _inverse(lower: Floats, upper: Floats, fraction: Floats, side: Any) -> Floats:
+    """Ranks at which G has these values, on one side of the gaps between intervals."""
     pieces = upper > lower
     ends = np.cumsum(upper[pieces] - lower[pieces])
-    target = share * ends[-1]
-    # A sum of lengths may miss the end of an interval by rounding: then it is that end.
+    target = fraction * ends[-1]
+    # Sums of lengths have rounding errors: a target this close to an end counts as the end.
     rounding = 1e-12 * ends[-1] * (1 if side == "right" else -1)
     piece = np.searchsorted(ends, target + rounding, side).clip(max=len(ends) - 1)
     return np.asarray(upper[pieces][piece] - (ends[piece] - target))
 
 
 def share(rank: Numbers, lower: Numbers, upper: Numbers) -> Numbers:
-    """G of ranks (n_sets, m) for unions of intervals (n_sets, n_pieces): arrays or tensors."""
+    """Evaluate G at ranks (n_sets, m) for unions of intervals (n_sets, n_pieces)."""
     low, high = lower[:, None], upper[:, None]
     covered = (rank[..., None].clip(low, high) - low).sum(-1)
     return covered / (upper - lower).sum(-1)[:, None]
 
 
-def auc_inside(share: Numbers) -> Numbers:
-    r"""AUCs of all pairs of sets within the interval, (n_sets, n_sets), ties by half.
+def auc_inside(fraction: Numbers) -> Numbers:
+    r"""AUCs of all pairs of sets within the interval, (n_sets, n_sets); a tie counts one half.
 
-    From G at all thresholds in ascending order, (n_sets, m), from 1 down to 0: entry (g, h) is
-    :math:`P(z > z') + P(z = z') / 2` for z out of set g and z' out of h. With thresholds that
-    leave out some scores, two of the same bin count as tied.
+    The argument holds G at thresholds in ascending order, (n_sets, m), so its rows fall from 1 to
+    0. Entry (g, h) is :math:`P(z > z') + P(z = z') / 2` for z from set g and z' from set h. Scores
+    between the same two thresholds count as tied.
     """
-    inside, middle = share[:, :-1] - share[:, 1:], 0.5 * (share[:, :-1] + share[:, 1:])
+    left, right = fraction[:, :-1], fraction[:, 1:]
+    inside, middle = left - right, 0.5 * (left + right)
     return 1.0 - inside @ middle.T
 
 
 def read_intervals(interval: Any, groups: Sequence[Any]) -> Intervals:
-    """Check what users give as `interval` and bring it to one form.
+    """Check the parameter `interval` of estimators and metrics, and convert it to one form.
 
     Parameters
     ----------
     interval : pair of float, list of pairs, or dict
-        ``(alpha, beta)`` with 0 <= alpha < beta <= 1; several that do not overlap; or one of these
-        for every group, by the group's label (or its name in messages).
+        ``(alpha, beta)`` with 0 <= alpha < beta <= 1, or a list of such pairs that do not overlap.
+        A dict gives one of these for every group; its keys are the labels of the groups, or their
+        names in messages.
     groups : sequence
-        The groups' labels.
+        Labels of the groups.
 
     Returns
     -------
@@ -115,8 +121,8 @@ def read_intervals(interval: Any, groups: Sequence[Any]) -> Intervals:
     Raises
     ------
     ValueError
-        Naming the interval that is reversed, empty, outside [0, 1] or overlaps another, or the
-        group without one.
+        If an interval is reversed, empty, outside [0, 1] or overlaps another, or if a group has
+        none. The message names it.
 
     Examples
     --------
@@ -183,14 +189,14 @@ def _is_number(value: Any) -> bool:
 
 
 class Ranks(NamedTuple):
-    """Ranks of all thresholds: minus infinity, and every distinct score."""
+    """Ranks of all thresholds, which are minus infinity and the distinct scores."""
 
     thresholds: Floats  # (1 + U,), ascending
-    rank: Floats  # (n_sets, 1 + U): weight share of a set's rows above each; nan without weight
+    rank: Floats  # (n_sets, 1 + U): weighted fraction above each; nan for sets without weight
 
 
 def rank_of_scores(scores: ArrayLike, index: ArrayLike, weight: ArrayLike, n_sets: int) -> Ranks:
-    """Ranks in each of several sets of rows, from one sort.
+    """Compute the ranks in each of several sets of rows, with one sort.
 
     Parameters
     ----------
@@ -217,7 +223,10 @@ def rank_of_scores(scores: ArrayLike, index: ArrayLike, weight: ArrayLike, n_set
 
 
 def inside_intervals(rank: Floats, intervals: Intervals) -> NDArray[np.bool_]:
-    """Which ranks, descending in each row, lie in the interval; ties may jump over all of it."""
+    """Whether ranks, which descend in each row, lie in the interval.
+
+    Ties can jump over a whole interval. The ranks on both sides of it then count as inside.
+    """
     low, high = intervals.lower[:, None], intervals.upper[:, None]
     inside = np.any((rank[..., None] >= low) & (rank[..., None] < high), axis=-1)
     before, after = rank[:, :-1, None], rank[:, 1:, None]

@@ -1,13 +1,13 @@
 """A fairness-accuracy trade-off from end to end: ``python -m fairconstrained.quickstart``.
 
-1. a pipeline of preprocessing and :class:`~fairconstrained.RateConstrainedClassifier`,
-2. a cross-validated search over its slack that scores accuracy and fairness,
-3. the most accurate candidate that keeps the wanted violation, refitted,
-4. on held-out rows, with confidence intervals: every slack, an unconstrained model and fairlearn's
-   reductions; and boosted trees, with the constraint and without,
-5. a table, a picture and a CSV file.
+1. Build a pipeline of preprocessing and :class:`~fairconstrained.RateConstrainedClassifier`.
+2. Search over its slack by cross-validation, scoring accuracy and fairness.
+3. Refit the most accurate candidate whose violation is small enough.
+4. On held-out rows, with confidence intervals, compare all slacks, an unconstrained model,
+   fairlearn's reductions, and boosted trees with the constraint and without.
+5. Write a table, a figure and a CSV file.
 
-Without arguments the data are generated; ``--dataset adult`` and the like take real ones.
+By default the data are generated. ``--dataset adult`` and other names use real data.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _load(name: str, seed: int) -> _Data:
 
 
 def _split(data: _Data, seed: int) -> tuple[_Data, _Data]:
-    """A quarter of each label in each group is held out."""
+    """Hold out a quarter of the rows of each label in each group."""
     strata = encode_groups({"y": data.y, "group": data.groups}).codes
     train, test = train_test_split(
         np.arange(len(data.y)), test_size=0.25, stratify=strata, random_state=seed
@@ -171,14 +171,14 @@ def _preprocessing(categorical: list[str]) -> Any:
 def _cross_validate(
     pipeline: Pipeline, train: _Data, notion: _Notion, options: argparse.Namespace
 ) -> tuple[float, list[_Result]]:
-    """Search over the slack; the unconstrained model on the same folds."""
+    """Search over the slack, and score the unconstrained model on the same folds."""
     folds = StratifiedSensitiveKFold(options.cv, shuffle=True, random_state=options.seed)
     choose = select_feasible("accuracy", "gap", max_violation=options.max_violation)
     n_fits = (len(options.slack) + 1) * options.cv
     with tqdm(total=n_fits, desc="cross-validation", unit="fit") as bar:
 
         def accuracy(estimator: Any, X: Any, y: Any) -> float:
-            bar.update()  # scikit-learn's searches have no other place to report from
+            bar.update()  # a scorer is the only hook that scikit-learn's searches offer
             return float(estimator.score(X, y))
 
         def search(pipeline: Pipeline, grid: dict[str, Any], refit: Any) -> Any:
@@ -219,7 +219,7 @@ def _validated(method: str, slacks: list[float], found: dict[str, Any]) -> Itera
 def _held_out(
     pipeline: Pipeline, train: _Data, test: _Data, notion: _Notion, options: argparse.Namespace
 ) -> list[_Result]:
-    """Train each method on all training rows; measure it on the others."""
+    """Train each method on all training rows and measure it on the held-out rows."""
     metadata = {"sensitive_features": train.groups}
 
     def constrained(slack: float) -> Any:

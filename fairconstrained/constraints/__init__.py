@@ -1,4 +1,4 @@
-"""Notions of fairness and the constraints on scores that they become."""
+"""Notions of fairness, and the constraints on scores to which they are bound."""
 
 from fairconstrained.constraints.auc import AUCS, AUCConstraint, AUCParity
 from fairconstrained.constraints.linear import LinearMoments
@@ -31,7 +31,7 @@ from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.stack import Stack
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 
-# The names that RateConstrainedClassifier accepts. Tests run over this table.
+# The names that RateConstrainedClassifier accepts. Tests cover all of this table.
 CONSTRAINTS: dict[str, type[Notion]] = {
     notion().name: notion
     for notion in (

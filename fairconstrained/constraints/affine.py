@@ -1,4 +1,4 @@
-"""Values that are affine in the table, for given counts: two matrices from one to the other."""
+"""Constraints whose values are affine in the table for given counts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _DENSE = 2**22  # entries up to which the product of both matrices is formed: 32
 class AffineMap:
     r"""Values :math:`g(M) = C\, R\, \mathrm{vec}(M) + b` of a table M.
 
-    R gives rates, of which there are few, and C combines them, often pair by pair: it may be
-    sparse. The counts of a data set never change, and steps on mini-batches are mostly the
-    overhead of small operations. With the matrices at hand, estimates from any number of draws are
-    one sum by parts and one product, and their gradients one product and one look-up.
+    R gives rates, which are few. C combines them, often pair by pair, and may be sparse. The counts
+    of a data set never change, so both matrices are built once. Estimates from any number of draws
+    then take one sum by parts and one product, and their gradients one product and one look-up.
+    This matters because a step on a mini-batch is mostly the overhead of small operations.
 
     Parameters
     ----------
     combinations : Tensor or SparseMatrix of shape (m, n_rates)
-        C. Its product with R is formed where that is small.
+        C. Its product with R is precomputed if it is small.
     rates : Tensor of shape (n_rates, n_parts, n_columns)
         R.
     offset : Tensor of shape (m,)
@@ -41,7 +41,7 @@ class AffineMap:
         self.rates = rates
         self.offset = offset
         self.n_parts, self.n_columns = rates.shape[1:]
-        # One more part for the rows that are in none: they change nothing.
+        # The last part takes the rows in no part, with coefficients zero.
         self._rates = torch.nn.functional.pad(rates, (0, 0, 0, 1)).flatten(start_dim=1)
         small = len(offset) * self._rates.shape[1] <= _DENSE
         self._product = combinations @ self._rates if small else None
@@ -55,18 +55,19 @@ class AffineMap:
         shape: tuple[int, int],
         like: Tensor,
     ) -> AffineMap:
-        """Several maps on one table of this shape.
+        """Stack several maps on one table of this shape.
 
         Parameters
         ----------
         maps : sequence of AffineMap
         parts : sequence of LongTensor of shape (n_parts,)
-            For each map, its own part of each part of the table; its `n_parts` for none.
+            For each map, the part of its own that each part of the table belongs to; its `n_parts`
+            for none.
         columns : sequence of slice
             The columns of the table that each map reads.
         shape : (n_parts, n_columns)
         like : Tensor
-            Of the dtype and device wanted.
+            A tensor with the dtype and device of the result.
         """
         blocks = [like.new_zeros(0, *shape)]
         for own, part, where in zip(maps, parts, columns, strict=True):
@@ -83,7 +84,7 @@ class AffineMap:
         return self._values(torch.nn.functional.pad(sums, (0, 0, 0, 1)).reshape(1, -1))[0]
 
     def on_table(self, weights: Tensor) -> Tensor:
-        """Derivative of weights . g by the table, (..., n_parts, n_columns), for (..., m)."""
+        """Derivative by the table, (..., n_parts, n_columns), of g weighted by (..., m)."""
         flat = self._backward(weights.reshape(weights.shape[:-1].numel(), len(self.offset)))
         tables = flat.reshape(*weights.shape[:-1], self.n_parts + 1, self.n_columns)
         return tables[..., :-1, :]
@@ -96,18 +97,18 @@ class AffineMap:
         Parameters
         ----------
         statistics : Tensor of shape (n, n_columns)
-            Of the rows of all draws, one draw after the other.
+            Statistics of the rows, draw by draw.
         part : LongTensor of shape (n,)
             Part of each row; `n_parts` for rows in no part.
         weight : Tensor of shape (n,)
         sizes : sequence of int
-            Rows of each draw.
+            Number of rows of each draw.
 
         Returns
         -------
         values : Tensor of shape (n_draws * m,)
         pullback : callable
-            From weights on the values to weights on the statistics, (n, n_columns).
+            Maps weights on the values to weights on the statistics, (n, n_columns).
         """
         n_draws, n_parts, column = len(sizes), self.n_parts + 1, weight[:, None]
         if n_draws > 1:
@@ -125,13 +126,13 @@ class AffineMap:
     def of_steps(
         self, steps: Above, soft: Tensor, part: Tensor, weight: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Values from all rows, and the pullback to their scores and the steps' thresholds.
+        """Values from all rows, and the pullback to scores and thresholds of steps.
 
         Parameters
         ----------
         steps : Above
         soft : Tensor of shape (n, n_columns)
-            Its values.
+            Values of the steps.
         part : LongTensor of shape (n,)
             Part of each row; `n_parts` for rows in no part.
         weight : Tensor of shape (n,)
@@ -140,10 +141,10 @@ class AffineMap:
         -------
         values : Tensor of shape (m,)
         pullback : callable
-            From several weights on the values, (k, m), to weights on the scores, (n, k), and on
-            the thresholds, (k, n_columns).
+            Maps several weights on the values, (k, m), to weights on the scores, (n, k), and on the
+            thresholds, (k, n_columns).
         """
-        # Products with few rows of weights take an eighth of the time of sums by index.
+        # For few parts, products take an eighth of the time of sums by index.
         weights_of_parts = (part == torch.arange(self.n_parts)[:, None].to(part)) * weight
 
         def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,7 +162,8 @@ class AffineMap:
     def span(self) -> Tensor:
         """Orthonormal columns, (m, r), that span the values of all tables, and so all Jacobians.
 
-        Pairs of groups come in both orders, and of three gaps one follows from the others.
+        The rank r is usually below m: pairs of groups come in both orders, and each of three gaps
+        follows from the other two.
         """
         tables = torch.eye((self.n_parts + 1) * self.n_columns).to(self.rates)
         matrix = (self._values(tables) - self.offset).T
@@ -171,7 +173,7 @@ class AffineMap:
 
     def _values(self, tables: Tensor) -> Tensor:
         """Values (k, m) of flat tables (k, .)."""
-        if self._product is not None:  # steps are mostly the overhead of operations: only one
+        if self._product is not None:
             return torch.addmm(self.offset, tables, self._product.T)
         return self.offset + (self.combinations @ (self._rates @ tables.T)).T
 
@@ -184,6 +186,6 @@ class AffineMap:
 
 @lru_cache(maxsize=32)
 def _first_parts(sizes: tuple[int, ...], n_parts: int) -> Tensor:
-    """First part of the draw of each row, where draws of these sizes have tables in a row."""
+    """First part in the joint table of all draws, for each row of draws of these sizes."""
     draw = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     return n_parts * draw

@@ -1,8 +1,8 @@
-r"""AUC-based constraints: two pairs of subsets of the rows should be ranked equally well.
+r"""AUC-based constraints: the AUCs of two pairs of sets of rows are close.
 
 .. math:: | \mathrm{AUC}(G_1, G_1') - \mathrm{AUC}(G_2, G_2') | \le \mathrm{slack}
 
-(AUC-fairness paper, Definition 2), where the subsets are unions of (label, group) cells.
+(AUC-fairness paper, Definition 2), where the sets are unions of (label, group) cells.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from fairconstrained.constraints.surrogates import SURROGATES, Surrogate
 
 __all__ = ["AUCS", "AUCConstraint", "AUCParity"]
 
-_MOST_ENTRIES = 50_000_000  # of the comparisons: 400 MB, some 230 groups pair by pair
+_MOST_ENTRIES = 50_000_000  # of the comparisons: 400 MB, about 230 groups pair by pair
 
 
 class AUCConstraint(MomentConstraint):
-    r"""Differences of surrogate AUCs, both signs, minus slack; hard values are true differences.
+    r"""Differences of surrogate AUCs with both signs, minus slack. Hard values use true AUCs.
 
-    With the loss :math:`\ell(G, G')` of a surrogate, which estimates P(z <= z'),
+    With the loss :math:`\ell(G, G')` of a surrogate, which estimates P(z <= z'), the values are
 
     .. math::
 
@@ -47,7 +47,7 @@ class AUCConstraint(MomentConstraint):
     Parameters
     ----------
     space : Space
-        Of two classes.
+        It has two classes.
     comparisons : array-like of shape (m, 4, 2, n_groups)
         Zeros and ones: the cells of :math:`G_1, G_1', G_2, G_2'`.
     slack : array-like of shape (m,)
@@ -69,7 +69,7 @@ class AUCConstraint(MomentConstraint):
         self.space = space
         self.comparisons = np.asarray(comparisons, dtype=float)
         self.surrogate = surrogate
-        # Cells that are on the same sides of all comparisons are one part.
+        # Cells on the same sides of all comparisons form one part.
         sides = self.comparisons.reshape(4 * len(self.comparisons), space.n_cells)
         columns, index = np.unique(sides, axis=1, return_inverse=True)
         used = columns.any(axis=0)
@@ -91,7 +91,7 @@ class AUCConstraint(MomentConstraint):
     def forms(self, sums: Tensor, counts: Tensor) -> Tensor:
         """Values as quadratic forms of a linear model's coefficients, (2 m, p + 1, p + 1).
 
-        `sums` holds a moment matrix for each part and the surrogate is quadratic: see
+        `sums` holds a moment matrix for each part, and the surrogate must be quadratic: see
         :meth:`Quadratic.form`.
         """
         forms = self._compared(self.surrogate.form, sums, counts)  # type: ignore[attr-defined]
@@ -101,7 +101,7 @@ class AUCConstraint(MomentConstraint):
     def _compared(
         self, loss: Callable[[Tensor, Tensor], Tensor], sums: Tensor, counts: Tensor
     ) -> Tensor:
-        """Both signs of all comparisons, of a loss that takes the means of two sides."""
+        """All comparisons with both signs, for a loss of the means of two sides."""
         sides = self.sides.to(sums)
         weights = (sides @ counts).reshape(*sides.shape[:2], *(1 for _ in sums.shape[1:]))
         means = torch.tensordot(sides, sums, dims=1) / weights
@@ -119,22 +119,22 @@ class AUCConstraint(MomentConstraint):
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
     def deviations(self, scores: Tensor, rows: Rows) -> Tensor:
-        """Standard errors of the true AUCs' differences on these rows, (m,)."""
+        """Standard errors of the differences of true AUCs on these rows, (m,)."""
         z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
         return torch.as_tensor(auc_deviations(z, part, w, self.sides.numpy()))
 
     def narrowed(self, by: Tensor) -> AUCConstraint:
-        """With `by` (m,) subtracted from the slacks, down to zero."""
+        """The constraint with `by` (m,) subtracted from the slacks, down to zero."""
         return self._changed(
             slack=(self.slack[: len(self.comparisons)] - by).clamp_min(0.0).numpy()
         )
 
     def with_surrogate(self, surrogate: Surrogate) -> AUCConstraint:
-        """The same comparisons with another surrogate of true AUCs."""
+        """The same comparisons with another surrogate."""
         return self._changed(surrogate=surrogate)
 
     def describe(self, j: int) -> str:
-        """Words for value j: which AUCs it compares."""
+        """Describe the AUCs that value j compares."""
         m = len(self.comparisons)
         sides = [self.space.describe(cells > 0) for cells in self.comparisons[j % m]]
         aucs = [f"AUC({sides[0]} | {sides[1]})", f"AUC({sides[2]} | {sides[3]})"]
@@ -176,21 +176,22 @@ class AUCConstraint(MomentConstraint):
 
 @dataclass(eq=False, repr=False)
 class AUCParity(Notion):
-    """An AUC-based notion for two labels, for the worst pair of any number of groups.
+    """Parity of AUCs for two classes and the worst pair of any number of groups.
 
     Parameters
     ----------
     comparison : str, default="group_auc"
         ``"group_auc"``, ``"inter_group"``, ``"intra_group"``, ``"positive_equality_gap"``,
-        ``"negative_equality_gap"`` or ``"bpsn_bnsp"``; the metrics of these names in
-        :mod:`fairconstrained.metrics` say what they compare.
+        ``"negative_equality_gap"`` or ``"bpsn_bnsp"``. The metrics of these names in
+        :mod:`fairconstrained.metrics` define what is compared.
     slack : float, optional
         Largest allowed difference of AUCs; default: the estimator's ``slack``.
     surrogate : {"soft_bins", "binormal", "quadratic"} or surrogate object, default="soft_bins"
-        What replaces true AUCs in training: ``"soft_bins"`` counts pairs in smooth histograms of
-        the scores and is close to the truth; ``"binormal"`` is the AUC of normal scores with the
-        groups' means and variances; ``"quadratic"`` is the paper's, which does not track the truth
-        for pairwise notions. Objects: :class:`SoftBins` and :class:`Quadratic` take parameters.
+        What replaces true AUCs in training. ``"soft_bins"`` counts pairs in smooth histograms of
+        the scores and is close to the true AUC. ``"binormal"`` is the AUC of normal scores with the
+        means and variances of the groups. ``"quadratic"`` is that of the paper, which does not
+        follow the true AUC for pairwise notions. :class:`SoftBins` and :class:`Quadratic` are
+        objects with parameters.
 
     Examples
     --------
@@ -205,7 +206,7 @@ class AUCParity(Notion):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """That of the comparison."""
+        """The name of the comparison."""
         return self.comparison
 
     def bind(self, space: Space, slack: float | None = None) -> AUCConstraint:
@@ -215,7 +216,7 @@ class AUCParity(Notion):
         allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)
         comparisons_of, surrogate = chosen(self, "comparison", COMPARISONS), self.chosen_surrogate()
         n_groups = len(space.groups)
-        # Comparisons of pairs grow with the square of the groups: two groups have one.
+        # A notion of pairs has one comparison for two groups, and G (G - 1) / 2 for G groups.
         pairwise = len(comparisons_of(2)) == 1
         n_comparisons = n_groups * (n_groups - 1) // 2 if pairwise else n_groups
         if 8 * n_groups * n_comparisons > _MOST_ENTRIES:
@@ -230,7 +231,7 @@ class AUCParity(Notion):
         )
 
     def chosen_surrogate(self) -> Surrogate:
-        """The surrogate object, or ValueError."""
+        """The surrogate object; ValueError if there is none."""
         if isinstance(self.surrogate, str):
             return chosen(self, "surrogate", SURROGATES)
         if not hasattr(self.surrogate, "loss"):

@@ -1,4 +1,4 @@
-"""Linear combinations of rates: what rate constraints, caps and loss parity become."""
+"""Linear combinations of rates: the constraints of rates, caps and loss parity."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ __all__ = ["LinearMoments"]
 class LinearMoments(MomentConstraint):
     r"""Linear combinations of rates, minus slack.
 
-    A rate is a ratio of sums over the table, and a value a combination of rates:
+    A rate is a ratio of sums over the table, and a value is a combination of rates:
 
     .. math::
 
         \rho_r = \frac{\sum_{q,s} A_{rqs} M_{qs}}{\sum_q B_{rq} N_q}, \qquad
         g_j = \sum_r C_{jr}\, \rho_r - \mathrm{slack}_j .
 
-    Every rate constraint and every loss parity is such data; a new notion needs no new class.
+    Every rate constraint and every loss parity has this form, so a new notion needs no new class of
+    constraints.
 
     Parameters
     ----------
     space : Space
     numerators : array or sparse matrix of shape (n_rates, n_cells * n_columns)
-        :math:`A`, given for each (label, group) cell, labels first; equal cells are joined into
-        parts.
+        :math:`A`, given for each (label, group) cell, ordered by label. Cells with equal
+        coefficients are joined into parts.
     denominators : array or sparse matrix of shape (n_rates, n_cells)
         :math:`B`, zeros and ones.
     combinations : array or sparse matrix of shape (m, n_rates)
@@ -82,9 +83,9 @@ class LinearMoments(MomentConstraint):
         self._combinations = as_matrix(self.combinations)
 
     def _joined(self, n_columns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The part of each cell, -1 for none, and a cell of each part.
+        """The part of each cell, -1 for none, and one cell of each part.
 
-        All that the rates say of a cell is one sparse row; cells with equal rows are one part.
+        The coefficients of a cell are one sparse row. Cells with equal rows form one part.
         """
         n_cells = self.space.n_cells
         numerators = self.cell_numerators.tocoo()
@@ -109,7 +110,7 @@ class LinearMoments(MomentConstraint):
         keys = [_key(says.indices[i:j], says.data[i:j]) for i, j in pairwise(says.indptr)]
         for cell, key in enumerate(keys):
             first_cell.setdefault(key, cell)
-        first_cell.pop(b"", None)  # cells of which no rate says anything
+        first_cell.pop(b"", None)  # cells without coefficients are in no part
         order = {key: q for q, key in enumerate(sorted(first_cell))}
         part = np.array([order.get(key, -1) for key in keys], dtype=np.int64)
         return part, np.array([first_cell[key] for key in order], dtype=np.int64)
@@ -125,7 +126,7 @@ class LinearMoments(MomentConstraint):
         return (above / (self._denominators.to(sums) @ counts[:, None]))[:, 0]
 
     def affine(self, counts: Tensor) -> AffineMap:
-        """The same as matrices."""
+        """The values as an affine map of the table."""
         total = self._denominators.to(counts) @ counts[:, None]
         rates = self._numerators.to(counts).to_dense() / total
         return AffineMap(
@@ -135,7 +136,7 @@ class LinearMoments(MomentConstraint):
         )
 
     def describe(self, j: int) -> str:
-        """Words for value j: which rates it compares."""
+        """Describe the rates that value j compares."""
         row = self.combinations[[j]]
         sides = [
             " and ".join(
@@ -148,7 +149,7 @@ class LinearMoments(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[LinearMoments, list[str]]:
-        """Drop the values with a rate of too few rows: a rate of none is not defined."""
+        """Drop the values with a rate of too few rows; a rate of no rows is undefined."""
         n = self.cell_denominators @ rows.reshape(-1)
         least = [self.least_rows(self._cells_of_rate(r), rows, min_rows) for r in range(len(n))]
         small = n < np.array(least)
@@ -183,12 +184,12 @@ class LinearMoments(MomentConstraint):
 
 
 def _without_zeros(matrix: Any) -> Any:
-    """Without the explicit zeros that Kronecker products leave."""
+    """Drop the explicit zeros that Kronecker products leave."""
     matrix.eliminate_zeros()
     return matrix
 
 
 def _key(index: NDArray[np.int64], values: NDArray[np.float64]) -> bytes:
-    """A sparse row of positive values as bytes that sort as the dense rows would."""
+    """A sparse row of positive values as bytes that sort like dense rows."""
     descending = np.iinfo(np.int64).max - index.astype(np.int64)
     return np.stack((descending, values.view(np.int64)), axis=1).astype(">i8").tobytes()

@@ -1,4 +1,4 @@
-r"""Loss parity: groups pay the same average loss (paper 5).
+r"""Loss parity: the mean losses of groups are close (paper 5).
 
 .. math:: | E[\ell(f(x), y) \mid g] - E[\ell(f(x), y) \mid g'] | \le \mathrm{slack},
 
@@ -27,16 +27,17 @@ _NAMES = {"all": "loss_parity", "positive": "equal_opportunity", "labels": "equa
 
 
 class LossParity(Parity):
-    """Groups' mean losses differ by at most `slack`, in the units of the loss.
+    """The mean losses of groups differ by at most `slack`, in units of the loss.
 
     Parameters
     ----------
     slack : float, optional
         Largest allowed gap; default: the estimator's ``slack``.
     within : {"all", "positive", "labels"}, default="all"
-        Compare over all rows, over the rows of the positive label (of every label but the first,
-        if there are more than two), or within each label.
+        Compare over all samples, over those of the positive label (with more than two labels, of
+        every label but the first), or within each label.
     loss : {"log", "brier"}, default="log"
+        The loss that is compared.
     reference : {"pairwise", "rest", "overall"}, default="pairwise"
         As in :class:`fairconstrained.constraints.DemographicParity`.
 
@@ -62,7 +63,7 @@ class LossParity(Parity):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The paper's name for where losses are compared."""
+        """The name in the paper for this value of `within`."""
         return _NAMES.get(self.within, "loss_parity")
 
     def events(self, n_classes: int) -> list[Event]:
@@ -71,12 +72,12 @@ class LossParity(Parity):
         return [Event(labels, labels[:, None]) for labels in conditions]
 
     def statistic(self, n_classes: int) -> Statistic:
-        """The loss of a row, which is differentiable and needs no temperature."""
+        """The loss of a row, which needs no temperature."""
         return Losses(chosen(self, "loss", LOSSES))
 
 
-# The names of the paper. Paper: equalized odds bounds the sum of the labels' gaps; here each of
-# them, so that the slack is in the units of a gap, as everywhere in this package.
+# Paper: equalized odds bounds the sum of the gaps of all labels; here each gap, because the slack
+# of every notion in this package is in units of a gap.
 LOSS_PARITIES: Mapping[str, Callable[..., LossParity]] = {
     name: partial(LossParity, within=within) for within, name in _NAMES.items()
 }

@@ -1,12 +1,13 @@
 r"""Constraints that depend on the data only through a small table of group moments.
 
-The rows fall into *parts*, a disjoint partition by (label, group). With :math:`s(z_i, y_i)` the
-statistics of a row and :math:`w_i` its weight, the table is
+The rows are partitioned into *parts* by (label, group). With the statistics :math:`s(z_i, y_i)` of
+a row and its weight :math:`w_i`, the table is
 
 .. math:: M_q = \sum_{i \in q} w_i s(z_i, y_i), \qquad N_q = \sum_{i \in q} w_i ,
 
-and a constraint is a function of it: :math:`g(M, N) \le 0`. Tables of chunks, batches and workers
-add up, gradients pass through a table of a few numbers, and privacy needs to protect nothing else.
+and a constraint is a function of the table: :math:`g(M, N) \le 0`. Tables of chunks, batches and
+workers add up. Gradients pass through a few numbers, and private training has to protect only
+these.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from fairconstrained.constraints.steps import Above
 
 __all__ = ["NEVER_BINDS", "MomentConstraint", "Rows"]
 
-NEVER_BINDS = 1e6  # in place of an infinite slack, which would make the values infinite
+NEVER_BINDS = 1e6  # replaces an infinite slack, which would make the values infinite
 
 
 class Rows(NamedTuple):
-    """What a constraint knows of rows: label, part and weight of each, found out once.
+    """Label, part and weight of each row, as a constraint sees them.
 
-    Made by :meth:`MomentConstraint.place`.
+    :meth:`MomentConstraint.place` creates them.
 
     Examples
     --------
@@ -52,7 +53,7 @@ class Rows(NamedTuple):
     n_parts: int
 
     def take(self, index: Tensor) -> Rows:
-        """The rows of this index, in this order."""
+        """Select rows by index, in the given order."""
         y, part, weight = (column.index_select(0, index) for column in self[:3])
         return Rows(y, part, weight, self.n_parts)
 
@@ -66,22 +67,22 @@ class Rows(NamedTuple):
 
 
 class MomentConstraint:
-    """Base: values that follow from the partition, a statistic and a function of the table.
+    """Base of constraints, from a partition, a statistic and a function of the table.
 
-    A subclass implements :meth:`of_moments`, :meth:`describe` and :meth:`without_small`; what else
-    it overrides says what it can do beyond that.
+    A subclass implements :meth:`of_moments`, :meth:`describe` and :meth:`without_small`. It
+    overrides other methods if it supports more.
 
     Parameters
     ----------
     part_of_cell : LongTensor of shape (n_classes, n_groups)
-        The part of the rows of each label and group; -1 where they are in no part.
+        The part of each (label, group) cell, or -1 for cells in no part.
     statistic : Statistic
     slack : Tensor of shape (m,)
-        What has been subtracted from the values.
+        The slack that the values contain.
     name : str
-        The notion, for messages.
+        Name of the notion in messages.
     n_aux : int, default=0
-        Extra primal variables of the constraint.
+        Number of extra primal variables.
 
     Examples
     --------
@@ -121,7 +122,7 @@ class MomentConstraint:
         return self.part_of_cell.to(y.device)[y, group]
 
     def place(self, y: Tensor, group: Tensor, weight: Tensor) -> Rows:
-        """The rows with the part of each, which is all that other methods ask of labels and groups.
+        """The rows with the part of each, which other methods use in place of groups.
 
         Parameters
         ----------
@@ -135,7 +136,7 @@ class MomentConstraint:
         return Rows(y, part, weight, self.n_parts)
 
     def part_cells(self) -> list[NDArray[np.bool_]]:
-        """Which labels and groups make up each part, as boolean (n_classes, n_groups) arrays."""
+        """The cells of each part, as boolean arrays of shape (n_classes, n_groups)."""
         return [(self.part_of_cell == part).cpu().numpy() for part in range(self.n_parts)]
 
     def used_parts(self) -> Tensor:
@@ -143,7 +144,7 @@ class MomentConstraint:
         return torch.ones(self.n_parts, dtype=torch.bool)
 
     def counts_of_cells(self, cells: Tensor) -> Tensor:
-        """Weight of each part, (n_parts,), from that of each label and group."""
+        """Weight of each part, (n_parts,), from the weight of each cell."""
         part = self.part_of_cell.to(cells.device).reshape(-1).remainder(self.n_parts + 1)
         return sum_by(cells.reshape(-1, 1), part, self.n_parts + 1)[: self.n_parts, 0]
 
@@ -164,7 +165,7 @@ class MomentConstraint:
         raise NotImplementedError
 
     def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values as users measure them from the table of hard statistics, (m,)."""
+        """Hard values, (m,), from the table of hard statistics."""
         return self.of_moments(sums, counts, aux)
 
     def values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
@@ -172,27 +173,27 @@ class MomentConstraint:
         return self.of_moments(self.sums(scores, rows, aux), rows.counts(), aux)
 
     def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
-        """Values as users measure them on these rows, (m,); here from the table."""
+        """Hard values on these rows, (m,), as users measure them; here from the table."""
         return self.hard_of_moments(self.hard_sums(scores, rows), rows.counts(), aux)
 
     def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
-        """Two rows, (2, m), convex in scores and extra variables: their difference is `values`."""
+        """Two rows, (2, m), convex in scores and extra variables, with difference `values`."""
         raise NotImplementedError
 
     def affine(self, counts: Tensor) -> AffineMap | None:
-        """The map from tables to values for given counts; None where it is not affine."""
+        """The map from tables to values for given counts, or None if it is not affine."""
         return None
 
     def linearize(
         self, scores: Tensor, y: Tensor, aux: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Soft statistics of the rows, and the derivative of weighted sums of them.
+        """Soft statistics of the rows, and the derivatives of their weighted sums.
 
         Returns
         -------
         soft : Tensor of shape (n, n_columns)
         pullback : callable
-            From weights (n, n_columns) to the derivatives of the weighted sum: by the scores,
+            Maps weights (n, n_columns) to the derivatives of the weighted sum by the scores,
             (n, K), and by the extra variables, (n_aux,).
         """
         if self.n_aux:
@@ -204,26 +205,26 @@ class MomentConstraint:
     # --- extra variables -------------------------------------------------------------------------
 
     def init_aux(self, scores: Tensor, rows: Rows) -> Tensor:
-        """Start of the extra variables."""
+        """Starting values of the extra variables."""
         return scores.new_zeros(self.n_aux)
 
     def statistic_at(self, aux: Tensor) -> Statistic:
-        """The statistic with these extra variables, where they enter there."""
+        """The statistic at these extra variables."""
         return self.statistic
 
     def steps_at(self, aux: Tensor) -> Above | None:
-        """`statistic_at` where extra variable c is the threshold of column c; else None."""
+        """`statistic_at` if extra variable c is the threshold of column c, else None."""
         return None
 
     # --- other constraints of the same kind ------------------------------------------------------
 
     def sharpened(self) -> Self:
-        """The constraint with its statistic sharpened; itself where that changes nothing."""
+        """The constraint with its statistic sharpened, or itself if nothing changes."""
         statistic = self.statistic.sharpened()
         return self if statistic == self.statistic else self._with(statistic=statistic)
 
     def loosened(self, by: float) -> Self:
-        """The constraint with more slack, if it helps solvers to start from there; or itself."""
+        """The constraint with more slack if that helps solvers to start, or itself."""
         return self
 
     def least_rows(
@@ -246,12 +247,12 @@ class MomentConstraint:
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[MomentConstraint, list[str]]:
-        """Drop the values that rest on fewer than `min_rows` rows, at least one.
+        """Drop the values that depend on fewer than `min_rows` rows, or on none.
 
         Parameters
         ----------
         rows : ndarray of shape (n_classes, n_groups)
-            Number of rows of each label and group.
+            Number of rows of each cell.
         min_rows : int or "auto"
             See :meth:`least_rows`.
 
@@ -259,18 +260,18 @@ class MomentConstraint:
         -------
         constraint : MomentConstraint
         dropped : list of str
-            What was dropped, in words with counts.
+            Descriptions of what was dropped, with numbers of rows.
         """
         raise NotImplementedError
 
     # --- words -----------------------------------------------------------------------------------
 
     def measure(self, values: Tensor) -> float:
-        """The notion in its own units: the largest value before its slack is subtracted."""
+        """The notion in its own units: the largest value without its slack."""
         return float((values + self.slack.to(values)).max())
 
     def describe(self, j: int) -> str:
-        """Words for value j: what it compares."""
+        """Describe what value j compares."""
         raise NotImplementedError
 
     def _with(self, **attributes: Any) -> Self:

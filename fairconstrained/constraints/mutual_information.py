@@ -1,18 +1,18 @@
 r"""Exponential Renyi mutual information (ERMI) of predictions and groups, and its saddle form.
 
-Within a condition c on the label (none, or one label after the other) with table
-:math:`M_{rj} = \sum_{i \in c,\, s_i = r} F_j(x_i)` of class probabilities and counts :math:`N_r`,
-write :math:`\hat p_r = N_r / N_c` and :math:`\hat P_{rj} = M_{rj} / N_c`. Then
+A condition c selects all rows or those of one label. Within it, let
+:math:`M_{rj} = \sum_{i \in c,\, s_i = r} F_j(x_i)` be the table of class probabilities, :math:`N_r`
+the counts, :math:`\hat p_r = N_r / N_c` and :math:`\hat P_{rj} = M_{rj} / N_c`. Then
 
 .. math::
 
     \mathrm{ERMI}_c = \sum_{r,j} \frac{\hat P_{rj}^2}{\hat p_r \sum_q \hat P_{qj}} - 1
     = \max_W \; - \sum_{r,j} W_{rj}^2 \sum_q \hat P_{qj}
-      + 2 \sum_{r,j} \frac{W_{rj} \hat P_{rj}}{\sqrt{\hat p_r}} - 1 ,
+      + 2 \sum_{r,j} \frac{W_{rj} \hat P_{rj}}{\sqrt{\hat p_r}} - 1 .
 
-the chi-square mutual information, and the mean over c with weights :math:`N_c / \sum_c N_c` is
-what is penalised. For a given W it is linear in the table: that is what mini-batches and noise
-need.
+This is the chi-square mutual information. The penalty is its mean over c with weights
+:math:`N_c / \sum_c N_c`. For a given W it is linear in the table, so mini-batches and noisy tables
+estimate it without bias.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from fairconstrained.constraints.moments import MomentConstraint
 
 __all__ = ["MutualInformation"]
 
-_TINY = 1e-12  # in place of a fraction that is zero, so that 0 / 0 is 0
+_TINY = 1e-12  # replaces fractions that are zero, so that 0 / 0 is 0
 
 
 class MutualInformation:
-    r"""ERMI as a function of a table of moments, whose rows are the parts of the data.
+    r"""ERMI as a function of a table of moments with one row for each part of the data.
 
     Parameters
     ----------
     condition : LongTensor of shape (n_parts,)
-        Which parts are compared with each other: groups within one condition on the label.
+        The condition of each part. Parts with the same condition are compared.
     n_classes : int
     used : BoolTensor of shape (n_parts,), optional
-        Parts that count. The others are compared with nothing and have conditions of their own.
+        Parts that count. The others have conditions of their own and are compared with nothing.
         Default: all.
 
     Notes
     -----
-    The table and the counts must be of the same rows: that of a batch is scaled up to all rows
-    before. Negative entries of a noisy table count as zero where they are denominators.
+    The table and the counts must belong to the same rows, so the table of a batch has to be scaled
+    up first. Negative denominators from noisy tables count as zero.
 
     References
     ----------
@@ -65,7 +65,7 @@ class MutualInformation:
 
     @classmethod
     def within(cls, constraint: MomentConstraint) -> MutualInformation:
-        """That of the groups that a parity notion compares, within the labels it conditions on."""
+        """ERMI of the groups that a parity notion compares, within its conditions."""
         used = constraint.used_parts().tolist()
         cells = zip(constraint.part_cells(), used, strict=True)
         labels = [(tuple(np.any(own, axis=1).tolist()), counts) for own, counts in cells]
@@ -79,30 +79,31 @@ class MutualInformation:
         )
 
     def value(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """ERMI of a table (n_parts, n_classes) and counts (n_parts,), ()."""
+        """ERMI, (), of a table (n_parts, n_classes) and counts (n_parts,)."""
         dual = self.optimal_dual(sums, counts)
         # M^2 / (p M_c) = M W / sqrt(p)
         known = self._known(counts)
         return (dual * sums / known.root).sum() / known.total - 1.0
 
     def saddle_value(self, dual: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
-        r"""Mean of :math:`\psi_i(\theta, W)` over the rows, (); linear in the table."""
+        r"""Mean of :math:`\psi_i(\theta, W)` over the rows, (), which is linear in the table."""
         return (self.weights(dual, counts) * sums).sum() - 1.0
 
     def weights(self, dual: Tensor, counts: Tensor) -> Tensor:
         r"""Derivative of the saddle form by the table, (n_parts, n_classes).
 
         A row of part r adds :math:`F_j` times
-        :math:`(2 W_{rj} / \sqrt{\hat p_r} - \sum_q W_{qj}^2) / N`, with q in the row's condition.
+        :math:`(2 W_{rj} / \sqrt{\hat p_r} - \sum_q W_{qj}^2) / N`, where q runs over the parts with
+        the condition of r.
         """
         return self.group_weights(dual, counts) - self.common_weights(dual, counts)
 
     def group_weights(self, dual: Tensor, counts: Tensor) -> Tensor:
-        r"""The part :math:`2 W_{rj} / (\sqrt{\hat p_r} N)` that depends on the row's group."""
+        r"""The term :math:`2 W_{rj} / (\sqrt{\hat p_r} N)`, which depends on the group."""
         return dual * self._known(counts).own
 
     def common_weights(self, dual: Tensor, counts: Tensor) -> Tensor:
-        r"""The part :math:`\sum_q W_{qj}^2 / N` that is the same for all groups."""
+        r"""The term :math:`\sum_q W_{qj}^2 / N`, which is the same for all groups."""
         return self.shared(counts) @ dual**2
 
     def shared(self, counts: Tensor) -> Tensor:
@@ -115,19 +116,19 @@ class MutualInformation:
         return sums * known.own - 2.0 * dual * (known.shared @ sums)
 
     def optimal_dual(self, sums: Tensor, counts: Tensor) -> Tensor:
-        r"""The W that maximises: :math:`\hat P_{rj} / (\sqrt{\hat p_r} \sum_q \hat P_{qj})`."""
+        r"""The maximiser W, :math:`\hat P_{rj} / (\sqrt{\hat p_r} \sum_q \hat P_{qj})`."""
         total = self._over_condition(sums).clamp_min(_TINY)
         own = torch.where(self.used[:, None], sums, torch.zeros_like(sums))
         return own / self._known(counts).root / total
 
     def project(self, dual: Tensor, counts: Tensor) -> Tensor:
-        r"""Nearest W whose conditions each have norm at most :math:`\sqrt{l / \min_r \hat p_r}`.
+        r"""Project W on norms of at most :math:`\sqrt{l / \min_r \hat p_r}` in each condition.
 
-        This ball holds the optimal W of every table:
+        This ball contains the optimal W of every table, because
         :math:`\sum_{rj} W_{rj}^2 = \sum_j \sum_r \hat P(r \mid j)^2 / \hat p_r`.
         """
         known = self._known(counts)
-        # No condition's norm is larger than that of all.
+        # The norm of the whole matrix bounds that of each condition.
         if float(torch.linalg.vector_norm(dual)) <= known.least_radius:
             return dual
         norms = self._over_condition(dual**2).sum(dim=1).sqrt()
@@ -139,7 +140,7 @@ class MutualInformation:
         return self._known(counts).radius
 
     def _known(self, counts: Tensor) -> _Counts:
-        """What follows from the counts; kept, because every step asks for the same ones."""
+        """Quantities of the counts, cached because every step uses the same counts."""
         if self._last is None or self._last[0] is not counts:
             self._last = counts, self._of_counts(counts)
         return self._last[1]
@@ -156,16 +157,16 @@ class MutualInformation:
         return _Counts(root, total, own, shared, radius, min(radius.tolist(), default=0.0))
 
     def _over_condition(self, table: Tensor) -> Tensor:
-        """Each part's row becomes the sum over its condition."""
+        """Replace the row of each part by the sum over its condition."""
         return self._same.to(table) @ table
 
 
 class _Counts(NamedTuple):
-    """What the formulas need of the counts."""
+    """Quantities of the counts that the formulas use."""
 
-    root: Tensor  # (n_parts, 1): square root of each part's fraction of its condition
-    total: Tensor  # (): of the parts that count
+    root: Tensor  # (n_parts, 1): square root of the fraction of each part in its condition
+    total: Tensor  # (): total count of the parts that count
     own: Tensor  # (n_parts, 1): 2 / (root total), 0 for parts that do not count
     shared: Tensor  # (n_parts, n_parts): 1 / total where two parts have the same condition
-    radius: Tensor  # (n_parts,): of the ball that W is projected on
+    radius: Tensor  # (n_parts,): radius of the ball on which W is projected
     least_radius: float

@@ -1,12 +1,12 @@
-r"""What users ask for: a notion describes events and becomes a constraint on given data.
+r"""Notions of fairness: they describe events, and are bound to data to give constraints.
 
-An event has a condition on the true label and measures a statistic of the rows that meet it. Its
-rate in a group is the mean of that statistic over the group's rows that meet the condition: for a
-prediction rate
+An event has a condition on the true label and a statistic of the rows that meet it. Its rate in a
+group is the mean of the statistic over the rows of the group that meet the condition. A prediction
+rate, for example, is
 
 .. math:: P(\hat y = k \text{ for a pair } (y, k) \mid y \in \text{condition}, \text{group}).
 
-Parity notions bound differences of an event's rate between groups; caps bound the rate itself.
+Parity notions bound the differences of a rate between groups. Caps bound the rate itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_VALUES = 2_000_000  # of a notion: 1,000 groups pairwise, within each of t
 
 
 class Event(NamedTuple):
-    """Which labels count, and which columns of the statistic are added up for each of them.
+    """The labels that count, and the columns of the statistic that are added up for each.
 
     Examples
     --------
@@ -53,11 +53,11 @@ class Event(NamedTuple):
 
 
 class Notion(BaseEstimator):  # type: ignore[misc]
-    """What a user asks for, before the labels and groups of the data are known.
+    """A definition of fairness, before the labels and groups of the data are known.
 
-    A subclass takes its parameters in ``__init__`` (so that ``get_params``, ``clone`` and grid
-    searches work) and implements :meth:`bind`. ``@dataclass(eq=False, repr=False)`` writes such an
-    ``__init__``.
+    A subclass takes its parameters in ``__init__``, so that ``get_params``, ``clone`` and grid
+    searches work, and implements :meth:`bind`. ``@dataclass(eq=False, repr=False)`` generates such
+    an ``__init__``.
 
     Examples
     --------
@@ -71,41 +71,39 @@ class Notion(BaseEstimator):  # type: ignore[misc]
     needs_groups = True
 
     def bind(self, space: Space, slack: float | None = None) -> MomentConstraint:
-        """Give the constraint on these labels and groups.
+        """Return the constraint on these labels and groups.
 
         Parameters
         ----------
         space : Space
             Labels and groups of the training data.
         slack : float, optional
-            The estimator's slack, used where the notion has none of its own.
+            The slack of the estimator, used if the notion has none of its own.
 
         Raises
         ------
         ValueError
-            Naming the parameter that is wrong, or how many values are too many.
+            If a parameter is not valid, or if there would be too many values.
         """
         raise NotImplementedError
 
 
 @dataclass(eq=False, repr=False)
 class Parity(Notion):
-    r"""Event rates differ between groups by at most `slack`.
+    r"""The rates of an event differ between groups by at most `slack`.
 
     Parameters
     ----------
     slack : float, optional
         Largest allowed gap; default: the estimator's ``slack``.
     reference : {"pairwise", "rest", "overall"}, default="pairwise"
-        Compare each pair of groups (largest minus smallest rate), each group with all others
-        together (RaCO-DP, Section 2), or each group with the overall rate (fairlearn's form).
+        As in :class:`DemographicParity`.
     temperature : float, default=1.0
-        Sharpness of the soft rates that stand in for predicted labels in training: class
-        probabilities are those of `temperature` times the scores.
+        As in :class:`DemographicParity`.
 
     Examples
     --------
-    A notion of one's own lists its events:
+    A custom notion lists its events:
 
     >>> import numpy as np
     >>> from fairconstrained.constraints import Event, Parity, Space
@@ -126,11 +124,11 @@ class Parity(Notion):
         raise NotImplementedError
 
     def statistic(self, n_classes: int) -> Statistic:
-        """What the events measure; class probabilities unless a notion says otherwise."""
+        """The statistic of the events; by default class probabilities."""
         return ClassProbabilities(n_classes, checked_temperature(self))
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
-        """Give the constraint on these labels and groups."""
+        """Return the constraint on these labels and groups."""
         allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)
         reference = chosen(self, "reference", _REFERENCES)
         n_groups, events = len(space.groups), self.events(len(space.classes))
@@ -143,16 +141,16 @@ class Parity(Notion):
 
 @dataclass(eq=False, repr=False)
 class Cap(Notion):
-    """Event rates of at most `max`, overall or in each group.
+    """The rates of an event are at most `max`, overall or in each group.
 
     Parameters
     ----------
     max : float, optional
         The cap; default: the estimator's ``slack``.
     per_group : bool, default=False
-        Whether the rate of every group is capped, instead of the overall rate.
+        Whether the cap is on the rate of every group instead of the overall rate.
     temperature : float, default=1.0
-        As in :class:`Parity`.
+        As in :class:`DemographicParity`.
 
     Examples
     --------
@@ -172,7 +170,7 @@ class Cap(Notion):
 
     @property
     def needs_groups(self) -> bool:  # type: ignore[override]
-        """Only a cap in each group does."""
+        """Whether the cap is on the rate of every group."""
         return self.per_group
 
     def events(self, n_classes: int) -> list[Event]:
@@ -180,7 +178,7 @@ class Cap(Notion):
         raise NotImplementedError
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
-        """Give the constraint on these labels and groups."""
+        """Return the constraint on these labels and groups."""
         cap = checked_number(self, "max", slack if self.max is None else self.max)
         n_groups, events = len(space.groups), self.events(len(space.classes))
         groups = sp.eye_array(n_groups) if self.per_group else np.ones((1, n_groups))
@@ -195,22 +193,22 @@ def as_notion(
     kind: type[Notion] = Notion,
     parameter: str = "constraint",
 ) -> Notion:
-    """The notion that a user means by a name or an object.
+    """Return the notion for a name or an object.
 
     Parameters
     ----------
     given : str or Notion
     names : mapping of str to callable
-        What each allowed name stands for: ``CONSTRAINTS``, ``PARTIAL``, ``AUCS``, ...
+        The notion of each allowed name: ``CONSTRAINTS``, ``PARTIAL``, ``AUCS``, ...
     kind : type, default=Notion
-        Which objects are allowed.
+        Allowed class of objects.
     parameter : str, default="constraint"
-        For the message.
+        Name of the parameter in the message.
 
     Raises
     ------
     ValueError
-        With the names and objects that are allowed.
+        If it is neither. The message lists what is allowed.
 
     Examples
     --------
@@ -233,7 +231,7 @@ def as_notion(
 
 
 def checked_number(notion: Notion, parameter: str, value: Any, minimum: float = 0.0) -> float:
-    """The value, or ValueError unless it is a number >= minimum."""
+    """Return the value as a float; raise ValueError unless it is a number >= minimum."""
     if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= minimum:
         raise ValueError(
             f"{type(notion).__name__}.{parameter} must be a number >= {minimum:g}; got {value!r}."
@@ -242,7 +240,7 @@ def checked_number(notion: Notion, parameter: str, value: Any, minimum: float = 
 
 
 def checked_temperature(notion: Any) -> float:
-    """The notion's temperature, or ValueError unless it is a positive finite number."""
+    """Return the temperature; raise ValueError unless it is a positive finite number."""
     value = notion.temperature
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
         raise ValueError(
@@ -252,7 +250,7 @@ def checked_temperature(notion: Any) -> float:
 
 
 def chosen(notion: Notion, parameter: str, choices: Mapping[str, T]) -> T:
-    """What the parameter's value stands for, or ValueError with the allowed ones."""
+    """Look up the value of a parameter; raise ValueError with the allowed values otherwise."""
     value = getattr(notion, parameter)
     if not isinstance(value, str) or value not in choices:
         raise ValueError(
@@ -274,7 +272,7 @@ def refuse_too_many(notion: Notion, n_values: int, n_groups: int, advice: str) -
 
 
 class _Reference(NamedTuple):
-    """Groups, or several together, whose rates are compared with each other."""
+    """Which sets of groups have rates, and which rates are compared."""
 
     compare: Callable[[int], tuple[Any, Any]]  # (n_rates, n_groups), (m, n_rates)
     size: Callable[[int], int]  # entries of the larger one
@@ -282,7 +280,7 @@ class _Reference(NamedTuple):
 
 
 def _pairwise(n_groups: int) -> tuple[Any, Any]:
-    """Each group, and all ordered pairs of groups: largest minus smallest."""
+    """Rates of each group, compared for all ordered pairs: largest minus smallest."""
     first, second = np.nonzero(~np.eye(n_groups, dtype=bool))
     index = np.arange(len(first))
     signs = np.concatenate((np.ones(len(first)), -np.ones(len(first))))
@@ -292,7 +290,7 @@ def _pairwise(n_groups: int) -> tuple[Any, Any]:
 
 
 def _rest(n_groups: int) -> tuple[Any, Any]:
-    """Each group, and all others together; both signs."""
+    """Rates of each group and of all others together, compared with both signs."""
     if n_groups < 2:
         return np.zeros((0, n_groups)), np.zeros((0, 0))
     identity = sp.eye_array(n_groups)
@@ -302,7 +300,7 @@ def _rest(n_groups: int) -> tuple[Any, Any]:
 
 
 def _overall(n_groups: int) -> tuple[Any, Any]:
-    """Each group, and all together; both signs."""
+    """Rates of each group and of all groups together, compared with both signs."""
     if n_groups < 2:
         return np.zeros((0, n_groups)), np.zeros((0, 0))
     identity = sp.eye_array(n_groups)
@@ -328,7 +326,7 @@ def _linear(
     statistic: Statistic,
     name: str,
 ) -> LinearMoments:
-    """Rates of the events in the groups (n_sets, n_groups), one event after the other, combined."""
+    """Combinations of the rates of all events in sets of groups (n_sets, n_groups)."""
     empty = sp.csr_array((0, space.n_cells * statistic.n_columns)), sp.csr_array((0, space.n_cells))
     numerators, denominators = [empty[0]], [empty[1]]
     for event in events:

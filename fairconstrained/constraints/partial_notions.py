@@ -1,7 +1,8 @@
-r"""Partial parity as users ask for it: fairness inside an interval of percentiles.
+r"""Notions of partial parity: fairness inside an interval of percentiles.
 
-Sources: the partial-parity paper, Definitions 4.2, 4.3 and A.1 to A.3; Remark 5.3 for intervals by
-group and unions of them. Two classes; the worst pair of any number of groups.
+They follow Definitions 4.2, 4.3 and A.1 to A.3 of the partial-parity paper, and Remark 5.3 for
+unions of intervals that differ by group. They are for two classes, and for the worst pair of any
+number of groups.
 """
 
 from __future__ import annotations
@@ -56,13 +57,14 @@ class PartialNotion(Notion):
     Parameters
     ----------
     interval : pair of float, list of pairs, or dict, optional
-        Ranks ``(alpha, beta)`` out of [0, 1], counted from the top of each group's scores; several
-        that do not overlap; or one of these for every group. Default: the estimator's ``interval``.
+        Ranks ``(alpha, beta)`` in [0, 1], counted from the top of the scores of each group. Also a
+        list of such pairs that do not overlap, or a dict with one of these for every group.
+        Default: the estimator's ``interval``.
     slack : float, optional
         Largest allowed gap; default: the estimator's ``slack``.
     temperature : float, default=2.0
-        Sharpness of what replaces "score above threshold" in training; solvers sharpen it where the
-        true gap does not follow.
+        Sharpness of the surrogate of "score above threshold" in training. Solvers increase it if
+        the true gap does not follow the surrogate.
 
     Examples
     --------
@@ -78,14 +80,14 @@ class PartialNotion(Notion):
     def bind(
         self, space: Space, slack: float | None = None, interval: Any = None
     ) -> WithinIntervals:
-        """Give the constraint on these labels and groups.
+        """Return the constraint on these labels and groups.
 
         Parameters
         ----------
         space : Space
-            Of two classes.
+            It must have two classes.
         slack, interval
-            The estimator's, used where the notion has none of its own.
+            Those of the estimator, used if the notion has none of its own.
         """
         if len(space.classes) != 2:
             raise ValueError(f"{type(self).__name__} needs two classes; got {len(space.classes)}.")
@@ -99,11 +101,11 @@ class PartialNotion(Notion):
         return self._constraint(IntervalParts(space, part, intervals), gap)
 
     def _constraint(self, parts: IntervalParts, gap: float) -> WithinIntervals:
-        """The constraint on these parts."""
+        """Return the constraint on these parts."""
         raise NotImplementedError
 
     def _parts(self, n_groups: int) -> NDArray[np.int64]:
-        """The part of the rows of each label and group, (2, n_groups): here the groups."""
+        """The part of each label and group, (2, n_groups): here one for each group."""
         return np.tile(np.arange(n_groups), (2, 1))
 
     def _steps(self, thresholds: Any) -> Above:
@@ -119,17 +121,18 @@ class PartialStatisticalParity(PartialNotion):
     Parameters
     ----------
     interval : pair of float, list of pairs, or dict, optional
-        Ranks ``(alpha, beta)`` out of [0, 1], counted from the top of each group's scores; several
-        that do not overlap; or one of these for every group. Default: the estimator's ``interval``.
+        Ranks ``(alpha, beta)`` in [0, 1], counted from the top of the scores of each group. Also a
+        list of such pairs that do not overlap, or a dict with one of these for every group.
+        Default: the estimator's ``interval``.
     slack : float, optional
         Largest allowed gap of the conditional distributions; default: the estimator's ``slack``.
     n_grid : int, default=10
-        Thresholds at which the distributions are compared in training. The true gap, which solvers
-        follow, is that at all thresholds.
+        Number of thresholds at which training compares the distributions. The true gap, which
+        solvers follow, is over all thresholds.
     surrogate : {"logistic", "ramp"}, default="logistic"
-        What replaces "score above threshold" in training.
+        Step function that replaces "score above threshold" in training.
     temperature : float, default=2.0
-        Its sharpness; solvers sharpen it where the true gap does not follow.
+        Sharpness of the surrogate. Solvers increase it if the true gap does not follow.
 
     Examples
     --------
@@ -153,9 +156,9 @@ class PartialStatisticalParity(PartialNotion):
 class PartialRankParity(PartialStatisticalParity):
     r"""Equal ranks of all thresholds in the interval: :func:`fairconstrained.metrics.ccdf_gap`.
 
-    This is what the tables of the paper report. Definition 4.2 divides by the length of the
-    interval, and this notion compares fractions of whole groups: with a slack of 0.1, the fraction
-    of one group above a threshold may exceed that of another by 0.1. Parameters are those of
+    The tables of the paper report this gap. Definition 4.2 divides by the length of the interval,
+    while this notion compares fractions of whole groups: with a slack of 0.1, the fraction of one
+    group above a threshold may exceed that of another by 0.1. Parameters are as in
     :class:`PartialStatisticalParity`.
 
     Examples
@@ -180,8 +183,8 @@ class PartialDemographicParity(PartialNotion):
     threshold : float, default=0.0
         Scores above it are positive decisions.
     leak : float, default=0.05
-        Slope of the soft rates outside of the interval, relative to that inside, which keeps
-        gradients alive there. Paper: 0.
+        Slope of the soft rates outside the interval, relative to that inside. It keeps gradients
+        from vanishing there. Paper: 0.
 
     Examples
     --------
@@ -207,9 +210,9 @@ class PartialDemographicParity(PartialNotion):
 
 
 class PartialEqualOpportunity(PartialDemographicParity):
-    """Partial demographic parity among the rows of the positive label (Definition A.2).
+    """Partial demographic parity among the samples of the positive label (Definition A.2).
 
-    Ranks are those among these rows, as in the paper's problem (50). Parameters are those of
+    Ranks are among these samples, as in problem (50) of the paper. Parameters are as in
     :class:`PartialDemographicParity`.
 
     Examples
@@ -228,8 +231,8 @@ class PartialEqualOpportunity(PartialDemographicParity):
 class PartialEqualizedOdds(PartialDemographicParity):
     """Partial demographic parity within each label (Definition A.3).
 
-    Ranks are those among the rows of a label, as in the paper's problem (56). Parameters are those
-    of :class:`PartialDemographicParity`.
+    Ranks are among the samples of a label, as in problem (56) of the paper. Parameters are as in
+    :class:`PartialDemographicParity`.
 
     Examples
     --------
@@ -246,10 +249,10 @@ class PartialEqualizedOdds(PartialDemographicParity):
 
 @dataclass(eq=False, repr=False)
 class PartialStatisticalParityInBins(PartialNotion):
-    r"""Partial statistical parity at fixed thresholds: a table of counts is all it reads.
+    r"""Partial statistical parity at fixed thresholds, from a table of counts alone.
 
-    For private training, where thresholds that follow the data would have to be released. Gaps
-    between the thresholds are not seen.
+    It is for private training, where thresholds that depend on the data would have to be released.
+    It does not see gaps between the thresholds.
 
     Parameters
     ----------
@@ -258,7 +261,7 @@ class PartialStatisticalParityInBins(PartialNotion):
     n_grid : int, default=10
         Number of thresholds, equally spaced.
     reach : float, default=3.0
-        They lie between -reach and reach, in log odds.
+        The thresholds lie between -reach and reach, in log odds.
     leak : float, default=0.05
         As in :class:`PartialDemographicParity`.
 
@@ -286,10 +289,10 @@ class PartialStatisticalParityInBins(PartialNotion):
 
 @dataclass(eq=False, repr=False)
 class PartialGroupAUC(PartialNotion):
-    """No group's scores above another's inside an interval of percentiles (Definition A.1).
+    """Group AUCs close to 1/2 inside an interval of percentiles (Definition A.1).
 
-    In training, scores are compared by bins of a quarter in log odds. Parameters are those of
-    :class:`PartialStatisticalParity` without the grid.
+    Training compares scores in bins of width 1/4 in log odds. Parameters are as in
+    :class:`PartialStatisticalParity`, without `n_grid`.
 
     Examples
     --------
@@ -307,7 +310,7 @@ class PartialGroupAUC(PartialNotion):
 
 
 def _checked_grid(notion: Any, least: int) -> int:
-    """The number of thresholds, or ValueError."""
+    """Return the number of thresholds, or raise ValueError."""
     n = notion.n_grid
     if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < least:
         raise ValueError(
@@ -317,7 +320,7 @@ def _checked_grid(notion: Any, least: int) -> int:
 
 
 def _named(*notions: type[PartialNotion]) -> Mapping[str, type[PartialNotion]]:
-    """By the names that estimators accept: without the "partial"."""
+    """Notions by the names that estimators accept, which omit "partial"."""
     return {notion.name.removeprefix("partial_"): notion for notion in notions}
 
 
@@ -329,7 +332,7 @@ PARTIAL = _named(
     PartialEqualizedOdds,
     PartialGroupAUC,
 )
-# What reads the data through a bounded table of counts alone.
+# Notions that read the data only through a table of counts with bounded rows.
 PARTIAL_PRIVATE = _named(
     PartialStatisticalParityInBins,
     PartialDemographicParity,

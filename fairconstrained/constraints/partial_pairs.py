@@ -1,4 +1,4 @@
-r"""Partial parity of rates and of AUCs: every two parts of the same label are compared."""
+r"""Partial parity of rates and of AUCs, which compares all pairs of parts of the same label."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class PartialRates(WithinIntervals):
         \tilde G_q(r_q(t)) - \tilde G_{q'}(r_{q'}(t)) - \mathrm{slack}, \qquad
         \tilde G(r) = G(r) + \mathrm{leak} \, (r / L - G(r)) .
 
-    Hard values are those of G. Where both rates are outside of their intervals, G is flat, and a
-    violated constraint has no gradient. The leak gives it one, and solvers that follow the hard
-    values undo its bias.
+    Hard values are those of G. Where both rates are outside their intervals, G is flat and a
+    violated constraint has no gradient. The leak gives it one. Solvers that follow the hard values
+    correct its bias.
 
     Parameters
     ----------
     parts, gap, statistic, name
-        As in the base class. With :class:`Above` a row adds to one column for each threshold; with
-        :class:`ScoreBins` to a single bin, so that it adds 1 to the table however many thresholds
-        there are, as private training asks for.
+        As in the base class. With :class:`Above` a row adds to one column for each threshold. With
+        :class:`ScoreBins` it adds 1 in all to the table for any number of thresholds, as private
+        training needs.
     leak : float
-        Slope of the soft values outside of the intervals, relative to that inside. Paper: 0.
+        Slope of the soft values outside the intervals, relative to that inside. Paper: 0.
     """
 
     def __init__(self, parts: IntervalParts, gap: float, statistic: Any, name: str, leak: float):
@@ -67,9 +67,9 @@ class PartialRates(WithinIntervals):
         return (leaky[first] - leaky[second]).reshape(-1) - self.slack.to(rates)
 
     def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
-        r"""By min(S+ - S-, a) = S+ + a - max(S- + a, S+), with the means S of convex steps.
+        r"""Convex parts by min(S+ - S-, a) = S+ + a - max(S- + a, S+) for means S of convex steps.
 
-        (Appendix D.3, where a factor 1 / n is missing.)
+        See Appendix D.3 of the paper, where a factor 1 / n is missing.
         """
         plus, minus = self.convex_rates(scores, rows, aux)
         scale = 1.0 / self.lengths.to(plus)[:, None]
@@ -100,12 +100,11 @@ class PartialRates(WithinIntervals):
 class PartialGroupAUCs(WithinIntervals):
     r"""AUCs between the scores of two parts inside the intervals, at most `gap` from 1/2.
 
-    Scores are binned by fixed thresholds. With the fractions of rows in each bin,
-    :math:`m_b = G(r(t_b)) - G(r(t_{b+1}))`, rows of the same bin count as tied. Compared with the
-    AUC without bins the error is at most :math:`\frac12 \sum_b m_{gb} m_{hb}` for steps that are
-    indicators. Hard values are exact.
+    Fixed thresholds divide scores into bins, and rows of the same bin count as tied. Bin b holds
+    the fraction :math:`m_b = G(r(t_b)) - G(r(t_{b+1}))` of a part. For steps that are indicators,
+    the error of the AUC is at most :math:`\frac12 \sum_b m_{gb} m_{hb}`. Hard values are exact.
 
-    Parameters are those of the base class, with ascending thresholds in the statistic.
+    Parameters are as in the base class, with ascending thresholds in the statistic.
     """
 
     offsets_matter = False

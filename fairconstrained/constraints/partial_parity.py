@@ -19,26 +19,26 @@ __all__ = ["FractionsInside", "PartialDistributions", "RanksOfThresholds"]
 
 Floats = NDArray[np.float64]
 
-_SEARCH_STEPS, _FOUND = 60, 1e-12  # for thresholds of given rates
+_SEARCH_STEPS, _FOUND = 60, 1e-12  # of the search for thresholds with given rates
 _CANDIDATES = 1001
 
 
 class FractionsInside:
-    """Parts are compared by G, the fraction of their rows inside the intervals."""
+    """Comparison of parts by G, the fraction of their rows inside the intervals."""
 
     @staticmethod
     def middles(intervals: Intervals, half: float, n_grid: int) -> Floats:
-        """Where the parts are compared, (n_grid,)."""
+        """Levels at which the parts are compared, (n_grid,)."""
         return np.linspace(half, 1.0 - half, n_grid)
 
     @staticmethod
     def ranks_at(intervals: Intervals, levels: Floats) -> tuple[Floats, Floats]:
-        """Lowest and highest rank at these levels in each part, two of (n_parts, n_grid)."""
+        """Lowest and highest rank at these levels in each part, each (n_parts, n_grid)."""
         return intervals.rank(levels)
 
     @staticmethod
     def units(intervals: Intervals) -> Floats:
-        """What a difference of ranks is in the units of the gap, (n_parts,)."""
+        """Factors from differences of ranks to units of the gap, (n_parts,)."""
         return np.asarray(1.0 / intervals.lengths)
 
     @staticmethod
@@ -50,17 +50,17 @@ class FractionsInside:
 
 
 class RanksOfThresholds:
-    r"""Parts are compared by the rank r of every threshold that lies in some part's interval.
+    r"""Comparison of parts by the ranks r of all thresholds that lie in the interval of some part.
 
-    With middles c out of :math:`[\alpha - \kappa/2, \beta + \kappa/2]`: if for every such c
-    there is a threshold at which all parts have :math:`|r - c| \le \kappa/2`, no two parts differ
-    by more where one of them is inside (:func:`fairconstrained.metrics.ccdf_gap`). The methods are
-    those of :class:`FractionsInside`.
+    Levels c are in :math:`[\alpha - \kappa/2, \beta + \kappa/2]`. Suppose that for every such c
+    there is a threshold at which all parts have :math:`|r - c| \le \kappa/2`. Then no two parts
+    differ by more than :math:`\kappa` where one of them is inside
+    (:func:`fairconstrained.metrics.ccdf_gap`). Methods are as in :class:`FractionsInside`.
     """
 
     @staticmethod
     def middles(intervals: Intervals, half: float, n_grid: int) -> Floats:
-        """Equally many of the levels next to some interval."""
+        """Levels that are spread evenly over the neighbourhoods of all intervals."""
         pieces = intervals.upper > intervals.lower
         lower = np.maximum(intervals.lower[pieces] - half, half)
         upper = np.minimum(intervals.upper[pieces] + half, 1.0 - half)
@@ -83,7 +83,7 @@ class RanksOfThresholds:
 
     @staticmethod
     def gaps(intervals: Intervals, rank: Floats) -> tuple[Floats, Floats]:
-        """A part inside is compared with all others, one outside with those inside."""
+        """Compare a part that is inside with all others, and any other with those inside."""
         inside = inside_intervals(rank, intervals)
         lowest = np.where(inside, rank.min(axis=0), np.where(inside, rank, 1.0).min(axis=0))
         highest = np.where(inside, rank.max(axis=0), np.where(inside, rank, 0.0).max(axis=0))
@@ -93,28 +93,29 @@ class RanksOfThresholds:
 class PartialDistributions(WithinIntervals):
     r"""Equal distributions of scores inside the intervals: gaps of G at most `gap`.
 
-    By Lemma 5.1 of the paper the gap is at most :math:`\kappa` exactly if for every c out of
+    By Lemma 5.1 of the paper the gap is at most :math:`\kappa` if and only if for every c in
     :math:`[\kappa/2, 1 - \kappa/2]` there is a threshold :math:`\theta_c` at which all parts have
-    :math:`|G - c| \le \kappa / 2`. With c on a grid, the thresholds as extra variables, and the
-    ranks :math:`a_{cq}, b_{cq}` at which G of part q is :math:`c \mp \kappa/2`, the values are
+    :math:`|G - c| \le \kappa / 2`. Here c is on a grid, and the thresholds are extra variables. Let
+    :math:`a_{cq}, b_{cq}` be the ranks at which G of part q is :math:`c \mp \kappa/2`. The values
+    are
 
     .. math::
 
         \frac{2}{L_q} (r_q(\theta_c) - b_{cq}), \qquad \frac{2}{L_q} (a_{cq} - r_q(\theta_c))
 
-    for all c and q (problem 15 of the paper, there with p = a and without the factor 2 / L, which
-    brings the values to the units of the gap).
+    for all c and q. This is problem (15) of the paper, with p = a, and with a factor 2 / L that
+    brings the values to the units of the gap.
 
     Hard values are exact. Every threshold belongs to the nearest :math:`\theta_c`. The hard value
-    of (c, q) is the largest, over its thresholds, of twice the distance by which part q is above
-    (or below) the middle of the parts, minus slack. The largest of all is the gap minus slack.
+    of (c, q) is the maximum over these thresholds of twice the distance by which part q is above
+    (or below) the middle of the parts, minus slack. The largest hard value is the gap minus slack.
 
     Parameters
     ----------
     parts, gap, statistic, name
         As in the base class, with one column of the statistic for each c.
     compared_by : FractionsInside or RanksOfThresholds
-        What is compared; with ranks, read r for G above.
+        The quantity that is compared. For ranks, replace G by r above.
     """
 
     offsets_matter = False
@@ -147,23 +148,23 @@ class PartialDistributions(WithinIntervals):
         return Above(aux, self.statistic.step, self.statistic.temperature)
 
     def steps_at(self, aux: Tensor) -> Above:
-        """The same: all extra variables are thresholds."""
+        """The same as `statistic_at`, because all extra variables are thresholds."""
         return self.statistic_at(aux)
 
     def loosened(self, by: float) -> Self:
-        """The constraint with more slack: its grid reaches where parts with larger gaps differ."""
+        """The constraint with more slack, and the grid for that slack."""
         looser = self.gap + by
         return type(self)(self.parts, looser, self.statistic, self.name, self.compared_by)
 
     def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
-        """Parts with fewer rows in their intervals than the grid has points."""
+        """Describe the parts with fewer rows in their intervals than grid points."""
         n = self.parts.n_rows(rows)
         return self.parts.counted(n * self.intervals.lengths < len(self.grid), n)
 
     def init_aux(self, scores: Tensor, rows: Rows) -> Tensor:
         """Thresholds at which the mean rate of the parts is in the middle of its bounds.
 
-        For tied scores and the same intervals in all parts these are feasible.
+        They are feasible for tied scores if all parts have the same intervals.
         """
         counts = rows._replace(weight=torch.ones_like(scores[:, 0])).counts()
         weight = torch.cat((1.0 / (self.n_parts * counts), counts.new_zeros(1)))[rows.part]
@@ -172,7 +173,7 @@ class PartialDistributions(WithinIntervals):
         low = scores.new_full((self.n_aux,), float(scores.min()) - margin)
         high = scores.new_full((self.n_aux,), float(scores.max()) + margin)
         theta = 0.5 * (low + high)
-        for _ in range(_SEARCH_STEPS):  # Newton steps; bisection where they leave the bracket
+        for _ in range(_SEARCH_STEPS):  # Newton steps, or bisection if they leave the bracket
             steps = self.statistic_at(theta)
             soft = steps.soft(scores, rows.y)
             excess = weight @ soft - target
@@ -184,12 +185,12 @@ class PartialDistributions(WithinIntervals):
         return theta
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values from the table: all upper bounds, then all lower ones."""
+        """Values from the table, first those of upper and then those of lower bounds."""
         rates = sums / counts[:, None]
         return self._values(rates - self.most.to(sums), self.least.to(sums) - rates)
 
     def affine(self, counts: Tensor) -> AffineMap:
-        """The same as matrices: a rate for each part and column, and both signs of it."""
+        """The values as an affine map: a rate for each part and column, with both signs."""
         shape = (self.n_parts, self.n_aux)
         rates = (1.0 / counts)[:, None].expand(shape).reshape(-1).diag()
         scale = self._scale(counts).expand(shape).reshape(-1).diag()
@@ -200,13 +201,13 @@ class PartialDistributions(WithinIntervals):
         )
 
     def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
-        """A rate is a difference of convex rates; bounds are constants of the first part."""
+        """Convex parts, from convex parts of the rates; the first one has the bounds."""
         plus, minus = self.convex_rates(scores, rows, aux)
         first = self._values(plus - self.most.to(plus), minus + self.least.to(plus))
         return torch.stack((first, self._scaled(minus, plus)))
 
     def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
-        """Exact gaps from sorted scores, by the grid point next to each threshold."""
+        """Exact gaps from sorted scores, each at the grid point nearest to its threshold."""
         ranks = self.ranks(scores, rows)
         theta = aux.detach().cpu().numpy()
         gaps = self.compared_by.gaps(self.intervals, ranks.rank)
@@ -237,7 +238,7 @@ class PartialDistributions(WithinIntervals):
 def _largest_near(
     values: NDArray[np.float64], thresholds: NDArray[np.float64], centres: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The largest of each row's values near each centre, (n_rows, n_centres).
+    """The largest value of each row near each centre, (n_rows, n_centres).
 
     Column i of `values` belongs to all thresholds from thresholds[i] up to the next one.
     """

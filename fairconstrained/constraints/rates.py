@@ -1,7 +1,8 @@
-r"""Rate constraints: demographic parity, equalized odds, error and rate caps, and the user's own.
+r"""Rate constraints: demographic parity, equalized odds, error rates, caps, and custom ones.
 
-Each notion lists its events (see :mod:`fairconstrained.constraints.notions`). Two classes need one
-event where more need one per class, because the rates of the two add up to 1.
+Each notion lists its events (see :mod:`fairconstrained.constraints.notions`). With more than two
+classes there is one event per class. Two classes need only one event, because their rates add up to
+1.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class DemographicParity(Parity):
         Compare each pair of groups (largest minus smallest rate), each group with all others
         together (RaCO-DP, Section 2), or each group with the overall rate (fairlearn's form).
     temperature : float, default=1.0
-        Sharpness of the soft rates that stand in for predicted labels in training: class
-        probabilities are those of `temperature` times the scores. Solvers sharpen them where
-        predicted labels do not follow.
+        Sharpness of the soft rates, which replace predicted labels in training: class
+        probabilities are those of `temperature` times the scores. Solvers increase it if predicted
+        labels do not follow the soft rates.
 
     Examples
     --------
@@ -73,7 +74,7 @@ class DemographicParity(Parity):
 class EqualizedOdds(Parity):
     r"""Equal prediction rates within every label: :math:`P(\hat y = k \mid y, g)`.
 
-    Parameters are those of :class:`DemographicParity`.
+    Parameters are as in :class:`DemographicParity`.
 
     Examples
     --------
@@ -96,7 +97,7 @@ class EqualizedOdds(Parity):
 class EqualOpportunity(Parity):
     r"""Equal true positive rates: :math:`P(\hat y = c \mid y = c, g)`.
 
-    Two classes: of the second (positive) class; more: of every class. Parameters are those of
+    With two classes, c is the second (positive) class; with more, every class. Parameters are as in
     :class:`DemographicParity`.
 
     Examples
@@ -118,7 +119,7 @@ class EqualOpportunity(Parity):
 class FalsePositiveRateParity(Parity):
     r"""Equal false positive rates: :math:`P(\hat y = c \mid y \neq c, g)`.
 
-    Two classes: of the second (positive) class; more: of every class. Parameters are those of
+    With two classes, c is the second (positive) class; with more, every class. Parameters are as in
     :class:`DemographicParity`.
 
     Examples
@@ -138,7 +139,7 @@ class FalsePositiveRateParity(Parity):
 class ErrorRateParity(Parity):
     r"""Equal error rates: :math:`P(\hat y \neq y \mid g)`.
 
-    Parameters are those of :class:`DemographicParity`.
+    Parameters are as in :class:`DemographicParity`.
 
     Examples
     --------
@@ -150,21 +151,21 @@ class ErrorRateParity(Parity):
     name = "error_rate_parity"
 
     def events(self, n_classes: int) -> list[Event]:
-        """A wrong prediction."""
+        """A single event, a wrong prediction."""
         return [Event(np.ones(n_classes), 1.0 - np.eye(n_classes))]
 
 
 class FalseNegativeRate(Cap):
     r"""Cap on :math:`P(\hat y \neq c \mid y = c)`.
 
-    Two classes: of the second (positive) class; more: of every class.
+    With two classes, c is the second (positive) class; with more, every class.
 
     Parameters
     ----------
     max : float, optional
         The cap; default: the estimator's ``slack``.
     per_group : bool, default=False
-        Whether the rate of every group is capped, instead of the overall rate.
+        Whether the cap is on the rate of every group instead of the overall rate.
     temperature : float, default=1.0
         As in :class:`DemographicParity`.
 
@@ -192,7 +193,9 @@ class FalseNegativeRate(Cap):
 
 
 class FalsePositiveRate(Cap):
-    r"""Cap on :math:`P(\hat y = c \mid y \neq c)`; parameters as :class:`FalseNegativeRate`.
+    r"""Cap on :math:`P(\hat y = c \mid y \neq c)`.
+
+    Classes and parameters are as in :class:`FalseNegativeRate`.
 
     Examples
     --------
@@ -218,10 +221,11 @@ class RateConstraint(Notion):
     Parameters
     ----------
     part : mapping, array-like of shape (n_classes, n_groups), or callable
-        Disjoint parts of the rows. A mapping names them: each name stands for a mapping with one or
-        both of the keys ``"group"`` and ``"label"``, whose values are a group (label) or a list of
-        them. Otherwise the number of the part of each label and group, in sorted order, -1 where
-        rows are in no part; or a function of the index arrays ``(y, group)`` that gives it.
+        Disjoint parts of the samples. A mapping has their names as keys. Its values are mappings
+        with one or both of the keys ``"group"`` and ``"label"``, whose values are a group (label)
+        or a list of them. An array gives the number of the part of each label and group, in sorted
+        order, and -1 for no part. A function of the index arrays ``(y, group)`` returns that
+        number.
     unions : list of lists of str, or array-like of shape (n_unions, n_parts)
         The parts in each union: their names, or zeros and ones.
     weights : array-like of shape (m, n_unions, n_classes)
@@ -254,7 +258,7 @@ class RateConstraint(Notion):
     temperature: float = field(default=1.0, kw_only=True)
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
-        """Give the constraint on these labels and groups."""
+        """Return the constraint on these labels and groups."""
         if isinstance(self.part, Mapping):
             part, names = self._named_parts(space), list(self.part)
             unions = self._unions(len(names), names)
@@ -278,11 +282,11 @@ class RateConstraint(Notion):
             )
         for value in own.reshape(-1):
             checked_number(self, "slack", value, minimum=-np.inf)
-        # A cell in no part looks up a part that is in no union.
+        # Cells in no part have index -1, the padded column, which is in no union.
         cells = np.pad(unions, ((0, 0), (0, 1)))[:, part].reshape(len(unions), space.n_cells)
         return LinearMoments(
             space,
-            # The rate of class k in union r adds up column k over its cells.
+            # The rate of class k in union r sums column k over its cells.
             sp.kron(sp.csr_array(cells), sp.eye_array(n_classes)),
             np.repeat(cells, n_classes, axis=0),
             weights.reshape(len(weights), -1),
@@ -292,7 +296,7 @@ class RateConstraint(Notion):
         )
 
     def _named_parts(self, space: Space) -> NDArray[np.int64]:
-        """Number of the part of each label and group, in the order of the names."""
+        """The part of each label and group, numbered in the order of the names."""
         part = np.full((len(space.classes), len(space.groups)), -1)
         names = list(self.part)
         for number, name in enumerate(names):
@@ -315,7 +319,7 @@ class RateConstraint(Notion):
         return part
 
     def _numbered_parts(self, space: Space) -> NDArray[np.int64]:
-        """Number of the part of each label and group, checked."""
+        """The given number of the part of each label and group, after checks."""
         shape = (len(space.classes), len(space.groups))
         given = self.part
         if callable(given):
@@ -362,7 +366,7 @@ def _has_text(value: Any) -> bool:
 
 
 def _positions(rows: Mapping[str, Any], key: str, part: str, known: Sequence[Any]) -> list[int]:
-    """Where the labels or groups of a part are among those of the data; all, if none is named."""
+    """Positions of the labels or groups of a part in the data; all of them if none is named."""
     if key not in rows:
         return list(range(len(known)))
     wanted = rows[key] if isinstance(rows[key], (list, set)) else [rows[key]]
@@ -377,7 +381,7 @@ def _positions(rows: Mapping[str, Any], key: str, part: str, known: Sequence[Any
 
 
 def _worst(n_classes: int) -> list[int]:
-    """The classes to look at: the positive one of two, or all."""
+    """The classes with an event: the positive one of two, or all."""
     return [1] if n_classes == 2 else list(range(n_classes))
 
 

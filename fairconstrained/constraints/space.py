@@ -1,4 +1,4 @@
-"""The labels and groups that notions are bound to."""
+"""The labels and groups to which notions are bound."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Space(NamedTuple):
         return len(self.classes) * len(self.groups)
 
     def count_cells(self, y: Tensor, group: Tensor) -> Tensor:
-        """Rows of each label and group, (n_classes, n_groups)."""
+        """Number of rows of each label and group, (n_classes, n_groups)."""
         shape = (len(self.classes), len(self.groups))
         cells = torch.bincount(y * shape[1] + group, minlength=self.n_cells)
         return cells.reshape(shape)
 
     def describe(self, cells: NDArray[np.bool_]) -> str:
-        """Words for a part of the rows, given by its cells: boolean, (n_classes, n_groups)."""
+        """Describe a set of rows, given by its cells as booleans, (n_classes, n_groups)."""
         groups: list[int] = np.flatnonzero(cells.any(axis=0)).tolist()
         labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
         words = []

@@ -1,4 +1,4 @@
-"""Matrices with few entries that are not zero, as products with dense ones need them."""
+"""Sparse matrices for products with dense ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 
 __all__ = ["Matrix", "SparseMatrix", "as_matrix", "block_diagonal"]
 
-_DENSE = 2**16  # entries up to which a dense matrix is as small and its products are faster
+_DENSE = 2**16  # up to so many entries a dense matrix is used, whose products are faster
 
 
 class SparseMatrix(NamedTuple):
-    """Entries of a matrix. Creating sparse tensors of torch would print warnings."""
+    """A matrix given by its entries. To create sparse tensors of torch would print warnings."""
 
     row: Tensor
     column: Tensor
@@ -22,7 +22,7 @@ class SparseMatrix(NamedTuple):
     shape: tuple[int, int]
 
     def __matmul__(self, dense: Tensor) -> Tensor:
-        """The product with a dense matrix, differentiable by it."""
+        """The product with a dense matrix, which may be differentiated."""
         terms = self.value[:, None] * dense.index_select(0, self.column)
         return dense.new_zeros(self.shape[0], dense.shape[1]).index_add(0, self.row, terms)
 
@@ -37,7 +37,7 @@ class SparseMatrix(NamedTuple):
         return dense.index_put((self.row, self.column), self.value, accumulate=True)
 
     def to(self, like: Tensor) -> SparseMatrix:
-        """The same in the dtype and on the device of a tensor."""
+        """The matrix with the dtype and device of a tensor."""
         row, column = self.row.to(like.device), self.column.to(like.device)
         return SparseMatrix(row, column, self.value.to(like), self.shape)
 
@@ -46,7 +46,7 @@ Matrix = Tensor | SparseMatrix
 
 
 def as_matrix(matrix: Any) -> Matrix:
-    """A matrix of scipy for products in torch: dense where that is small."""
+    """Convert a scipy matrix for products in torch; dense if it is small."""
     if matrix.shape[0] * matrix.shape[1] <= _DENSE:
         return torch.as_tensor(matrix.toarray())
     entries = matrix.tocoo()
@@ -55,7 +55,7 @@ def as_matrix(matrix: Any) -> Matrix:
 
 
 def block_diagonal(blocks: list[Matrix], like: Tensor) -> Matrix:
-    """Blocks one below the other, each with columns of its own; dense if all are."""
+    """The block diagonal matrix, which is dense if all blocks are."""
     dense = [block for block in blocks if isinstance(block, Tensor)]
     if len(dense) == len(blocks):
         empty = like.new_zeros(0, 0)

@@ -1,4 +1,4 @@
-"""Histograms of scores that are smooth in the scores, in the time of hard ones."""
+"""Histograms that are smooth functions of the scores, as fast as hard histograms."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ __all__ = ["SplineBins"]
 class SplineBins(ByAutograd):
     r"""Weights of a row in `n_columns` bins: cubic B-splines of its squashed score.
 
-    With :math:`\tilde z = z / \sqrt{1 + (z / r)^2}` for the reach :math:`r`, and knots equally far
-    apart on [-r, r], the row between two knots at the relative place t has the weights
+    The score is squashed to :math:`\tilde z = z / \sqrt{1 + (z / r)^2}` with the reach :math:`r`.
+    Knots are equally spaced on [-r, r]. A row at the relative position t between two knots has the
+    weights
 
     .. math::
 
         \tfrac16 (1 - t)^3, \quad \tfrac23 - t^2 + \tfrac12 t^3, \quad
         \tfrac16 + \tfrac12 (t + t^2 - t^3), \quad \tfrac16 t^3
 
-    in the four bins around it (three bins more than there are intervals). They add up to 1, and
-    their second derivatives are continuous, which Newton steps and L-BFGS want. Only four columns
-    of a row are not zero, so that a table costs as much for many bins as for few. Squashing
-    resolves scores near zero and gives every score a slope, however far out: the scores of a
-    logistic model are log odds, of which few lie beyond 8, but columns with heavy tails give some.
+    in the four bins around it (there are three more bins than intervals). They add up to 1, and
+    their second derivatives are continuous, as Newton steps and L-BFGS require. Only four weights
+    of a row are nonzero, so the cost of a table hardly depends on the number of bins.
+
+    Squashing gives scores near zero a fine resolution and every score a slope. The scores of a
+    logistic model are log odds, few of which lie beyond 8, but features with heavy tails give some.
     """
 
     n_columns: int
@@ -37,14 +39,14 @@ class SplineBins(ByAutograd):
     bound: float = field(default=1.0, init=False)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Weights of each row."""
+        """Weights of each row in the bins."""
         rows = torch.arange(len(scores), device=scores.device)
         return self.sums(scores, y, torch.ones_like(scores[:, 0]), rows, len(scores))
 
     def sums(
         self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
     ) -> Tensor:
-        """Four additions for each row."""
+        """Weighted sums of `soft` over rows of equal index, by four additions for each row."""
         shape = n_parts, self.n_columns
         table: Tensor = _Table.apply(  # type: ignore[no-untyped-call]
             self._place(scores), weight, index, shape
@@ -52,29 +54,29 @@ class SplineBins(ByAutograd):
         return table
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """One-hot: one of the two bins with the largest weights."""
+        """One-hot indicator of one of the two bins with the largest weights."""
         bins = 1 + _interval(self._place(scores), self.n_columns)
         columns = torch.arange(self.n_columns, device=scores.device)
         return (columns[:, None] == bins).T.to(scores.dtype)
 
     def sharpened(self) -> SplineBins:
-        """Twice as many knots."""
+        """Histograms with twice as many knots."""
         return replace(self, n_columns=2 * self.n_columns - 3)
 
     def _place(self, scores: Tensor) -> Tensor:
-        """Squashed scores in units of the distance of knots, from the first knot, (n,)."""
+        """Squashed scores, (n,), as distances from the first knot in units of the spacing."""
         z = scores[:, 0] / self.reach
         return 0.5 * (self.n_columns - 3) * (z * (1.0 + z**2).rsqrt() + 1.0)
 
 
 class _Table(torch.autograd.Function):
-    """Sums of cubic B-splines over rows of equal index, and their derivatives by the places."""
+    """Sums of cubic B-splines over rows of equal index, and derivatives by their positions."""
 
     @staticmethod
     def forward(
         ctx: Any, place: Tensor, weight: Tensor, index: Tensor, shape: tuple[int, int]
     ) -> Tensor:
-        """A row of the table begins where the last one ends: it is filled as one long row."""
+        """Fill the flattened table, in which the rows are contiguous."""
         n_parts, n_columns = shape
         interval = _interval(place, n_columns)
         t = place - interval
@@ -90,7 +92,7 @@ class _Table(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        """Quadratic splines of the differences between neighbours."""
+        """Quadratic splines of the differences between neighbouring columns."""
         at, t, weight = ctx.saved_tensors
         difference = torch.diff(gradient.reshape(-1))
         first, second, third = (difference[column:].index_select(0, at) for column in range(3))
@@ -100,5 +102,5 @@ class _Table(torch.autograd.Function):
 
 
 def _interval(place: Tensor, n_columns: int) -> Tensor:
-    """Between which knots; the ends belong to the outermost intervals."""
+    """Index of the interval between knots; the ends belong to the outermost intervals."""
     return place.long().clamp(0, n_columns - 4)

@@ -1,4 +1,4 @@
-"""Several constraints as one, on one table."""
+"""Several constraints on one table."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["Stack"]
 
 
 class Stack(MomentConstraint):
-    """Several moment constraints as one: one table serves them all.
+    """Several moment constraints as one constraint on a common table.
 
-    The parts are the coarsest partition that refines every member's; equal statistics are
-    measured once.
+    The parts are the coarsest common refinement of the partitions of all members. Equal statistics
+    are computed once.
 
     Parameters
     ----------
     space : Space
     members : sequence of MomentConstraint
-        None at all leaves the problem unconstrained.
+        An empty sequence leaves the problem unconstrained.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Stack(MomentConstraint):
         nowhere = torch.full((1, space.n_cells), -1)
         cells = torch.cat((nowhere, *(member.part_of_cell.reshape(1, -1) for member in members)))
         parts, part_of_cell = torch.unique(cells, dim=1, return_inverse=True)
-        # Cells that no member uses sort first; they are in no part of the stack either.
+        # Cells that no member uses come first, and are in no part of the stack.
         unused = int((parts == -1).all(dim=0).sum())
         parts, part_of_cell = parts[:, unused:], (part_of_cell - unused).clamp_min(-1)
         slacks = [member.slack.double() for member in members]
@@ -59,7 +59,7 @@ class Stack(MomentConstraint):
             " and ".join(member.name for member in members),
             sum(member.n_aux for member in members),
         )
-        # A number beyond the last part takes the parts that a member does not use.
+        # Parts that a member does not use get the number after its last part.
         self.member_parts = [
             own.remainder(member.n_parts + 1)
             for own, member in zip(parts[1:], members, strict=True)
@@ -69,34 +69,34 @@ class Stack(MomentConstraint):
         starts = np.cumsum([0, *(statistic.n_columns for statistic in statistics)])
         self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, own)]
         self.difference_of_convex = all(member.difference_of_convex for member in members)
-        # Without members the objective alone decides.
+        # Without members only the objective matters.
         self.offsets_matter = not members or any(member.offsets_matter for member in members)
 
     def used_parts(self) -> Tensor:
-        """Whether any member uses each part: cells that none does are a part, too."""
+        """Whether any member uses each part, (n_parts,)."""
         used = torch.zeros(self.n_parts, dtype=torch.bool)
         for member, part in zip(self.members, self.member_parts, strict=True):
             used |= part.cpu() < member.n_parts
         return used
 
     def init_aux(self, scores: Tensor, rows: Rows) -> Tensor:
-        """All members' extra variables."""
+        """The extra variables of all members."""
         pieces = [member.init_aux(scores, own) for member, own in self._with_rows(rows)]
         return torch.cat([scores.new_zeros(0), *pieces])
 
     def statistic_at(self, aux: Tensor) -> Statistic:
-        """The members' statistics with their extra variables."""
+        """The statistics of the members at their extra variables."""
         if self.n_aux == 0:
             return self.statistic
         at = [member.statistic_at(own_aux) for member, own_aux in self._with_aux(aux)]
         return side_by_side(tuple(at[i] for i in self._owners))
 
     def steps_at(self, aux: Tensor) -> Above | None:
-        """The steps of a single member."""
+        """The steps of the member if there is only one."""
         return self.members[0].steps_at(aux) if len(self.members) == 1 else None
 
     def affine(self, counts: Tensor) -> AffineMap | None:
-        """The members' maps on one table, if all have one."""
+        """The maps of all members on the common table, or None if one has no map."""
         shape = (self.n_parts, self.statistic.n_columns)
         tables = self._tables(counts.new_zeros(shape), counts, counts.new_zeros(self.n_aux))
         maps = [member.affine(own_counts) for member, (_, own_counts, _) in tables]
@@ -110,33 +110,33 @@ class Stack(MomentConstraint):
         return self._of([member.sharpened() for member in self.members])
 
     def loosened(self, by: float) -> Self:
-        """The stack with more slack for those members that are easier to start so."""
+        """The stack with all members loosened."""
         return self._of([member.loosened(by) for member in self.members])
 
     def _of(self, members: Sequence[MomentConstraint]) -> Self:
-        """Of these members; itself if they are its own."""
+        """The stack of these members, or itself if nothing changes."""
         if all(other is own for other, own in zip(members, self.members, strict=True)):
             return self
         return type(self)(self.space, members)
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """All members' values, one after the other."""
+        """The values of all members, one after the other."""
         values = [member.of_moments(*own) for member, own in self._tables(sums, counts, aux)]
         return torch.cat([sums.new_zeros(0), *values])
 
     def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """All members' values, each as it measures them from a table."""
+        """The hard values of all members from the table."""
         values = [member.hard_of_moments(*own) for member, own in self._tables(sums, counts, aux)]
         return torch.cat([sums.new_zeros(0), *values])
 
     def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
-        """All members' values, each as it measures them."""
+        """The hard values of all members on these rows."""
         pairs = zip(self._with_rows(rows), self._with_aux(aux), strict=True)
         values = [m.hard_values(scores, own, own_aux) for (m, own), (_, own_aux) in pairs]
         return torch.cat([scores.new_zeros(0), *values])
 
     def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
-        """All members' convex parts, (2, m)."""
+        """The convex parts of all members, (2, m)."""
         pairs = zip(self._with_rows(rows), self._with_aux(aux), strict=True)
         parts = [m.convex_parts(scores, own, own_aux) for (m, own), (_, own_aux) in pairs]
         return torch.cat([scores.new_zeros((2, 0)), *parts], dim=1)
@@ -165,13 +165,13 @@ class Stack(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[Stack, list[str]]:
-        """The members that are left, without what rests on too few rows."""
+        """Drop the values that depend on too few rows, and members without values."""
         pairs = [member.without_small(rows, min_rows) for member in self.members]
         kept = [member for member, _ in pairs if len(member.slack)]
         return Stack(self.space, kept), [words for _, dropped in pairs for words in dropped]
 
     def describe(self, j: int) -> str:
-        """Words for value j: what its member says."""
+        """Describe value j, as its member does."""
         ends = np.cumsum([len(member.slack) for member in self.members])
         i = int(np.searchsorted(ends, j, side="right"))
         return self.members[i].describe(j - int(ends[i] - len(self.members[i].slack)))
@@ -181,14 +181,14 @@ class Stack(MomentConstraint):
         return list(torch.split(values, [len(member.slack) for member in self.members]))
 
     def measures(self, values: Tensor) -> dict[str, float]:
-        """Each notion in its own units, by name; numbered where a name occurs twice."""
+        """Each notion in its own units, by name; names that occur twice are numbered."""
         names = [member.name for member in self.members]
         keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
         pieces = zip(keys, self.members, self.split(values), strict=True)
         return {key: member.measure(own) for key, member, own in pieces}
 
     def measure(self, values: Tensor) -> float:
-        """The notion that exceeds its slack the most, in its own units; nan if there is none."""
+        """The notion that exceeds its slack most, in its own units; nan if there is none."""
         if not self.members:
             return float("nan")
         pieces = zip(self.members, self.split(values), strict=True)

@@ -1,4 +1,4 @@
-"""What is measured on a row: functions of its scores and its label."""
+"""Statistics of a row: functions of its scores and its label."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 
-Linear = tuple[Tensor, Callable[[Tensor], Tensor]]  # values, and their pullback
+Linear = tuple[Tensor, Callable[[Tensor], Tensor]]  # values and their pullback
 
 
 class Statistic(Protocol):
-    """What is measured on a row: a function of its scores and its label.
+    """A statistic of a row: a function of its scores and its label.
 
-    ``bound`` is the largest l1 norm a row's statistics can have (infinite if there is none): the
+    ``bound`` is the largest l1 norm of the statistics of a row, possibly infinite. It is the
     sensitivity of the table to one row.
     """
 
@@ -47,25 +47,25 @@ class Statistic(Protocol):
     def bound(self) -> float: ...
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Differentiable, (n, n_columns)."""
+        """Differentiable values, (n, n_columns)."""
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """`soft`, and from weights (n, n_columns) on it the weighted sum's derivative by scores."""
+        """`soft`, and the map from weights (n, n_columns) to derivatives by the scores."""
 
     def sums(
         self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
     ) -> Tensor:
-        """Differentiable weighted sums of `soft` over rows of equal index, (n_parts, n_columns)."""
+        """Weighted sums of `soft` over rows of equal index, (n_parts, n_columns)."""
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """What users measure, on predicted labels, (n, n_columns)."""
+        """Values as users measure them on predicted labels, (n, n_columns)."""
 
     def sharpened(self) -> Statistic:
-        """Soft values twice as close to the hard ones, where that can be."""
+        """The statistic with soft values closer to the hard ones, if possible."""
 
 
 class ByRows:
-    """A statistic whose sums are those of `soft`, computed for all columns of every row."""
+    """A statistic whose sums are computed from `soft` of every row."""
 
     soft: Callable[[Tensor, Tensor], Tensor]
 
@@ -77,7 +77,7 @@ class ByRows:
 
 
 class ByAutograd(ByRows):
-    """A statistic whose `soft` is differentiated by autograd."""
+    """A statistic that is differentiated by autograd."""
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
         """By autograd."""
@@ -87,7 +87,7 @@ class ByAutograd(ByRows):
 
 @dataclass(frozen=True)
 class ClassProbabilities(ByRows):
-    """Tempered class probabilities; hard: the one-hot predicted class."""
+    """Tempered class probabilities; hard values are the one-hot predicted class."""
 
     n_columns: int
     temperature: float = 1.0
@@ -114,7 +114,7 @@ class ClassProbabilities(ByRows):
 
 @dataclass(frozen=True)
 class Losses(ByRows):
-    """The row's loss: its own hard version."""
+    """The loss of a row, whose soft and hard values are the same."""
 
     loss: Loss
     n_columns: int = field(default=1, init=False)
@@ -131,7 +131,7 @@ class Losses(ByRows):
     hard = soft
 
     def sharpened(self) -> Losses:
-        """Itself: soft and hard values are the same."""
+        """The statistic itself."""
         return self
 
 
@@ -143,20 +143,20 @@ class Columns:
 
     @property
     def n_columns(self) -> int:
-        """Columns of all members."""
+        """Number of columns of all members."""
         return sum(member.n_columns for member in self.members)
 
     @property
     def bound(self) -> float:
-        """Sum of the members' bounds."""
+        """Sum of the bounds of all members."""
         return sum(member.bound for member in self.members)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Members' columns."""
+        """Soft values of all members, side by side."""
         return _side_by_side(scores, [member.soft(scores, y) for member in self.members])
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """Sum of the members' derivatives."""
+        """Sum of the derivatives of all members."""
         terms = [member.linearize(scores, y) for member in self.members]
         widths = [member.n_columns for member in self.members]
 
@@ -169,12 +169,12 @@ class Columns:
     def sums(
         self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
     ) -> Tensor:
-        """Members' sums."""
+        """Sums of all members, side by side."""
         sums = [member.sums(scores, y, weight, index, n_parts) for member in self.members]
         return torch.cat([scores.new_zeros((n_parts, 0)), *sums], dim=1)
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Members' columns."""
+        """Hard values of all members, side by side."""
         return _side_by_side(scores, [member.hard(scores, y) for member in self.members])
 
     def sharpened(self) -> Columns:
@@ -183,25 +183,28 @@ class Columns:
 
 
 def side_by_side(statistics: tuple[Statistic, ...]) -> Statistic:
-    """Several statistics as one; a single one as it is: a copy would cost time in every step."""
+    """Several statistics as one. A single one is returned as it is, which saves copies."""
     return statistics[0] if len(statistics) == 1 else Columns(statistics)
 
 
 def _side_by_side(scores: Tensor, blocks: Sequence[Tensor]) -> Tensor:
-    """Blocks of columns as one, (n, n_columns), with columns contiguous in memory."""
+    """Join blocks of columns, (n, n_columns), with columns contiguous in memory."""
     none = scores.new_zeros((0, len(scores)))
     return torch.cat([none, *(block.T for block in blocks)]).T
 
 
 def sum_by(rows: Tensor, index: Tensor, n_parts: int) -> Tensor:
-    """Sum rows of equal index, (n_parts, n_columns), along memory: at most half the time."""
+    """Sums of rows with equal index, (n_parts, n_columns).
+
+    To follow the layout in memory takes at most half the time.
+    """
     if rows.stride(0) == 1:
         return rows.new_zeros((rows.shape[1], n_parts)).index_add(1, index, rows.T).T
     return rows.new_zeros((n_parts, rows.shape[1])).index_add(0, index, rows)
 
 
 def look_up(table: Tensor, index: Tensor, like: Tensor) -> Tensor:
-    """Rows of a table by their index, (n, n_columns), laid out in memory like `like`."""
+    """Rows of a table by index, (n, n_columns), with the memory layout of `like`."""
     if like.stride(0) == 1:
         return table.T.contiguous().gather(1, index.expand(table.shape[1], -1)).T
     return table.index_select(0, index)

@@ -1,8 +1,8 @@
-r"""Smooth or piecewise linear functions in place of "score above threshold".
+r"""Smooth or piecewise linear step functions that replace "score above threshold".
 
-Each step is a difference of two convex functions, :math:`\sigma = \sigma^+ - \sigma^-`. For scores
-that are linear in the parameters that makes every mean of steps a difference of convex functions
-of parameters and thresholds.
+Each step is a difference of two convex functions, :math:`\sigma = \sigma^+ - \sigma^-`. If scores
+are linear in the parameters, every mean of steps is therefore a difference of convex functions of
+parameters and thresholds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["STEPS", "Above", "ScoreBins", "Step"]
 
 @dataclass(frozen=True)
 class Step:
-    """A step from 0 to 1 around 0, its slope and its convex part: all act elementwise."""
+    """A step from 0 to 1 around 0, with its slope and its convex part, all elementwise."""
 
     value: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor], Tensor]  # from the step's value
@@ -29,7 +29,7 @@ class Step:
 
 def _logistic_convex(x: Tensor) -> Tensor:
     # Paper: sigma + rho |w|^2 / 2 with a large enough rho (Example D.4); here the logistic function
-    # left of 0 and its tangent right of it, which needs no rho and bends no more than necessary.
+    # left of 0 and its tangent right of it, because that needs no rho and has less curvature.
     return torch.where(x < 0, torch.sigmoid(x), 0.5 + 0.25 * x)
 
 
@@ -53,9 +53,9 @@ class Above(ByRows):
     thresholds : Tensor of shape (n_columns,)
         Fixed, or variables of the problem.
     step : Step
-        It replaces the indicator.
+        Replacement of the indicator.
     temperature : float
-        Its sharpness: the step is a function of temperature times (score - threshold).
+        Sharpness: the step is a function of temperature times (score - threshold).
     """
 
     thresholds: Tensor
@@ -64,12 +64,12 @@ class Above(ByRows):
 
     @property
     def n_columns(self) -> int:
-        """One for each threshold."""
+        """Number of thresholds."""
         return len(self.thresholds)
 
     @property
     def bound(self) -> float:
-        """Each column is at most 1."""
+        """Number of columns, because each is at most 1."""
         return float(self.n_columns)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
@@ -77,11 +77,11 @@ class Above(ByRows):
         return self.step.value(self._distance(scores))
 
     def slopes(self, soft: Tensor) -> Tensor:
-        """Derivative of each column by the score, and minus that by its threshold, from `soft`."""
+        """Derivative of each column by the score, from `soft`; by the threshold it is minus that."""
         return self.temperature * self.step.slope(soft)
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """In closed form, by the scores alone."""
+        """In closed form, with the derivative by the scores only."""
         soft = self.soft(scores, y)
 
         def pullback(weights: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ class Above(ByRows):
         return soft, pullback
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Ones where the score is above."""
+        """1 where the score is above the threshold, else 0."""
         return (self._distance(scores) > 0).to(scores.dtype)
 
     def convex(self, scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,7 +117,7 @@ class Above(ByRows):
 class ScoreBins(ByAutograd):
     """Weights of a row in the bins between `n_columns` - 1 thresholds on [-reach, reach].
 
-    The scores of a logistic model are log odds: few lie beyond 8.
+    The scores of a logistic model are log odds, few of which lie beyond 8.
     """
 
     n_columns: int
@@ -130,7 +130,7 @@ class ScoreBins(ByAutograd):
         return self._weights(torch.sigmoid(self.temperature * (scores - self._thresholds(scores))))
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """One-hot bins."""
+        """One-hot indicator of the bin."""
         return self._weights((scores > self._thresholds(scores)).to(scores.dtype))
 
     def sharpened(self) -> ScoreBins:

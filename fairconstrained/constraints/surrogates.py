@@ -1,7 +1,7 @@
 r"""Smooth surrogates of the probability that a row of one part does not rank above one of another.
 
-Each is a function of the means of a statistic of the scores in both parts, so that it needs no
-pairs: tables of groups add up, and what is linear in rows stays linear in rows.
+Each is a function of the means of a statistic of the scores in both parts. It therefore needs no
+pairs, and its cost is linear in the number of rows.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from fairconstrained.constraints.statistics import ByAutograd, Statistic
 
 __all__ = ["SURROGATES", "Binormal", "Quadratic", "ScoreMoments", "SoftBins"]
 
-_SPREAD = 1e-9  # a variance that keeps constant scores away from 0 / 0
+_SPREAD = 1e-9  # added to variances, since constant scores would give 0 / 0
 
 
 @dataclass(frozen=True)
 class ScoreMoments(ByAutograd):
-    """The score and its square. AUCs are measured by sorting, so there are no other hard values."""
+    """The score and its square, soft and hard, because true AUCs are measured by sorting."""
 
     n_columns: int = field(default=2, init=False)
     bound: float = field(default=float("inf"), init=False)
@@ -36,22 +36,22 @@ class ScoreMoments(ByAutograd):
     hard = soft
 
     def sharpened(self) -> ScoreMoments:
-        """Itself."""
+        """The statistic itself."""
         return self
 
 
 class Surrogate(Protocol):
-    """Estimates P(z <= z') for rows of two parts from the means of both."""
+    """An estimate of P(z <= z') for rows of two parts from the means of both."""
 
     @property
     def statistic(self) -> Statistic: ...
 
     @property
     def of_score_moments(self) -> bool:
-        """Whether group means and covariances of the features are enough for a linear model."""
+        """Whether a linear model needs only means and covariances of the features."""
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        """From means (..., n_columns) of each part, (...)."""
+        """Estimate from the means (..., n_columns) of each part, (...)."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Quadratic:
 
     .. math:: c_1 \big( \sigma^2 + \sigma'^2 + (\mu - \mu' - c_2)^2 \big)
 
-    Constant scores have the loss :math:`c_1 c_2^2`: beyond 1/2 they are not feasible for slack 0
-    (Lemma 2).
+    Constant scores have the loss :math:`c_1 c_2^2`. If it exceeds 1/2, they are infeasible for
+    slack 0 (Lemma 2).
 
     Examples
     --------
@@ -76,14 +76,14 @@ class Quadratic:
     statistic: Statistic = field(default=ScoreMoments(), init=False)
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        """O(1) from the means of (z, z^2)."""
+        """The mean over all pairs, from the means of (z, z^2)."""
         margin = first[..., 0] - second[..., 0] - self.c2
         return self.c1 * (_variance(first) + _variance(second) + margin**2)
 
     def form(self, first: Tensor, second: Tensor) -> Tensor:
-        r"""The loss of scores x'w as a quadratic form: half of (w, 1)' form (w, 1).
+        r"""The matrix F for which (w, 1)' F (w, 1) / 2 is the loss of scores x'w.
 
-        From means of :math:`(x, 1)(x, 1)'` over each part, (..., p + 1, p + 1).
+        Arguments are the means of :math:`(x, 1)(x, 1)'` over each part, (..., p + 1, p + 1).
         """
         mean, other = first[..., :-1, -1], second[..., :-1, -1]
         cross = mean[..., :, None] * other[..., None, :]
@@ -96,7 +96,7 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class Binormal:
-    r"""The probability itself, if the scores of both parts were normal.
+    r"""The exact probability for normal scores in both parts.
 
     .. math:: \Phi\Big( \frac{\mu' - \mu}{\sqrt{\sigma^2 + \sigma'^2}} \Big)
 
@@ -113,7 +113,7 @@ class Binormal:
     statistic: Statistic = field(default=ScoreMoments(), init=False)
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        """O(1) from the means of (z, z^2)."""
+        """The probability, from the means of (z, z^2)."""
         spread = (_variance(first) + _variance(second) + _SPREAD).sqrt()
         below: Tensor = torch.special.ndtr((second[..., 0] - first[..., 0]) / spread)
         return below
@@ -121,17 +121,17 @@ class Binormal:
 
 @dataclass(frozen=True)
 class SoftBins:
-    """Pairs counted in smooth bins of the score; two rows of the same bin count by half.
+    """Pairs counted in smooth bins of the score, where rows of the same bin count one half.
 
-    It tends to the probability itself as the number of bins grows, and costs the same for many bins
-    as for few. Fewer bins smooth more: on test rows 64 rank better than 256.
+    It tends to the true probability as the number of bins grows. The cost hardly depends on the
+    number of bins. Fewer bins smooth more: 64 bins rank test samples better than 256.
 
     Parameters
     ----------
     n_bins : int, default=64
         At least 4.
     reach : float, default=8.0
-        Half of the bins are for scores within 0.58 times it; see `SplineBins`.
+        Half of the bins are for scores of at most 0.58 `reach`; see `SplineBins`.
 
     Examples
     --------
@@ -152,11 +152,11 @@ class SoftBins:
 
     @property
     def statistic(self) -> Statistic:
-        """Weights in the bins."""
+        """Weights of a row in the bins."""
         return SplineBins(self.n_bins, self.reach)
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        """O(bins) from the two histograms."""
+        """The probability, from the two histograms."""
         not_below = second.flip(-1).cumsum(-1).flip(-1) - 0.5 * second
         return (first * not_below).sum(-1)
 

@@ -1,8 +1,9 @@
-r"""What all partial notions share: parts of the rows, each with its intervals of ranks.
+r"""The base of partial constraints: parts of the rows, each with its intervals of ranks.
 
-With the rate r of a part's scores above a threshold, and the fraction G(r) of its rows inside the
-intervals that score higher (:mod:`fairconstrained.percentiles`), all values are functions of such
-rates. Hard values are the exact metrics of :mod:`fairconstrained.metrics`.
+All values are functions of rates r, the fractions of parts that score above thresholds, through
+G(r), the fraction of the rows inside the intervals that score higher
+(:mod:`fairconstrained.percentiles`). Hard values are the exact metrics of
+:mod:`fairconstrained.metrics`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data to try fair classifiers on: a generator with adjustable bias, and real data sets."""
+"""Data sets for fair classification: a generator with adjustable bias, and real data."""
 
 from fairconstrained.datasets.encoding import one_hot
 from fairconstrained.datasets.loading import list_datasets, load_dataset

@@ -1,8 +1,8 @@
-"""The 123 binary features of a9a, with the names that LIBSVM's files leave out.
+"""The 123 binary features of a9a, with the names that the files of LIBSVM leave out.
 
-J. Platt made them from Adult: numbers are cut at quintiles (capital gain and loss: zero or not) and
-categories become indicators, none of which is set where Adult has a ``?``. The rows are those of
-Adult in the same order, which is how the names were found and how they are tested.
+J. Platt made them from Adult. Numbers are cut at quintiles (capital gain and loss: zero or not),
+and categories become indicators. Where Adult has a ``?``, no indicator is set. The rows are those
+of Adult in the same order, and a test checks the names against Adult.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ FEATURES = [
 
 
 def a9a_frame(texts: Sequence[str]) -> pd.DataFrame:
-    """Training and test file as one table: 123 indicators, ``label`` (-1 or 1) and ``split``."""
-    # The number of features is given because the test file has none in the last column.
+    """Join both files to one table of 123 indicators, ``label`` (-1 or 1) and ``split``."""
+    # In the test file the last column is empty, so the number of features must be given.
     files = [io.BytesIO(text.encode()) for text in texts]
     parts = load_svmlight_files(files, n_features=len(FEATURES), zero_based=False)
     frames = [
@@ -82,6 +82,6 @@ def a9a_frame(texts: Sequence[str]) -> pd.DataFrame:
 
 
 def active_category(frame: pd.DataFrame, name: str) -> pd.Series:
-    """Undo the indicators ``name=value`` of a variable that is known in every row."""
+    """Recover a variable without missing values from its indicators ``name=value``."""
     indicators = frame[[column for column in FEATURES if column.startswith(f"{name}=")]]
     return indicators.idxmax(axis=1).str.removeprefix(f"{name}=")

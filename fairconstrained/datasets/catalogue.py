@@ -1,4 +1,4 @@
-"""The benchmark data sets: one entry says all that the loader knows about one of them."""
+"""The benchmark data sets, with one entry for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of numbers and categories as one numeric matrix."""
+"""Encoding of tables with numbers and categories as numeric matrices."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ def one_hot(
 ) -> tuple[sparse.csr_matrix | NDArray[np.float64], list[str]]:
     r"""Encode a table as the numeric matrix of a benchmark.
 
-    A category column becomes one indicator :math:`1[x = v]` for every value `v` that occurs, none
-    left out. A numeric column is standardised over the rows of the table, :math:`(x - \bar x) /
-    \sqrt{\tfrac1n \sum_i (x_i - \bar x)^2}` (zero where the column is constant), except that a
-    column of zeros and ones is left as it is.
+    A categorical column becomes one indicator :math:`1[x = v]` for every value `v` that occurs. A
+    numeric column is standardised over the rows of the table, :math:`(x - \bar x) /
+    \sqrt{\tfrac1n \sum_i (x_i - \bar x)^2}`. A constant column becomes zero, and a column of zeros
+    and ones stays as it is.
 
     Parameters
     ----------
     frame : DataFrame of shape (n_samples, n_columns)
-        Without missing or infinite values. Columns that are not numeric are categories.
+        It has no missing or infinite values. Columns that are not numeric are categorical.
     categorical : collection of str, default=()
-        Numeric columns whose values are codes of categories.
+        Numeric columns that hold codes of categories.
 
     Returns
     -------
     X : csr_matrix or ndarray of shape (n_samples, n_features), float64
-        Numeric columns first, then the indicators; sparse if fewer than half of the entries are
-        nonzero.
+        Numeric columns first, then the indicators. It is sparse if fewer than half of the entries
+        are nonzero.
     feature_names : list of str
-        The column, or ``column=value`` for an indicator.
+        Name of the column, or ``column=value`` for an indicator.
 
     Raises
     ------
     ValueError
-        If there are no rows, a value is missing or infinite, or `categorical` names a column that
-        is not there.
+        If there are no rows, if a value is missing or infinite, or if `categorical` names an
+        unknown column.
 
     Notes
     -----
     Means, standard deviations and categories are read from the data. For a private fit they would
-    have to be public knowledge; for a clean test set, encode with a pipeline fitted on training
-    rows.
+    have to be public knowledge. To keep test data apart, encode with a pipeline that is fitted on
+    training samples.
 
     Examples
     --------
@@ -95,10 +95,10 @@ def _check(frame: pd.DataFrame, categorical: Collection[str]) -> None:
 
 def _standardise(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     centred = numbers - numbers.mean(axis=0)
-    # The standard deviation of a constant column is rounding noise at most: do not divide by it.
+    # The computed standard deviation of a constant column is rounding error: do not divide by it.
     spread = np.ptp(numbers, axis=0)
     constant = spread == 0
-    # Powers of two change no digit, and squares of tiny numbers would be rounded to zero.
+    # Squares of tiny numbers would underflow; scaling by powers of two is exact.
     centred = np.ldexp(centred, -np.frexp(spread)[1])
     scaled = np.where(constant, 0.0, centred / np.where(constant, 1.0, centred.std(axis=0)))
     indicator = ((numbers == 0) | (numbers == 1)).all(axis=0)
@@ -112,5 +112,5 @@ def _indicators(codes: NDArray[np.intp], n_values: int) -> sparse.csr_matrix:
 
 
 def _texts(values: Iterable[Any]) -> list[str]:
-    """Codes such as 3.0 and 3 have the same name."""
+    """Names of values; codes such as 3.0 and 3 have the same name."""
     return [f"{value:g}" if isinstance(value, (int, float)) else str(value) for value in values]

@@ -1,9 +1,9 @@
-"""Files of the benchmark data sets: found in a folder or downloaded, and checked either way.
+"""Files of the benchmark data sets, read from a folder or downloaded, and always checked.
 
-A packed file (gzip) is identified by its SHA-256. A downloaded one cannot have that checksum: its
-source is in another format, and compressing it again gives other bytes. It is converted to the
-text the packed file holds and identified by the SHA-256 of its header and sorted rows, so that it
-is accepted only if it is the same table, row for row, whatever the order of the rows.
+A packed file (gzip) is identified by its SHA-256. A downloaded file cannot have that checksum,
+because its source has another format and compression gives other bytes. It is converted to the text
+of the packed file and identified by the SHA-256 of its header and sorted rows. It is accepted only
+if it has the same rows, in any order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fairconstrained._version import __version__
 __all__ = ["ENVIRONMENT_VARIABLE", "File", "content_hash", "data_folder", "read_text"]
 
 ENVIRONMENT_VARIABLE = "FAIRCONSTRAINED_DATA"
-TIMEOUT = 60.0  # seconds without an answer from the server
+TIMEOUT = 60.0  # seconds to wait for an answer of the server
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ class File:
     Attributes
     ----------
     path : str
-        Where it lies below the data folder.
+        Path of the file below the data folder.
     sha256 : str
         Checksum of the packed file as distributed with the benchmarks.
     content : str
         `content_hash` of its text.
     url : str
-        Where the public source of the data is downloaded from.
+        Address of the public source.
     convert : callable
-        From the bytes at `url` to the text of this file.
+        Converts the bytes at `url` to the text of this file.
     """
 
     path: str
@@ -57,26 +57,26 @@ class File:
 
 
 def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
-    """`data_home`, else the environment's folder, else a folder in scikit-learn's data home."""
+    """`data_home`, or the folder in the environment, or one in the data home of scikit-learn."""
     chosen = data_home or os.environ.get(ENVIRONMENT_VARIABLE)
     return Path(chosen).expanduser() if chosen else Path(get_data_home()) / "fairconstrained"
 
 
 def content_hash(text: str) -> str:
-    """SHA-256 of the first line (a header) and the sorted others, without blanks at their ends."""
+    """SHA-256 of the header and the sorted other lines, without trailing blanks."""
     first, *others = (line.rstrip() for line in text.rstrip().split("\n"))
     return hashlib.sha256("\n".join([first, *sorted(others)]).encode()).hexdigest()
 
 
 def read_text(file: File, folder: Path, download_if_missing: bool) -> str:
-    """Text of `file`, from `folder` or (when it is not there) from its public source.
+    """Read `file` from `folder`, or from its public source if it is missing.
 
     Raises
     ------
     FileNotFoundError
         If the file is not in `folder` and was not or could not be downloaded.
     OSError
-        If the file, or what the source sent, is not the data set.
+        If the file, or the answer of the source, is not the data set.
     """
     path = folder / file.path
     if path.exists():
@@ -114,13 +114,13 @@ def _download(path: Path, file: File) -> str:
 
 
 def _fetch(url: str) -> bytes:
-    # Some hosts refuse the default name that urllib gives itself.
+    # Some hosts refuse the default user agent of urllib.
     request = urllib.request.Request(url, headers={"User-Agent": f"fairconstrained/{__version__}"})
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
             source: bytes = response.read()
     except HTTPError as error:
-        error.close()  # it holds the connection
+        error.close()  # the error holds the connection
         raise
     return source
 
@@ -128,7 +128,7 @@ def _fetch(url: str) -> bytes:
 def _convert(source: bytes, path: Path, file: File) -> str:
     try:
         text = file.convert(source)
-    except Exception as error:  # whatever a converter stumbles over, these are not the data
+    except Exception as error:  # any failure of a converter means that these are not the data
         raise OSError(_refusal(source, path, file, f"converting it failed: {error!r}")) from error
     found = content_hash(text)
     if found != file.content:
@@ -139,7 +139,7 @@ def _convert(source: bytes, path: Path, file: File) -> str:
 
 
 def _store(path: Path, text: str) -> None:
-    """Write all or nothing: a reader or a second process never sees half a file."""
+    """Write atomically, so that no other process sees half a file."""
     temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def _store(path: Path, text: str) -> None:
             f"environment variable {ENVIRONMENT_VARIABLE}."
         ) from error
     finally:
-        with suppress(OSError):  # gone after success, or never made
+        with suppress(OSError):  # after success it no longer exists
             temporary.unlink()
 
 

@@ -19,7 +19,7 @@ __all__ = ["list_datasets", "load_dataset"]
 
 
 def list_datasets() -> list[str]:
-    """Names that `load_dataset` takes.
+    """Names that `load_dataset` accepts.
 
     Examples
     --------
@@ -39,11 +39,11 @@ def load_dataset(
     preprocess: str | None = None,
     download_if_missing: bool = True,
 ) -> Bunch:
-    """Load a real data set of the fairness literature, checked against its checksum.
+    """Load a real data set of the fairness literature.
 
-    The files are read from a local folder; one that is not there is downloaded from its public
-    source, converted, checked and stored in that folder. Every load checks that the file, or at
-    least the set of its rows, has the checksum in the description.
+    The files are read from a local folder. A missing file is downloaded from its public source,
+    converted, checked and stored in that folder. Every call checks that the file, or at least the
+    set of its rows, has the checksum in the description.
 
     =================  =======  =====================================  ============================
     name               rows     label 1 (rate)                         default sensitive feature
@@ -65,22 +65,23 @@ def load_dataset(
     name : str
         One of `list_datasets`.
     data_home : path-like, default=None
-        Folder with the files, each below it as the description says. ``None``: the folder in the
-        environment variable ``FAIRCONSTRAINED_DATA``, else ``fairconstrained`` in scikit-learn's
-        data home.
+        Folder with the files, at the paths in the description. By default it is the folder in the
+        environment variable ``FAIRCONSTRAINED_DATA`` or, if that is not set, ``fairconstrained`` in
+        the data home of scikit-learn.
     sensitive : str or list of str, default=None
         Sensitive features to return: columns of the table, or groups derived from them
-        (``age_25_60``, ``caucasian``, ``white``; ``sex`` and ``race`` of a9a). ``None``: the one
-        in the table above. Sensitive columns stay among the features; use `drop`.
+        (``age_25_60``, ``caucasian``, ``white``; ``sex`` and ``race`` of a9a). ``None`` takes the
+        first one in the table above. Sensitive columns stay among the features unless `drop` names
+        them.
     drop : str or list of str, default=()
         Columns to leave out of the features, such as the sensitive one. ``"sex"`` also leaves out
         the indicators ``sex=...`` of a9a.
     preprocess : {None, "one_hot"}, default=None
-        ``None`` returns the features as a DataFrame. ``"one_hot"`` returns the numeric matrix that
-        `one_hot` makes of it (Adult: 107 columns); scales and categories are read from all rows,
-        which a private fit must not do.
+        ``None`` returns the features as a DataFrame. ``"one_hot"`` returns the numeric matrix from
+        `one_hot` (Adult: 107 columns). Scales and categories are then read from all samples, which
+        a private fit must not do.
     download_if_missing : bool, default=True
-        If false, a missing file is an error.
+        If False, a missing file is an error.
 
     Returns
     -------
@@ -88,9 +89,9 @@ def load_dataset(
         ``data`` : DataFrame, csr_matrix or ndarray of shape (n_samples, n_features).
         ``feature_names`` : list of str.
         ``target`` : int64 ndarray of shape (n_samples,), 0 or 1.
-        ``target_names`` : list of str, the meaning of 0 and of 1.
-        ``sensitive_features`` : Series, or DataFrame if `sensitive` is a list, of strings.
-        ``frame`` : DataFrame, the whole table, also with the columns that are no features.
+        ``target_names`` : list of str, the meanings of 0 and 1.
+        ``sensitive_features`` : Series of strings, or DataFrame if `sensitive` is a list.
+        ``frame`` : DataFrame, the whole table, including columns that are no features.
         ``DESCR`` : str, with source, licence, cautions, columns left out and why, and checksums.
 
     Raises
@@ -100,12 +101,12 @@ def load_dataset(
     FileNotFoundError
         If a file is missing and was not downloaded; the message says where to put it.
     OSError
-        If a file is damaged, or a source sent something else.
+        If a file is damaged, or if a source sent something else.
 
     Notes
     -----
-    These data describe people, and most labels record past decisions or unequal chances. They are
-    for comparing methods; ``DESCR`` says what is known to be wrong with each.
+    These data describe people, and most labels record past decisions or unequal chances. They serve
+    to compare methods. ``DESCR`` lists the known problems of each data set.
 
     Examples
     --------

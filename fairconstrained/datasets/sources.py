@@ -1,8 +1,8 @@
-"""What the public sources send, turned into the text of the packed files.
+"""Conversion of downloads from the public sources to the text of the packed files.
 
 Each function takes the bytes of a download and returns comma-separated text with one header row
-(LIBSVM text for a9a). Values keep their spelling. A function may assume that the bytes are right:
-the caller checks the result.
+(LIBSVM text for a9a). Values keep their spelling. A function may assume that the bytes are right,
+because the caller checks the result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["a9a", "acs_income_ok", "adult", "bank", "compas", "heart", "parkinso
 
 Rows = list[list[str]]
 
-# adult.names: the files have no header.
+# The files have no header; these names are from adult.names.
 ADULT_COLUMNS = [
     "age",
     "workclass",
@@ -36,7 +36,7 @@ ADULT_COLUMNS = [
     "income",
 ]
 
-# Names, birthdays and case numbers of people; no model should need them.
+# Names, birthdays and case numbers of people, which no model should use.
 COMPAS_PRIVATE = {"name", "first", "last", "dob"}
 COMPAS_PRIVATE |= {"c_case_number", "r_case_number", "vr_case_number"}
 
@@ -58,12 +58,12 @@ ACS_COARSER = {
 
 
 def plain_csv(source: bytes) -> str:
-    """A file that is already in the layout wanted."""
+    """A file that already has the layout of the packed one."""
     return _text(_rows(source))
 
 
 def adult(source: bytes) -> str:
-    """UCI archive: both parts, whose test labels end with a full stop."""
+    """Both parts in the UCI archive; the test labels end with a full stop."""
     rows = [[*ADULT_COLUMNS, "split"]]
     for member, split in (("adult.data", "train"), ("adult.test", "test")):
         lines = _rows(_member(source, member), skipinitialspace=True)
@@ -80,7 +80,7 @@ def a9a(source: bytes) -> str:
 
 
 def bank(source: bytes) -> str:
-    """UCI archive: an archive in an archive, semicolons, quoted strings."""
+    """The inner archive of the UCI archive, with semicolons and quoted strings."""
     inner = _member(source, "bank-additional.zip")
     return _text(_rows(_member(inner, "bank-additional-full.csv"), delimiter=";"))
 
@@ -93,17 +93,17 @@ def compas(source: bytes) -> str:
 
 
 def parkinsons(source: bytes) -> str:
-    """UCI archive: one member is the table."""
+    """The table in the UCI archive."""
     return plain_csv(_member(source, "parkinsons_updrs.data"))
 
 
 def heart(source: bytes) -> str:
-    """Archive of one table."""
+    """The only table in the archive."""
     return plain_csv(_member(source, "heart_disease_health_indicators_BRFSS2015.csv"))
 
 
 def acs_income_ok(source: bytes) -> str:
-    """Census archive of Oklahoma's persons, filtered as in the ACSIncome task."""
+    """The persons of Oklahoma in the census archive, filtered as in the ACSIncome task."""
     table = csv.DictReader(io.StringIO(_member(source, "psam_p40.csv").decode()))
     rows = [[*ACS_FEATURES, "PINCP"]]
     rows += [_acs_row(person) for person in table if _is_adult_earner(person)]
@@ -111,7 +111,7 @@ def acs_income_ok(source: bytes) -> str:
 
 
 def _is_adult_earner(person: dict[str, str]) -> bool:
-    """The filter of Ding et al. (2021), after that of Adult; an empty field fails it."""
+    """The filter of Ding et al. (2021), modelled on Adult; an empty field fails it."""
     least = {"AGEP": 17, "PINCP": 101, "WKHP": 1, "PWGTP": 1}
     return all(person[name] and int(person[name]) >= bound for name, bound in least.items())
 
@@ -123,7 +123,7 @@ def _acs_row(person: dict[str, str]) -> list[str]:
 
 
 def _member(archive: bytes, name: str) -> bytes:
-    """The member of a zip archive with this file name, in whatever folder."""
+    """The member of a zip archive with this file name, in any folder."""
     with zipfile.ZipFile(io.BytesIO(archive)) as members:
         path = next(p for p in members.namelist() if PurePosixPath(p).name == name)
         return members.read(path)

@@ -1,4 +1,4 @@
-"""A generator of classification data whose unfairness is set by one number."""
+"""A generator of classification data whose bias is a parameter."""
 
 from __future__ import annotations
 
@@ -31,41 +31,42 @@ def make_biased_classification(
     density: float = 1.0,
     random_state: int | np.random.RandomState | None = None,
 ) -> Bunch:
-    r"""Draw classification data whose labels favour some groups, by an amount that is known.
+    r"""Generate classification data whose labels favour some groups by a known amount.
 
-    Group :math:`g \in \{0, \dots, G - 1\}` has the fraction and the standing
+    Group :math:`g \in \{0, \dots, G - 1\}` has the fraction :math:`p_g` of the samples and the
+    advantage :math:`a_g`,
 
     .. math::
-        p_g \propto (1 - \text{imbalance})^g, \qquad a_g = 1 - \frac{2g}{G - 1} \in [-1, 1],
+        p_g \propto (1 - \text{imbalance})^g, \qquad a_g = 1 - \frac{2g}{G - 1} \in [-1, 1].
 
-    so that group 0 is the largest and the most favoured, and sizes differ from :math:`n p_g` by
-    less than one. With independent standard normal :math:`z_{ij}`, row `i` of group :math:`g_i`
-    has the features
+    Group 0 is the largest and the most favoured. Sizes differ from :math:`n p_g` by less than one.
+    With independent standard normal :math:`z_{ij}`, sample `i` of group :math:`g_i` has the
+    features
 
     .. math::
         x_{ij} = \begin{cases}
         z_{ij} & j \text{ informative} \\
         z_{ij} + \text{proxy\_strength} \cdot a_{g_i} & j \text{ a proxy of the group} \\
         z_{ij} k_{ij}, \; k_{ij} \in \{0, 1\}, \; P(k_{ij} = 1) = \text{density}
-        & j \text{ noise,}
+        & j \text{ noise.}
         \end{cases}
 
-    and the label is ordered, class `c` being better than class `c - 1`: the number of thresholds
-    :math:`\theta_1 \le \dots \le \theta_{K-1}` below the latent
+    Classes are ordered, and class `c` is better than class `c - 1`. The label is the number of
+    thresholds :math:`\theta_1 \le \dots \le \theta_{K-1}` below the latent variable
 
     .. math::
         t_i = \text{class\_sep} \, \langle w, x_{i, \text{informative}} \rangle
         + 2 \, \text{bias} \, a_{g_i} + \varepsilon_i,
 
-    with a random direction `w` of length 1, standard logistic noise :math:`\varepsilon_i`, and
-    thresholds at the quantiles of `t` that give the classes the frequencies in `weights`. With two
-    classes this is a logistic model: the log-odds of two rows with equal informative features
-    differ by :math:`2\,\text{bias}\,(a_g - a_h)`, which is 4 `bias` between the extreme groups.
+    with a random unit vector `w` and standard logistic noise :math:`\varepsilon_i`. The thresholds
+    are the quantiles of `t` that give the classes the frequencies in `weights`. With two classes
+    this is a logistic model: the log odds of two samples with equal informative features differ by
+    :math:`2\,\text{bias}\,(a_g - a_h)`, which is 4 `bias` between the extreme groups.
 
-    The label is independent of the group exactly if `bias` is 0. Otherwise a classifier that is
-    not given the group gains accuracy by guessing it from the proxies: its positive rates, and its
-    error rates within each label, then differ between the groups, the more the larger `bias`, and
-    removing the gaps costs accuracy on these labels.
+    The label is independent of the group if and only if `bias` is 0. Otherwise a classifier without
+    access to the group gains accuracy by inferring it from the proxies. Its positive rates, and its
+    error rates within each label, then differ between groups. The gaps grow with `bias`, and to
+    remove them costs accuracy on these labels.
 
     Parameters
     ----------
@@ -76,24 +77,25 @@ def make_biased_classification(
     bias : float, default=0.5
         Dependence of the label on the group, at least 0.
     imbalance : float, default=0.0
-        In [0, 1): each group is smaller than the one before it by this fraction.
+        In [0, 1). Each group is smaller than the one before it by this fraction.
     n_informative, n_proxies : int, default=4 and 2
-        Numbers of informative (at least 1) and of proxy features; the first ones in this order.
+        Numbers of informative features (at least 1) and of proxies, which come first in this order.
         The other features are noise.
     class_sep : float, default=2.0
-        Standard deviation of what the informative features add to the latent, at least 0.
+        Standard deviation of the contribution of the informative features to the latent variable,
+        at least 0.
     proxy_strength : float, default=2.0
-        How well a proxy tells the groups apart, at least 0: half the distance between the means
-        of the extreme groups, in standard deviations.
+        Half the distance between the means of a proxy in the two extreme groups, in standard
+        deviations; at least 0.
     weights : sequence of n_classes floats, default=None
-        Frequencies of the classes, positive, with sum 1. ``None``: all equal.
+        Frequencies of the classes: positive numbers with sum 1. By default all are equal.
     label_noise : float, default=0.0
         Probability in [0, 1] that a label is replaced by one of the others, drawn uniformly.
     density : float, default=1.0
-        Expected fraction of nonzero entries of the noise features, in (0, 1]. Below 1 the data are
+        Expected fraction of nonzero entries in the noise features, in (0, 1]. Below 1 the data are
         sparse.
     random_state : int, RandomState or None, default=None
-        The same int gives the same data.
+        Pass an int for reproducible data.
 
     Returns
     -------
@@ -106,7 +108,7 @@ def make_biased_classification(
     Raises
     ------
     TypeError, ValueError
-        If a parameter is outside of what is said above, or a group would be empty.
+        If a parameter is outside the range stated above, or if a group would be empty.
 
     Examples
     --------
@@ -154,7 +156,7 @@ def make_biased_classification(
 def _groups(
     n_samples: int, n_groups: int, imbalance: float, rng: np.random.RandomState
 ) -> NDArray[np.int64]:
-    """Shares :math:`p_g`, met to within one row, in random order."""
+    """Groups with the fractions :math:`p_g`, exact to within one sample, in random order."""
     sizes = (1 - imbalance) ** np.arange(n_groups)
     upper = np.cumsum(sizes / sizes.sum())[:-1]
     position = (np.arange(n_samples) + 0.5) / n_samples
@@ -182,7 +184,7 @@ def _with_noise(
 
 
 def _kept_cells(n_cells: int, density: float, rng: np.random.RandomState) -> NDArray[np.int64]:
-    """Cells kept with probability `density` each: the gaps between them are geometric."""
+    """Cells that are kept with probability `density` each, drawn by their geometric gaps."""
     kept = [np.array([-1])]
     while kept[-1][-1] < n_cells:
         expected = density * (n_cells - kept[-1][-1])

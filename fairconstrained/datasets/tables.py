@@ -1,4 +1,4 @@
-"""How a data set is described, and the small functions that its description is made of."""
+"""The description of a data set, and the functions that descriptions use."""
 
 from __future__ import annotations
 
@@ -25,37 +25,38 @@ Group = Callable[[pd.DataFrame], pd.Series]
 
 
 def table(texts: Sequence[str]) -> pd.DataFrame:
-    """Read comma-separated text: empty fields are missing, Adult's ``?`` is a value."""
+    """Read comma-separated text. Empty fields are missing; the ``?`` of Adult is a value."""
     (text,) = texts  # a repeated column name (both COMPAS tables) gets ".1" appended
     return pd.read_csv(io.StringIO(text))
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What the loader needs, and what a user should know, about one data set.
+    """Description of one data set, for the loader and for users.
 
     Attributes
     ----------
     title, source, licence, caution : str
         Text for the description; `caution` names harms, limits and traps.
     files : tuple of File
-        In the order in which `parse` takes their texts.
+        Files in the order in which `parse` takes their texts.
     target : str
-        The label's column, never a feature.
+        Column of the label, which is never a feature.
     positive : callable
-        From the label's column to a boolean one.
+        Maps the column of the label to booleans.
     target_names : tuple of str
-        Meaning of 0 and of 1.
+        Meanings of 0 and 1.
     sensitive : str
         The sensitive feature of the benchmarks.
     groups : mapping of str to callable
-        Readable sensitive features that are not a column of words: from the table to one.
+        Sensitive features with readable values that are not columns of the table. Each callable
+        maps the table to one of them.
     left_out : mapping of str to str
-        Columns that are no features (separated by spaces), by reason.
+        Columns that are no features (separated by spaces), for each reason.
     codes : str
-        Numeric columns (separated by spaces) whose values are codes of categories.
+        Numeric columns (separated by spaces) that hold codes of categories.
     parse : callable
-        From the texts of the files to the table.
+        Maps the texts of the files to the table.
     """
 
     title: str
@@ -74,7 +75,7 @@ class Dataset:
 
 
 def known_outcomes(texts: Sequence[str]) -> pd.DataFrame:
-    """Leave out people whose ``is_recid`` is -1: nobody knows their label."""
+    """Leave out people whose ``is_recid`` is -1, because their label is unknown."""
     people = table(texts)
     return people[people["is_recid"] >= 0].reset_index(drop=True)
 
@@ -90,10 +91,10 @@ def above_median(column: pd.Series) -> pd.Series:
 
 
 def decode(column: str, *words: str, first: int = 0) -> Group:
-    """Codes `first`, `first` + 1, ... of a column in words."""
+    """Replace the codes `first`, `first` + 1, ... of a column by words."""
     return lambda frame: frame[column].map(dict(enumerate(words, start=first)))
 
 
 def either(is_first: Group, first: str, other: str) -> Group:
-    """Two groups: `first` where `is_first` holds."""
+    """Two groups: `first` where `is_first` holds, and `other` elsewhere."""
     return lambda frame: is_first(frame).map({True: first, False: other})

@@ -1,6 +1,6 @@
-"""Pictures of trade-offs, convergence and groups' scores, in the way of scikit-learn's Displays.
+"""Plots of trade-offs, convergence and scores by group, with the API of scikit-learn's Displays.
 
-Each class holds its data; ``plot`` draws them and stores the artists. matplotlib is imported there.
+Each class holds its data. ``plot`` imports matplotlib, draws the data and stores the artists.
 """
 
 from fairconstrained.display._convergence import ConvergenceDisplay

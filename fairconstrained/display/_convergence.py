@@ -1,4 +1,4 @@
-"""The course of a fit."""
+"""Plots of the convergence of a fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairconstrained.display._style import legend, new_label, next_style, pyplot
 
 __all__ = ["ConvergenceDisplay"]
 
-# Panels of ConvergenceDisplay, from top to bottom: the entries of the history that each draws.
+# Panels of ConvergenceDisplay from top to bottom, with the entries of the history in each.
 _PANELS = {
     "objective": ["objective"],
     "violation": ["violation", "soft_violation"],
@@ -29,13 +29,13 @@ class ConvergenceDisplay:
     Parameters
     ----------
     history : dict of str to array-like of shape (n_records,)
-        With `objective`, `violation` and, for the time axis, `time` in seconds; optionally
-        `soft_violation` (dotted), `residual` (logarithmic), `multipliers` of shape
+        It needs `objective`, `violation` and, for the time axis, `time` in seconds. Optional
+        entries are `soft_violation` (dotted), `residual` (logarithmic), `multipliers` of shape
         (n_records, n_constraints) and `iteration`, the iteration of each record.
     slack : float, optional
         The bound on the violation, drawn as a line.
     name : str, optional
-        The solver, for the legend.
+        Name of the solver in the legend.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class ConvergenceDisplay:
     def plot(
         self, ax: Any = None, *, x: str = "iteration", name: str | None = None, **kwargs: Any
     ) -> ConvergenceDisplay:
-        """Draw one panel above the other; on the axes of another display, in the next colour.
+        """Draw the panels, in the next colour if the axes already hold another display.
 
         Parameters
         ----------
@@ -76,14 +76,14 @@ class ConvergenceDisplay:
         x : {"iteration", "time"}, default="iteration"
             The horizontal axis.
         name : str, optional
-            The solver, for the legend; by default that of the display.
+            Name of the solver in the legend; by default that of the display.
         **kwargs
             Keywords of matplotlib's ``plot`` for the lines.
 
         Returns
         -------
         ConvergenceDisplay
-            Itself.
+            This display.
         """
         at = self._positions(x)
         panels = {
@@ -122,7 +122,7 @@ class ConvergenceDisplay:
     def _draw(
         self, panel: Any, at: NDArray[Any], keys: list[str], style: dict[str, Any]
     ) -> list[Any]:
-        if keys == ["residual"]:  # finite now and then: a single point needs a marker
+        if keys == ["residual"]:  # single finite values need a marker to be visible
             style = {"marker": ".", **style}
         lines = panel.plot(at, np.asarray(self.history[keys[0]]), **style)
         for key in keys[1:]:
@@ -165,7 +165,7 @@ class ConvergenceDisplay:
         x, ax, **kwargs
             As in :meth:`plot`.
         name : str, optional
-            The solver, for the legend.
+            Name of the solver in the legend.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Scores of groups: their distributions, and the ranks of one group against those of another."""
+"""Plots of the scores of groups: their distributions, and ranks of one group against another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["GroupScoreDisplay", "ParityCurveDisplay"]
 
 
 def _last_step(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """The classifier at the end of a pipeline, and what reaches it of X."""
+    """The last step of a pipeline, and X as this step receives it."""
     check_is_fitted(estimator)
     while isinstance(estimator, Pipeline):
         X = estimator[:-1].transform(X) if len(estimator) > 1 else X
@@ -30,7 +30,7 @@ def _scores_of(estimator: Any, X: Any, sensitive_features: Any) -> Any:
         return estimator.decision_function(X, sensitive_features=sensitive_features)
     if hasattr(estimator, "decision_function"):
         return estimator.decision_function(X)
-    return estimator.predict_proba(X)[:, 1]  # such as of a forest
+    return estimator.predict_proba(X)[:, 1]
 
 
 def _interval_of(estimator: Any, interval: Any) -> Any:
@@ -38,7 +38,7 @@ def _interval_of(estimator: Any, interval: Any) -> Any:
 
 
 class _OfScores:
-    """Base: scores by group, with an interval of ranks to mark, in the ways to make a display."""
+    """Base of the displays of scores by group, with an optional interval of ranks."""
 
     def __init__(
         self,
@@ -109,14 +109,16 @@ class _OfScores:
         ax: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Draw the scores of a fitted classifier of two classes, of whatever library.
+        """Draw the scores of a fitted binary classifier of any library.
 
-        They are its ``decision_function``, or without one the probability of the second class.
+        The scores are its ``decision_function`` or, without one, the probabilities of the second
+        class.
 
         Parameters
         ----------
         estimator : fitted estimator
-            Of a pipeline the last step, with its interval and whether it wants to see groups.
+            If it is a pipeline, its last step gives the interval and tells whether scores depend on
+            the sensitive features.
         X : array-like of shape (n_samples, n_features)
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         interval : pair, list of pairs, or dict, optional
@@ -142,7 +144,7 @@ class _OfScores:
 
 
 class GroupScoreDisplay(_OfScores):
-    """Distribution of the scores of each group; those of ranks in the interval are shaded.
+    """Distribution of the scores of each group, shaded where ranks are in the interval.
 
     Parameters
     ----------
@@ -159,7 +161,7 @@ class GroupScoreDisplay(_OfScores):
     lines_ : list of StepPatch
         The outline of each group.
     shades_ : list of StepPatch
-        The part in the interval of each group.
+        The part of each group in the interval.
 
     Examples
     --------
@@ -171,7 +173,7 @@ class GroupScoreDisplay(_OfScores):
     """
 
     def plot(self, ax: Any = None, *, bins: int = 50, **kwargs: Any) -> GroupScoreDisplay:
-        """Draw one histogram over the other.
+        """Draw the histograms of all groups on the same axes.
 
         Parameters
         ----------
@@ -184,14 +186,14 @@ class GroupScoreDisplay(_OfScores):
         Returns
         -------
         GroupScoreDisplay
-            Itself.
+            This display.
         """
         if ax is None:
             _, ax = pyplot().subplots()
         data = self._read()
         edges = np.histogram_bin_edges(data.scores, bins)
         ranks = rank_of_scores(data.scores, data.group, data.weight, len(data.groups))
-        # Ranks just below each edge: a bin holds its lower edge, and the last one both.
+        # Ranks just below each edge: a bin contains its lower edge, and the last bin both edges.
         rank = ranks.rank[:, np.searchsorted(ranks.thresholds, edges, "left") - 1]
         rank[:, -1] = 0.0
         covered = data.intervals.share(rank) * data.intervals.lengths[:, None]
@@ -212,9 +214,10 @@ class GroupScoreDisplay(_OfScores):
 
 
 class ParityCurveDisplay(_OfScores):
-    """Ranks of each group against those of the first, over all thresholds; the interval is marked.
+    """Ranks of each group against those of the first group, over all thresholds.
 
-    On the diagonal the groups' distributions are the same (Figure 2 of the partial-parity paper).
+    On the diagonal the distributions agree (Figure 2 of the partial-parity paper). The interval is
+    shaded.
 
     Parameters
     ----------
@@ -232,7 +235,7 @@ class ParityCurveDisplay(_OfScores):
         One for each group but the first.
     diagonal_ : Line2D
     shades_ : list of matplotlib artists
-        The interval on the axis of the first group, one for each of its parts.
+        The intervals on the axis of the first group.
 
     Examples
     --------
@@ -244,21 +247,21 @@ class ParityCurveDisplay(_OfScores):
     """
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> ParityCurveDisplay:
-        """Draw the curves; on the axes of another display, in the next colours.
+        """Draw the curves, in the next colours if the axes already hold another display.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
             By default those of a new figure.
         name : str, optional
-            What the scores are, for the legend; before the group's name.
+            Name of the scores in the legend, in front of the name of the group.
         **kwargs
             Keywords of matplotlib's ``plot`` for the curves.
 
         Returns
         -------
         ParityCurveDisplay
-            Itself.
+            This display.
         """
         if ax is None:
             _, ax = pyplot().subplots()

@@ -1,4 +1,4 @@
-"""Colours, markers, legends and the import of matplotlib, common to all displays."""
+"""Colours, markers, legends and the import of matplotlib for all displays."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 __all__ = ["legend", "new_label", "next_style", "pyplot", "slack_line"]
 
-# Okabe and Ito's colours, told apart with any colour vision (yellow left out: too light a line),
-# and markers for a print without colours.
+# The colours of Okabe and Ito, which are distinct for any colour vision, without yellow, which is
+# too light for lines; and markers for print without colours.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def next_style(n_drawn: int) -> dict[str, str]:
-    """Colour and marker of the next display on axes that have `n_drawn` of them."""
+    """Colour and marker of the next display on axes that already have `n_drawn` displays."""
     return {
         "color": _COLORS[n_drawn % len(_COLORS)],
         "marker": _MARKERS[n_drawn % len(_MARKERS)],
@@ -30,7 +30,7 @@ def slack_line(draw: Any, slack: float | None) -> Any:
 
 
 def new_label(ax: Any, label: str) -> str | None:
-    """`label`, or None where the legend has it from another display."""
+    """`label`, or None if the legend already has it."""
     return None if label in ax.get_legend_handles_labels()[1] else label
 
 

@@ -20,12 +20,12 @@ __all__ = ["TradeoffDisplay"]
 class TradeoffDisplay:
     """Error against violation of a fairness constraint, one point per model.
 
-    The points that no other point beats are joined by their Pareto front; the others are pale.
+    A line joins the points on the Pareto front; all other points are pale.
 
     Parameters
     ----------
     error, violation : array-like of shape (n_points,)
-        Both small when good.
+        Smaller values are better.
     error_std, violation_std : array-like of shape (n_points,) or (2, n_points), optional
         Lengths of the error bars, such as standard deviations over splits; two rows are those
         below and above, such as to the ends of an interval.
@@ -34,7 +34,7 @@ class TradeoffDisplay:
     slack : float, optional
         A bound on the violation, drawn as a line.
     name : str, optional
-        The method, for the legend.
+        Name of the method in the legend.
     error_name, violation_name : str
         Labels of the axes.
 
@@ -84,25 +84,25 @@ class TradeoffDisplay:
         self.violation_name = violation_name
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> TradeoffDisplay:
-        """Draw the points; on the axes of another display, in the next colour and marker.
+        """Draw the points, in the next colour and marker if the axes hold another display.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
             By default those of a new figure.
         name : str, optional
-            The method, for the legend; by default that of the display.
+            Name of the method in the legend; by default that of the display.
         **kwargs
             Keywords of matplotlib's ``errorbar`` for the points, such as ``color`` and ``marker``.
 
         Returns
         -------
         TradeoffDisplay
-            Itself.
+            This display.
         """
         if ax is None:
             _, ax = pyplot().subplots()
-        # Two containers per display that is on the axes already.
+        # Every display that is on the axes has two containers.
         style = {
             **next_style(len(ax.containers) // 2),
             **{"linestyle": "none", "elinewidth": 0.8, "capsize": 2},
@@ -165,15 +165,15 @@ class TradeoffDisplay:
             ``search.cv_results_``, or what
             :func:`~fairconstrained.model_selection.tradeoff_curve` returns.
         score, violation : str
-            Names in the `scoring` of the search. Drawn are 1 - score, for scores that are at most
-            1, and the negated violation, since fairness scorers give negated gaps.
+            Names in the `scoring` of the search. The plot shows 1 - score, for scores of at most 1,
+            and the negated violation, because fairness scorers return negated gaps.
         chosen : int, optional
             The candidate to mark, such as ``search.best_index_``.
         slack : float, optional
             A bound on the violation, drawn as a line.
         ax : matplotlib Axes, optional
         name : str, optional
-            The method, for the legend.
+            Name of the method in the legend.
         **kwargs
             Keywords of matplotlib's ``errorbar``.
 
@@ -224,7 +224,7 @@ class TradeoffDisplay:
         name: str | None = None,
         **kwargs: Any,
     ) -> TradeoffDisplay:
-        """Draw the predictions of several models of the same rows, such as those of a test set.
+        """Draw the predictions of several models on the same samples, such as a test set.
 
         Error bars are confidence intervals: of the error Wilson's, of the violation
         :func:`~fairconstrained.metrics.confidence_interval`.
@@ -236,7 +236,7 @@ class TradeoffDisplay:
             Predicted labels, one array per model.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         metric : callable, default=demographic_parity_difference
-            A gap of :mod:`fairconstrained.metrics`.
+            A gap from :mod:`fairconstrained.metrics`.
         sample_weight : array-like of shape (n_samples,), optional
         confidence : float or None, default=0.95
             Of the intervals; None leaves them out.

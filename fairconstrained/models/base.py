@@ -1,4 +1,4 @@
-"""What a model is: the map between flat parameters and scores, both ways."""
+"""The model protocol: a map from flat parameters to scores, with its derivatives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 Pullback = Callable[[Tensor], Tensor]
 ClippedPullback = Callable[[Tensor, float | Tensor], Tensor]
 
-# Variance of a constant column, relative to its squared mean: what rounding can leave of zero.
+# Rounding can leave this much variance in a constant column, relative to its squared mean.
 _ROUNDING = 1e-12
 
 
@@ -39,71 +39,72 @@ class Model(Protocol):
 
     linear: bool  # whether scores are linear in the parameters
     n_params: int
-    offsets: Tensor  # positions of the parameters that shift all rows' scores alike
+    offsets: Tensor  # positions of the parameters that shift the scores of all rows alike
 
     def init(self) -> Tensor:
         """Give the starting parameters."""
 
     def scores(self, w: Tensor, X: Features) -> Tensor:
-        """Scores as in prediction, without a graph."""
+        """Scores as in prediction, without an autograd graph."""
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
         """Scores as in training, and the map from cotangents (n, K) to gradients (n_params,).
 
-        Of linear models also from several, (n, K, k), to (n_params, k).
+        Linear models also map several cotangents, (n, K, k), to (n_params, k).
         """
 
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
-        """Scores as in training, and the map from cotangents c (n, K) and a norm C to
+        """Scores as in training, and a pullback that clips the gradient of each row.
 
-        sum_i clip(J_i' c_i, C): each row's gradient is scaled down to norm C before the sum. Rows
-        may each have a C, (n,), infinite for those that are public.
+        It maps cotangents c (n, K) and a norm C to sum_i clip(J_i' c_i, C), where the gradient of
+        each row is scaled down to norm C before the sum. C may also differ between rows, (n,). It
+        is infinite for public rows.
         """
 
     def prepared(self, X: Features) -> tuple[Model, Features]:
-        """A model and features for many batches of X: the same parameters give the same scores,
+        """Return a model and features for many batches of X, with what is constant precomputed.
 
-        and what no step changes is worked out once.
+        The same parameters give the same scores.
         """
 
     def penalty(self, w: Tensor) -> Penalty:
-        """Half the squared norm of the coefficients (never of intercepts and biases)."""
+        """Half the squared norm of the coefficients, without intercepts and biases."""
 
     def attributes(self, w: Tensor) -> dict[str, Any]:
-        """What a fitted estimator keeps of the model, on the CPU."""
+        """Attributes of a fitted estimator that hold the model, on the CPU."""
 
     def restore(self, attributes: Mapping[str, Any]) -> Tensor:
-        """Give the parameters of a fitted estimator's attributes: for warm starts."""
+        """Parameters from the attributes of a fitted estimator, for warm starts."""
 
     def settle(self, w: Tensor, X: Features) -> None:
-        """Make state that depends on parameters and data (batch statistics) fit these."""
+        """Update state that depends on parameters and data, such as batch statistics."""
 
 
-def column_variances(X: Features, weight: Tensor, center: Tensor) -> Tensor:
-    """Column variances, zero where no more than rounding errors make a column vary.
+def column_variances(X: Features, weight: Tensor, centre: Tensor) -> Tensor:
+    """Column variances; zero where a column varies by rounding errors only.
 
     Raises
     ------
     ValueError
-        If a column is so large that its square overflows.
+        If the square of a column overflows.
     """
-    variance = X.variance(weight, center)
+    variance = X.variance(weight, centre)
     if not variance.isfinite().all():
         column = int((~variance.isfinite()).nonzero()[0])
         raise ValueError(f"Column {column} of X is too large for its squares: scale the features.")
-    return torch.where(variance > _ROUNDING * center**2, variance, torch.zeros_like(variance))
+    return torch.where(variance > _ROUNDING * centre**2, variance, torch.zeros_like(variance))
 
 
 def attribute(attributes: Mapping[str, Any], name: str) -> Any:
-    """Look up what the last fit left, for a warm start."""
+    """Look up an attribute of the last fit, for a warm start."""
     if name not in attributes:
         raise ValueError(f"warm_start=True needs a last fit with the same model ({name}).")
     return attributes[name]
 
 
 def clip_factors(norms: Tensor, max_norm: float | Tensor) -> Tensor:
-    """What rows of these norms are multiplied with, so that none is longer than `max_norm`.
+    """Factors that scale rows of these norms down to at most `max_norm`.
 
-    Zero for rows whose norm is not finite: one row must not decide about all.
+    The factor is zero where a norm is not finite, so that one row cannot spoil the sum.
     """
     return (max_norm / norms).clamp_max(1.0).nan_to_num(nan=0.0)

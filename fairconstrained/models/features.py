@@ -1,4 +1,4 @@
-"""The feature matrix as models see it: products with it, rows of it, and nothing else."""
+"""The feature matrix as models see it, dense or sparse."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from torch import Tensor
 
 __all__ = ["DenseFeatures", "Features", "SparseFeatures", "as_features"]
 
-# A CSR product reads an index beside every value and gathers: it wins below about this share of
-# non-zeros (Adult, one-hot, 13 % non-zeros: 5 times faster; benchmarks/speed/products.py).
+# CSR products are faster than dense ones below about this fraction of non-zeros. On Adult, one-hot
+# encoded with 13 % non-zeros, they are 5 times faster (benchmarks/speed/products.py).
 _SPARSE_BELOW = 0.25
 _CHUNK_ROWS = 16_384
-_NORM_ROWS = 1024  # their differences from the centre fit into the processor's cache
+_NORM_ROWS = 1024  # so many centred rows fit into the processor's cache
 _ROUNDINGS = 8 * float(np.finfo(float).eps)
-# Slices of CSR cost 0.1 ms however short they are: rows of a dense copy are faster to gather and to
-# use (Adult, 512 rows: 0.05 ms with both products) up to 2 kB a row, and up to 64 MB it is made.
+# A slice of CSR costs 0.1 ms even if it is short. A dense copy is made of matrices with rows of at
+# most 2 kB and 64 MB in all: 512 rows of Adult then take 0.05 ms with both products.
 _SMALL_NUMBERS, _SMALL_COLUMNS = 1 << 23, 256
 
 
 class Features(Protocol):
-    """What a model may ask of the (n, d) feature matrix X."""
+    """Operations on the (n, d) feature matrix X that a model may use."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
@@ -43,69 +43,69 @@ class Features(Protocol):
         """The matrix of these rows."""
 
     def to_dense(self) -> Tensor:
-        """All of it as one (n, d) tensor."""
+        """The whole matrix as one (n, d) tensor."""
 
     @property
     def better_dense(self) -> bool:
-        """Whether many batches of rows had better come from a dense copy."""
+        """Whether a dense copy is better for taking many batches of rows."""
 
-    def square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
-        """Squared norms of the rows (x - center) T, (n,), for diagonal (d,) or full T."""
+    def square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
+        """Squared norms of the rows (x - centre) T, (n,), for diagonal (d,) or full T."""
 
-    def with_norms(self, center: Tensor, transform: Tensor) -> Features:
-        """The same matrix, which knows these norms and tells them to its rows."""
+    def with_norms(self, centre: Tensor, transform: Tensor) -> Features:
+        """The same matrix with these norms stored, also for its rows."""
 
     def bounded(self, low: Tensor, high: Tensor) -> Features:
-        """The matrix with columns cut to [low, high], each (d,)."""
+        """The matrix with columns clipped to [low, high], each (d,)."""
 
     def mean(self, weight: Tensor) -> Tensor:
         """Weighted column means, of shape (d,)."""
 
-    def covariance(self, weight: Tensor, center: Tensor) -> Tensor:
-        """Weighted second moments about `center`, of shape (d, d)."""
+    def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
+        """Weighted second moments about `centre`, of shape (d, d)."""
 
-    def variance(self, weight: Tensor, center: Tensor) -> Tensor:
-        """The diagonal of `covariance`, of shape (d,), without the rest."""
+    def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
+        """The diagonal of `covariance`, of shape (d,)."""
 
 
 class _Rows(ABC):
-    """What dense and sparse matrices share: rows, and norms of rows that are worked out once."""
+    """Base of dense and sparse matrices: selection of rows, with stored norms."""
 
     def __init__(self, shape: Sequence[int]):
         self.shape = (shape[0], shape[1])
         self._norms: tuple[Tensor, Tensor, Tensor] | None = None  # centre, transform, squares
 
     def rows(self, index: Tensor) -> Self:
-        """The matrix of these rows, with their norms if those are known."""
+        """The matrix of these rows, with their norms if they are stored."""
         rows = self._rows(index)
         if self._norms is not None:
-            center, transform, squares = self._norms
-            rows._norms = center, transform, squares.index_select(0, index)
+            centre, transform, squares = self._norms
+            rows._norms = centre, transform, squares.index_select(0, index)
         return rows
 
-    def square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
-        """Squared norms of the rows (x - center) T, (n,), for diagonal (d,) or full T."""
+    def square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
+        """Squared norms of the rows (x - centre) T, (n,), for diagonal (d,) or full T."""
         norms = self._norms
-        # Clips rest on them: those of other coordinates must not be taken for these.
-        if norms is not None and norms[0] is center and norms[1] is transform:
+        # Clipping relies on the norms: those stored for other coordinates must not be used.
+        if norms is not None and norms[0] is centre and norms[1] is transform:
             return norms[2]
-        return self._square_norms(center, transform)
+        return self._square_norms(centre, transform)
 
-    def with_norms(self, center: Tensor, transform: Tensor) -> Self:
-        """The same matrix, knowing these norms: private steps need them for every batch."""
+    def with_norms(self, centre: Tensor, transform: Tensor) -> Self:
+        """The same matrix with these norms stored, which private steps need for every batch."""
         normed = copy.copy(self)
-        normed._norms = center, transform, self._square_norms(center, transform)
+        normed._norms = centre, transform, self._square_norms(centre, transform)
         return normed
 
     @abstractmethod
     def _rows(self, index: Tensor) -> Self: ...
 
     @abstractmethod
-    def _square_norms(self, center: Tensor, transform: Tensor) -> Tensor: ...
+    def _square_norms(self, centre: Tensor, transform: Tensor) -> Tensor: ...
 
 
 class DenseFeatures(_Rows):
-    """A tensor on any device."""
+    """A dense tensor on any device."""
 
     def __init__(self, X: Tensor):
         super().__init__(X.shape)
@@ -128,21 +128,21 @@ class DenseFeatures(_Rows):
 
     @property
     def better_dense(self) -> bool:
-        """It is."""
+        """False, because the matrix is dense."""
         return False
 
-    def _square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
+    def _square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
         squares = []
         for X in torch.split(self.X, _NORM_ROWS):
             if transform.ndim == 1:
-                rows = torch.addcmul(-center * transform, X, transform)
+                rows = torch.addcmul(-centre * transform, X, transform)
             else:
-                rows = (X - center) @ transform
+                rows = (X - centre) @ transform
             squares.append(torch.linalg.vecdot(rows, rows))
         return torch.cat(squares)
 
     def bounded(self, low: Tensor, high: Tensor) -> DenseFeatures:
-        """Columns cut to [low, high]; no copy where they are."""
+        """Columns clipped to [low, high]; no copy if they are within."""
         smallest, largest = self.X.aminmax(dim=0)
         if bool(((smallest >= low) & (largest <= high)).all()):
             return self
@@ -152,13 +152,13 @@ class DenseFeatures(_Rows):
         """Weighted column means."""
         return weight @ self.X / weight.sum()
 
-    def covariance(self, weight: Tensor, center: Tensor) -> Tensor:
-        """Weighted second moments about `center`; memory grows with a chunk, not with n."""
+    def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
+        """Weighted second moments about `centre`, chunk by chunk to save memory."""
         total = torch.zeros(
             (self.shape[1], self.shape[1]), dtype=self.X.dtype, device=self.X.device
         )
         for X, w in self._chunks(weight):
-            centred = (X - center) * w.sqrt()[:, None]
+            centred = (X - centre) * w.sqrt()[:, None]
             total += centred.T @ centred
         return total / weight.sum()
 
@@ -166,16 +166,16 @@ class DenseFeatures(_Rows):
         pairs = (torch.split(rows, _CHUNK_ROWS) for rows in (self.X, weight))
         return zip(*pairs, strict=True)
 
-    def variance(self, weight: Tensor, center: Tensor) -> Tensor:
-        """Weighted variances about `center`."""
+    def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
+        """Weighted variances about `centre`."""
         total = torch.zeros(self.shape[1], dtype=self.X.dtype, device=self.X.device)
         for X, w in self._chunks(weight):
-            total += w @ (X - center) ** 2
+            total += w @ (X - centre) ** 2
         return total / weight.sum()
 
 
 class SparseFeatures(_Rows):
-    """A scipy CSR matrix, on the CPU; never made dense as a whole by a linear model."""
+    """A scipy CSR matrix on the CPU. Linear models make a dense copy only of small ones."""
 
     def __init__(self, X: sp.csr_array):
         super().__init__(X.shape)
@@ -183,7 +183,7 @@ class SparseFeatures(_Rows):
 
     @cached_property
     def _transposed(self) -> sp.csc_array:
-        """A view; making it at every step costs a third of the product."""
+        """The transposed view. To make it in each step would cost a third of the product."""
         return self.X.T
 
     def matmul(self, v: Tensor) -> Tensor:
@@ -198,30 +198,30 @@ class SparseFeatures(_Rows):
         return type(self)(self.X[index.numpy()])
 
     def to_dense(self) -> Tensor:
-        """All of it as one tensor: for the rows of a batch."""
+        """The matrix as one tensor, for the rows of a batch."""
         return torch.from_numpy(self.X.toarray())
 
     @property
     def better_dense(self) -> bool:
-        """If that costs little memory, and rows are short."""
+        """True if a dense copy takes little memory and rows are short."""
         n_rows, n_columns = self.shape
         return n_columns <= _SMALL_COLUMNS and n_rows * n_columns <= _SMALL_NUMBERS
 
-    def _square_norms(self, center: Tensor, transform: Tensor) -> Tensor:
-        # Expanded: x - center would be dense.
+    def _square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
+        # The square is expanded, because x - centre would be dense.
         if transform.ndim == 2:
-            return ((self.matmul(transform) - center @ transform) ** 2).sum(dim=1)
+            return ((self.matmul(transform) - centre @ transform) ** 2).sum(dim=1)
         scale = transform**2
         squares = torch.from_numpy(self.X.multiply(self.X) @ scale.numpy())
-        cross = torch.from_numpy(self.X @ (scale * center).numpy())
-        constant = scale @ center**2
-        # Where rows are short beside their distance from zero the difference is all rounding: norms
-        # that bound what a row can do must not be too small.
+        cross = torch.from_numpy(self.X @ (scale * centre).numpy())
+        constant = scale @ centre**2
+        # Norms bound the influence of a row and must not be too small. If a row is close to the
+        # centre and far from zero, the difference is mostly rounding error, so that is added.
         rounding = _ROUNDINGS * (squares + 2 * cross.abs() + constant)
         return (squares - 2 * cross + constant).clamp_min(0.0) + rounding
 
     def bounded(self, low: Tensor, high: Tensor) -> SparseFeatures:
-        """Columns cut to [low, high], extended to hold zero: what is not stored stays so."""
+        """Columns clipped to [low, high], extended to contain zero to keep the sparsity."""
         ends = low.clamp_max(0.0).numpy(), high.clamp_min(0.0).numpy()
         X = self.X.copy()
         X.data = np.clip(X.data, *(end[X.indices] for end in ends))
@@ -231,19 +231,19 @@ class SparseFeatures(_Rows):
         """Weighted column means."""
         return torch.from_numpy(self.X.T @ weight.numpy()) / weight.sum()
 
-    def covariance(self, weight: Tensor, center: Tensor) -> Tensor:
-        """Weighted second moments about `center`, from X'WX: the centred matrix would be dense."""
+    def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
+        """Weighted second moments about `centre`, from X'WX since centred rows would be dense."""
         w = weight.numpy()
         second: NDArray[np.float64] = (self.X.T @ self.X.multiply(w[:, None])).toarray() / w.sum()
         mean = self.mean(weight)
-        shift = torch.outer(center, mean)
-        return torch.from_numpy(second) - shift - shift.T + torch.outer(center, center)
+        shift = torch.outer(centre, mean)
+        return torch.from_numpy(second) - shift - shift.T + torch.outer(centre, centre)
 
-    def variance(self, weight: Tensor, center: Tensor) -> Tensor:
-        """Weighted variances about `center`."""
+    def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
+        """Weighted variances about `centre`."""
         w = weight.numpy()
         second: NDArray[np.float64] = self.X.multiply(self.X).T @ w / w.sum()
-        return (torch.from_numpy(second) - 2 * center * self.mean(weight) + center**2).clamp_min(
+        return (torch.from_numpy(second) - 2 * centre * self.mean(weight) + centre**2).clamp_min(
             0.0
         )
 

@@ -1,4 +1,4 @@
-"""From scores that only rank to log odds: increasing maps, which change no AUC."""
+"""Platt scaling: increasing maps from ranking scores to log odds, which change no AUC."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 __all__ = ["Rescale", "log_odds_scale"]
 
-_RIDGE = 1.0  # one standardised row's worth: perfect separation stays finite
-_FLATTEST = 1e-6  # in standardised scores; a model must not rank backwards
+_RIDGE = 1.0  # keeps the slope finite if the scores separate the labels
+_FLATTEST = 1e-6  # least slope for standardised scores: the order must not be reversed
 _STEPS = 50
 _EXACT = 1e-13
 
 
 class Rescale(nn.Module):
-    """Multiply scores and add to them, by fixed amounts: the last layer of a ranking network."""
+    """Fixed slope and offset of the scores: the last layer of a ranking network."""
 
     slope: Tensor
     offset: Tensor
@@ -30,25 +30,25 @@ class Rescale(nn.Module):
         return self.slope * scores + self.offset
 
     def then(self, slope: float, offset: float) -> None:
-        """Apply another scale and offset after these."""
+        """Apply another slope and offset after these."""
         self.slope.mul_(slope)
         self.offset.mul_(slope).add_(offset)
 
 
 def log_odds_scale(scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Slope and offset that make scores (n,) log odds of the label: Platt's calibration.
+    """Slope and offset that turn scores (n,) into log odds of the label (Platt scaling).
 
-    A logistic regression on one variable, by Newton's method. The slope stays positive, so that
-    the order of the scores is kept.
+    This is logistic regression on one variable by Newton's method. The slope stays positive, which
+    keeps the order of the scores.
     """
     total = weight.sum()
     mean = weight @ scores / total
-    deviation = (weight @ (scores - mean) ** 2 / total).sqrt()
-    unit = deviation if deviation > 0 else torch.ones_like(deviation)
+    std = (weight @ (scores - mean) ** 2 / total).sqrt()
+    unit = std if std > 0 else torch.ones_like(std)
     z = (scores - mean) / unit
     sign = 2.0 * y.to(scores.dtype) - 1.0
-    share = weight[y == 1].sum() / total
-    x = torch.stack((torch.zeros_like(share), torch.logit(share)))
+    rate = weight[y == 1].sum() / total
+    x = torch.stack((torch.zeros_like(rate), torch.logit(rate)))
 
     def loss(x: Tensor) -> Tensor:
         return weight @ F.softplus(-sign * (x[0] * z + x[1])) + 0.5 * _RIDGE * x[0] ** 2

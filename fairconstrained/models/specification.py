@@ -1,8 +1,8 @@
-"""What the ``model`` parameter of an estimator may be: specifications of models, and short forms.
+"""Specifications of models: the objects that the ``model`` parameter of an estimator takes.
 
-A specification says how rows become columns (:meth:`Specification.fit_transform`,
-:meth:`Specification.transform`) and which model of flat parameters solvers see for these columns
-(:meth:`Specification.build`).
+A specification turns samples into columns (:meth:`Specification.fit_transform`,
+:meth:`Specification.transform`). For these columns it builds the model of flat parameters that
+solvers see (:meth:`Specification.build`).
 """
 
 from __future__ import annotations
@@ -41,16 +41,18 @@ _AS_NUMBERS = {"accept_sparse": "csr", "dtype": np.float64, "order": "C"}
 
 
 class Specification(BaseEstimator):  # type: ignore[misc]
-    """Base of what ``model`` may be: from rows to columns, and from columns to a model.
+    """Base of model specifications: from samples to columns, and from columns to a model.
 
-    A scikit-learn estimator in form: it can be cloned, printed and searched (``model__...``).
+    It has the interface of a scikit-learn estimator, so it can be cloned, printed and searched
+    (``model__...``).
     """
 
     linear: bool  # whether scores are linear in the parameters that solvers see
-    learns_columns = False  # from all rows: then neither private training nor streams are possible
+    # Whether the columns are learnt from all rows, which rules out private training and streams.
+    learns_columns = False
 
     def input_tags(self) -> Any:
-        """What X may be, in scikit-learn's words; here numbers without missing values."""
+        """scikit-learn's tags for X; here numbers without missing values."""
         return InputTags(sparse=True)
 
     def check(self) -> None:
@@ -61,21 +63,21 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         return None
 
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
-        """X and y as the model takes them, checked by scikit-learn.
+        """X and y as the model takes them, validated by scikit-learn.
 
         Parameters
         ----------
         estimator : BaseEstimator
-            Whose ``n_features_in_`` and ``feature_names_in_`` are set, or compared if not `reset`.
+            Its ``n_features_in_`` and ``feature_names_in_`` are set, or compared if not `reset`.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         reset : bool, default=True
         """
-        # Torch warns of read-only memory, which joblib's workers get.
+        # The workers of joblib get read-only memory, and torch warns of it.
         return validate_data(estimator, X, y, reset=reset, force_writeable=True, **_AS_NUMBERS)
 
     def new_rows(self, estimator: Any, X: Any) -> Any:
-        """X as the model takes it in prediction, checked by scikit-learn."""
+        """X as the model takes it in prediction, validated by scikit-learn."""
         return validate_data(estimator, X, reset=False, **_AS_NUMBERS)
 
     def fit_transform(
@@ -90,7 +92,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         rng: Generator,
         routed: Mapping[str, Any],
     ) -> Any:
-        """Learn the columns and give those of the training rows; here the columns as given.
+        """Learn the columns and return those of the training rows; here X itself.
 
         Parameters
         ----------
@@ -99,10 +101,10 @@ class Specification(BaseEstimator):  # type: ignore[misc]
             Class and group indices.
         weight : ndarray of shape (n,)
         classes : ndarray of shape (n_classes,)
-            The labels that the class indices stand for.
+            Labels of the class indices.
         part_of_cell : callable
-            Gives what the constraints ask for, an array of shape (n_classes, n_groups): the part of
-            the rows of each label and group, -1 where they take no part.
+            Returns an array of shape (n_classes, n_groups) with the part of each (label, group)
+            cell in the constraints, or -1 for cells in no part.
         rng : Generator
             Source of randomness.
         routed : dict
@@ -111,39 +113,39 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         return X
 
     def transform(self, X: Any) -> Any:
-        """Columns of new rows; here the columns as given."""
+        """Columns of new rows; here X itself."""
         return X
 
     def build(
         self, X: Features, weight: Tensor, n_outputs: int, alpha: float
     ) -> LinearModel | NetworkModel:
-        """Give the model that solvers see for these columns.
+        """Build the model that solvers see for these columns.
 
         Parameters
         ----------
         X : Features
         weight : Tensor of shape (n,)
         n_outputs : int
-            Columns that the scores must have.
+            Number of columns of the scores.
         alpha : float
             The l2 penalty, for the coordinates of a linear model.
 
         Raises
         ------
         ValueError
-            If a network does not give scores of shape (n, n_outputs).
+            If a network does not return scores of shape (n, n_outputs).
         """
         raise NotImplementedError
 
     def build_private(
         self, centre: Tensor, scale: Tensor, n_outputs: int
     ) -> LinearModel | NetworkModel:
-        """Give the model without a look at the data, for private training.
+        """Build the model without reading the data, for private training.
 
         Parameters
         ----------
         centre, scale : Tensor of shape (n_features,)
-            Public or released: linear models and perceptrons see ``(x - centre) / scale``.
+            Public or released values. Linear models and perceptrons see ``(x - centre) / scale``.
         n_outputs : int
 
         Raises
@@ -177,24 +179,25 @@ class Linear(Specification):
         self.fit_intercept = fit_intercept
 
     def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> LinearModel:
-        """Give a linear model in coordinates in which training is well conditioned."""
+        """Build a linear model in coordinates in which training is well conditioned."""
         return LinearModel.preconditioned(X, weight, n_outputs, alpha, self.fit_intercept)
 
     def build_private(self, centre: Tensor, scale: Tensor, n_outputs: int) -> LinearModel:
-        """Give a linear model of ``(x - centre) / scale``."""
-        # Without an intercept the origin matters: scores are zero there.
+        """Build a linear model of ``(x - centre) / scale``."""
+        # Without an intercept the scores are zero at the origin, so it must not move.
         origin = centre if self.fit_intercept else torch.zeros_like(centre)
         return ScaledLinearModel(n_outputs, origin, 1.0 / scale, self.fit_intercept)
 
 
 class Network(Specification):
-    """A neural network: a perceptron with hidden layers of given sizes, or a module of your own.
+    """A neural network: a multilayer perceptron, or a torch module of your own.
 
     Parameters
     ----------
     layers : sequence of int or callable, default=(64, 32)
-        Sizes of the hidden layers, which are rectified and see standardised columns; or a function
-        ``(n_features, n_outputs) -> torch.nn.Module`` (one output for two classes).
+        Sizes of the hidden layers of a perceptron with rectified linear units on standardised
+        columns. Or a function ``(n_features, n_outputs) -> torch.nn.Module``, with one output for
+        two classes.
 
     Examples
     --------
@@ -218,14 +221,14 @@ class Network(Specification):
             )
 
     def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> NetworkModel:
-        """Give the network; a perceptron standardises the columns by these rows."""
+        """Build the network; a perceptron standardises the columns by these rows."""
         centre = X.mean(weight)
-        deviation = column_variances(X, weight, centre).sqrt()
-        scale = torch.where(deviation > 0, deviation, torch.ones_like(deviation))
+        std = column_variances(X, weight, centre).sqrt()
+        scale = torch.where(std > 0, std, torch.ones_like(std))
         return self._network(centre, scale, n_outputs)
 
     def build_private(self, centre: Tensor, scale: Tensor, n_outputs: int) -> NetworkModel:
-        """Give the network, whose rows must not depend on each other."""
+        """Build the network, whose rows must not depend on each other."""
         model = self._network(centre, scale, n_outputs)
         check_rows_independent(model.network, len(centre))
         return model
@@ -243,7 +246,7 @@ class Network(Specification):
             raise ValueError(
                 f"model must return an nn.Module with parameters to train; got {network!r}."
             )
-        # A copy: a factory may give the same module twice, and a former fit keeps its own.
+        # A factory may return the same module twice, and an earlier fit keeps its own: copy it.
         network = copy.deepcopy(network).to(device=centre.device, dtype=centre.dtype).eval()
         for training in (False, True):
             _check_scores(copy.deepcopy(network).train(training), centre, n_outputs)
@@ -251,7 +254,7 @@ class Network(Specification):
 
 
 class Standardize(nn.Module):
-    """Shift and scale the columns by fixed amounts: the first layer of a perceptron."""
+    """Standardise the columns by fixed values: the first layer of a perceptron."""
 
     centre: Tensor
     scale: Tensor
@@ -269,7 +272,7 @@ class Standardize(nn.Module):
 def multilayer_perceptron(
     centre: Tensor, scale: Tensor, hidden: Sequence[int], n_outputs: int
 ) -> nn.Sequential:
-    """Rectified layers of the given sizes, on ``(x - centre) / scale``."""
+    """A perceptron with rectified hidden layers of these sizes on ``(x - centre) / scale``."""
     layers: list[nn.Module] = [Standardize(centre, scale)]
     sizes = [len(centre), *hidden]
     for n_in, n_out in pairwise(sizes):
@@ -278,7 +281,7 @@ def multilayer_perceptron(
 
 
 def are_sizes(given: Any) -> bool:
-    """Whether these are sizes of layers."""
+    """Whether this is a sequence of layer sizes."""
     return (
         isinstance(given, Sequence)
         and len(given) > 0
@@ -290,7 +293,7 @@ def are_sizes(given: Any) -> bool:
 
 
 def _check_scores(trial: nn.Module, like: Tensor, n_outputs: int) -> None:
-    """Try on two rows: the copy, and the global random numbers, are not those of training."""
+    """Try a copy of the network on two rows, without touching the global random state."""
     with torch.no_grad(), torch.random.fork_rng():
         given = trial(like.new_zeros((2, len(like))))
     if not (isinstance(given, Tensor) and given.is_floating_point()):

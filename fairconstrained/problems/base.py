@@ -1,10 +1,10 @@
-"""What a problem is to a solver: values and gradients at a point, and small protocols for more.
+"""The protocols through which solvers see a problem.
 
 Every solver may ask a :class:`Problem` for a start, a linearization and an evaluation. What only
-some solvers need is a protocol of its own: draws of rows (:class:`SampledProblem`), sharper soft
+some solvers need has a protocol of its own: draws of rows (:class:`SampledProblem`), sharper soft
 values (:class:`Sharpenable`), more slack (:class:`Loosenable`), convex parts
-(:class:`DifferenceOfConvex`) and quadratic forms (:class:`QuadraticProgram`). A solver names what
-it needs in the signature of its ``iterate``.
+(:class:`DifferenceOfConvex`) and quadratic forms (:class:`QuadraticProgram`). A solver names the
+protocol that it needs in the signature of its ``iterate``.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Linearization(NamedTuple):
 
     value: Tensor  # (m,)
     pullback: Callable[[Tensor], Tensor]  # (m,) -> (n_variables,)
-    span: Callable[[], Tensor] | None = None  # () -> (m, r), orthonormal: J's columns lie in it
-    together: Callable[[Tensor], Tensor] | None = None  # `pullbacks` in one pass, where possible
+    span: Callable[[], Tensor] | None = None  # () -> (m, r), orthonormal; it spans J's columns
+    together: Callable[[Tensor], Tensor] | None = None  # `pullbacks` in one pass
 
     def pullbacks(self, weights: Tensor) -> Tensor:
         """Gradients of several weighted sums, (k, n_variables), from weights (k, m)."""
@@ -63,13 +63,13 @@ class Linearization(NamedTuple):
         return torch.stack([self.pullback(row) for row in weights])
 
     def jacobian(self) -> Tensor:
-        """The Jacobian J, (m, n_variables), from r gradients: J = U U'J for its span U."""
+        """The Jacobian J, (m, n_variables), from r gradients: J = U U'J for the span U."""
         identity = torch.eye(len(self.value), dtype=self.value.dtype, device=self.value.device)
         span = identity if self.span is None else self.span()
         return span @ self.pullbacks(span.T)
 
     def part(self, which: slice) -> Linearization:
-        """Some of the values."""
+        """The linearization of some of the values."""
 
         def pullback(weights: Tensor) -> Tensor:
             full = torch.zeros_like(self.value)
@@ -80,11 +80,11 @@ class Linearization(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Values at a point, twice: as optimised, and as users measure them on predicted labels.
+    """Values at a point: soft ones as optimised, hard ones as measured on predicted labels.
 
-    The first value is the objective (soft) or what feasible points are compared by, such as the
-    error rate (hard). The next m are the constraints. Any values after these are measured and not
-    constrained: a penalty in the objective takes the place of constraints.
+    The first soft value is the objective. The first hard value is the criterion among feasible
+    points, such as the error rate. The next m values are the constraints. Any further values are
+    measured but not constrained, because a penalty in the objective takes their place.
     """
 
     soft: Tensor  # (1 + m + k,)
@@ -92,7 +92,7 @@ class Evaluation(NamedTuple):
 
 
 class Problem(Protocol):
-    """Minimise f(x) subject to c_1(x), ..., c_m(x) <= 0: what every solver may ask for."""
+    """Minimise f(x) subject to c_1(x), ..., c_m(x) <= 0: the protocol of all problems."""
 
     @property
     def n_rows(self) -> int:
@@ -103,13 +103,13 @@ class Problem(Protocol):
         """Number m of constraints."""
 
     def start(self) -> Tensor:
-        """Point at which a fit begins, (n_variables,)."""
+        """Starting point, (n_variables,)."""
 
     def linearize(self, x: Tensor) -> Linearization:
         """(f, c_1, ..., c_m) on all rows; one pullback gives the gradient of the Lagrangian."""
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """All values at x on all rows, as in prediction; nothing to differentiate."""
+        """All values at x on all rows, as in prediction, without gradients."""
 
 
 class SampledProblem(Problem, Protocol):
@@ -119,25 +119,26 @@ class SampledProblem(Problem, Protocol):
     def strata(self) -> Tensor:
         """The part of each row, (n_rows,): 0, 1, ... without gaps, or -1 for rows in no part.
 
-        Constraints compare parts: a draw for them should have rows of each.
+        Constraints compare parts, so a draw for them should have rows of each.
         """
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """(f, c_1, ..., c_m), with `rows` estimated from these rows, drawn uniformly."""
+        """(f, c_1, ..., c_m), estimated from `rows` if given, which are drawn uniformly."""
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
         """Estimates of f from `rows`, drawn uniformly, and of c from each draw in turn.
 
-        A draw consists of row indices and scales: how many rows of the data each of them stands
-        for, the inverse of how often it is expected in a draw. Without draws it is f alone.
+        A draw consists of row indices and scales. The scale of a row is the number of rows of the
+        data that it stands for: the inverse of its expected number in a draw. Without draws the
+        result is f alone.
         """
 
 
 class Sharpenable(Problem, Protocol):
-    """A problem whose soft values approximate hard ones as closely as asked for."""
+    """A problem whose soft values can be brought closer to the hard ones."""
 
     def sharpened(self) -> Self:
-        """The problem with soft values twice as close to the hard ones; itself if it has none."""
+        """The problem with soft values twice as sharp, or itself if they cannot be sharpened."""
 
     @property
     def offsets(self) -> Tensor:
@@ -148,7 +149,7 @@ class Sharpenable(Problem, Protocol):
 
 
 class Loosenable(Sharpenable, Protocol):
-    """A problem that can be approached through problems with more slack."""
+    """A problem that can be relaxed by more slack."""
 
     def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
         """Return the problem with `by` more slack and a start for it, or itself and `x`."""
@@ -159,10 +160,10 @@ class DifferenceOfConvex(Problem, Protocol):
 
     @property
     def difference_of_convex(self) -> bool:
-        """Whether the constraints at hand are such differences."""
+        """Whether the constraints of this instance are such differences."""
 
     def convex_parts(self, x: Tensor) -> Linearization:
-        """(f, c^+, c^-), (1 + 2 m,): all convex, with c = c^+ - c^-."""
+        """(f, c^+, c^-), (1 + 2 m,), all convex, where c = c^+ - c^-."""
 
 
 class QuadraticProgram(Problem, Protocol):
@@ -170,7 +171,7 @@ class QuadraticProgram(Problem, Protocol):
 
     @property
     def is_quadratic(self) -> bool:
-        """Whether the objective and the constraints at hand are quadratic."""
+        """Whether the objective and the constraints of this instance are quadratic."""
 
     def quadratic_forms(self) -> tuple[Tensor, Tensor, Tensor]:
         """Hessians, gradients and values of (f, c_1, ..., c_m) at zero."""
@@ -199,7 +200,7 @@ class _Separate(Protocol):
 def separate_estimates(
     problem: _Separate, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]
 ) -> Linearization:
-    """:meth:`SampledProblem.estimates` by one pass for the objective and one for each draw."""
+    """:meth:`SampledProblem.estimates` with one pass for the objective and one for each draw."""
     terms = [problem.objective(x, rows), *(problem.constraints(x, *draw) for draw in draws)]
     sizes = [len(term.value) for term in terms]
 
@@ -214,7 +215,7 @@ def separate_estimates(
 
 
 def with_penalty(terms: Linearization, penalty: Penalty, alpha: float) -> Linearization:
-    """Add `alpha` times the penalty on the first variables to the first of the terms."""
+    """Add `alpha` times the penalty on the first variables to the first term."""
     if alpha == 0:
         return terms
 

@@ -1,7 +1,7 @@
 r"""Empirical risk minimisation under a moment constraint, from a model, a loss and a constraint.
 
-All derivatives pass through score space: one forward pass of the model, closed forms (or a small
-graph) on the scores, one pullback.
+All derivatives pass through the scores: one forward pass of the model, closed forms or a small
+autograd graph on the scores, and one pullback.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["FairERM", "through_scores"]
 def through_scores(
     terms: Callable[[Tensor, Tensor], Tensor], model: Model, x: Tensor, X: Features
 ) -> Linearization:
-    """Linearize differentiable terms of scores and extra variables in x = (w, a), by autograd."""
+    """Linearize differentiable functions of scores and extra variables at x = (w, a)."""
     w, aux = x[: model.n_params], x[model.n_params :]
     scores, model_pullback = model.linearize(w, X)
     value, terms_pullback = linearized(terms, scores, aux)
@@ -57,12 +57,12 @@ class FairERM:
         \quad \text{s.t.} \quad g(M(z), N, a) \le 0, \qquad z_i = f_w(x_i),
 
     with an objective such as the mean loss,
-    :math:`f(z) = \sum_i \omega_i\, \ell(z_i, y_i) / \sum_i \omega_i`, and the variables
-    x = (w, a): parameters of the model and extra variables of the constraint.
+    :math:`f(z) = \sum_i \omega_i\, \ell(z_i, y_i) / \sum_i \omega_i`. The variables x = (w, a) are
+    the parameters of the model and the extra variables of the constraint.
 
-    On a draw of rows the table is scaled up to the full data and divided by the full counts N.
-    Linear constraints are then estimated without bias, and a group without rows in the draw does no
-    harm. Rows that are not drawn uniformly (equally many from each part) each have a scale.
+    The table of a draw of rows is scaled up to all rows and divided by the counts N of all rows.
+    Linear constraints are then estimated without bias, and a group may be missing in the draw. If
+    rows are not drawn uniformly, as with equally many from each part, each row has a scale.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class FairERM:
     alpha : float
         Weight of half the squared norm of the coefficients.
     initial : Tensor of shape (n_params,), optional
-        Parameters to start from; default: the model's own.
+        Starting parameters; default: those of the model.
     """
 
     model: Model
@@ -90,7 +90,7 @@ class FairERM:
 
     @cached_property
     def placed(self) -> Rows:
-        """The data as the constraint sees them: the part of each row."""
+        """The rows with the part of each, as the constraint sees them."""
         return self.constraint.place(*self.data[1:])
 
     @cached_property
@@ -100,7 +100,7 @@ class FairERM:
 
     @cached_property
     def affine(self) -> AffineMap | None:
-        """The constraint as a matrix on its table, if it is linear."""
+        """The constraint as an affine map of its table, or None."""
         return self.constraint.affine(self.counts)
 
     @property
@@ -124,11 +124,11 @@ class FairERM:
         return strata
 
     def start(self) -> Tensor:
-        """Point at which a fit begins."""
+        """Starting point, (n_variables,)."""
         return self.variables(self.model.init() if self.initial is None else self.initial)
 
     def variables(self, w: Tensor) -> Tensor:
-        """Parameters of the model and extra variables of the constraint that suit them."""
+        """The parameters w, with extra variables of the constraint that suit them."""
         scores = self.model.scores(w, self.data.X)
         return torch.cat((w, self.constraint.init_aux(scores, self.placed)))
 
@@ -157,7 +157,7 @@ class FairERM:
         )
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Penalised risk alone."""
+        """The penalised risk alone."""
         batch = self._batch(rows, None)
 
         def risk(scores: Tensor, aux: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ class FairERM:
     def constraints(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
-        """Constraint values alone; `scale` says how many rows of the data each row stands for."""
+        """The constraints alone; `scale` is the number of rows that each row stands for."""
         return self.of_scores(self._values, x, rows, scale)
 
     def of_scores(
@@ -178,7 +178,7 @@ class FairERM:
         rows: Tensor | None = None,
         scale: Tensor | None = None,
     ) -> Linearization:
-        """Linearize terms of scores, extra variables and a batch, by autograd."""
+        """Linearize a function of scores, extra variables and a batch by autograd."""
         batch = self._batch(rows, scale)
         return through_scores(lambda z, a: values(z, a, batch), self.model, x, batch.X)
 
@@ -200,7 +200,7 @@ class FairERM:
         )
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Soft and hard values from one pass of the model in evaluation mode."""
+        """Soft and hard values, from one pass of the model in evaluation mode."""
         w, aux = self._split(x)
         y, weight = self.data.y, self.data.weight
         self.model.settle(w, self.data.X)
@@ -224,10 +224,11 @@ class FairERM:
         drawn: slice,
         sizes: Sequence[int],
     ) -> Linearization:
-        """Risk of the `first` rows, and a linear constraint on each of the draws that follow.
+        """Risk of the `first` rows, and a linear constraint on each of the draws.
 
-        By autograd a step takes 3.6 times as long on a batch of 128 rows, 4.1 times for three draws
-        of 128 rows, and a pass over 40,000 rows 1.4 times (``python -m benchmarks.speed.routes``).
+        Autograd takes 3.6 times as long for a step on a batch of 128 rows, 4.1 times for three
+        draws of 128 rows, and 1.4 times for a pass over 40,000 rows
+        (``python -m benchmarks.speed.routes``).
         """
         w, aux = self._split(x)
         scores, model_pullback = self.model.linearize(w, X)
@@ -254,10 +255,10 @@ class FairERM:
         return Linearization(torch.cat((risk[None], values)), pullback, span)
 
     def _at_thresholds(self, affine: AffineMap, steps: Above, x: Tensor) -> Linearization:
-        """Terms on all rows where extra variables are thresholds: many gradients in one pass.
+        """All terms on all rows where extra variables are thresholds: many gradients in one pass.
 
-        With a pullback for each, 20 gradients over 40,000 rows take 4.0 times as long; a single one
-        takes about the same time (``python -m benchmarks.speed.routes``).
+        With one pullback for each, 20 gradients over 40,000 rows take 4.0 times as long. One
+        gradient takes about the same time (``python -m benchmarks.speed.routes``).
         """
         scores, model_pullback = self.model.linearize(self._split(x)[0], self.data.X)
         y, part, weight, _ = self.placed
@@ -284,7 +285,7 @@ class FairERM:
         return self.model.linear and self.constraint.difference_of_convex
 
     def convex_parts(self, x: Tensor) -> Linearization:
-        """Objective and both parts of the constraints, (1 + 2 m,); all are convex."""
+        """The objective and both convex parts of the constraints, (1 + 2 m,)."""
         batch = self.data
 
         def terms(scores: Tensor, aux: Tensor) -> Tensor:
@@ -295,11 +296,11 @@ class FairERM:
         return self._penalised(x, through_scores(terms, self.model, x, batch.X))
 
     def sharpened(self) -> Self:
-        """The problem with soft rates at twice the temperature; itself without soft rates."""
+        """The problem with soft rates at twice the temperature, or itself without soft rates."""
         return self._under(self.constraint.sharpened())
 
     def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
-        """The problem with more slack, and extra variables that suit the parameters in x."""
+        """The problem with more slack, and x with extra variables that suit it."""
         problem = self._under(self.constraint.loosened(by))
         return problem, x if problem is self else problem.variables(self._split(x)[0])
 
@@ -308,7 +309,7 @@ class FairERM:
 
     @property
     def offsets(self) -> Tensor:
-        """Positions of the intercept, or of the biases of a network's last layer."""
+        """Positions of the intercepts, or of the biases of the last layer of a network."""
         return self.model.offsets if self.constraint.offsets_matter else self.model.offsets[:0]
 
     # ------------------------------------------------------------------ pieces
@@ -320,7 +321,7 @@ class FairERM:
         return self.affine.of_table(sums)
 
     def _batch(self, rows: Tensor | None, scale: Tensor | None) -> Batch:
-        """Rows with weights that add up to those of the data, exactly or in the mean over draws."""
+        """Rows with weights whose sum is that of the data, exactly or in expectation."""
         if rows is None:
             return self.data
         batch = self.data.rows(rows)

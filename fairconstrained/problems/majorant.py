@@ -1,13 +1,14 @@
-r"""Convex bounds on differences of convex constraints, from mini-batches and for any model.
+r"""Convex upper bounds on differences of convex constraints, for mini-batches and any model.
 
-For constraints :math:`c = c^+ - c^-` with both parts convex in the scores z and the extra variables
-a, and scores :math:`z_0, a_0` of an anchor,
+Let :math:`c = c^+ - c^-` with both parts convex in the scores z and the extra variables a. With the
+values :math:`z_0, a_0` at an anchor,
 
 .. math:: g(z, a) = c^+(z, a) - c^-(z_0, a_0)
           - \nabla c^-(z_0, a_0)' \big( (z, a) - (z_0, a_0) \big) \ge c(z, a) .
 
-For a linear model that is the subproblem (31) of the partial-parity paper. For other models it is
-still a bound, because c is a function of scores. Linearising in the parameters would give no bound.
+For a linear model this gives the subproblem (31) of the partial-parity paper. For other models it
+is still a bound, because c is a function of scores. A linearization in the parameters would give no
+bound.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Majorant:
     def constraints(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
-        """Values of g, as :meth:`FairERM.constraints` gives those of c."""
+        """Values of g, with the parameters of :meth:`FairERM.constraints`."""
         return self.problem.of_scores(self._values, x, rows, scale)
 
     def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
@@ -44,8 +45,8 @@ class Majorant:
         parts = self.problem.constraint.convex_parts
         rows = self.problem.constraint.place(*batch[1:])
         concave = parts(at[0], rows, at[1])[1]
-        # The slopes times a step, J d, is the derivative in u of the linear map u -> (J'u)'d:
-        # torch's forward mode would do it at once, but compiles scripts on first use.
+        # The slopes times a step, J d, are the derivative in u of the linear map u -> (J'u)'d.
+        # torch's forward mode would give them directly, but it compiles scripts on first use.
         u = torch.ones_like(concave, requires_grad=True)
         slopes = torch.autograd.grad(concave @ u, at, create_graph=True, materialize_grads=True)
         steps = (scores - scores_0.detach(), aux - at[1].detach())

@@ -1,8 +1,8 @@
-r"""Problems of ranking: on rows, and for linear models from group moments alone.
+r"""Ranking problems: on rows, and for linear models from group moments alone.
 
-For scores :math:`z = x' \beta` the table of :math:`(z, z^2)` over a cell of rows follows from the
-cell's weight, mean and covariance. The data are read once. After that a solver's cost for each cell
-is of order d x d, whatever the number of rows. Moments of chunks merge exactly, so that streams
+For scores :math:`z = x' \beta` the table of :math:`(z, z^2)` over a cell follows from the weight,
+mean and covariance of the rows in the cell. The data are read once. After that the cost of a solver
+is O(d^2) for each cell, whatever the number of rows. Moments of chunks merge exactly, so streams
 need no rows either.
 """
 
@@ -34,12 +34,12 @@ __all__ = ["GroupMoments", "MomentERM", "RankingERM", "whitened_model"]
 class RankingERM(FairERM):
     """A linear model's problem on rows that starts away from constant scores.
 
-    The AUCs of constant scores are 1/2, while other scores, however small, can have any AUC. A
-    solver that starts from constant scores meets this discontinuity and may stay there.
+    AUCs are discontinuous at constant scores: these have AUC 1/2, and arbitrarily small scores can
+    have any AUC. A solver that starts there may not get away.
     """
 
     def start(self) -> Tensor:
-        """One gradient step from zero, scaled so that the scores have unit variance."""
+        """A gradient step from zero, scaled to give the scores unit variance."""
         x = super().start()
         step = -self.objective(x).pullback(x.new_ones(1))
         scores = self.model.scores((x + step)[: self.model.n_params], self.data.X)
@@ -53,11 +53,11 @@ class GroupMoments:
 
     weight: Tensor  # (C,)
     mean: Tensor  # (C, d)
-    scatter: Tensor  # (C, d, d): weighted sums of squares, not divided
+    scatter: Tensor  # (C, d, d): weighted sums of squares, not divided by the weight
 
     @classmethod
     def none(cls, n_cells: int, n_features: int) -> GroupMoments:
-        """Of no rows."""
+        """Moments of no rows."""
         return cls(*cls._zeros(n_cells, n_features))
 
     @staticmethod
@@ -69,7 +69,7 @@ class GroupMoments:
 
     @classmethod
     def of(cls, X: Features, cell: Tensor, weight: Tensor, n_cells: int) -> GroupMoments:
-        """Of these rows; one pass."""
+        """Moments of these rows, in one pass."""
         weights, means, scatters = cls._zeros(n_cells, X.shape[1])
         for c in set(cell.tolist()):
             index = torch.where(cell == c)[0]
@@ -79,16 +79,16 @@ class GroupMoments:
         return cls(weights, means, scatters)
 
     def merged(self, other: GroupMoments) -> GroupMoments:
-        """Of the rows of both (Chan, Golub and LeVeque 1983): no large numbers are subtracted."""
+        """Moments of the rows of both, in the stable form of Chan, Golub and LeVeque (1983)."""
         weight = self.weight + other.weight
-        share = other.weight / torch.where(weight > 0, weight, torch.ones_like(weight))
+        fraction = other.weight / torch.where(weight > 0, weight, torch.ones_like(weight))
         step = other.mean - self.mean
-        mean = self.mean + share[:, None] * step
-        between = (self.weight * share)[:, None, None] * step[:, :, None] * step[:, None, :]
+        mean = self.mean + fraction[:, None] * step
+        between = (self.weight * fraction)[:, None, None] * step[:, :, None] * step[:, None, :]
         return GroupMoments(weight, mean, self.scatter + other.scatter + between)
 
     def spread(self, cells: Tensor, n_cells: int) -> GroupMoments:
-        """The same moments in a longer list of cells, at the given positions."""
+        """The same moments at the given positions of a longer list of cells."""
         longer = self._zeros(n_cells, self.mean.shape[1])
         known = (self.weight, self.mean, self.scatter)
         return GroupMoments(
@@ -96,7 +96,7 @@ class GroupMoments:
         )
 
     def union(self, cells: Tensor) -> GroupMoments:
-        """Of the given cells as one."""
+        """Moments of the given cells together."""
         total = GroupMoments(self.weight[:1] * 0, self.mean[:1] * 0, self.scatter[:1] * 0)
         for c in cells.tolist():
             total = total.merged(
@@ -105,16 +105,17 @@ class GroupMoments:
         return total
 
     def by_label(self) -> tuple[GroupMoments, GroupMoments]:
-        """Of the negatives and of the positives: the first and second half of the cells."""
+        """Moments of the negatives and of the positives: the two halves of the cells."""
         halves = torch.arange(len(self.weight)).chunk(2)
         return self.union(halves[0]), self.union(halves[1])
 
 
 def whitened_model(moments: GroupMoments, alpha: float, curvature: float) -> LinearModel:
-    r"""Linear model in coordinates where the penalised quadratic objective is half a square.
+    r"""Linear model in coordinates where the penalised quadratic objective has Hessian I.
 
-    Its Hessian is :math:`c (\Sigma_+ + \Sigma_- + \delta \delta') + \alpha I`, with the labels'
-    covariances, the difference :math:`\delta` of their means and :math:`c = 2 c_1`.
+    For the original columns the Hessian is :math:`c (\Sigma_+ + \Sigma_- + \delta \delta') +
+    \alpha I`, with the covariance of each label, the difference :math:`\delta` of their means and
+    :math:`c = 2 c_1`.
     """
     negative, positive = moments.by_label()
     step = positive.mean[0] - negative.mean[0]
@@ -136,15 +137,15 @@ class MomentERM(FixedSoftness):
     model : LinearModel
         Without intercept, which changes no AUC.
     moments : GroupMoments
-        Of the finest cells: label times group.
+        Moments of the (label, group) cells.
     risk : PairwiseLoss
-        With a surrogate of score moments, as the constraint has.
+        Its surrogate is a function of score moments, as that of the constraint.
     constraint : Stack
-        Of AUC constraints.
+        AUC constraints.
     alpha : float
         Weight of half the squared norm of the coefficients.
     data : Batch
-        Rows on which hard values are measured: all, or those that a stream keeps.
+        Rows on which hard values are measured: all rows, or those that a stream keeps.
     """
 
     model: LinearModel
@@ -161,7 +162,7 @@ class MomentERM(FixedSoftness):
 
     @cached_property
     def _mean(self) -> Tensor:
-        # No AUC depends on the centre, but squares of scores far from zero would lose digits.
+        # No AUC depends on the centre, and squares of scores far from zero would lose digits.
         weight, mean = self.moments.weight, self.moments.mean
         return (mean - weight @ mean / weight.sum()) @ self._root
 
@@ -172,9 +173,9 @@ class MomentERM(FixedSoftness):
 
     def _by_part(self, of_cells: Tensor) -> Tensor:
         """Sums over the cells of each part."""
-        n_bins = self.constraint.n_parts + 1
-        bins = self.constraint.part_of_cell.reshape(-1).remainder(n_bins)
-        return of_cells.new_zeros(n_bins, *of_cells.shape[1:]).index_add(0, bins, of_cells)[:-1]
+        n_parts = self.constraint.n_parts + 1  # the last one takes cells in no part
+        part = self.constraint.part_of_cell.reshape(-1).remainder(n_parts)
+        return of_cells.new_zeros(n_parts, *of_cells.shape[1:]).index_add(0, part, of_cells)[:-1]
 
     @property
     def n_rows(self) -> int:
@@ -188,22 +189,22 @@ class MomentERM(FixedSoftness):
 
     @property
     def offsets(self) -> Tensor:
-        """None: shifts change no AUC."""
+        """Empty, because shifts change no AUC."""
         return torch.zeros(0, dtype=torch.long)
 
     def start(self) -> Tensor:
-        """One Newton step on the objective from zero: the optimum, if it is quadratic."""
-        # At zero itself the scores are constant and a binormal AUC has no gradient.
+        """A Newton step on the objective from zero: its optimum if it is quadratic."""
+        # At zero the scores are constant, and the binormal AUC has no gradient.
         negative, positive = self.moments.by_label()
         step = (positive.mean[0] - negative.mean[0])[:, None]
         return self.model.coordinates(step)[:, 0]
 
     def variables(self, w: Tensor) -> Tensor:
-        """Parameters of the model: there are no others."""
+        """The parameters of the model, which are the only variables."""
         return w
 
     def values(self, x: Tensor) -> Tensor:
-        """(f, c_1, ..., c_m) at x, differentiable, from O(d^2) operations for each cell."""
+        """(f, c_1, ..., c_m) at x, differentiable, in O(d^2) operations for each cell."""
         mean = self._mean @ x
         weight = self.moments.weight
         square = (self._scatter @ x) @ x + weight * mean**2
@@ -214,7 +215,7 @@ class MomentERM(FixedSoftness):
         return torch.cat((risk[None], values))
 
     def linearize(self, x: Tensor) -> Linearization:
-        """Objective and constraints; there are no rows to draw from."""
+        """Objective and constraints, from moments."""
         x = x.detach().requires_grad_()
         with torch.enable_grad():
             terms = self.values(x)
@@ -233,7 +234,7 @@ class MomentERM(FixedSoftness):
 
     @property
     def is_quadratic(self) -> bool:
-        """Whether objective and constraints are quadratic in x: the paper's surrogate."""
+        """Whether all surrogates are the quadratic one of the paper."""
         surrogates = [
             self.risk.surrogate,
             *(member.surrogate for member in self.constraint.members),  # type: ignore[attr-defined]

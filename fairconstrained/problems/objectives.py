@@ -1,4 +1,4 @@
-"""What a fit minimises and what it is compared by: functions of all scores at once."""
+"""Objectives of a fit: functions of the scores of all rows."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ Gradient = Callable[[], Tensor]
 
 
 class Objective(Protocol):
-    """The first value of a problem, twice: as optimised and as measured."""
+    """The first value of a problem: soft as optimised, hard as measured."""
 
     def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """Differentiable, ()."""
+        """The value that is minimised, (), differentiable."""
 
     def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
-        """`soft`, and a function that gives its derivative by the scores, (n, K)."""
+        """`soft`, and a function that returns its derivative by the scores, (n, K)."""
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """What solvers select by among feasible points, ()."""
+        """The value by which solvers choose among feasible points, ()."""
 
 
 class _WeightedMean:
-    """The weighted mean of a row's loss."""
+    """The weighted mean of the loss of each row."""
 
     loss: Loss
 
     def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """Weighted mean."""
+        """Weighted mean of the loss."""
         return weight @ self.loss(scores, y) / weight.sum()
 
     def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
         """In closed form."""
-        share = weight / weight.sum()
-        value = share @ self.loss(scores, y)
-        return value, lambda: share[:, None] * self.loss.gradient(scores, y)
+        fraction = weight / weight.sum()
+        value = fraction @ self.loss(scores, y)
+        return value, lambda: fraction[:, None] * self.loss.gradient(scores, y)
 
 
 @dataclass(frozen=True)
 class MeanLoss(_WeightedMean):
-    """The mean of a row's loss; measured by the error rate, or the mean of another loss."""
+    """The mean loss, measured by the error rate or by the mean of another loss."""
 
     loss: Loss
     error: Callable[[Tensor, Tensor], Tensor] = zero_one_loss
@@ -64,7 +64,7 @@ class MeanLoss(_WeightedMean):
 
 @dataclass(frozen=True)
 class LogLossForRanking(_WeightedMean):
-    """The log loss; measured by 1 - AUC."""
+    """The log loss, measured by 1 - AUC."""
 
     loss: Loss = field(default=log_loss, init=False)
 
@@ -75,21 +75,21 @@ class LogLossForRanking(_WeightedMean):
 
 @dataclass(frozen=True)
 class PairwiseLoss:
-    """The surrogate's loss of positives against negatives; measured by 1 - AUC.
+    """The surrogate loss of positives against negatives, measured by 1 - AUC.
 
     Parameters
     ----------
     surrogate : Surrogate
     shares : tuple of float
-        Fractions of the weight of negatives and of positives. With known fractions the means of a
-        batch are unbiased, and a batch without positives does no harm.
+        Fractions of the total weight that belong to negatives and to positives. With these known,
+        the means of a batch are unbiased, and a batch may be without positives.
     """
 
     surrogate: Surrogate
     shares: tuple[float, float]
 
     def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """O(n): no pairs."""
+        """Surrogate loss in O(n), without pairs."""
         return self.of_sums(self.surrogate.statistic.sums(scores, y, weight, y, 2) / weight.sum())
 
     def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
@@ -98,7 +98,7 @@ class PairwiseLoss:
         return value, lambda: pullback(torch.ones_like(value))[0]
 
     def of_sums(self, sums: Tensor) -> Tensor:
-        """From sums of the statistic over negatives and positives, per unit of all weight."""
+        """Surrogate loss from sums over negatives and positives, divided by the total weight."""
         means = sums / sums.new_tensor(self.shares)[:, None]
         return self.surrogate.loss(means[1], means[0])
 
@@ -108,7 +108,7 @@ class PairwiseLoss:
 
 
 def misranked(scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """1 - AUC of all positives against all negatives, ties by half, ()."""
+    """1 - AUC of all positives against all negatives, (); a tie counts one half."""
     w, positive = weight.cpu().numpy(), y.cpu().numpy() == 1
     sides = np.where(positive, w, 0.0), np.where(positive, 0.0, w)
     won = sides[0] @ wins(ranks(scores[:, 0].cpu().numpy()), sides[1])

@@ -1,4 +1,4 @@
-r"""The AUC problem with quadratic surrogates as a min-max problem, one row at a time.
+r"""The AUC problem with quadratic surrogates as a min-max problem whose terms are sums over rows.
 
 For a pair k of parts :math:`(G, G')` with fractions :math:`p, p'` of all rows, the score h of a row
 and :math:`u = 1[G] / p`, :math:`u' = 1[G'] / p'` (AUC-fairness paper, equation 8),
@@ -11,8 +11,8 @@ and :math:`u = 1[G] / p`, :math:`u' = 1[G'] / p'` (AUC-fairness paper, equation 
 """
 
 # Paper (Lemma 1): G = 2 c1 h (u - u') with - alpha^2, whose maximum is c1^2 (E h - E h')^2; here
-# alpha is scaled so that it is c1 (E h - E h')^2, as the double sum needs, and the steps of Lemmas
-# 3 and 4 stay as they are printed.
+# alpha is scaled to make it c1 (E h - E h')^2, because the double sum needs that. The steps of
+# Lemmas 3 and 4 stay as printed.
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Saddle:
     Parameters
     ----------
     problem : FairERM
-        With quadratic surrogates in all its constraints, and in a pairwise objective; any other
-        objective has its own unbiased estimate and no pair.
+        All its constraints have quadratic surrogates, and so has the objective if it is pairwise.
+        Any other objective has its own unbiased estimate and no pair.
 
     Attributes
     ----------
     owner : Tensor of shape (n_pairs,)
-        The value (0: objective) that each pair is part of.
+        The value that each pair belongs to; 0 is the objective.
     """
 
     def __init__(self, problem: FairERM):
@@ -80,7 +80,7 @@ class Saddle:
 
     @staticmethod
     def surrogate_of(problem: FairERM) -> Quadratic | None:
-        """The quadratic surrogate that all AUCs of a problem share; None if they share none."""
+        """The quadratic surrogate that all AUCs of a problem have in common, or None."""
         members = getattr(problem.constraint, "members", ())
         if not all(isinstance(member, AUCConstraint) for member in members):
             return None
@@ -93,12 +93,12 @@ class Saddle:
     def _weigh(self, cell_weights: Tensor, n_rows: int) -> None:
         """Divide the indicators of both sides by their fractions of the rows."""
         total = cell_weights.sum()
-        shares = torch.tensordot(cell_weights / total, self._indicators, dims=([0], [1]))
-        self.sides = self._indicators / shares[:, None]
+        fractions = torch.tensordot(cell_weights / total, self._indicators, dims=([0], [1]))
+        self.sides = self._indicators / fractions[:, None]
         self._mean_weight = total / n_rows
 
     def weighed(self, cell_weights: Tensor, n_rows: int) -> Saddle:
-        """The same with the fractions of other rows, such as all rows of a stream so far."""
+        """The same functions with the fractions of other rows, such as of a stream so far."""
         other = copy.copy(self)
         other._weigh(cell_weights, n_rows)
         return other
@@ -113,7 +113,7 @@ class Saddle:
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs of parts, each with its a, b and alpha."""
+        """Number of pairs of parts; each has its own a, b and alpha."""
         return len(self.owner)
 
     def extended(self, w: Tensor) -> Tensor:
@@ -121,17 +121,17 @@ class Saddle:
         return torch.cat((w, w.new_zeros(2 * self.n_pairs)))
 
     def parameters(self, x: Tensor) -> Tensor:
-        """The w of x."""
+        """The parameters w in x."""
         return x[: len(x) - 2 * self.n_pairs]
 
     def objective_of_constants(self) -> float:
-        """The risk of scores that are all zero, without a penalty."""
+        """The risk of scores that are all zero, without the penalty."""
         data = self.problem.data
         zeros = data.weight.new_zeros(len(data.y), 1)
         return float(self.problem.risk.soft(zeros, data.y, data.weight))
 
     def linearize(self, x: Tensor, batch: Batch) -> Linearization:
-        """(F_0, ..., F_M, G_1, ..., G_P) on these rows; each F less its slack."""
+        """(F_0, ..., F_M, G_1, ..., G_P) on these rows, with the slack subtracted from each F."""
         problem, n_pairs = self.problem, self.n_pairs
         w = self.parameters(x)
         scores, model_pullback = problem.model.linearize(w, batch.X)

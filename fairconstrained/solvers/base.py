@@ -1,4 +1,4 @@
-"""Solvers: what they yield, what they choose, and which problems they solve."""
+"""The base of solvers, their iterates and results, and which problems a solver is for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "violation",
 ]
 
-# A hard constraint exceeded by no more than this counts as met.
+# A hard constraint that is exceeded by at most this counts as met.
 FEASIBILITY_TOL = 1e-3
 
 
@@ -52,7 +52,7 @@ class Iterate(NamedTuple):
     soft: Tensor  # (1 + m + k,): objective, constraints and measured values, as optimised
     hard: Tensor  # (1 + m + k,): error, constraints and measured values, on predictions
     dual: Tensor  # (m,): multipliers
-    residual: float  # distance from a solution in the solver's own measure; <= tol ends the run
+    residual: float  # distance from a solution, as the solver measures it; <= tol ends the run
 
     @property
     def constraints(self) -> Tensor:
@@ -61,12 +61,12 @@ class Iterate(NamedTuple):
 
     @property
     def measured(self) -> Tensor:
-        """Hard values that are measured and not constrained, (k,): a penalty stands for them."""
+        """Hard values that are measured and not constrained, (k,), as with a penalty."""
         return self.hard[1 + len(self.dual) :]
 
 
 class Status(Enum):
-    """Why a run ended; the values are for people.
+    """Why a run ended. The values are the texts that users see.
 
     Examples
     --------
@@ -88,11 +88,11 @@ class Solution:
 
     Examples
     --------
-    Minimise (x - 2)^2 subject to x <= 1, by plain steps:
+    Minimise (x - 2)^2 subject to x <= 1 by projected gradient descent:
 
     >>> import torch
     >>> from fairconstrained.solvers import Iterate, Solver, run
-    >>> class Walk(Solver):
+    >>> class Descent(Solver):
     ...     def iterate(self, problem, x, dual, tol, rng):
     ...         while True:
     ...             x = (x - 0.1 * problem(x)).clamp_max(1.0)
@@ -100,7 +100,7 @@ class Solution:
     ...             yield Iterate(x, values, values, dual, residual=float(1 - x))
     >>> x, dual = torch.zeros(1), torch.zeros(1)
     >>> rng = torch.Generator()
-    >>> solution = run(Walk(), lambda x: 2 * (x - 2), x, dual, rng, max_iter=50, tol=1e-6)
+    >>> solution = run(Descent(), lambda x: 2 * (x - 2), x, dual, rng, max_iter=50, tol=1e-6)
     >>> solution.iterate.x
     tensor([1.])
     """
@@ -116,22 +116,23 @@ Callback = Callable[[Iterate], bool | None]
 
 
 class Solver(BaseEstimator):  # type: ignore[misc]
-    """Base of all solvers: parameters in ``__init__``, an algorithm in :meth:`iterate`.
+    """Base of all solvers, with parameters in ``__init__`` and the algorithm in :meth:`iterate`.
 
-    The annotation of `problem` in :meth:`iterate` says which problems a solver is for: a protocol
-    of :mod:`fairconstrained.problems`, or a class. Without an annotation every problem is tried.
+    The annotation of `problem` in :meth:`iterate` says which problems a solver is for. It is a
+    protocol of :mod:`fairconstrained.problems`, or a class. Without an annotation the solver tries
+    every problem.
 
-    Being a scikit-learn estimator in form only, a solver can be cloned, printed and searched:
-    ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
+    A solver has the interface of a scikit-learn estimator, so it can be cloned, printed and
+    searched: ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
 
     Attributes
     ----------
     length : int or None
-        Iterations of a full run, where they are known beforehand.
+        Number of iterations of a full run, if it is known in advance.
     starts_feasible : bool
-        Whether the first point must meet the constraints.
+        Whether the starting point must meet the constraints.
     scope : str
-        The problems it solves, in a user's words; for messages.
+        The problems that the solver is for, as messages describe them to users.
 
     Examples
     --------
@@ -149,21 +150,24 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         """Raise ValueError for a bad parameter."""
 
     def suits(self, problem: Any) -> bool:
-        """Whether a problem of the right kind has the properties that the algorithm relies on."""
+        """Whether a problem of the right type meets the assumptions of the algorithm."""
         return True
 
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Yield iterates from `x` and multipliers `dual` on; state lives in local variables."""
+        """Yield iterates, starting from `x` and the multipliers `dual`.
+
+        State is in local variables, so one solver can be used for several runs.
+        """
         raise NotImplementedError
 
     def diverged(self, iterate: Iterate) -> bool:
-        """Whether the run cannot go on from this iterate."""
+        """Whether the run has diverged at this iterate."""
         return not bool(iterate.x.isfinite().all() and iterate.soft.isfinite().all())
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Choose the iterate of an unfinished run to keep."""
+        """Choose the result among the iterates of a run that has not converged."""
         return best_feasible(iterates)
 
 
@@ -171,7 +175,7 @@ P = TypeVar("P", contravariant=True)
 
 
 class Solves(Protocol[P]):
-    """A solver for problems P, as type checkers see it."""
+    """A solver for problems of type P, for type checkers."""
 
     def check(self, problem: Any) -> None: ...
 
@@ -187,16 +191,16 @@ class Solves(Protocol[P]):
 
 
 def solves(solver: Solver, problem: Any) -> bool | None:
-    """Whether a solver is for a problem; None if its signature does not say.
+    """Whether a solver is for a problem, or None if its signature does not say.
 
     The problem must have the public methods of the protocol or class that annotates `problem` in
-    the solver's ``iterate``. Of an object the solver's own conditions are checked as well.
+    the solver's ``iterate``. If `problem` is an object, ``suits`` of the solver is asked as well.
 
     Parameters
     ----------
     solver : Solver
     problem : object or type
-        A problem, or the class of one that has not been built yet.
+        A problem, or its class if the problem has not been built yet.
 
     Returns
     -------
@@ -213,7 +217,7 @@ def solves(solver: Solver, problem: Any) -> bool | None:
     name = list(inspect.signature(iterate).parameters)[1]
     try:
         needed = get_type_hints(iterate).get(name, Any)
-    except NameError:  # an annotation that exists for type checkers only
+    except NameError:  # the annotation exists for type checkers only
         return None
     if needed is Any:
         return None
@@ -235,18 +239,18 @@ def _methods(needed: type) -> set[str]:
 
 
 def check_solves(solver: Solver, problem: Any) -> None:
-    """Raise IncompatibleSolverError unless a solver is for a problem, as far as is known.
+    """Raise IncompatibleSolverError if a solver is not for a problem.
 
     Parameters
     ----------
     solver : Solver
     problem : object or type
-        As in :func:`solves`: with a class it can be checked before the problem is built.
+        As in :func:`solves`. With a class the check is possible before the problem is built.
 
     Raises
     ------
     IncompatibleSolverError
-        It names the solver, the problem and the solvers of this package that are for it.
+        The message names the solver, the problem and the solvers of this package for it.
 
     Examples
     --------
@@ -269,7 +273,7 @@ def check_solves(solver: Solver, problem: Any) -> None:
 
 
 def _known(base: type[Solver]) -> Iterator[type[Solver]]:
-    """Solvers of this package that are ready to use."""
+    """Public solvers of this package, without abstract bases."""
     for kind in base.__subclasses__():
         if kind.__module__.startswith(f"{__package__}.") and not kind.__name__.startswith("_"):
             if "__init__" in vars(kind):
@@ -284,7 +288,7 @@ def check_numbers(
     nonnegative: Sequence[str] = (),
     kind: type = Real,
 ) -> None:
-    """Raise ValueError unless these parameters are finite numbers of this kind and sign."""
+    """Raise ValueError unless these parameters are finite numbers of this type and sign."""
     for name in (*positive, *nonnegative):
         value, sign = getattr(solver, name), ">" if name in positive else ">="
         number = isinstance(value, kind) and not isinstance(value, bool)
@@ -296,17 +300,17 @@ def check_numbers(
 
 
 def last(iterates: Sequence[Iterate]) -> Iterate:
-    """Keep the last iterate."""
+    """Choose the last iterate."""
     return iterates[-1]
 
 
 def best_feasible(iterates: Sequence[Iterate]) -> Iterate:
-    """Keep the least error among feasible iterates, or the least violation if there are none."""
+    """Choose the feasible iterate of least error, or the least violation if none is feasible."""
     return min(iterates, key=_merit)
 
 
 def violation(values: Tensor) -> float:
-    """Largest constraint value of (f, c_1, ..., c_m), if there is any, else 0."""
+    """Largest constraint value in (f, c_1, ..., c_m), or 0 without constraints."""
     return max(values[1:].tolist(), default=0.0)
 
 

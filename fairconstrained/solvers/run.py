@@ -1,4 +1,4 @@
-"""The one loop of all solvers: it stops, selects, records and reports."""
+"""The loop that runs every solver, records its iterates and selects the result."""
 
 from __future__ import annotations
 
@@ -37,46 +37,48 @@ def run(
     tol: float,
     callbacks: Sequence[Callback] = (),
 ) -> Solution:
-    """Iterate `solver` on `problem` until it is solved, stopped or at its end.
+    """Run `solver` on `problem` until it converges, ends, or is stopped.
 
     Parameters
     ----------
     solver : Solver
     problem : object
-        A problem of the kind that the solver's ``iterate`` names.
+        A problem of the type that the solver's ``iterate`` names.
     x : Tensor of shape (n_variables,)
+        Starting point.
     dual : Tensor of shape (m,)
-        Starting point and multipliers.
+        Starting multipliers.
     rng : Generator
-        The only source of randomness, except for a network's own (dropout).
+        The only source of randomness, except for dropout in networks.
     max_iter : int or None
-        None: until the solver ends by itself, as all solvers of this package do.
+        Largest number of iterations. None runs until the solver ends, as all solvers of this
+        package do.
     tol : float
-        The run ends when an iterate's residual is at most `tol`.
+        The run ends when the residual of an iterate is at most `tol`.
     callbacks : sequence of callables
-        Each is called with every iterate; a true answer ends the run. Exceptions pass through.
+        Each is called with every iterate. A true answer ends the run. Exceptions pass through.
 
     Returns
     -------
     Solution
-        With the last iterate if the run converged, else with the solver's selection.
+        The last iterate if the run converged, otherwise the one that the solver selects.
 
     Raises
     ------
     ValueError
-        If a parameter of the solver is not valid; before any work.
+        If a parameter of the solver is not valid, before any work.
     IncompatibleSolverError
-        If the solver cannot solve this problem; before any work.
+        If the solver cannot solve this problem, before any work.
     DivergenceError
         If the variables or the objective are no longer finite.
 
     Examples
     --------
-    Minimise (x - 2)^2 subject to x <= 1, by plain steps:
+    Minimise (x - 2)^2 subject to x <= 1 by projected gradient descent:
 
     >>> import torch
     >>> from fairconstrained.solvers import Iterate, Solver, run
-    >>> class Walk(Solver):
+    >>> class Descent(Solver):
     ...     def iterate(self, problem, x, dual, tol, rng):
     ...         while True:
     ...             x = (x - 0.1 * problem(x)).clamp_max(1.0)
@@ -84,7 +86,7 @@ def run(
     ...             yield Iterate(x, values, values, dual, residual=float(1 - x))
     >>> x, dual = torch.zeros(1), torch.zeros(1)
     >>> rng = torch.Generator()
-    >>> solution = run(Walk(), lambda x: 2 * (x - 2), x, dual, rng, max_iter=50, tol=1e-6)
+    >>> solution = run(Descent(), lambda x: 2 * (x - 2), x, dual, rng, max_iter=50, tol=1e-6)
     >>> solution.status.name
     'CONVERGED'
     """
@@ -121,7 +123,7 @@ def run(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Pin torch and BLAS to one thread: small operations lose more than they gain from two."""
+    """Limit torch and BLAS to one thread, since more threads slow small operations down."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

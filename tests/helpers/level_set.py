@@ -26,7 +26,7 @@ class ByHand:
         scale = 2 * (1 + np.sqrt(2) * np.sqrt(c1) * interval) ** 2
         d = self.model.n_coef
         T = self.model.transform.numpy()
-        moved_x = np.append((x - self.model.center.numpy()) @ T, np.ones(len(self.w) - d))
+        moved_x = np.append((x - self.model.centre.numpy()) @ T, np.ones(len(self.w) - d))
         a, b, alpha, h = self.a, self.b, self.alpha, moved_x @ self.w
         u, u_ = sides * omega
         F = c1 * c2**2 - 2 * c1 * c2 * h * (u - u_) + c1 * (h - a) ** 2 * u + c1 * (h - b) ** 2 * u_

@@ -16,7 +16,7 @@ def matrix(seed=0, n=40, d=6, density=0.6):
 
 X = matrix()
 WEIGHT = torch.as_tensor(np.random.default_rng(1).exponential(size=len(X)) + 0.1)
-CENTER = torch.as_tensor(np.random.default_rng(2).normal(size=X.shape[1]))
+CENTRE = torch.as_tensor(np.random.default_rng(2).normal(size=X.shape[1]))
 both = pytest.mark.parametrize(
     "wrapped",
     [DenseFeatures(torch.as_tensor(X)), SparseFeatures(sp.csr_array(X))],
@@ -53,34 +53,34 @@ def test_norms_that_are_known_are_those_of_the_rows_and_of_no_other_coordinates(
     rng = np.random.default_rng(4)
     transforms = [
         torch.as_tensor(
-            rng.normal(size=(len(CENTER),) * 2) if full else rng.normal(size=len(CENTER))
+            rng.normal(size=(len(CENTRE),) * 2) if full else rng.normal(size=len(CENTRE))
         )
         for _ in range(2)
     ]
     index = torch.tensor([5, 0, 5, 39])
     monkeypatch.setattr(features, "_NORM_ROWS", 7)
-    known = wrapped.with_norms(CENTER, transforms[0])
+    known = wrapped.with_norms(CENTRE, transforms[0])
     for transform in transforms:
         t = transform.numpy() if full else np.diag(transform.numpy())
         for chosen, rows in ((known, X), (known.rows(index), X[index]), (wrapped, X)):
-            expected = ((rows - CENTER.numpy()) @ t) ** 2
-            found = chosen.square_norms(CENTER, transform).numpy()
+            expected = ((rows - CENTRE.numpy()) @ t) ** 2
+            found = chosen.square_norms(CENTRE, transform).numpy()
             np.testing.assert_allclose(found, expected.sum(axis=1))
-    center = CENTER + 1.0
-    expected = wrapped.square_norms(center, transforms[0])
-    torch.testing.assert_close(known.square_norms(center, transforms[0]), expected)
+    centre = CENTRE + 1.0
+    expected = wrapped.square_norms(centre, transforms[0])
+    torch.testing.assert_close(known.square_norms(centre, transforms[0]), expected)
 
 
 @both
 @pytest.mark.parametrize("chunk", [7, 16_384])  # several uneven chunks, or one
 def test_moments_are_those_of_numpy_with_weights(wrapped, chunk, monkeypatch):
     monkeypatch.setattr(features, "_CHUNK_ROWS", chunk)
-    w, center = WEIGHT.numpy(), CENTER.numpy()
+    w, centre = WEIGHT.numpy(), CENTRE.numpy()
     mean = np.average(X, axis=0, weights=w)
-    about_center = (X - center).T @ np.diag(w) @ (X - center) / w.sum()
+    about_centre = (X - centre).T @ np.diag(w) @ (X - centre) / w.sum()
     np.testing.assert_allclose(wrapped.mean(WEIGHT).numpy(), mean)
-    np.testing.assert_allclose(wrapped.covariance(WEIGHT, CENTER).numpy(), about_center)
-    np.testing.assert_allclose(wrapped.variance(WEIGHT, CENTER).numpy(), np.diag(about_center))
+    np.testing.assert_allclose(wrapped.covariance(WEIGHT, CENTRE).numpy(), about_centre)
+    np.testing.assert_allclose(wrapped.variance(WEIGHT, CENTRE).numpy(), np.diag(about_centre))
     np.testing.assert_allclose(
         wrapped.covariance(WEIGHT, wrapped.mean(WEIGHT)).numpy(), np.cov(X.T, aweights=w, ddof=0)
     )
@@ -94,8 +94,8 @@ def test_integer_weights_equal_repeated_rows(wrapped):
     weight = copies.double()
     torch.testing.assert_close(wrapped.mean(weight), repeated.mean(ones))
     for moment in ("covariance", "variance"):
-        expected = getattr(repeated, moment)(ones, CENTER)
-        torch.testing.assert_close(getattr(wrapped, moment)(weight, CENTER), expected)
+        expected = getattr(repeated, moment)(ones, CENTRE)
+        torch.testing.assert_close(getattr(wrapped, moment)(weight, CENTRE), expected)
 
 
 def test_a_constant_column_has_no_negative_variance():

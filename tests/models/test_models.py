@@ -36,8 +36,8 @@ def linear(transform, n_outputs, fit_intercept):
         "triangular": tensor(np.triu(rng.normal(size=(d, d)) + 2 * np.eye(d)))
         / X.std(dim=0)[:, None],
     }
-    center = X.mean(dim=0) if fit_intercept else X.new_zeros(d)
-    return LinearModel(n_outputs, center, transforms[transform], fit_intercept)
+    centre = X.mean(dim=0) if fit_intercept else X.new_zeros(d)
+    return LinearModel(n_outputs, centre, transforms[transform], fit_intercept)
 
 
 every_linear = [

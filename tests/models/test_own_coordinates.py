@@ -19,7 +19,7 @@ X = (
     * torch.rand(D, generator=DRAWS).double()
 )
 X[X.abs() < 0.2] = 0.0
-CENTER = torch.linspace(-1.0, 1.0, D, dtype=torch.float64)
+CENTRE = torch.linspace(-1.0, 1.0, D, dtype=torch.float64)
 TRANSFORMS = {
     "diagonal": torch.linspace(0.5, 2.0, D, dtype=torch.float64),
     "full": torch.triu(torch.randn((D, D), generator=DRAWS, dtype=torch.float64)),
@@ -36,8 +36,8 @@ def draw(*shape):
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array])
 def test_the_prepared_model_is_the_same_function(kind, transform, n_outputs, fit_intercept, wrap):
-    center = CENTER if fit_intercept else torch.zeros_like(CENTER)  # as all models are built
-    given_model = kind(n_outputs, center, TRANSFORMS[transform], fit_intercept)
+    centre = CENTRE if fit_intercept else torch.zeros_like(CENTRE)  # as all models are built
+    given_model = kind(n_outputs, centre, TRANSFORMS[transform], fit_intercept)
     given_rows = as_features(wrap(X.numpy()))
     model, rows = given_model.prepared(given_rows)
     assert (type(model) is OwnCoordinates) == (wrap is sp.csr_array)
@@ -62,7 +62,7 @@ def test_the_prepared_model_is_the_same_function(kind, transform, n_outputs, fit
 
 @given(st.floats(1e-3, 1e3), st.integers(0, N - 1))
 def test_no_row_moves_the_sum_by_more_than_the_clip(bound, row):
-    model, rows = ScaledLinearModel(1, CENTER, TRANSFORMS["diagonal"], True).prepared(
+    model, rows = ScaledLinearModel(1, CENTRE, TRANSFORMS["diagonal"], True).prepared(
         as_features(sp.csr_array(X.numpy()))
     )
     one = rows.rows(torch.tensor([row]))
@@ -76,7 +76,7 @@ def test_no_row_moves_the_sum_by_more_than_the_clip(bound, row):
 def test_a_row_too_long_for_its_length_gives_nothing_and_spoils_nothing(entry, transform):
     huge = X.clone()
     huge[0, 0] = entry
-    model, rows = ScaledLinearModel(1, CENTER, 1e3 * TRANSFORMS[transform], True).prepared(
+    model, rows = ScaledLinearModel(1, CENTRE, 1e3 * TRANSFORMS[transform], True).prepared(
         as_features(sp.csr_array(huge.numpy()))
     )
     cotangent = draw(N, 1)
@@ -88,7 +88,7 @@ def test_a_row_too_long_for_its_length_gives_nothing_and_spoils_nothing(entry, t
 def test_large_tables_stay_as_they_are(monkeypatch):
     monkeypatch.setattr(features, "_SMALL_NUMBERS", N * D - 1)
     given_model, rows = (
-        LinearModel(1, CENTER, TRANSFORMS["full"], True),
+        LinearModel(1, CENTRE, TRANSFORMS["full"], True),
         as_features(sp.csr_array(X.numpy())),
     )
     model, prepared = given_model.prepared(rows)

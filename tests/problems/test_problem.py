@@ -40,8 +40,8 @@ def csr(X):
 
 def linear(n_outputs):
     rng = np.random.default_rng(0)
-    center, transform = rng.normal(size=N_FEATURES), rng.uniform(0.5, 2, size=N_FEATURES)
-    return LinearModel(n_outputs, torch.as_tensor(center), torch.as_tensor(transform), True)
+    centre, transform = rng.normal(size=N_FEATURES), rng.uniform(0.5, 2, size=N_FEATURES)
+    return LinearModel(n_outputs, torch.as_tensor(centre), torch.as_tensor(transform), True)
 
 
 def perceptron(n_outputs):

@@ -1,1 +1,1 @@
-"""Algorithms that pass over all rows."""
+"""Deterministic solvers, which pass over all rows."""

@@ -1,4 +1,4 @@
-"""The deterministic default: augmented Lagrangian, L-BFGS inside, tightened to hard rates."""
+"""The deterministic default: an augmented Lagrangian with targets that follow the hard values."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from fairconstrained.solvers.deterministic.minimise import (
 
 __all__ = ["AugmentedLagrangian"]
 
-_LOOSE = 1e-3  # accuracy of a subproblem whose targets still move
+_LOOSE = 1e-3  # accuracy of a subproblem while its targets still move
 _PENALTY_GROWTH = 256.0
 _UPDATES = 5  # multiplier updates in one round
-_AIM = 0.5 * FEASIBILITY_TOL  # what the targets aim at
+_AIM = 0.5 * FEASIBILITY_TOL  # target for the largest hard value
 _SAME = 1e-12  # soft and hard values that differ by no more are the same function
-_ROOM = 5e-4  # room under a binding hard constraint that is not worth another round
-_ROUNDS_FOR_ROOM = 8  # after these, any feasible point is enough
+_ROOM = 5e-4  # unused slack of a binding hard constraint that is not worth another round
+_ROUNDS_FOR_ROOM = 8  # after so many rounds any feasible point is enough
 _MAX_ROUNDS = 40
-_HOPELESS = 100.0  # a constraint with a larger multiplier and much excess cannot be met
+_HOPELESS = 100.0  # a constraint with a larger multiplier and a large excess cannot be met
 _SHARPENINGS = 4
-_MANY_ROWS = 10_000  # with more, the first feasible sharpness is enough
+_MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
 _REPAIRS = 10
-_REPAIRABLE = 0.05  # more excess is not a matter of single rows
+_REPAIRABLE = 0.05  # a larger excess does not come from single rows
 _WORST = 3  # violated constraints that a repair moves against
-_BINDING = 20  # constraints that it looks at
-_NEARLY = 0.01  # room under a constraint that nearly binds
+_BINDING = 20  # constraints that a repair considers
+_NEARLY = 0.01  # largest unused slack of a constraint that nearly binds
 _NEAR = np.geomspace(1e-4, 0.3, 16)  # steps, in units of scores
 _FAR = np.geomspace(1e-3, 1e2, 200)
 
@@ -56,7 +56,7 @@ _FAR = np.geomspace(1e-3, 1e2, 200)
 class AugmentedLagrangian(Solver):
     r"""Powell-Hestenes-Rockafellar augmented Lagrangian with targets that follow the hard rates.
 
-    For shifts :math:`s` the subproblem :math:`\min f(x)` s.t. :math:`c(x) + s \le 0` is solved by
+    For shifts :math:`s` it solves the subproblem :math:`\min f(x)` s.t. :math:`c(x) + s \le 0` by
 
     .. math::
 
@@ -64,38 +64,41 @@ class AugmentedLagrangian(Solver):
             + \tfrac{1}{2\rho} \lVert [\lambda + \rho (c(x) + s)]_+ \rVert^2, \\
         \lambda &\leftarrow [\lambda + \rho (c(x) + s)]_+ ,
 
-    each minimisation by L-BFGS from the last point, with the curvature seen so far. Soft rates are
-    not what users measure, so every round ends by moving the shifts towards the error of the soft
-    values at the last point,
-    :math:`s \leftarrow s + \theta\,(h(x) - c(x) - s)` with the hard values :math:`h`, until these
-    are met and the room under them is used. Up to 10,000 rows all is then done again with soft
-    rates twice as sharp, and the result of less error is kept: neither is better everywhere. Where
-    soft rates do not lead to feasible labels at all, they are sharpened up to four times.
+    Each minimisation runs L-BFGS from the last point with the curvature found so far. Users measure
+    hard rates and not soft ones. Every round therefore ends with a step of the shifts towards the
+    difference of the hard values :math:`h` and the soft ones,
+    :math:`s \leftarrow s + \theta\,(h(x) - c(x) - s)`, until the hard constraints are met and their
+    slack is used up.
+
+    With up to 10,000 rows the solver then repeats this with soft rates twice as sharp, and keeps
+    the result of smaller error, because neither sharpness is always better. If soft rates lead to
+    no feasible point, they are sharpened up to four times.
 
     Parameters
     ----------
     penalty : float, default=10.0
-        First :math:`\rho`; doubled, up to 256 times it, while a subproblem resists.
+        Initial :math:`\rho`. It is doubled, up to 256 times this value, as long as the constraints
+        of a subproblem are not met.
     inner_max_iter : int, default=60
-        L-BFGS iterations in one minimisation.
+        Largest number of L-BFGS iterations in one minimisation.
     memory : int, default=20
-        Pairs kept by L-BFGS.
+        Number of pairs that L-BFGS keeps.
     patience : int, default=5
-        Rounds without progress before a degree of sharpness is left.
+        Number of rounds without progress after which the solver leaves a sharpness.
 
     Notes
     -----
-    An iteration is one update of the multipliers; the first costs about 30 passes over the data,
-    later ones, with what is known of the curvature, 1 to 20. Memory beyond the data: a few vectors
-    of length n, the last pass among them, and `memory` pairs of parameter vectors.
+    An iteration is one update of the multipliers. The first costs about 30 passes over the data,
+    and later ones, which reuse the curvature, cost 1 to 20. Beyond the data the solver keeps a few
+    vectors of length n and `memory` pairs of parameter vectors.
 
-    The residual is the largest entry of the KKT conditions of the shifted problem (stationarity in
-    the solver's coordinates, violation, complementarity); while the targets still move it is
-    infinite.
+    The residual is the largest entry of the KKT conditions of the shifted problem: stationarity in
+    the coordinates of the solver, violation and complementarity. It is infinite while the targets
+    still move.
 
-    A point that just fails is repaired by short moves along its offsets and against the constraints
-    that it violates. If no iterate meets the hard constraints at the end, long moves are tried: far
-    out along an offset all predictions are equal, and parity holds.
+    A point that is slightly infeasible is repaired by short moves along its offsets and against the
+    violated constraints. If no iterate meets the hard constraints at the end, long moves along the
+    offsets are tried: far out all predictions are equal, and parity holds.
 
     References
     ----------
@@ -137,10 +140,10 @@ class AugmentedLagrangian(Solver):
     def iterate(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Rounds of subproblems at growing sharpness; no randomness."""
+        """Solve rounds of subproblems at increasing sharpness; deterministic."""
         start, shift = (x, dual), torch.zeros_like(dual)
         opinions = 2 if problem.n_rows <= _MANY_ROWS else 1
-        if dual.any():  # a warm start: close to its solution, at this sharpness
+        if dual.any():  # a warm start is close to its solution at this sharpness
             soft, hard = problem.evaluate(x)
             shift, opinions = _shift_solved_at(soft[1:], hard[1:], dual), 1
         feasible: list[Iterate] = []  # the result of each sharpness that has one
@@ -175,12 +178,13 @@ class AugmentedLagrangian(Solver):
     def _rounds(
         self, problem: Problem, x: Tensor, dual: Tensor, shift: Tensor, tol: float
     ) -> Iterator[Iterate]:
-        """Solve, compare with the hard values, move the targets; end when patience runs out."""
+        """Solve, compare with the hard values and move the targets, until patience runs out."""
         targets = _Targets(shift)
         penalty = self.penalty
         passes = _Passes(problem)
-        # The last minimisation goes beyond tol, on few rows as far as their sums are exact: the
-        # result depends on the data, not on their order or on weights given as repetitions.
+        # The last minimisation goes beyond tol, and with few rows to the accuracy of their sums.
+        # The result then depends neither on the order of the rows nor on whether weights are given
+        # as repetitions.
         effort = Effort(self.inner_max_iter, Curvature(self.memory))
         if problem.n_rows <= FEW_ROWS:
             polish = partial(lbfgs_then_newton, accuracy=ROUNDING, effort=effort)
@@ -193,7 +197,7 @@ class AugmentedLagrangian(Solver):
                 minimise = partial(lbfgs, accuracy=0.5 * accuracy, effort=effort)
                 iterate, gap = _update(passes, x, dual, targets.shift, penalty, minimise)
                 x, dual = iterate.x, iterate.dual
-                # While the targets move it is enough that the multipliers hold the constraints.
+                # While the targets move it is enough that the constraints are met.
                 if (iterate.residual if targets.settled else gap) <= accuracy:
                     break
                 yield iterate._replace(residual=torch.inf)
@@ -214,7 +218,7 @@ Answer = TypeVar("Answer")
 
 
 def _kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer]:
-    """Keep the last answer of a function: one minimisation ends where the next begins."""
+    """Cache the last value of a function, since a minimisation starts where the last one ends."""
     last: list[tuple[Tensor, Answer]] = []
 
     def asked(x: Tensor) -> Answer:
@@ -226,7 +230,7 @@ def _kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer]:
 
 
 class _Passes:
-    """Passes over the data, without repeating the last one."""
+    """Passes over the data, with the last one cached."""
 
     def __init__(self, problem: Problem):
         self._linearize = problem.linearize
@@ -246,10 +250,9 @@ def _update(
     penalty: float,
     minimise: Callable[[Function, Vector], Vector],
 ) -> tuple[Iterate, float]:
-    """Minimise the augmented Lagrangian and move the multipliers.
+    """Minimise the augmented Lagrangian and update the multipliers.
 
-    Returns the iterate and how far the constraints are from being met and complementary to their
-    multipliers.
+    Returns the iterate, and the largest violation of feasibility and complementarity.
     """
 
     def lagrangian(variables: Vector) -> tuple[float, Vector]:
@@ -264,17 +267,17 @@ def _update(
     value = terms.value[1:] + shift
     moved = (dual + penalty * value).clamp_min(0.0)
     gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), moved)))
-    # min(dual, -value) vanishes where a constraint is met and complementary to its multiplier.
+    # min(dual, -value) is zero where a constraint is met and complementary to its multiplier.
     gap = max(torch.minimum(moved, -value).abs().tolist(), default=0.0)
     residual = max(float(gradient.abs().max()), gap)
     return Iterate(x, terms.value, passes.evaluate(x).hard, moved, residual), gap
 
 
 class _Targets:
-    """Shifts of the soft constraints, moved until the hard ones are met and their room is used.
+    """Shifts of the soft constraints, moved until the hard ones are met and their slack is used.
 
-    ``settled`` says that the shifts should stay and the subproblem be solved to full accuracy;
-    ``stalled`` counts the rounds in a row that brought nothing, ``rounds`` all of them.
+    ``settled`` is true once the shifts are fixed and the subproblem is to be solved to full
+    accuracy. ``stalled`` counts the consecutive rounds without progress, ``rounds`` all rounds.
     """
 
     def __init__(self, shift: Tensor):
@@ -283,13 +286,13 @@ class _Targets:
         self.stalled = 0
         self._step = 0.7
         self._last = torch.zeros_like(self.shift)
-        self._least = torch.inf  # hard violation so far
-        self._miss = torch.inf  # hard violation or room so far, of what binds
+        self._least = torch.inf  # least hard violation so far
+        self._miss = torch.inf  # least violation or unused slack of binding constraints so far
         self.rounds = 0
-        self._best: tuple[Iterate, Tensor] | None = None  # least error among feasible, its shifts
+        self._best: tuple[Iterate, Tensor] | None = None  # best feasible iterate, and its shifts
 
     def follow(self, iterate: Iterate) -> tuple[Tensor, Tensor]:
-        """Move the shifts towards the present difference of hard and soft values.
+        """Move the shifts towards the current difference of hard and soft values.
 
         Returns the point and the multipliers to go on from.
         """
@@ -311,12 +314,12 @@ class _Targets:
                 self.settled, self.shift = True, shift
                 return iterate.x, iterate.dual
         if self.settled and excess <= FEASIBILITY_TOL:
-            # The accurate solution slipped just outside: tighten what it violates.
+            # The accurate solution is slightly infeasible: tighten what it violates.
             self.shift = self.shift + 2.0 * hard.clamp_min(0.0)
             return iterate.x, iterate.dual
         patient = self.stalled < 2 and self.rounds < _ROUNDS_FOR_ROOM
         if self._best is not None and not (patient or self.settled):
-            # Room keeps opening and closing (few rows decide): take the best shifts seen.
+            # The unused slack oscillates, because few rows decide: take the best shifts so far.
             self.settled = True
             iterate, self.shift = self._best
             return iterate.x, iterate.dual
@@ -324,26 +327,27 @@ class _Targets:
         overshot = float(gap @ self._last) < 0
         self._step = 0.5 * self._step if overshot else min(1.3 * self._step, 1.0)
         self._last = gap
-        # One step for all: shifts that are differences of the rates' errors never contradict each
-        # other (a > b and b > a), as they could if each constraint had its own.
+        # All constraints take the same step. With a step of each, shifts of pairs could contradict
+        # each other (a > b and b > a).
         self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
 
 
 def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:
-    """Shifts with which the subproblem is solved where it has these values and multipliers.
+    """Shifts for which a point with these values and multipliers solves the subproblem.
 
-    Where soft and hard values are the same there is nothing to correct.
+    They are zero where soft and hard values agree.
     """
     shift = torch.where(dual > 0, -soft, torch.minimum(hard - soft, -soft))
-    same = torch.isclose(hard, soft, rtol=0.0, atol=_SAME)  # summed by another route
+    same = torch.isclose(hard, soft, rtol=0.0, atol=_SAME)  # their sums may round differently
     return torch.where(same, torch.zeros_like(soft), shift)
 
 
 def _repair(problem: Sharpenable, iterate: Iterate) -> Iterate:
-    """Short moves along the offsets and against violated constraints, while they help.
+    """Make short moves along the offsets and against violated constraints, while they help.
 
-    Predicted labels change with single rows: next to a point that just fails lie many that do not.
+    Predicted labels change row by row, so there are many feasible points close to a point that is
+    slightly infeasible.
     """
     for _ in range(_REPAIRS if violation(iterate.hard) <= _REPAIRABLE else 0):
         better = _search(problem, iterate, _directions(problem, iterate), _NEAR)
@@ -354,9 +358,10 @@ def _repair(problem: Sharpenable, iterate: Iterate) -> Iterate:
 
 
 def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
-    """Of the offsets, and of the worst violated constraints: against each, alone and at once.
+    """Directions of the offsets, and against the worst violated constraints.
 
-    "Alone" leaves the other constraints that nearly bind as they are, to first order.
+    The latter are the gradient of each, the direction that changes each alone (to first order, the
+    other nearly binding constraints stay as they are), and one that corrects all at once.
     """
     x, hard = iterate.x, iterate.hard[1:]
     directions = list(torch.eye(len(x), dtype=x.dtype, device=x.device)[problem.offsets])
@@ -377,7 +382,7 @@ def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
 def _search(
     problem: Problem, iterate: Iterate, directions: Sequence[Tensor], steps: Vector
 ) -> Iterate:
-    """The best point by one step along one of the directions, or the iterate itself."""
+    """The best point one step along one of the directions, or the iterate itself."""
     candidates = [iterate]
     for direction in directions:
         for step in (*steps, *-steps):

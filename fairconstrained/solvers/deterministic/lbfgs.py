@@ -23,7 +23,7 @@ from fairconstrained.solvers.deterministic.minimise import (
 
 __all__ = ["LBFGS"]
 
-_FIRST = 1e-1  # accuracy of the first iteration; each goes ten times further
+_FIRST = 1e-1  # accuracy of the first iteration; each later one is ten times as accurate
 _MOST = 100  # iterations
 
 
@@ -33,17 +33,17 @@ class LBFGS(Solver):
     Parameters
     ----------
     inner_max_iter : int, default=60
-        Most L-BFGS iterations in one recorded iteration. Each of these reduces the gradient to a
-        tenth.
+        Largest number of L-BFGS iterations in one recorded iteration, which reduces the gradient to
+        a tenth.
     memory : int, default=20
-        Pairs kept.
+        Number of pairs of steps and gradient changes that L-BFGS keeps.
 
     Notes
     -----
-    The residual is the largest entry of the gradient, in the coordinates of the model. At the end
-    the point is brought well beyond ``tol``, with at most 1000 rows to rounding, so that the result
-    depends on the data and not on their order. Where the objective is not convex (ERMI is not) the
-    result is a stationary point.
+    The residual is the largest entry of the gradient in the coordinates of the model. The last
+    iterations go well beyond ``tol``, and to rounding with at most 1000 rows, so the result depends
+    on the data and not on their order. If the objective is not convex, as with ERMI, the result is
+    a stationary point.
 
     References
     ----------
@@ -77,7 +77,7 @@ class LBFGS(Solver):
     def iterate(
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Yield at every tenth of the gradient; no randomness."""
+        """Yield whenever the gradient has fallen to a tenth; deterministic."""
 
         def objective(v: Vector) -> tuple[float, Vector]:
             terms = problem.linearize(torch.as_tensor(v, device=x.device))
@@ -105,5 +105,5 @@ class LBFGS(Solver):
             accuracy = 0.1 * accuracy
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Keep the last: descent."""
+        """Choose the last iterate, since the objective descends."""
         return last(iterates)

@@ -1,6 +1,6 @@
-"""Smooth minimisation by L-BFGS, and to rounding by Newton steps: what deterministic solvers use.
+"""Smooth minimisation by L-BFGS, and to rounding by Newton steps.
 
-Functions are of flat arrays, ``x -> (value, gradient)``.
+Functions map a flat array x to (value, gradient).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Function = Callable[[Vector], tuple[float, Vector]]
 Point = tuple[Vector, float, Vector]  # x, value, gradient
 
 FEW_ROWS = 1000
-_NOISE = 1e-14  # rounding of a gradient's entries, and of a value in units of itself
-ROUNDING = 1e-12  # of a gradient summed over few rows, with a margin
-_DECREASE, _FLATTER = 1e-4, 0.9  # Wolfe's conditions
-_TRIALS = 50  # a step across a penalty's cliff may need 30
-_BENT = 1e-10  # less curvature along a step is rounding
+_NOISE = 1e-14  # rounding error of the entries of a gradient, and relative one of a value
+ROUNDING = 1e-12  # rounding error of a gradient summed over few rows, with a margin
+_DECREASE, _FLATTER = 1e-4, 0.9  # constants of the Wolfe conditions
+_TRIALS = 50  # a step across the edge of a steep penalty may need 30
+_BENT = 1e-10  # smaller curvature along a step, relative to the norms, is rounding error
 
 
 class Curvature:
-    """What L-BFGS has learnt of a Hessian: the last steps, with how the gradient changed there.
+    """L-BFGS approximation of a Hessian, from the last steps and changes of the gradient.
 
-    Kept from one minimisation to the next it saves learning it again, where functions are alike.
+    It can be kept from one minimisation to the next if the functions are similar.
 
     Examples
     --------
@@ -59,21 +59,21 @@ class Curvature:
         return len(self._pairs)
 
     def forget(self) -> None:
-        """Start again."""
+        """Discard all pairs."""
         self._pairs.clear()
 
     def learn(self, step: Vector, change: Vector) -> None:
-        """Take in a step and the change of the gradient along it, unless it does not bend up."""
+        """Add a step and the change of the gradient along it, if the curvature is positive."""
         bend = float(step @ change)
         if bend > _BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
             self._pairs.append((step, change, bend))
 
     def learn_damped(self, step: Vector, change: Vector) -> None:
-        """The same of any change: one that bends too little is mixed with what was expected."""
+        """Add any pair, after Powell's damping if its curvature is too small."""
         expected, bend = float(step @ step) / self._scale, float(step @ change)
         if bend < 0.2 * expected:
-            share = 0.8 * expected / (expected - bend)
-            change = share * change + (1.0 - share) / self._scale * step
+            fraction = 0.8 * expected / (expected - bend)
+            change = fraction * change + (1.0 - fraction) / self._scale * step
         self.learn(step, change)
 
     def direction(self, gradient: Vector) -> Vector:
@@ -83,20 +83,20 @@ class Curvature:
     def inverse(self, columns: Vector) -> Vector:
         """The inverse Hessian times a vector, or times each column of a matrix.
 
-        (Nocedal and Wright, Numerical Optimization, Algorithm 7.4.)
+        It is the two-loop recursion (Nocedal and Wright, Numerical Optimization, Algorithm 7.4).
         """
-        result, shares = columns, []
+        result, alphas = columns, []
         for step, change, bend in reversed(self._pairs):
-            shares.append(step @ result / bend)
-            result = result - np.multiply.outer(change, shares[-1])
+            alphas.append(step @ result / bend)
+            result = result - np.multiply.outer(change, alphas[-1])
         result = result * self._scale
-        for (step, change, bend), share in zip(self._pairs, reversed(shares), strict=True):
-            result = result + np.multiply.outer(step, share - change @ result / bend)
+        for (step, change, bend), alpha in zip(self._pairs, reversed(alphas), strict=True):
+            result = result + np.multiply.outer(step, alpha - change @ result / bend)
         return result
 
     @property
     def _scale(self) -> float:
-        """Of the multiple of the identity that is known before any pair."""
+        """Scale of the identity matrix from which the recursion starts."""
         if not self._pairs:
             return 1.0
         _, change, bend = self._pairs[-1]
@@ -104,14 +104,14 @@ class Curvature:
 
 
 class Effort(NamedTuple):
-    """Most iterations, and what is known of the Hessian: more after each of them."""
+    """The largest number of iterations, and the curvature that each of them adds to."""
 
     max_iter: int
     curvature: Curvature
 
 
 def lbfgs(function: Function, x: Vector, *, accuracy: float, effort: Effort) -> Vector:
-    """Iterate until no entry of the gradient exceeds `accuracy`, or as often as is allowed."""
+    """Iterate until no entry of the gradient exceeds `accuracy`, or up to `max_iter` times."""
     point: Point = (np.asarray(x, dtype=float), *function(x))
     curvature = effort.curvature
     for _ in range(effort.max_iter):
@@ -130,9 +130,9 @@ def lbfgs(function: Function, x: Vector, *, accuracy: float, effort: Effort) -> 
 
 
 def _line_search(function: Function, point: Point, curvature: Curvature) -> Point | None:
-    """Bisection to Wolfe's conditions; nothing if no step meets them.
+    """Bisection for the Wolfe conditions; None if no step meets them.
 
-    Where values differ by rounding only, slopes tell whether they decrease (Hager and Zhang 2005,
+    Where values differ by rounding only, slopes decide whether they decrease (Hager and Zhang 2005,
     "A new conjugate gradient method with guaranteed descent and an efficient line search", T2).
     """
     x, value, gradient = point
@@ -161,7 +161,7 @@ def _line_search(function: Function, point: Point, curvature: Curvature) -> Poin
 
 
 def lbfgs_then_newton(function: Function, x: Vector, *, accuracy: float, effort: Effort) -> Vector:
-    """As :func:`lbfgs`, and on to where line searches see nothing but rounding."""
+    """Run :func:`lbfgs`, then go on by Newton steps to where values differ by rounding only."""
     x = lbfgs(function, x, accuracy=accuracy, effort=effort)
     gradient = function(x)[1]
     if np.abs(gradient).max() <= 10.0 * accuracy:
@@ -170,9 +170,9 @@ def lbfgs_then_newton(function: Function, x: Vector, *, accuracy: float, effort:
 
 
 def _newton(gradient: Gradient, x: Vector, at_x: Vector, max_iter: int) -> Vector:
-    """Newton steps by conjugate gradients, from gradients alone, while they at least halve them.
+    """Newton steps by conjugate gradients, as long as each at least halves the gradient.
 
-    Line searches compare values, which near the minimum differ by rounding only.
+    They use gradients only, because values near the minimum differ by rounding.
     """
 
     def curvature(direction: Vector) -> Vector:
@@ -180,7 +180,7 @@ def _newton(gradient: Gradient, x: Vector, at_x: Vector, max_iter: int) -> Vecto
         there, back = gradient(x + step * direction), gradient(x - step * direction)
         return (there - back) / (2.0 * step)
 
-    # Steps from less are made of rounding: along directions without curvature they are long.
+    # Steps from smaller gradients are rounding errors, and long where there is no curvature.
     while np.abs(at_x).max() > _NOISE:
         hessian = LinearOperator((len(x), len(x)), matvec=curvature, dtype=x.dtype)
         step, _ = cg(hessian, at_x, rtol=1e-3, maxiter=max_iter)

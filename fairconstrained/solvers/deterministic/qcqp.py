@@ -1,4 +1,4 @@
-"""The exact solution of quadratic problems: few multipliers, a closed form inside."""
+"""The exact solution of convex quadratic programs, through their dual."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from fairconstrained.solvers.base import Iterate, Solver, last
 
 __all__ = ["QCQP", "Quadratics"]
 
-_ENOUGH = 1e-4  # of the decrease that a Newton step promises
+_ENOUGH = 1e-4  # fraction of the predicted increase that a step must bring
 _SMALLEST_STEP = 1e-12
 
 
 class Quadratics:
-    r"""Convex quadratics :math:`\tfrac12 x' P_j x + q_j' x + r_j` and the dual of their program.
+    r"""Convex quadratics :math:`\tfrac12 x' P_j x + q_j' x + r_j`: an objective and constraints.
 
     Parameters
     ----------
     P : Tensor of shape (1 + m, p, p)
     q : Tensor of shape (1 + m, p)
     r : Tensor of shape (1 + m,)
-        Of the objective, first, and of the constraints.
+        The first entry of each belongs to the objective, the others to the constraints.
     """
 
     def __init__(self, P: Tensor, q: Tensor, r: Tensor):
         self.P, self.q, self.r = P, q, r
 
     def values(self, x: Tensor) -> Tensor:
-        """All of them at x, (1 + m,)."""
+        """Values at x, (1 + m,)."""
         return 0.5 * (self.P @ x) @ x + self.q @ x + self.r
 
     def gradients(self, x: Tensor) -> Tensor:
-        """All of them at x, (1 + m, p)."""
+        """Gradients at x, (1 + m, p)."""
         return self.P @ x + self.q
 
     def minimiser(self, dual: Tensor) -> tuple[Tensor, Tensor]:
@@ -49,27 +49,27 @@ class Quadratics:
 class QCQP(Solver):
     r"""Projected Newton ascent on the dual of a convex quadratic program.
 
-    For multipliers :math:`\lambda` the Lagrangian's minimiser solves one linear system,
+    For multipliers :math:`\lambda` the minimiser of the Lagrangian solves one linear system,
 
     .. math:: x(\lambda) = -(P_0 + \textstyle\sum_j \lambda_j P_j)^{-1}
-              (q_0 + \textstyle\sum_j \lambda_j q_j) ,
+              (q_0 + \textstyle\sum_j \lambda_j q_j) .
 
-    the dual's gradient is the constraints' values at it, and its Hessian
-    :math:`-J (P_0 + \sum_j \lambda_j P_j)^{-1} J'` with their Jacobian J. Steps are Newton's in the
-    multipliers that are free to move, with backtracking along the projected arc.
+    The gradient of the dual is the vector of constraint values at :math:`x(\lambda)`. Its Hessian
+    is :math:`-J (P_0 + \sum_j \lambda_j P_j)^{-1} J'` with the Jacobian J of the constraints. Each
+    iteration is a Newton step in the free multipliers, with backtracking along the projected arc.
 
-    It solves the surrogate's problem and does not correct for the true gaps, which can be far from
-    those of the quadratic surrogate. ``AugmentedLagrangian`` corrects for them.
+    This solver solves the surrogate problem. The true gaps can be far from those of the quadratic
+    surrogate, and ``AugmentedLagrangian`` corrects for that.
 
     Parameters
     ----------
     max_dual : float, default=1e8
-        Multipliers beyond it mean that no point is feasible.
+        Larger multipliers mean that no point is feasible.
 
     Notes
     -----
-    An iteration is one Newton step: a d x d factorisation for each trial of the line search. The
-    residual is the largest entry of the KKT conditions; stationarity holds to rounding.
+    An iteration is one Newton step, with a d x d factorisation for each trial of the line search.
+    The residual is the largest entry of the KKT conditions. Stationarity holds to rounding.
 
     References
     ----------
@@ -100,13 +100,13 @@ class QCQP(Solver):
         return problem.is_quadratic
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Keep the last: the dual rises, and the true gaps are not used."""
+        """Choose the last iterate: the dual increases, and the true gaps are not used."""
         return last(iterates)
 
     def iterate(
         self, problem: QuadraticProgram, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """One Newton step on the dual an iteration; no randomness, no rows."""
+        """Yield after each Newton step on the dual; deterministic, without rows."""
         quadratics = Quadratics(*problem.quadratic_forms())
         x, factor = quadratics.minimiser(dual)
         while True:
@@ -122,7 +122,7 @@ class QCQP(Solver):
 
 
 def _newton_step(quadratics: Quadratics, x: Tensor, factor: Tensor, dual: Tensor) -> Tensor:
-    """Newton's step in the free multipliers, the gradient's sign elsewhere being kept at zero."""
+    """Newton step in the free multipliers; the others stay at zero."""
     value = quadratics.values(x)[1:]
     jacobian = quadratics.gradients(x)[1:]
     free = (dual > 0) | (value > 0)
@@ -137,7 +137,7 @@ def _newton_step(quadratics: Quadratics, x: Tensor, factor: Tensor, dual: Tensor
 def _line_search(
     quadratics: Quadratics, x: Tensor, dual: Tensor, step: Tensor
 ) -> tuple[tuple[Tensor, Tensor], Tensor] | None:
-    """The first of the halved projected steps that raises the dual enough; None if none does."""
+    """Halve the projected step until the dual increases enough; None if it never does."""
 
     def dual_function(point: Tensor, multipliers: Tensor) -> float:
         values = quadratics.values(point)

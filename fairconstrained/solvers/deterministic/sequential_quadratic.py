@@ -1,4 +1,4 @@
-r"""Sequential quadratic programs that see the hard values: many constraints, few passes."""
+r"""Sequential quadratic programming with hard values, for many constraints and few passes."""
 
 from __future__ import annotations
 
@@ -26,60 +26,61 @@ from fairconstrained.solvers.deterministic.minimise import FEW_ROWS, Curvature
 
 __all__ = ["SequentialQuadratic"]
 
-_AIM = 0.5 * FEASIBILITY_TOL  # the hard values end at most this far above 0
+_AIM = 0.5 * FEASIBILITY_TOL  # target for the largest hard value
 _NEAR = 0.02  # constraints with at most this much room enter the quadratic program
-_HALVED = 0.02  # more violation than this is halved in a step rather than removed
+_HALVED = 0.02  # larger violations are halved in a step instead of removed
 _APPROACHES = 10
 _BACKTRACKS = 10
 _SUFFICIENT = 1e-4  # fraction of the predicted decrease that a step must bring
 _MAX_DUAL = 100.0
-_RIDGE, _TINY = 1e-9, 1e-30  # of the slopes; where all slopes vanish, squares of targets are finite
-_LOOSE = 2e-3  # residual and movement of shifts at which sharper soft values are worth more
-_ROUNDING = 1e-10  # residual of a solution that depends on nothing but the data
+_RIDGE, _TINY = 1e-9, 1e-30  # relative ridge on the Gram matrix, and what replaces a zero trace
+_LOOSE = 2e-3  # residual and change of the shifts at which to go on to sharper soft values
+_ROUNDING = 1e-10  # residual of a solution that depends on the data alone
 _EQUAL = 1e-13  # merits that differ by no more are the same up to rounding
 _RESCUE_STEPS = 15
 _POLISHES, _POLISH_STEPS, _STALLS = 3, 60, 8
 
 
 class SequentialQuadratic(Solver):
-    r"""Quasi-Newton steps from quadratic programs with hard values and soft slopes.
+    r"""Sequential quadratic programming with hard constraint values and soft gradients.
 
-    With the objective f, the soft constraints c and the hard ones h, a step from x solves
+    With the objective f, the soft constraints c and the hard constraints h, a step from x solves
 
     .. math::
 
         \min_d \; \nabla f(x)' d + \tfrac12 d' B d \quad \text{s.t.} \quad
         h(x) + \nabla c(x) d \le 0
 
-    with an L-BFGS estimate B of the Lagrangian's Hessian, and goes back along the arc to the
-    second-order correction until :math:`f + \mu \lVert [c + s]_+ \rVert_1` decreases, where the
-    shifts are :math:`s = h(x) - c(x)` of the start of the step. Then the soft values are sharpened,
-    the last point is the next start, and slopes are nearer to those of the hard values: that
-    improves the objective at equal hard violation, until a sharpness loses feasibility. The
-    feasible point of least error is kept; up to
-    1000 rows the shifts are fixed there and the problem is solved to rounding. Where no step is
-    feasible, :class:`AugmentedLagrangian` goes on for some iterations, and the least violated point
-    is kept if that does not help either.
+    with an L-BFGS estimate B of the Hessian of the Lagrangian. A line search backtracks along the
+    arc to the second-order correction until :math:`f + \mu \lVert [c + s]_+ \rVert_1` decreases,
+    where the shifts :math:`s = h(x) - c(x)` are those at the start of the step.
 
-    For constraints whose hard values change smoothly, up to single rows: gaps of distributions.
-    Where the start is far outside, it goes through problems with more slack
-    (``Loosenable.loosened``) that halve the violation: a grid of thresholds made for small gaps
-    does not reach the thresholds of large ones.
+    After these steps the soft values are sharpened, and the next steps start from the last point.
+    Sharper gradients are closer to changes of the hard values, which improves the objective at
+    equal hard violation. This is repeated until feasibility is lost. The result is the feasible
+    point of least error. With up to 1000 rows the shifts are then fixed and the problem is solved
+    to rounding. If no step is feasible, :class:`AugmentedLagrangian` goes on for some iterations.
+    If that fails as well, the result is the point of least violation.
+
+    The solver is for constraints whose hard values change almost continuously, such as gaps of
+    distributions. If the start is far from feasible, it first solves problems with more slack
+    (``Loosenable.loosened``) that halve the violation, because a grid of thresholds for small gaps
+    does not reach the thresholds of large gaps.
 
     Parameters
     ----------
     n_steps : int, default=15
-        Most steps at one sharpness.
+        Largest number of steps at one sharpness.
     sharpenings : int, default=3
-        Most doublings of the sharpness.
+        Largest number of doublings of the sharpness.
     memory : int, default=20
-        Pairs kept by L-BFGS.
+        Number of pairs that L-BFGS keeps.
 
     Notes
     -----
-    A step takes the gradient of every constraint that nearly binds, for gaps of distributions all
-    in one product with the data, and two to ten other passes. Without constraints the problem is
-    left to :class:`AugmentedLagrangian`.
+    A step takes the gradient of every constraint that nearly binds, and two to ten other passes.
+    For gaps of distributions one product with the data gives all these gradients. Problems without
+    constraints are passed on to :class:`AugmentedLagrangian`.
 
     References
     ----------
@@ -114,14 +115,14 @@ class SequentialQuadratic(Solver):
     def iterate(
         self, problem: Loosenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Steps at growing sharpness, then a solution for fixed shifts; no randomness."""
+        """Take steps at increasing sharpness, then solve for fixed shifts; deterministic."""
         if not len(dual):
             yield from AugmentedLagrangian(memory=self.memory).iterate(problem, x, dual, tol, rng)
             return
         if not dual.any():
             x = yield from self._approach(problem, x, dual)
         levels: list[tuple[Iterate, Loosenable]] = []  # the result of each sharpness
-        # A warm start is at its solution already.
+        # A warm start is already close to its solution.
         for _ in range(1 if dual.any() else self.sharpenings + 1):
             iterates = []
             for iterate in self._moving(problem, x, dual):
@@ -147,7 +148,7 @@ class SequentialQuadratic(Solver):
     def _approach(
         self, problem: Loosenable, x: Tensor, dual: Tensor
     ) -> Steps[Iterate, None, Tensor]:
-        """Halve the violation until it is small, each time by a problem with that much slack."""
+        """Halve the violation until it is small, by problems with that much more slack."""
         hard = problem.evaluate(x).hard
         for _ in range(_APPROACHES):
             excess = violation(hard)
@@ -165,7 +166,7 @@ class SequentialQuadratic(Solver):
     def _rescued(
         self, start: Iterate, problem: Loosenable, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Go on with another solver, for a bounded time; then the least violated point."""
+        """Take a few iterations of another solver, then yield the best point found."""
         solver, none = AugmentedLagrangian(memory=self.memory), torch.zeros_like(start.dual)
         found = [start]
         for iterate in islice(solver.iterate(problem, start.x, none, tol, rng), _RESCUE_STEPS):
@@ -176,7 +177,7 @@ class SequentialQuadratic(Solver):
         yield best_feasible(found)
 
     def _moving(self, problem: Problem, x: Tensor, dual: Tensor) -> Iterator[Iterate]:
-        """Steps with shifts that follow the hard values; their residuals do not end the run."""
+        """Take steps with shifts that follow the hard values; they do not end the run."""
         path = _Path(problem, x, dual, self.memory)
         soft, hard = problem.evaluate(x)
         shift, fraction, moved = hard[1:] - soft[1:], 1.0, torch.inf
@@ -191,10 +192,10 @@ class SequentialQuadratic(Solver):
             shift = shift + fraction * change
 
     def _settled(self, start: Iterate, problem: Problem, tol: float) -> Iterator[Iterate]:
-        """Solve with fixed shifts, as far as sums over few rows are exact.
+        """Solve with fixed shifts, to the accuracy of sums over few rows.
 
-        The result then depends on the data, not on their order or on weights given as repetitions.
-        Gives the start itself if the hard values slip out of the slack.
+        The result then depends neither on the order of the rows nor on whether weights are given
+        as repetitions. If the hard values exceed the slack, the start is the result.
         """
         room = start.hard[1:].clamp(-_NEAR, 0.0) * (start.dual > 0)
         shift = start.hard[1:] - start.soft[1:] - room
@@ -219,7 +220,7 @@ class SequentialQuadratic(Solver):
 
 
 class _Path:
-    """A point, the problem's terms there, and what its steps have learnt of the curvature."""
+    """A point, the problem's terms there, and the curvature estimated from its steps."""
 
     def __init__(self, problem: Problem, x: Tensor, dual: Tensor, memory: int):
         self.problem, self.x, self.dual = problem, x, dual
@@ -239,19 +240,19 @@ class _Path:
         ahead = (values + program.linear(direction)).clamp_min(0.0)
         saved = float((values.clamp_min(0.0) - ahead).sum())
         slope = float(program.gradient @ direction) - penalty * saved
-        length, bend = 1.0, torch.zeros_like(x)
+        size, bend = 1.0, torch.zeros_like(x)
         for trial in range(_BACKTRACKS):
-            point = x + length * direction + length**2 * bend
+            point = x + size * direction + size**2 * bend
             there = self.problem.linearize(point)
-            allowed = merit + _SUFFICIENT * length * slope + _EQUAL
+            allowed = merit + _SUFFICIENT * size * slope + _EQUAL
             if _merit(there, shift, penalty) <= allowed:
                 break
             if trial == 0:
-                # The constraints bend: solve again for what is left of them at the full step.
+                # Second-order correction: solve again with the values at the full step.
                 left = there.value[1:] + shift - program.linear(direction)
                 bend = program.solve(left - target)[0] - direction
             else:
-                length *= 0.5
+                size *= 0.5
         gradient = there.pullback(torch.cat((torch.ones_like(dual[:1]), dual)))
         change = gradient - program.gradient_of_lagrangian(dual)
         self.curvature.learn_damped((point - x).cpu().numpy(), change.cpu().numpy())
@@ -266,10 +267,10 @@ def _merit(terms: Linearization, shift: Tensor, penalty: float) -> float:
 
 
 class _QuadraticProgram:
-    r"""Minimise :math:`g'd + d' B d / 2` s.t. values + slopes d <= 0, by its dual.
+    r"""Minimise :math:`g'd + d' B d / 2` s.t. values + slopes d <= 0, through its dual.
 
-    Only constraints that nearly bind take part. Multipliers are capped, so that constraints that
-    contradict each other give a compromise.
+    Only constraints that nearly bind take part. Multipliers are bounded, so that contradictory
+    constraints give a compromise.
     """
 
     def __init__(self, terms: Linearization, values: Tensor, dual: Tensor, curvature: Curvature):
@@ -296,11 +297,11 @@ class _QuadraticProgram:
         return -(self.curved @ weights), dual
 
     def gradient_of_lagrangian(self, dual: Tensor) -> Tensor:
-        """At the start of the step, for multipliers that are 0 far from binding."""
+        """Gradient of the Lagrangian at the start, for multipliers of nearly binding values."""
         return self.gradient + dual[self.near] @ self.slopes
 
     def linear(self, direction: Tensor) -> Tensor:
-        """First-order changes of the constraints, (m,); of those far from binding 0."""
+        """First-order changes of the constraints, (m,); 0 for those far from binding."""
         changes = direction.new_zeros(self._size)
         changes[self.near] = self.slopes @ direction
         return changes

@@ -20,14 +20,14 @@ def quadratic(seed, n=8):
     """A function x -> (value, gradient) with its Hessian and minimum, and a list of its calls."""
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(n, n))
-    hessian, center, calls = root @ root.T + 0.1 * np.eye(n), rng.normal(size=n), []
+    hessian, centre, calls = root @ root.T + 0.1 * np.eye(n), rng.normal(size=n), []
 
     def function(x):
         calls.append(x)
-        gradient = hessian @ (x - center)
-        return 0.5 * (x - center) @ gradient, gradient
+        gradient = hessian @ (x - centre)
+        return 0.5 * (x - centre) @ gradient, gradient
 
-    return function, hessian, center, calls
+    return function, hessian, centre, calls
 
 
 def dense_bfgs(pairs, n):
@@ -78,7 +78,7 @@ def test_the_minimum_of_rosenbrock(minimise):
 @given(SEEDS)
 def test_gradients_go_on_falling_where_values_differ_by_rounding_only(seed):
     """Values near 1000 are good to 1e-13, so the Armijo test alone ends at gradients of 1e-6."""
-    function, hessian, center, _ = quadratic(seed)
+    function, hessian, centre, _ = quadratic(seed)
 
     def high(x):
         value, gradient = function(x)
@@ -86,7 +86,7 @@ def test_gradients_go_on_falling_where_values_differ_by_rounding_only(seed):
 
     effort = Effort(500, Curvature(20))
     found = lbfgs(high, np.zeros(8), accuracy=1e-10, effort=effort)
-    assert np.abs(hessian @ (found - center)).max() <= 1e-10
+    assert np.abs(hessian @ (found - centre)).max() <= 1e-10
 
 
 @settings(max_examples=50)
