@@ -176,6 +176,28 @@ def test_one_step_of_the_algorithm():
     assert clf.n_iter_ == 2
 
 
+@pytest.mark.parametrize("size", [1, 4])
+def test_gradients_of_weighted_batches_are_unbiased(size):
+    """Their mean over a partition of the rows into batches is the gradient of all rows."""
+    found = []
+
+    class Look(LBFGS):
+        def iterate(self, problem, x, dual, tol, rng):
+            rows = torch.randperm(problem.n_rows, generator=rng)
+            x = x + torch.randn(len(x), generator=rng, dtype=x.dtype)
+            matrix = torch.randn(problem.information.n_parts, 2, generator=rng, dtype=x.dtype)
+            parts = [problem.saddle(x, matrix, part) for part in rows.reshape(-1, size)]
+            means = [torch.stack(column).mean(dim=0) for column in zip(*parts, strict=True)]
+            found.append((means, problem.saddle(x, matrix, rows)))
+            yield from super().iterate(problem, x, dual, tol, rng)
+
+    weight = np.random.default_rng(0).uniform(0.1, 3.0, size=len(table()[1]))
+    fitted(penalty=2.0, solver=Look(), sample_weight=weight)
+    (means, whole), *_ = found
+    for mean, exact in zip(means, whole, strict=True):
+        torch.testing.assert_close(mean, exact, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("n_steps", [30, 60])
 def test_what_a_run_returns(n_steps):
     points = {}
