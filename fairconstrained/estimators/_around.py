@@ -70,7 +70,7 @@ def report(estimator, solution, excess):
     if unfinished or solution.status is Status.MAX_ITER:
         advice = "Increase max_iter, or tol."
         if unfinished:
-            advice = f"The solver got no further. Scale the features, take a smaller penalty, or increase tol."
+            advice = "The solver got no further. Scale the features, or increase tol."
         warn_caller(
             f"{type(estimator).__name__} stopped after {solution.n_iter} iterations with residual "
             f"{residual:.1e} > tol={estimator.tol:g}. {advice}",

@@ -8,6 +8,7 @@ import torch
 from scipy.optimize import approx_fprime, minimize
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -109,6 +110,25 @@ def test_the_penalty_does_not_depend_on_the_number_of_rows():
     weighted = fitted(penalty=2.0, sample_weight=np.full(len(y), 2.0))
     np.testing.assert_allclose(twice.coef_, once.coef_, rtol=1e-5)
     np.testing.assert_allclose(weighted.coef_, once.coef_, rtol=1e-5)
+
+
+def test_huge_penalties_are_minimised_too():
+    """Mutual information is summed without cancellation: rounding would decide at these."""
+    large, *huge = (fitted(penalty=penalty) for penalty in (1e6, 1e9, 1e10))
+    for clf in huge:
+        assert clf.converged_
+        np.testing.assert_allclose(clf.coef_, large.coef_, rtol=1e-3)
+        assert clf.violation_ == pytest.approx(large.violation_, abs=5e-3)
+
+
+def test_a_solver_that_ends_before_it_is_done_is_named():
+    class Weary(LBFGS):
+        def iterate(self, problem, x, dual, tol, rng):
+            yield next(super().iterate(problem, x, dual, tol, rng))
+
+    with pytest.warns(ConvergenceWarning, match=r"residual .* > tol=0\.0001\. The solver got no"):
+        clf = fitted(solver=Weary())
+    assert not clf.converged_
 
 
 def test_a_network_and_its_batches():
