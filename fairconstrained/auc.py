@@ -85,7 +85,7 @@ def auc_influences(
     r"""How far each row moves each of :func:`auc_differences`, (m, n); the sum over rows is zero.
 
     The delta method (DeLong, DeLong and Clarke-Pearson 1988): with a row of G, which has the
-    fraction p of all rows, an AUC moves by :math:`(P(z' < z) - \mathrm{AUC}) / p`, and likewise with
+    fraction p of all rows, an AUC moves by :math:`(P(z' < z) - \mathrm{AUC}) / p`, as it does with
     one of G'. Rows are draws, and so are the sizes of the sets.
 
     Parameters

@@ -79,11 +79,16 @@ class MutualInformation:
         )
 
     def value(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """ERMI, (), of a table (n_parts, n_classes) and counts (n_parts,)."""
-        dual = self.optimal_dual(sums, counts)
-        # M^2 / (p M_c) = M W / sqrt(p)
+        r"""ERMI of a table (n_parts, n_classes) and counts (n_parts,), ().
+
+        As :math:`\sum_{rj} (\hat P_{rj} - \hat p_r \hat P_j)^2 / (\hat p_r \hat P_j)`, which is the
+        same sum: near independence nothing cancels, however large the penalty.
+        """
         known = self._known(counts)
-        return (dual * sums / known.root).sum() / known.total - 1.0
+        total = self._over_condition(sums).clamp_min(_TINY)
+        root = torch.where(self.used[:, None], known.root, 0.0)
+        apart = torch.where(self.used[:, None], sums / known.root, 0.0) - root * total
+        return (apart**2 / total).sum() / known.total
 
     def saddle_value(self, dual: Tensor, sums: Tensor, counts: Tensor) -> Tensor:
         r"""Mean of :math:`\psi_i(\theta, W)` over the rows, (), which is linear in the table."""

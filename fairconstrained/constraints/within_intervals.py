@@ -67,10 +67,14 @@ class IntervalParts:
         numbers = np.append(np.where(which, -1, np.cumsum(~which) - 1), -1)
         return IntervalParts(self.space, numbers[self.part_of_cell], self.intervals.take(~which))
 
+    def labels(self) -> NDArray[np.int64]:
+        """The label of each part, (n_parts,): the first of both where a part has both."""
+        first = [np.argwhere(self.part_of_cell == q)[0, 0] for q in range(self.n_parts)]
+        return np.array(first, dtype=np.int64)
+
     def pairs_within_labels(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """All ordered pairs of parts of the same label."""
-        # A part of both labels is found under the first.
-        label = np.array([np.argwhere(self.part_of_cell == q)[0, 0] for q in range(self.n_parts)])
+        label = self.labels()
         same = (label[:, None] == label) & ~np.eye(self.n_parts, dtype=bool)
         first, second = np.nonzero(same)
         return first, second

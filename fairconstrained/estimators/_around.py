@@ -52,9 +52,14 @@ def report(estimator, solution, excess):
             "min_group_size to leave small groups out.",
             ConstraintNotSatisfiedWarning,
         )
-    if solution.status is Status.MAX_ITER:
+    residual = solution.iterate.residual
+    unfinished = solution.status is Status.FINISHED and estimator.tol < residual < np.inf
+    if unfinished or solution.status is Status.MAX_ITER:
+        advice = "Increase max_iter, or tol."
+        if unfinished:
+            advice = "The solver got no further. Scale the features, or increase tol."
         warn_caller(
             f"{type(estimator).__name__} stopped after {solution.n_iter} iterations with residual "
-            f"{solution.iterate.residual:.1e} > tol={estimator.tol:g}. Increase max_iter, or tol.",
+            f"{residual:.1e} > tol={estimator.tol:g}. {advice}",
             ConvergenceWarning,
         )

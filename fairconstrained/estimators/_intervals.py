@@ -18,14 +18,16 @@ def in_least_fair_interval(member, scores, threshold, data):
 
     Candidates contain the rate of scores above the threshold (Appendix B of the paper).
     """
-    rows, weight = member.place(data.y, data.group, data.weight), data.weight
-    above = (scores[:, 0] > threshold).to(weight)
-    rate = float(weight @ above / weight.sum())
+    rows = member.place(data.y, data.group, data.weight)
+    # Paper: the rate of all rows; here: that of the rows which the notion ranks, for each label
+    # by itself where it compares within labels, because outside of ranks near this rate all
+    # groups' clipped rates are equal.
+    rates = _rates_above(member, (scores > threshold).to(data.weight), rows)
     starts = np.arange(0.0, 1.0 - _LENGTH + 1e-9, _STEP).round(10)
     candidates = [
         member.within(start, round(start + _LENGTH, 10))
         for start in starts
-        if start - 1e-9 <= rate <= start + _LENGTH + 1e-9
+        if any(start - 1e-9 <= rate <= start + _LENGTH + 1e-9 for rate in rates)
     ]
     aux = member.init_aux(scores, rows)
 
@@ -33,6 +35,13 @@ def in_least_fair_interval(member, scores, threshold, data):
         return candidate.measure(candidate.hard_values(scores, rows, aux))
 
     return max(candidates, key=gap)
+
+
+def _rates_above(member, above, rows):
+    """Fractions of rows above the threshold among those that are compared with each other."""
+    sums, counts = rows.sum(above[:, :1])[:, 0].cpu().numpy(), rows.counts().cpu().numpy()
+    label = member.parts.labels()
+    return [sums[label == own].sum() / counts[label == own].sum() for own in np.unique(label)]
 
 
 def warn_of_fine_grids(members, data):

@@ -123,7 +123,7 @@ class StreamingClassifier(PrivateFairClassifier):
             self._check_groups()
             self._steps = self._steps.after(solver, chunk, self.device)
             problem = self._steps.on(as_batch(self._stream.rows, self.device))
-            solution = self._steps.solution(problem, self.tol)
+            solution = self._steps.solution(problem)
             for callback in given_callbacks(self.callbacks):
                 callback(solution.iterate)
             self._store([Stage(problem, solution)], self._stream.training_rows())

@@ -75,11 +75,10 @@ class Steps:
             risk = replace(risk, shares=tuple((shares / shares.sum()).tolist()))
         return replace(self.problem, data=data, risk=risk, model=copy.deepcopy(self.problem.model))
 
-    def solution(self, problem: FairERM, tol: float) -> Solution:
+    def solution(self, problem: FairERM) -> Solution:
         """The state as a solution that has been measured on `problem`."""
         state = self.state
         w = state.x[: problem.model.n_params]
         soft, hard = problem.evaluate(w)
-        iterate = Iterate(w, soft, hard, state.descent.multipliers(), state.residual)
-        status = Status.CONVERGED if state.residual <= tol else Status.STREAMING
-        return Solution(iterate, state.n_steps, status, [iterate], [0.0])
+        iterate = Iterate(w, soft, hard, state.descent.multipliers(), torch.inf)
+        return Solution(iterate, state.n_steps, Status.STREAMING, [iterate], [0.0])

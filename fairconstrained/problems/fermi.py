@@ -124,14 +124,16 @@ class FermiERM:
         """
         weights = self.weight * self.information.weights(dual, self.counts)
         batch = self.data.rows(rows)
-        factor = self.data.weight.sum() / batch.weight.sum()
-        batch = batch._replace(weight=batch.weight * factor)
+        # Each row stands for as many rows: dividing by the batch's weight instead would be biased.
+        batch = batch._replace(weight=batch.weight * (self.n_rows / len(rows)))
+        fraction = batch.weight.sum() / self.data.weight.sum()
         tables = []
 
         def lagrangian(scores: Tensor, batch: Membership) -> Tensor:
             table = batch.sums(self._soft(scores, batch))
             tables.append(table.detach())
-            return self.risk.soft(scores, batch.y, batch.weight) + (weights * table).sum()
+            risk = fraction * self.risk.soft(scores, batch.y, batch.weight)
+            return risk + (weights * table).sum()
 
         terms = self._linearized(lagrangian, x, batch)
         on_x = terms.pullback(torch.ones_like(terms.value))

@@ -60,6 +60,7 @@ class ModuleProblem(FixedSoftness):
         self._workers = workers
         self._streams = isinstance(source, Stream)
         n_rows = torch.tensor(source.n_rows, device=device)
+        self._n_own = source.n_rows
         self.n_rows = int(workers.sum(n_rows)) if self._streams else source.n_rows
         self._n_strata = int(group.max()) + 1
         _, first = next(iter(source.chunks()))
@@ -90,20 +91,22 @@ class ModuleProblem(FixedSoftness):
         return separate_estimates(self, x, rows, *draws)
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Soft and hard values in evaluation mode, from moments that add up over batches."""
+        """Soft and hard values in evaluation mode.
+
+        Moments that add up are summed over batches. Other terms see all outputs at once, with the
+        labels and whatever else a batch has; with the features where they read them.
+        """
         self.model.settle_on(x, (self._place(batch)[0] for _, batch in self.source.chunks()))
         members = [self._risk, *self._constraints]
-        soft: list[Tensor] = []
-        hard: list[Tensor] = []
-        for rows, chunk in self.source.chunks():
-            batch = self._place(chunk)
-            group = self._group(rows, torch.ones(len(rows)), batch, len(rows) / self.n_rows)
-            with torch.no_grad():
-                outputs = self._shaped(self._scores(x, batch[0]))
-                soft = _added(soft, [member.soft(outputs, batch, group) for member in members])
-                hard = _added(hard, [member.hard(outputs, batch, group) for member in members])
+        moments = _Moments(members)
+        with torch.no_grad():
+            for rows, chunk in self.source.chunks():
+                batch = self._place(chunk)
+                group = self._group(rows, torch.ones(len(rows)), batch, len(rows) / self.n_rows)
+                moments.add(self._shaped(self._scores(x, batch[0])), batch, group)
+            soft, hard = moments.totals(self._n_own / self.n_rows)
         if self._streams:  # each worker has rows of its own
-            soft, hard = ([self._workers.sum(own) for own in moments] for moments in (soft, hard))
+            soft, hard = ([self._workers.sum(own) for own in found] for found in (soft, hard))
         values = _values(members, soft)
         values[0] += self._alpha * self.model.penalty(x).value
         return Evaluation(values, _values(members, hard))
@@ -168,8 +171,44 @@ class ModuleProblem(FixedSoftness):
         return bool(outputs.ndim == 1)
 
 
-def _added(total: Sequence[Tensor], more: list[Tensor]) -> list[Tensor]:
-    return [a + b for a, b in zip(total, more, strict=True)] if total else more
+class _Moments:
+    """Soft and hard moments of all rows, from one batch after the other."""
+
+    def __init__(self, members: Sequence[Term]):
+        self._members = members
+        self._sums: list[tuple[Tensor, Tensor] | None] = [None] * len(members)
+        self._outputs: list[Tensor] = []
+        self._batches: list[Rows] = []
+        self._features = False
+
+    def add(self, outputs: Tensor, batch: Rows, group: Group) -> None:
+        """Take in a batch."""
+        whole = [member for member in self._members if not member.additive]
+        if whole:
+            if not self._batches:
+                self._features = any(member.reads_features(outputs, batch) for member in whole)
+            features = batch[0] if self._features else batch[0].to("meta")
+            self._outputs.append(outputs)
+            self._batches.append((features, *batch[1:]))
+        for j, member in enumerate(self._members):
+            if member.additive:
+                own = member.soft(outputs, batch, group), member.hard(outputs, batch, group)
+                before = self._sums[j]
+                self._sums[j] = own if before is None else (before[0] + own[0], before[1] + own[1])
+
+    def totals(self, fraction: float) -> tuple[list[Tensor], list[Tensor]]:
+        """Soft and hard moments of each term; `fraction` of all rows were taken in."""
+        if self._batches:
+            outputs = torch.cat(self._outputs)
+            batch = tuple(torch.cat(column) for column in zip(*self._batches, strict=True))
+            group = Group(torch.zeros(0), torch.zeros(0), fraction)
+        found = [
+            (member.soft(outputs, batch, group), member.hard(outputs, batch, group))
+            if sums is None
+            else sums
+            for member, sums in zip(self._members, self._sums, strict=True)
+        ]
+        return [soft for soft, _ in found], [hard for _, hard in found]
 
 
 def _values(members: Sequence[Term], moments: Sequence[Tensor]) -> Tensor:

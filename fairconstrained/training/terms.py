@@ -26,9 +26,16 @@ class Group(NamedTuple):
 class Term:
     """Values from a module's outputs and the batch they belong to, by way of additive moments.
 
-    Moments of the parts of a draw (batches, workers) add up to those of the draw; values follow
-    from the sum.
+    Moments of the parts of a draw (workers) add up to those of the draw; values follow from the
+    sum. Where they do so exactly, all the data are measured part by part too.
+
+    Attributes
+    ----------
+    additive : bool
+        Whether moments add up for any parts. Others are measured on all rows at once.
     """
+
+    additive = True
 
     def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
         """Differentiable moments, (k,)."""
@@ -41,6 +48,10 @@ class Term:
     def values(self, moments: Tensor) -> Tensor:
         """Values from the moments of a whole draw."""
         return moments
+
+    def reads_features(self, outputs: Tensor, batch: tuple[Tensor, ...]) -> bool:
+        """Whether the first tensor of a batch matters, for terms that see all rows at once."""
+        return True
 
 
 class Risk(Term):
@@ -62,7 +73,9 @@ class Risk(Term):
 
 
 class FunctionConstraint(Term):
-    """Any function of outputs and batch: of several batches, the mean weighted by their rows."""
+    """Any function of outputs and batch: of several workers, the mean weighted by their rows."""
+
+    additive = False
 
     def __init__(self, function: Function):
         self._function = function
@@ -90,6 +103,15 @@ class FunctionConstraint(Term):
             )
         self._n_values = len(values)
         return group.fraction * values
+
+    def reads_features(self, outputs: Tensor, batch: tuple[Tensor, ...]) -> bool:
+        """Whether the function needs the first tensor of a batch: it fails without its numbers."""
+        without = (batch[0].to("meta"), *batch[1:])
+        try:
+            value = self._function(outputs, without)
+        except Exception:
+            return True
+        return isinstance(value, Tensor) and value.is_meta
 
     def _wrong(self, expected: str) -> ValueError:
         name = getattr(self._function, "__name__", repr(self._function))

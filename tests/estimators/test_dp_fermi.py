@@ -8,6 +8,7 @@ import torch
 from scipy.optimize import approx_fprime, minimize
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -111,6 +112,25 @@ def test_the_penalty_does_not_depend_on_the_number_of_rows():
     np.testing.assert_allclose(weighted.coef_, once.coef_, rtol=1e-5)
 
 
+def test_huge_penalties_are_minimised_too():
+    """Mutual information is summed without cancellation: rounding would decide at these."""
+    large, *huge = (fitted(penalty=penalty) for penalty in (1e6, 1e9, 1e10))
+    for clf in huge:
+        assert clf.converged_
+        np.testing.assert_allclose(clf.coef_, large.coef_, rtol=1e-3)
+        assert clf.violation_ == pytest.approx(large.violation_, abs=5e-3)
+
+
+def test_a_solver_that_ends_before_it_is_done_is_named():
+    class Weary(LBFGS):
+        def iterate(self, problem, x, dual, tol, rng):
+            yield next(super().iterate(problem, x, dual, tol, rng))
+
+    with pytest.warns(ConvergenceWarning, match=r"residual .* > tol=0\.0001\. The solver got no"):
+        clf = fitted(solver=Weary())
+    assert not clf.converged_
+
+
 def test_a_network_and_its_batches():
     X, y, _ = data = table(n=1000)
     params = {"model": (8,), "data": data}
@@ -174,6 +194,28 @@ def test_one_step_of_the_algorithm():
     clf = fitted(penalty=penalty, solver=Spy(), callbacks=lambda iterate: seen.append(iterate.x))
     torch.testing.assert_close(seen[0], seen[-1])
     assert clf.n_iter_ == 2
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_gradients_of_weighted_batches_are_unbiased(size):
+    """Their mean over a partition of the rows into batches is the gradient of all rows."""
+    found = []
+
+    class Look(LBFGS):
+        def iterate(self, problem, x, dual, tol, rng):
+            rows = torch.randperm(problem.n_rows, generator=rng)
+            x = x + torch.randn(len(x), generator=rng, dtype=x.dtype)
+            matrix = torch.randn(problem.information.n_parts, 2, generator=rng, dtype=x.dtype)
+            parts = [problem.saddle(x, matrix, part) for part in rows.reshape(-1, size)]
+            means = [torch.stack(column).mean(dim=0) for column in zip(*parts, strict=True)]
+            found.append((means, problem.saddle(x, matrix, rows)))
+            yield from super().iterate(problem, x, dual, tol, rng)
+
+    weight = np.random.default_rng(0).uniform(0.1, 3.0, size=len(table()[1]))
+    fitted(penalty=2.0, solver=Look(), sample_weight=weight)
+    (means, whole), *_ = found
+    for mean, exact in zip(means, whole, strict=True):
+        torch.testing.assert_close(mean, exact, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_steps", [30, 60])

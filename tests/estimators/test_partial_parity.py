@@ -18,10 +18,15 @@ from fairconstrained import PartialParityClassifier, RateConstrainedClassifier, 
 from fairconstrained.constraints import (
     PARTIAL,
     PartialDemographicParity,
+    PartialEqualizedOdds,
+    PartialEqualOpportunity,
     PartialStatisticalParity,
+    Space,
 )
 from fairconstrained.datasets import make_biased_classification
+from fairconstrained.estimators._intervals import in_least_fair_interval
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
+from fairconstrained.problems import Batch
 from fairconstrained.solvers import SGDA
 
 METRICS = {
@@ -197,6 +202,25 @@ def test_the_automatic_interval_of_other_notions(constraint):
     low, high = clf.interval_
     assert high - low == pytest.approx(0.25)
     assert gap(clf) == pytest.approx(clf.violation_, abs=1e-9)
+
+
+@pytest.mark.parametrize("notion", [PartialEqualOpportunity(), PartialEqualizedOdds()])
+def test_automatic_intervals_hold_the_rate_of_the_rows_that_are_ranked(notion):
+    """Among positives .69 and .56 are above, overall .265: at the ranks of that all gaps are 0."""
+    y = torch.tensor([1] * 200 + [0] * 400)
+    group = torch.tensor([0] * 100 + [1] * 100 + [0] * 200 + [1] * 200)
+    ranks = torch.cat([(torch.arange(n) + 0.5) / n for n in (100, 100, 200, 200)])
+    rates = torch.tensor([0.69, 0.56, 0.085, 0.085])
+    scores = torch.repeat_interleave(rates, torch.tensor([100, 100, 200, 200])) - ranks
+    data = Batch(None, y, group, torch.ones(600, dtype=torch.float64))
+    member = notion.bind(Space([0, 1], ["a", "b"]), 0.1, (0.0, 1.0))
+    chosen = in_least_fair_interval(member, scores.double()[:, None], 0.0, data)
+    low, high = (float(ends[0, 0]) for ends in chosen.intervals)
+    assert low < 0.56 < 0.69 < high
+    rows = chosen.place(*data[1:])
+    scores = scores.double()[:, None]
+    gap = chosen.measure(chosen.hard_values(scores, rows, chosen.init_aux(scores, rows)))
+    assert gap == pytest.approx((0.69 - 0.56) / 0.25)
 
 
 # --- group features ------------------------------------------------------------------------------

@@ -180,11 +180,37 @@ def test_buffers_dropout_and_batch_normalisation(dtype, flat):
 class Lazy(Dataset):
     """A data set that makes its items when they are asked for."""
 
+    def __init__(self, data=DATA):
+        self.data = data
+
     def __len__(self):
-        return len(X)
+        return len(self.data[0])
 
     def __getitem__(self, i):
-        return X[i], Y[i], GROUP[i]
+        return tuple(column[i] for column in self.data)
+
+
+def gap_of_feature(outputs, batch):
+    """A constraint that takes the groups from a column of the features."""
+    high = batch[0][:, 1] > 0.5
+    return (outputs[high].mean() - outputs[~high].mean() - 0.1)[None]
+
+
+@pytest.mark.parametrize("constraint", [gap_at_most(0.1), gap_of_feature])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_functions_are_measured_on_all_rows_at_once(constraint, ordered):
+    """Gaps of means over all rows, though chunks of 1,024 rows have one group, or other numbers."""
+    data = made(2500)
+    order = torch.argsort(data[2]) if ordered else torch.arange(2500)
+    data = tuple(column[order] for column in data)
+    solver = ALM(n_steps=1, batch_size=64)
+    for source in (Lazy(data), DataLoader(Lazy(data), batch_size=700)):
+        groups = None if isinstance(source, DataLoader) else data[2]
+        if groups is None and ordered:
+            continue  # a step's batch has one group only
+        result = trained(constraint, data=source, groups=groups, solver=solver)
+        expected = constraint(result.module(data[0]), data).detach()
+        np.testing.assert_allclose(result.values, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -22,7 +22,10 @@ Terms = Callable[[Tensor], Linearization]
 
 
 class _FromFeasible(Solver):
-    """Base: from a nearly feasible start all iterates are nearly feasible; the last one counts."""
+    """Base: from a nearly feasible point on all iterates are nearly feasible; the last one counts.
+
+    Until there is one, the point of least violation is kept.
+    """
 
     starts_feasible = True
 
@@ -31,6 +34,16 @@ class _FromFeasible(Solver):
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
         """Keep the last: these methods do not use hard values."""
         return last(iterates)
+
+    def _found(self, value: Tensor) -> None:
+        """Raise ValueError if the last point is not nearly feasible."""
+        if violation(value) > self.epsilon:
+            raise ValueError(
+                f"{type(self).__name__} found no point that meets its constraints: the surrogates "
+                f"are exceeded by {violation(value):.3g} > epsilon={self.epsilon:g}. Constant "
+                "scores meet them if all groups have the same interval. Take a larger slack, more "
+                "steps, or another solver."
+            )
 
 
 class IDCA(_FromFeasible):
@@ -44,6 +57,10 @@ class IDCA(_FromFeasible):
     by `inner_steps` steps of Algorithm 2 (see :class:`DirectSwitching`) from x. As
     :math:`c \le g`, every iterate has :math:`c \le \epsilon`: the surrogate constraints hold up to
     :math:`\epsilon` from the first iterate on. True gaps are not used.
+
+    Constant scores are feasible if all groups have the same interval. From another start the same
+    steps first make the largest :math:`g_i` smaller, iteration by iteration, until all are at most
+    :math:`\epsilon`. If that does not happen within `max_outer` iterations it is an error.
 
     Parameters
     ----------
@@ -98,11 +115,14 @@ class IDCA(_FromFeasible):
         self, problem: DifferenceOfConvex, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Solve one subproblem after the other; deterministic."""
+        # Paper: from a feasible point; here: from any, because constant scores are not feasible
+        # for intervals that differ between groups.
         for _ in range(self.max_outer):
             path = subgradient_path(convex_subproblem(problem, x), x, self.epsilon)
-            x = best_of(islice(path, self.inner_steps), x, self.epsilon)
+            x = best_of(islice(path, self.inner_steps), self.epsilon)
             soft, hard = problem.evaluate(x)
             yield Iterate(x, soft, hard, torch.zeros_like(dual), torch.inf)
+        self._found(problem.linearize(x).value)
 
 
 class DirectSwitching(_FromFeasible):
@@ -115,8 +135,8 @@ class DirectSwitching(_FromFeasible):
         x \leftarrow x - \frac{c_i(x)}{\lVert \nabla c_i \rVert^2} \nabla c_i
         \;\text{ else, for the largest } c_i .
 
-    The result is the best nearly feasible point met. On problems that are not convex nothing is
-    guaranteed.
+    The result is the best nearly feasible point met; that there is none is an error. On problems
+    that are not convex nothing is guaranteed.
 
     Parameters
     ----------
@@ -147,15 +167,18 @@ class DirectSwitching(_FromFeasible):
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield the best nearly feasible point so far, a hundred times; deterministic."""
+        # Paper: a constant tolerance or c / (t + 1), whichever validates better; here: the constant
+        # one, because it is what nearly feasible means in the result too.
         path = subgradient_path(problem.linearize, x, self.epsilon)
-        best = problem.linearize(x).value[0]
+        best = merit(problem.linearize(x).value, self.epsilon)
         for _ in range(self.length):
-            candidate = best_of(islice(path, -(-self.n_steps // self.length)), x, self.epsilon)
-            value = problem.linearize(candidate).value[0]
-            if value <= best:
-                x, best = candidate, value
+            candidate = best_of(islice(path, -(-self.n_steps // self.length)), self.epsilon)
+            reached = merit(problem.linearize(candidate).value, self.epsilon)
+            if reached <= best:
+                x, best = candidate, reached
             soft, hard = problem.evaluate(x)
             yield Iterate(x, soft, hard, torch.zeros_like(dual), torch.inf)
+        self._found(problem.linearize(x).value)
 
 
 def convex_subproblem(problem: DifferenceOfConvex, x: Tensor) -> Terms:
@@ -195,10 +218,11 @@ def subgradient_path(terms: Terms, x: Tensor, epsilon: float) -> Iterator[tuple[
         x = x - subgradient * step
 
 
-def best_of(path: Iterable[tuple[Tensor, Tensor]], x: Tensor, epsilon: float) -> Tensor:
-    """The nearly feasible point of least objective; x if there is none."""
-    best, least = x, torch.inf
-    for point, value in path:
-        if violation(value) <= epsilon and float(value[0]) < least:
-            best, least = point, float(value[0])
-    return best
+def best_of(path: Iterable[tuple[Tensor, Tensor]], epsilon: float) -> Tensor:
+    """The nearly feasible point of least objective; that of least violation if there is none."""
+    return min(path, key=lambda there: merit(there[1], epsilon))[0]
+
+
+def merit(value: Tensor, epsilon: float) -> tuple[float, float]:
+    """Violation, if there is more than `epsilon` of it, and then the objective: less is better."""
+    return max(violation(value), epsilon), float(value[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.saddle import Saddle
-from fairconstrained.solvers.base import Iterate, Solver
+from fairconstrained.solvers.base import Iterate, Solver, last
 from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
 
 __all__ = ["LevelSet", "ProximalLevelSet"]
@@ -110,8 +110,8 @@ class LevelSet(Solver):
     has its root at the optimum. From r above it, Algorithm 1 of the paper takes
     :math:`r \leftarrow r + U(r) / (2 \theta)` until :math:`U(r) \ge -\epsilon_{opt}`, with an upper
     bound U of H from `n_steps` mirror steps (Algorithm 2) on the min-max form of the quadratic
-    AUCs (``fairconstrained.problems.saddle``), each on one mini-batch, or one row. Its points are
-    feasible for the surrogate with high probability; the true gaps are not used.
+    AUCs (``fairconstrained.problems.saddle``), each on one mini-batch, or one row. The last point
+    with U < 0 is the result. True gaps are not used.
 
     Parameters
     ----------
@@ -126,7 +126,9 @@ class LevelSet(Solver):
         :math:`\theta > 1`: how carefully the level falls. (The paper's experiments take 1, for
         which its theory says nothing.)
     epsilon : float, default=0.01
-        Relative accuracy: :math:`\epsilon_{opt} = -U(r^{(0)})\, \epsilon / \theta`.
+        Where the level stops falling: :math:`\epsilon_{opt} = -U(r^{(0)})\, \epsilon / \theta`.
+        It is a relative accuracy of the objective only if U is as exact as Proposition 1 asks for,
+        which `n_steps` decides.
     max_levels : int, default=30
     interval : float, default=2.0
         The interval I of a, b and alpha, in units of :math:`c_2`: it must hold the sets' mean
@@ -136,9 +138,14 @@ class LevelSet(Solver):
 
     Notes
     -----
-    An iteration is a level. Multipliers are the averaged weights over that of the objective. The
-    residual is what U still lacks to :math:`-\epsilon_{opt}`; a run ends when it is zero. Memory:
-    a few parameter vectors.
+    An iteration is a level. Multipliers are the averaged weights over that of the objective.
+    Memory: a few parameter vectors.
+
+    Paper: the error of U is at most :math:`\epsilon_{opt} (\theta - 1) / (2 \theta (\theta + 1))`
+    (Proposition 1), by as many steps as that takes; here: the number of steps is given, because
+    their error depends on constants that nobody knows. So nothing is certified: the residual is
+    infinite, ``converged_`` is False, and a run may stop well above the optimum. More `n_steps`
+    bring it nearer.
 
     ``AUCFairClassifier.partial_fit`` goes on from the state of the last call, a step for each
     `batch_size` rows of the stream, every row being used once: see
@@ -187,14 +194,18 @@ class LevelSet(Solver):
         return Saddle.surrogate_of(problem) is not None
 
     def check(self, problem: FairERM) -> None:
-        """Raise ValueError unless constant scores are feasible and theta > 1."""
+        """Raise ValueError unless constant scores are strictly feasible and theta > 1."""
         if not self.theta > 1:
             raise ValueError(f"{type(self).__name__}.theta must be > 1; got {self.theta!r}.")
         surrogate = Saddle.surrogate_of(problem)
-        if surrogate is not None and surrogate.c1 * surrogate.c2**2 > 0.5:
+        slack = (
+            float(problem.constraint.slack.min()) if len(problem.constraint.slack) else torch.inf
+        )
+        if surrogate is not None and not 2.0 * surrogate.c1 * surrogate.c2**2 < 1.0 + slack:
             raise ValueError(
-                f"{type(self).__name__} needs c1 * c2^2 <= 1/2, so that constant scores are "
-                f"feasible (Lemma 2); got c1={surrogate.c1}, c2={surrogate.c2}."
+                f"{type(self).__name__} needs 2 c1 c2^2 < 1 + slack, so that constant scores are "
+                f"strictly feasible (Lemma 2); got c1={surrogate.c1}, c2={surrogate.c2}, "
+                f"slack={slack:g}. Increase the slack, or take a smaller c1."
             )
 
     def iterate(
@@ -213,27 +224,31 @@ class LevelSet(Solver):
         problem = saddle.problem
         batches = ShuffledBatches(problem.n_rows, self.batch_size, rng)
         r = self.first_level(saddle, saddle.parameters(start))
-        accuracy: float | None = None
+        accuracy, first = torch.inf, True
         for _ in range(self.max_levels):
             state = Descent.begin(start, saddle)
             for _ in range(self.n_steps):
                 state = self.step(saddle, state, problem.data.rows(next(batches)), r, rho, start)
             bound = self.upper_bound(saddle, state, rho)
-            if accuracy is None:
+            if first:
                 accuracy = self.accuracy(bound)
-            w = saddle.parameters(state.average())
-            soft, hard = problem.evaluate(w)
-            yield Iterate(w, soft, hard, state.multipliers(), max(-bound - accuracy, 0.0))
-            if bound >= 0:
+            # Paper: halts with the point at hand; here: with the last one of U < 0, because U >= 0
+            # above the optimum says that these steps were too inaccurate.
+            if bound < 0 or first:
+                w = saddle.parameters(state.average())
+                soft, hard = problem.evaluate(w)
+                yield Iterate(w, soft, hard, state.multipliers(), torch.inf)
+            if bound >= -accuracy:
                 return
-            r = self.next_level(r, bound)
+            r, first = self.next_level(r, bound), False
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate:
+        """Keep the last: true gaps are not used."""
+        return last(iterates)
 
     def accuracy(self, bound: float) -> float:
-        """Give epsilon_opt, from U at the first level; infinitely strict if it certifies nothing.
-
-        U >= 0 at a level known to be above the optimum: the steps were too inaccurate.
-        """
-        return -bound * self.epsilon / self.theta if bound < 0 else -torch.inf
+        """Give epsilon_opt, from U at the first level; no level is next if U certifies nothing."""
+        return max(-bound, 0.0) * self.epsilon / self.theta
 
     def next_level(self, r: float, bound: float) -> float:
         """R less a part of what U says that it is above the optimum."""
@@ -354,9 +369,11 @@ class ProximalLevelSet(Solver):
     ) -> Iterator[Iterate]:
         """Levels of the first proximal problem, then of the next about its solution."""
         saddle, inner = Saddle(problem), self._inner()
+        # Paper: starts nearly feasible; here: at the network's own start, because constants, which
+        # are feasible, have no gradient in the layers below.
         for _ in range(self.n_rounds):
+            # Paper: the centre has a and b; here: they are 0 in each, because they are the means
+            # of scores that the next steps find again.
             for iterate in inner.levels(saddle, saddle.extended(x), self.rho, rng):
-                yield iterate._replace(residual=torch.inf)
-                if iterate.residual <= tol:
-                    break
+                yield iterate
             x = iterate.x

@@ -38,8 +38,8 @@ class LevelSetStream:
         Mini-batches so far, and levels that are done.
     accuracy : float or None
         epsilon_opt, known once the first level is done.
-    residual : float
-        What the last bound lacks to it.
+    falling : bool
+        Whether the level still falls: the last bound was below -epsilon_opt.
     """
 
     centre: Tensor
@@ -52,7 +52,7 @@ class LevelSetStream:
     n_steps: int = 0
     n_levels: int = 0
     accuracy: float | None = None
-    residual: float = torch.inf
+    falling: bool = True
 
     @classmethod
     def begin(cls, solver: LevelSet, problem: FairERM) -> LevelSetStream:
@@ -93,7 +93,7 @@ class LevelSetStream:
             n_ahead=max(self.n_ahead - n, 0),
             n_steps=self.n_steps + 1,
         )
-        falling = self.residual > 0 and self.n_levels < solver.max_levels - 1
+        falling = self.falling and self.n_levels < solver.max_levels - 1
         return moved._fallen(solver, saddle) if falling and descent.t >= solver.n_steps else moved
 
     def _fallen(self, solver: LevelSet, saddle: Saddle) -> LevelSetStream:
@@ -104,9 +104,9 @@ class LevelSetStream:
             self,
             n_levels=self.n_levels + 1,
             accuracy=accuracy,
-            residual=max(-bound - accuracy, 0.0),
+            falling=bound < -accuracy,
         )
-        if bound >= 0 or done.residual == 0:
+        if not done.falling:
             return done
         # Paper: each level starts where the first did; here where the last one ended, because the
         # first steps of a level are all that a stream may have until its next row.

@@ -16,8 +16,23 @@ from fairconstrained.solvers.stochastic.directions import Step, Vector, directio
 __all__ = ["StochasticGhost"]
 
 
+class Rows(NamedTuple):
+    """Rows drawn for the objective, and for the constraints with what each stands for."""
+
+    of_objective: Tensor
+    of_constraints: tuple[Tensor, Tensor]
+
+    @classmethod
+    def joined(cls, one: Rows, other: Rows) -> Rows:
+        """Rows of two draws of one size as one: each stands for half as many."""
+        index, scale = (
+            torch.cat(pair) for pair in zip(one.of_constraints, other.of_constraints, strict=True)
+        )
+        return cls(torch.cat((one.of_objective, other.of_objective)), (index, 0.5 * scale))
+
+
 class Sample(NamedTuple):
-    """Estimates from a sample of rows; means of two halves are those of the whole."""
+    """Estimates from a sample of rows."""
 
     gradient: Vector  # (n,)
     value: Vector  # (m,)
@@ -152,21 +167,26 @@ class StochasticGhost(StochasticSolver):
         self, estimates: Estimates, x: Tensor, level: int, probability: float, rng: Generator
     ) -> Step:
         """The estimate of the direction at `x` for a drawn level."""
-        single = self.solve(self.sample(estimates, x, 1, rng))
-        even = self.sample(estimates, x, 2**level, rng)
-        odd = self.sample(estimates, x, 2**level, rng)
-        fine = self.solve(Sample(*(0.5 * (a + b) for a, b in zip(even, odd, strict=True))))
-        coarse = 0.5 * (self.solve(even).d + self.solve(odd).d)
-        return Step(single.d + (fine.d - coarse) / probability, fine.dual)
+        single, even, odd = (self.draw(estimates, n, rng) for n in (1, 2**level, 2**level))
+        # The whole sample is measured as one: values need not be means over rows.
+        first, fine, *halves = (
+            self.solve(self.sample(estimates, x, rows))
+            for rows in (single, Rows.joined(even, odd), even, odd)
+        )
+        coarse = 0.5 * (halves[0].d + halves[1].d)
+        return Step(first.d + (fine.d - coarse) / probability, fine.dual)
 
-    def sample(self, estimates: Estimates, x: Tensor, size: int, rng: Generator) -> Sample:
-        """Estimates from `size` rows; for the constraints, from as many of each part."""
+    def draw(self, estimates: Estimates, size: int, rng: Generator) -> Rows:
+        """Draw `size` rows; for the constraints, as many of each part."""
         size = size * self.batch_size
-        problem = estimates.problem
-        rows = torch.randint(problem.n_rows, (size,), generator=rng)
-        draw = estimates.balanced.draw(size, rng)
-        terms = problem.estimates(x, rows, draw)
+        rows = torch.randint(estimates.problem.n_rows, (size,), generator=rng)
+        return Rows(rows, estimates.balanced.draw(size, rng))
+
+    def sample(self, estimates: Estimates, x: Tensor, rows: Rows) -> Sample:
+        """Estimates from these rows."""
+        terms = estimates.problem.estimates(x, rows.of_objective, rows.of_constraints)
         gradients = terms.jacobian().cpu().double().numpy()
+        # Paper: c as it is; here: moved by hard minus soft values, because labels are what counts.
         constraints = (terms.value[1:] + estimates.shift).cpu().double().numpy()
         return Sample(gradients[0], constraints, gradients[1:])
 

@@ -129,7 +129,7 @@ def test_the_inner_solver_reaches_the_optimum_of_the_subproblem():
     terms = convex_subproblem(problem, x)
     epsilon, start = 1e-3, float(terms(x).value[0])
     path = subgradient_path(terms, x, epsilon)
-    found = best_of((next(path) for _ in range(1500)), x, epsilon)
+    found = best_of((next(path) for _ in range(1500)), epsilon)
     value = terms(found).value
     assert violation(value) <= epsilon
     assert abs(float(value[0]) - optimum) < 2e-3 < start - optimum
@@ -145,12 +145,42 @@ def test_the_direct_method_keeps_the_best_nearly_feasible_point():
     assert values[-1, 0] < values[0, 0] - 0.02
 
 
+SHIFTED = PartialStatisticalParity(
+    {"a": (0.0, 0.4), "b": (0.1, 0.5)}, n_grid=3, surrogate="ramp", temperature=1.0
+)
+both_solvers = pytest.mark.parametrize(
+    "solver", [IDCA(inner_steps=50, max_outer=8), DirectSwitching(n_steps=400)], ids=repr
+)
+
+
+@both_solvers
+def test_intervals_that_differ_begin_with_a_search_for_a_feasible_point(solver):
+    """Constant scores break the constraint; the objective counts from where it is met."""
+    problem = problem_of(SHIFTED, slack=0.1)
+    assert violation(problem.linearize(problem.start()).value) == pytest.approx(0.15)
+    solution = solved(solver, problem)
+    violations = [violation(iterate.soft) for iterate in solution.history]
+    assert violations[-1] <= solver.epsilon + 1e-12
+    objectives = [float(iterate.soft[0]) for iterate in solution.history]
+    assert objectives[-1] < 0.67 < np.log(2)
+    assert solution.iterate.x[: problem.model.n_params].abs().max() > 0.01
+
+
+@both_solvers
+def test_a_feasible_point_that_is_not_found_is_an_error(solver):
+    """Not a model of constant scores, whose ties meet any constraint on hard values."""
+    far = {"a": (0.0, 0.3), "b": (0.7, 1.0)}
+    problem = problem_of(PartialStatisticalParity(far, n_grid=3, temperature=1.0), slack=0.01)
+    name = type(solver).__name__
+    with pytest.raises(ValueError, match=rf"{name} found no point .* > epsilon=0.001.*intervals?"):
+        solved(solver, problem)
+
+
 def test_the_estimator_starts_it_from_tied_scores():
     data = make_biased_classification(300, 6, 2, 2, bias=0.3, class_sep=1.5, random_state=1)
     solver = IDCA(epsilon=2e-3, inner_steps=50, max_outer=10)
-    clf = PartialParityClassifier(
-        PartialDemographicParity((0.1, 0.5), temperature=4.0), slack=0.2, solver=solver
-    )
+    notion = PartialDemographicParity((0.1, 0.5), temperature=4.0)
+    clf = PartialParityClassifier(notion, slack=0.2, solver=solver)
     seen = []
     clf.set_params(callbacks=lambda iterate: seen.append(violation(iterate.soft)))
     with warnings.catch_warnings():

@@ -177,7 +177,6 @@ def test_the_first_level_is_above_the_optimum_from_any_start():
     assert float(p.evaluate(w).soft[0]) < optimum < SHORT.first_level(saddle, w)
     assert SHORT.first_level(saddle, w * 0) == pytest.approx(0.5)
     one = next(SHORT.iterate(p, w, dual, 1e-9, rng))
-    assert one.residual < torch.inf
     assert float(one.soft[1:].max()) <= 1e-3
 
 
@@ -239,6 +238,18 @@ def test_a_level_below_the_optimum_is_not_called_converged():
     assert solution.iterate.residual == torch.inf
 
 
+def test_few_steps_are_not_called_converged_and_true_gaps_do_not_select():
+    """U as these steps leave it stops the level far above the optimum: nothing is certified."""
+    p, moments = on_rows(7, slack=0.1)
+    optimum = float(solve(moments, QCQP()).iterate.soft[0])
+    solution = fit(p, LevelSet(n_steps=200, batch_size=50, step_size=0.1, epsilon=0.5), tol=1e9)
+    assert float(solution.iterate.soft[0]) > 1.01 * optimum
+    assert all(iterate.residual == torch.inf for iterate in solution.history)
+    assert solution.status is Status.FINISHED
+    fair = solution.history[0]._replace(hard=torch.zeros_like(solution.history[0].hard))
+    assert LevelSet().select([fair, solution.iterate]) is solution.iterate
+
+
 def test_the_seed_decides():
     p, _ = on_rows(12, slack=0.1)
     short = LevelSet(n_steps=50, max_levels=2)
@@ -250,11 +261,26 @@ def test_the_seed_decides():
 # --- what it refuses -----------------------------------------------------------------------------
 
 
-def test_constants_must_be_feasible():
-    p, _ = on_rows(13, surrogate=Quadratic(c1=0.6, c2=1.0))
-    with pytest.raises(ValueError, match=r"c1 \* c2\^2 <= 1/2.*got c1=0.6, c2=1.0"):
+@pytest.mark.parametrize(
+    ("surrogate", "slack", "feasible"),
+    [
+        (Quadratic(c1=0.5, c2=1.0), 0.0, False),
+        (Quadratic(c1=0.5, c2=1.0), 0.01, True),
+        (Quadratic(c1=0.6, c2=1.0), 0.05, False),
+        (Quadratic(c1=0.6, c2=1.0), 0.21, True),
+        (Quadratic(c1=2.0, c2=0.5), 0.05, True),
+    ],
+)
+def test_constants_must_be_strictly_feasible(surrogate, slack, feasible):
+    """Lemma 2: their surrogate constraints are 2 c1 c2^2 - 1 - slack."""
+    p, _ = on_rows(13, surrogate=surrogate, slack=slack)
+    values = p.linearize(0 * p.start()).value[1:]
+    assert bool((values < -1e-9).all()) is feasible
+    if feasible:
         LevelSet().check(p)
-    LevelSet().check(on_rows(13, surrogate=Quadratic(c1=2.0, c2=0.5))[0])
+    else:
+        with pytest.raises(ValueError, match=r"2 c1 c2\^2 < 1 \+ slack.*got c1=0\.\d, c2=1.0"):
+            LevelSet().check(p)
 
 
 @pytest.mark.parametrize("theta", [1.0, 0.5])

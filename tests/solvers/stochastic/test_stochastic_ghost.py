@@ -91,22 +91,27 @@ def test_without_constraints_the_direction_is_the_clipped_gradient_step():
 # --- steps ---------------------------------------------------------------------------------------
 
 
-def by_cvxpy(problem, x, solver, *samples):
-    """d(S) for f- and c-rows S, from the formulas of the paper; means over several samples."""
-    g, c, A = (
-        torch.stack(part).mean(0).numpy()
-        for part in zip(
-            *((problem.f(x, xi)[1], *problem.c(x, *zeta)) for xi, zeta in samples), strict=True
-        )
-    )
+class Absolute(Rows):
+    """Constraints |A x - b| <= 0 on means of rows: their values are no means over rows."""
+
+    def c(self, x, rows, scale=None):
+        value, jacobian = super().c(x, rows, scale)
+        return value.abs(), value.sign()[:, None] * jacobian
+
+
+def by_cvxpy(problem, x, solver, sample):
+    """d(S) for f- and c-rows S, from the formulas of the paper."""
+    xi, zeta = sample
+    g, c, A = (part.numpy() for part in (problem.f(x, xi)[1], *problem.c(x, *zeta)))
     kappa = (1 - solver.lam) * max(c.max(), 0) + solver.lam * cvxpy_level(c, A, solver.rho)
     return cvxpy_direction(g, c, A, kappa, solver.tau, solver.beta)[0]
 
 
+@pytest.mark.parametrize("kind", [Rows, Absolute])
 @pytest.mark.parametrize("seed", range(3))
-def test_steps_written_out_with_cvxpy(seed):
+def test_steps_written_out_with_cvxpy(seed, kind):
     """(9) of the paper with the rows drawn, the renormalised P(N), and the step-size rule."""
-    problem = Rows(seed=seed)
+    problem = kind(seed=seed)
     solver = StochasticGhost(
         step_size=0.5, step_decay=0.4, p0=0.3, max_level=3, tau=1.3, lam=0.6, n_steps=5
     )
@@ -114,16 +119,18 @@ def test_steps_written_out_with_cvxpy(seed):
     p = 0.3 * 0.7 ** np.arange(4)
     p /= p.sum()
     for point, _, calls in steps_of(solver, problem, x, torch.zeros(2).double(), 5, seed):
-        assert [kind for kind, *_ in calls] == ["f", "c"] * 3
-        single, even, odd = ((calls[i][1], calls[i + 1][1:]) for i in (0, 2, 4))
+        assert [call[0] for call in calls] == ["f", "c"] * 4
+        samples = [(calls[i][1], calls[i + 1][1:]) for i in (0, 2, 4, 6)]
+        single, fine, even, odd = samples
         assert [len(rows) for rows, _ in (single, even, odd)] == [1, len(even[0]), len(even[0])]
         assert len(even[1][0]) == 2 * len(even[0])  # a row of each of the two strata
+        assert torch.equal(fine[0], torch.cat((even[0], odd[0])))
+        assert torch.equal(fine[1][0], torch.cat((even[1][0], odd[1][0])))
+        assert float(fine[1][1].sum()) == pytest.approx(problem.n_rows)
         level = int(np.log2(len(even[0])))
         levels.append(level)
-        d = by_cvxpy(problem, x, solver, single)
-        fine = by_cvxpy(problem, x, solver, even, odd)
-        coarse = by_cvxpy(problem, x, solver, even) + by_cvxpy(problem, x, solver, odd)
-        x = x + alpha * torch.as_tensor(d + (fine - coarse / 2) / p[level])
+        first, whole, *halves = (by_cvxpy(problem, x, solver, sample) for sample in samples)
+        x = x + alpha * torch.as_tensor(first + (whole - sum(halves) / 2) / p[level])
         alpha *= 1 - 0.4 * alpha
         torch.testing.assert_close(point, x, rtol=0, atol=1e-5)
         x = point
@@ -135,7 +142,7 @@ def test_levels_have_the_renormalised_geometric_probabilities():
     problem = Rows()
     solver = StochasticGhost(p0=0.5, max_level=2, n_steps=1000)
     levels = [
-        int(np.log2(len(calls[2][1])))
+        int(np.log2(len(calls[4][1])))
         for *_, calls in steps_of(solver, problem, problem.x, torch.zeros(2).double(), 1000)
     ]
     found = np.bincount(levels, minlength=3) / 1000
@@ -165,7 +172,7 @@ def test_the_direction_is_unbiased_for_that_of_the_largest_batch():
         return solver.debiased(estimates, x, level, float(p[level]), rng).d
 
     def of_rows(size):
-        return solver.solve(solver.sample(estimates, x, size, rng)).d
+        return solver.solve(solver.sample(estimates, x, solver.draw(estimates, size, rng))).d
 
     unbiased, error = mean(debiased, 1200)
     target, target_error = mean(lambda: of_rows(16), 400)
