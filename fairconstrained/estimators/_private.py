@@ -125,9 +125,10 @@ class PrivateFairClassifier(FairClassifier):
     def _private_model(self, task, plan):
         """The model in coordinates that are released."""
         data = task.data
-        public = self._public_range(data)
+        public, outputs = self._public_range(data), n_outputs(len(task.space.classes))
+        # A network that cannot be trained privately is refused before the first release.
+        self.model_.build_private(*public, outputs)
         coordinates = release_coordinates(data.X, public, plan.scaling_noise, task.rng)
-        outputs = n_outputs(len(task.space.classes))
         model = self.model_.build_private(*coordinates, outputs)
         self._warn_of_noise(plan, len(data.y), model.n_params)
         self._warn_of_delta(len(data.y))

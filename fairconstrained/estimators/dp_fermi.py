@@ -215,10 +215,12 @@ class DPFermiClassifier(PrivateFairClassifier):
         data, rng = task.data, task.rng
         cells = self._public_cells(task)
         plan = self._plan(task, with_counts=cells is None)
+        model = self._model_for(task, plan)  # what cannot be trained is refused before any release
         if cells is None:
             cells = released_counts(data, task.space, plan.counts_noise, self.protect, rng)
         stack, counts = self._stack_on(task.space, cells, plan)
         secret = {
+            "model": model,
             "data": data,
             "alpha": float(self.alpha),
             "constraint": stack,
@@ -227,14 +229,18 @@ class DPFermiClassifier(PrivateFairClassifier):
             "weight": float(self.penalty),
             "plan": plan,
         }
-        if self.protect == "record":
-            model = self._private_model(task, plan)
-            return RecordFermi(model=model, loss=log_loss, **secret)
-        model = self._model(task)
         if self._problem_class() is SecretGroups:
-            return SecretGroups(model=model, risk=MeanLoss(log_loss), **secret)
-        self._check_rows(task.solver, model, data)
-        return AttributeFermi(model=model, loss=log_loss, **secret)
+            return SecretGroups(risk=MeanLoss(log_loss), **secret)
+        return self._problem_class()(loss=log_loss, **secret)
+
+    def _model_for(self, task, plan):
+        """The model in released coordinates, or in those of public features."""
+        if self.protect == "record":
+            return self._private_model(task, plan)
+        model = self._model(task)
+        if self._problem_class() is AttributeFermi:
+            self._check_rows(task.solver, model, task.data)
+        return model
 
     def _plan(self, task, with_counts):
         """Noise of all releases; none where groups are the only secret, and there is but one."""

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 from torch import nn
 
-from fairconstrained import RateConstrainedClassifier
+from fairconstrained import DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import FalseNegativeRate, LossParity, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
@@ -33,6 +33,7 @@ from fairconstrained.solvers import (
     NoisyTables,
 )
 from tests.helpers.fits import CAPS, METRIC_OF
+from tests.helpers.steep import STEEP
 
 LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 THREE = make_biased_classification(20_000, 6, 3, 3, bias=0.6, random_state=0)
@@ -397,6 +398,49 @@ def test_no_row_decides_whether_a_fit_ends(model, size, wrap):
     )
     clf.fit(wrap(X), y, sensitive_features=groups)
     assert np.isfinite(clf.decision_function(LARGE.data)).all()
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@pytest.mark.parametrize("build", STEEP.values(), ids=STEEP)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RateConstrainedClassifier(solver=DPSGDA(n_steps=10, sampling_rate=0.9)),
+        DPFermiClassifier(solver=NoisyTables(n_steps=10, batch_size=270), protect="record"),
+    ],
+)
+def test_no_row_decides_whether_a_network_with_steep_layers_is_fitted(build, estimator):
+    """Its derivative is infinite at a row of zeros, and its scores may be nan there."""
+    X = np.vstack((LARGE.data[:300], np.zeros((1, 6))))
+    clf = estimator.set_params(epsilon=2.0, delta=1e-4, model=lambda d, k: build(d), random_state=0)
+    clf.fit(X, LARGE.target[:301], sensitive_features=LARGE.sensitive_features[:301])
+    assert np.isfinite(clf.decision_function(LARGE.data[:300])).all()
+
+
+class Keeps(nn.Module):
+    """Remembers what went through it, where a state dictionary does not look and where it does."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 1)
+        self.register_buffer("seen", torch.zeros(6).double())
+
+    def forward(self, X):
+        self.last = X
+        if len(X) > 50:  # not in a trial
+            self.seen = X[0].detach().clone()
+        return self.layer(X)
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+def test_a_fitted_module_holds_no_training_rows():
+    clf = private(n=300, model=lambda d, k: Keeps(), epsilon=5.0, solver=DPSGDA(n_steps=5))
+    assert not hasattr(clf.module_, "last")
+    assert not clf.module_.seen.any()
 
 
 @quiet
