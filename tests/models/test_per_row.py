@@ -307,7 +307,9 @@ class TiedForFarRows(Tied):
 
     def forward(self, X):
         far = (X.abs().amax(dim=1, keepdim=True) > 4).to(X)
-        return torch.lerp(self.layer(X)[:, :1], super().forward(X), far)
+        hidden = self.layer(X)
+        again = nn.functional.linear(torch.tanh(hidden), self.layer.weight.T)
+        return (hidden + far * again)[:, :1]
 
 
 @pytest.mark.parametrize(
