@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 
+from fairconstrained.constraints import Stack
 from fairconstrained.estimators._around import warn_caller
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning
@@ -14,9 +16,15 @@ from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.privacy.mechanisms import seed_from_system, with_gaussian_noise
 from fairconstrained.problems.private.coordinates import Coordinates, release_coordinates
 from fairconstrained.problems.private.erm import PrivateERM
-from fairconstrained.solvers import DPSGDA, Budget
+from fairconstrained.solvers import DPSGDA, Budget, check_solves
 
 __all__ = ["PrivateFairClassifier", "least_rows"]
+
+_SPENT = (
+    "Noisy numbers had been released before: up to epsilon = {:.4g} and delta = {:.4g} are spent "
+    "(the attribute privacy of this error), although no model was returned. Another fit on the "
+    "same rows adds its own."
+)
 
 _FAR = 1e6  # widths of the public range
 _FEW_ROWS = 5  # of a group in an expected batch
@@ -93,17 +101,49 @@ class PrivateFairClassifier(FairClassifier):
         """Give the problem without privacy."""
         return super()._problem(task)
 
+    def _train(self, rows):
+        self._spent = None
+        try:
+            super()._train(rows)
+        except BaseException as error:
+            if self._spent is not None:
+                error.privacy = self._spent
+                error.add_note(_SPENT.format(self._spent.epsilon, self._spent.delta))
+            raise
+        finally:
+            vars(self).pop("_spent", None)
+
+    def _spends(self, plan):
+        """From now on something may have been released: an error has to say so."""
+        self._spent = plan.privacy
+
+    def _refuse_early(self, task, pose):
+        """Pose the problem on one row and on no releases: what cannot be solved is refused here."""
+        space, data = task.space, task.data
+        ample = torch.full((len(space.classes), len(space.groups)), len(data.y))
+        stack = Stack(space, [kept for kept, _ in self._kept(space, ample, 1)])
+        counts = stack.counts_of_cells(ample.to(data.weight)).clamp_min(1.0)
+        one_row = data.rows(torch.zeros(1, dtype=torch.long, device=data.y.device))
+        trial = pose(one_row, stack, counts)
+        check_solves(task.solver, trial)
+        task.solver.check(trial)
+
     def _private_problem(self, task):
         """Give the problem of noisy releases; here the mean log loss under the constraints."""
         data, space, rng = task.data, task.space, task.rng
         plan = task.solver.plan(len(data.y), self._budget())
+
+        def pose(model, rows, stack, counts):
+            return PrivateERM(model, rows, log_loss, stack, float(self.alpha), counts, plan)
+
+        self._refuse_early(task, partial(pose, self._trial_model(task)))
         model = self._private_model(task, plan)
         exact = space.count_cells(data.y, data.group).to(data.weight)
         counts = with_gaussian_noise(exact, plan.counts_noise, rng)
         stack = self._stack(space, counts.round(), least_rows(self, plan.counts_noise))
         _warn_of_small_groups(stack, counts, plan.privacy.sampling_rate)
         parts = stack.counts_of_cells(counts).clamp_min(1.0)
-        return PrivateERM(model, data, log_loss, stack, float(self.alpha), parts, plan)
+        return pose(model, data, stack, parts)
 
     def _budget(self):
         return Budget(float(self.epsilon), float(self.delta), self.protect)
@@ -122,12 +162,16 @@ class PrivateFairClassifier(FairClassifier):
         low, high = torch.tensor(np.stack(ends), device=data.weight.device)
         return Coordinates(low, high - low)
 
+    def _trial_model(self, task):
+        """The model in public coordinates; ValueError for one that cannot be trained privately."""
+        public = self._public_range(task.data)
+        return self.model_.build_private(*public, n_outputs(len(task.space.classes)))
+
     def _private_model(self, task, plan):
         """The model in coordinates that are released."""
         data = task.data
         public, outputs = self._public_range(data), n_outputs(len(task.space.classes))
-        # A network that cannot be trained privately is refused before the first release.
-        self.model_.build_private(*public, outputs)
+        self._spends(plan)
         coordinates = release_coordinates(data.X, public, plan.scaling_noise, task.rng)
         model = self.model_.build_private(*coordinates, outputs)
         self._warn_of_noise(plan, len(data.y), model.n_params)

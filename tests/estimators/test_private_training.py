@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 from torch import nn
 
-from fairconstrained import DPFermiClassifier, RateConstrainedClassifier
+from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import FalseNegativeRate, LossParity, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
@@ -26,11 +27,13 @@ from fairconstrained.problems.private import coordinates as private_scaling
 from fairconstrained.problems.private import erm as private_problem
 from fairconstrained.solvers import (
     DPSGDA,
+    QCQP,
     SGDA,
     AugmentedLagrangian,
     Budget,
     Iterate,
     NoisyTables,
+    ReleasedMoments,
 )
 from tests.helpers.fits import CAPS, METRIC_OF
 from tests.helpers.steep import STEEP
@@ -326,6 +329,81 @@ def test_an_unbounded_constraint_is_refused():
 def test_a_constraint_with_variables_of_its_own_is_refused():
     with pytest.raises(IncompatibleSolverError, match="variables of its own"):
         private(PartialStatisticalParity(interval=(0.0, 0.3)), n=4000)
+
+
+def no_noise(*args):
+    raise AssertionError("Something was released.")
+
+
+@pytest.fixture
+def unreleased(monkeypatch):
+    """Whatever is released fails."""
+    from fairconstrained.estimators import _private
+    from fairconstrained.problems.private import fermi, moments
+
+    for module in (private_problem, private_scaling, _private, fermi, moments):
+        monkeypatch.setattr(module, "with_gaussian_noise", no_noise)
+
+
+REFUSED = {
+    "variables of its own": RateConstrainedClassifier(
+        PartialStatisticalParity(interval=(0.0, 0.3)), epsilon=1.0
+    ),
+    "losses": RateConstrainedClassifier(LossParity(), epsilon=1.0),
+    "a network that mixes rows": RateConstrainedClassifier(
+        epsilon=1.0,
+        model=lambda d, k: nn.Sequential(nn.Linear(d, 3), nn.Softmax(0), nn.Linear(3, k)),
+    ),
+    "of DP-FERMI, record": DPFermiClassifier(
+        protect="record", model=lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))
+    ),
+    "of DP-FERMI, sensitive features": DPFermiClassifier(
+        solver=NoisyTables(), model=lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))
+    ),
+    "an inner solver": DPFermiClassifier(solver=ReleasedMoments(inner=QCQP())),
+    "a quadratic solver": AUCFairClassifier(epsilon=1.0, solver=QCQP()),
+}
+
+
+@pytest.mark.usefixtures("unreleased")
+@pytest.mark.parametrize("clf", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_trained_is_refused_before_any_release(clf):
+    rows = LARGE.data[:3000], LARGE.target[:3000]
+    with pytest.raises(
+        ValueError, match=r"cannot solve|variables of its own|private training"
+    ) as caught:
+        clone(clf).fit(*rows, sensitive_features=LARGE.sensitive_features[:3000])
+    assert not hasattr(caught.value, "privacy")
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.parametrize(
+    "clf",
+    [
+        RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=5)),
+        DPFermiClassifier(),
+        DPFermiClassifier(protect="record", solver=NoisyTables(n_steps=5)),
+        AUCFairClassifier(epsilon=1.0),
+    ],
+    ids=["rates", "sensitive features", "record", "ranking"],
+)
+def test_an_error_after_a_release_says_what_was_spent(clf):
+    """Retries add up: who catches the error has to know."""
+
+    def fails(iterate):
+        raise OSError("no space left")
+
+    clf = clone(clf).set_params(callbacks=fails, feature_range=(-4, 4))
+    with pytest.raises(OSError, match="no space") as caught:
+        clf.fit(
+            LARGE.data[:3000],
+            LARGE.target[:3000],
+            sensitive_features=LARGE.sensitive_features[:3000],
+        )
+    assert 0.99 <= caught.value.privacy.epsilon <= 1.0
+    assert "Another fit on the same rows adds its own" in "".join(caught.value.__notes__)
+    assert "_spent" not in vars(clf)
 
 
 def test_weights_are_refused():

@@ -48,6 +48,7 @@ __all__ = [
     "Released",
     "clipped",
     "distances",
+    "made_up",
     "plan_moments",
     "release",
     "score_table",
@@ -105,6 +106,17 @@ class Released:
     centre: Tensor  # (d,)
     scale: Tensor  # (d,)
     mean_deviation: Tensor  # (C,): approximate norm of the noise on a cell's mean
+
+
+def made_up(n_cells: int, n_features: int, n_rows: int) -> Released:
+    """Moments of no data: standard normal rows, as many in each cell."""
+    weight = torch.full((n_cells,), n_rows / n_cells, dtype=torch.float64)
+    mean = weight.new_zeros((n_cells, n_features))
+    one = torch.eye(n_features, dtype=torch.float64)
+    moments = GroupMoments(weight, mean, weight[:, None, None] * one)
+    return Released(
+        weight, moments, 0.0, mean[0], torch.ones_like(mean[0]), torch.zeros_like(weight)
+    )
 
 
 def release(
