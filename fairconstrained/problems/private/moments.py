@@ -40,7 +40,7 @@ from fairconstrained.privacy.mechanisms import with_gaussian_noise
 from fairconstrained.problems.base import Batch, Evaluation
 from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_model
 from fairconstrained.problems.objectives import PairwiseLoss
-from fairconstrained.problems.private.coordinates import weighted_sum
+from fairconstrained.problems.private.coordinates import centred_chunks, weighted_sum
 
 __all__ = [
     "MomentPlan",
@@ -155,7 +155,8 @@ def release(
 
 def distances(X: Features, centre: Tensor, width: Tensor) -> Tensor:
     """Norms of (x - centre) / width."""
-    return X.square_norms(centre, 1.0 / width).sqrt()
+    norms = [torch.linalg.vector_norm(u, dim=1) for _, u in centred_chunks(X, centre, width)]
+    return torch.cat([centre[:0], *norms])
 
 
 def clipped(lengths: Tensor, longest: float) -> Tensor:
@@ -176,13 +177,13 @@ def statistics(
     sizes = (n_cells, X.shape[1], X.shape[1])
     shapes = (sizes[:1], sizes[:2], sizes)
     counts, sums, squares = (torch.zeros(shape, dtype=torch.float64) for shape in shapes)
-    for c in torch.unique(cell).tolist():
-        index = torch.where(cell == c)[0]
-        rows, factors = X.rows(index), factor[index]
-        counts[c] = len(index)
-        sums[c] = weighted_sum(rows, factors, centre, width)
-        weight = factors**2
-        squares[c] = rows.covariance(weight, centre) * weight.sum() / torch.outer(width, width)
+    for rows, centred in centred_chunks(X, centre, width):
+        own, u = cell[rows], factor[rows, None] * centred
+        for c in torch.unique(own).tolist():
+            of_cell = u[own == c]
+            counts[c] += len(of_cell)
+            sums[c] += of_cell.sum(dim=0)
+            squares[c] += of_cell.T @ of_cell
     return counts, sums, squares
 
 
