@@ -39,6 +39,7 @@ class PrivateFairClassifier(FairClassifier):
     """
 
     protect = "record"  # the unit of privacy, where it is no parameter
+    keeps_seed = False  # whether a pickle of a private fit holds random_state: for experiments
 
     def _check(self):
         if self.epsilon is None:
@@ -80,6 +81,13 @@ class PrivateFairClassifier(FairClassifier):
             return task
         if self.random_state is None:
             seed_from_system(task.rng)
+        else:
+            warn_caller(
+                f"random_state={self.random_state!r} seeds the noise of private training: whoever "
+                "knows it, or tries it out, can subtract the noise, and no promise is left. That "
+                "is for experiments; a model to be released needs random_state=None.",
+                PrivacyWarning,
+            )
         if self.protect != "record":
             return task
         public = self._public_range(task.data)
@@ -177,6 +185,17 @@ class PrivateFairClassifier(FairClassifier):
         self._warn_of_noise(plan, len(data.y), model.n_params)
         self._warn_of_delta(len(data.y))
         return model
+
+    def _errors_of_estimates(self, problem):
+        """Two standard deviations of the noise on the measured constraints."""
+        return None if self.epsilon is None else 2.0 * problem.deviations_of_estimates()
+
+    def __getstate__(self):
+        """The state to pickle: without the seed of a private fit, which undoes its noise."""
+        state = super().__getstate__()
+        if getattr(self, "privacy_", None) is not None and not self.keeps_seed:
+            state = {**state, "random_state": None}
+        return state
 
     def _store(self, stages, rows):
         super()._store(stages, rows)

@@ -266,6 +266,10 @@ class PrivateERM(NoisySteps):
         ]
         return table.new_tensor(slopes) * table_noise
 
+    def deviations_of_estimates(self) -> Tensor:
+        """Of the values of the final table."""
+        return self.noise_of_values(self.final_noise).cpu()
+
     def _counted(self, scores: Tensor, soft: Tensor, y: Tensor) -> Tensor:
         """Predicted labels."""
         return self.constraint.statistic.hard(scores, y)

@@ -228,6 +228,7 @@ class PrivateMomentERM(MomentERM):
     released: Released
     plan: MomentPlan
     shift: Tensor  # (m,)
+    noise: Tensor  # (m,): standard deviations of the gaps by the released score table
 
     @classmethod
     def of(
@@ -244,8 +245,12 @@ class PrivateMomentERM(MomentERM):
         no_rows = Batch(as_features(moments.mean[:0].numpy()), none, none, moments.weight[:0])
         shares = (by_label[0] / sum(by_label), by_label[1] / sum(by_label))
         risk = PairwiseLoss(surrogate, shares)
-        shift = torch.zeros(sum(len(member.slack) for member in constraint.members))
-        return cls(model, moments, risk, constraint, alpha, no_rows, released, plan, shift.double())
+        zeros = torch.zeros(sum(len(member.slack) for member in constraint.members)).double()
+        return cls(model, moments, risk, constraint, alpha, no_rows, released, plan, zeros, zeros)
+
+    def deviations_of_estimates(self) -> Tensor:
+        """Standard deviations of the noise on the measured gaps, (m,)."""
+        return self.noise
 
     def values(self, x: Tensor) -> Tensor:
         """(f, c_1, ..., c_m), the constraints moved by the shift."""
@@ -268,14 +273,21 @@ class PrivateMomentERM(MomentERM):
         part = self.constraint.part_of_cell.reshape(-1).remainder(self.constraint.n_parts + 1)
         sums = table.new_zeros(self.constraint.n_parts + 1, _SCORE_BINS)
         sums = sums.index_add(0, part, table)[:-1]
-        counts = sums.sum(dim=1).clamp_min(1.0)
+        cells_of_part = torch.bincount(part, minlength=len(sums) + 1)[:-1]
         tables: list[MomentConstraint] = [
             member.with_surrogate(SoftBins(_SCORE_BINS))  # type: ignore[attr-defined]
             for member in self.constraint.members
         ]
         stack = Stack(self.constraint.space, tables)
-        found = stack.of_moments(sums, counts, x.new_zeros(0))
-        return replace(self, shift=found - self.values(x)[1:] + self.shift)
+
+        def gaps(sums: Tensor) -> Tensor:
+            return stack.of_moments(sums, sums.sum(dim=1).clamp_min(1.0), x.new_zeros(0))
+
+        slopes = torch.autograd.functional.jacobian(gaps, sums)  # type: ignore[no-untyped-call]
+        variances = self.plan.scores.noise_multiplier**2 * cells_of_part
+        noise = torch.einsum("mpb,p->m", slopes**2, variances.to(slopes)).sqrt()
+        shift = gaps(sums) - self.values(x)[1:] + self.shift
+        return replace(self, shift=shift, noise=noise)
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft values, and for hard ones 1 - AUC and the gaps of normal scores."""
