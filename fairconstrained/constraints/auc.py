@@ -154,7 +154,7 @@ class AUCConstraint(MomentConstraint):
             return self, []
         dropped = sorted(
             {
-                f"{self.space.describe(self.comparisons[j, k] > 0)} ({int(n[j, k])} rows)"
+                f"{self.space.describe(self.comparisons[j, k] > 0)} ({max(int(n[j, k]), 0)} rows)"
                 for j, k in np.argwhere(small)
             }
         )

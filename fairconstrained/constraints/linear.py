@@ -161,7 +161,7 @@ class LinearMoments(MomentConstraint):
         needed = np.zeros(len(n), dtype=bool)
         needed[combinations.indices] = True
         dropped = sorted(
-            {f"{self._describe_rate(r)} ({int(n[r])} rows)" for r in np.flatnonzero(small)}
+            {f"{self._describe_rate(r)} ({max(int(n[r]), 0)} rows)" for r in np.flatnonzero(small)}
         )
         constraint = LinearMoments(
             self.space,

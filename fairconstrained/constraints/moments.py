@@ -242,7 +242,8 @@ class MomentConstraint:
         if cells.any(axis=0).sum() != 1 or len(by_group) < 2:
             return 1
         slack = float(self.slack.min())
-        return max(1.0, min(1.0 / slack if slack > 0 else np.inf, by_group[-2] / 4))
+        of_slack = 1.0 / slack if slack > 0 else np.inf
+        return max(1.0, min(of_slack, float(by_group[-2]) / 4))
 
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str

@@ -42,9 +42,21 @@ def progress(name, length, verbose):
         yield tick
 
 
-def report(estimator, solution, excess):
-    """Warn of a fit that ended outside of its slacks or before it was done."""
-    if not estimator.feasible_:
+def report(estimator, solution, excess, errors):
+    """Warn of a fit that ended outside of its slacks or before it was done.
+
+    Where `errors` of the excess are given, it is an estimate, and less than its error says nothing.
+    """
+    if errors is not None and (excess > errors).any():
+        worst = int((excess - errors).argmax())
+        warn_caller(
+            f"{estimator.constraints_[worst]}: by the released numbers it exceeds its slack by an "
+            f"estimated {float(excess[worst]):.4f}, with an error of {float(errors[worst]):.4f} "
+            "(two standard deviations of the noise). Try a larger slack, a larger epsilon, more "
+            "rows, or min_group_size to leave small groups out.",
+            ConstraintNotSatisfiedWarning,
+        )
+    if errors is None and not estimator.feasible_:
         worst = int(excess.argmax())
         warn_caller(
             f"{estimator.constraints_[worst]}: exceeds its slack by {float(excess[worst]):.4f} on "

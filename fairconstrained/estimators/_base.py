@@ -161,6 +161,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         """Give what a fit keeps of the trained model."""
         return problem.model.attributes(w)
 
+    def _errors_of_estimates(self, problem):
+        """Give how far the measured constraints may be from the truth; None if they are exact."""
+        return None
+
     def _forget(self):
         """Discard what earlier calls kept for later ones, before a new fit."""
 
@@ -506,7 +510,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         self.feasible_ = bool((excess <= FEASIBILITY_TOL).all())
         self.privacy_ = None
         self.history_ = _history(stages)
-        report(self, solution, excess)
+        report(self, solution, excess, self._errors_of_estimates(problem))
 
     # ------------------------------------------------------------------ prediction
 

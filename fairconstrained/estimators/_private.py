@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 
+from fairconstrained.constraints import Stack
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.privacy.mechanisms import seed_from_system, with_gaussian_noise
 from fairconstrained.problems.private.coordinates import Coordinates, release_coordinates
 from fairconstrained.problems.private.erm import PrivateERM
-from fairconstrained.solvers import DPSGDA, Budget
+from fairconstrained.solvers import DPSGDA, Budget, check_solves
 
 __all__ = ["PrivateFairClassifier", "least_rows"]
+
+_SPENT = (
+    "Noisy numbers had been released before: up to epsilon = {:.4g} and delta = {:.4g} are spent "
+    "(the attribute privacy of this error), although no model was returned. Another fit on the "
+    "same rows adds its own."
+)
 
 _FAR = 1e6  # widths of the public range
 _FEW_ROWS = 5  # of a group in an expected batch
@@ -30,6 +38,7 @@ class PrivateFairClassifier(FairClassifier):
     """
 
     protect = "record"  # the unit of privacy, where it is no parameter
+    keeps_seed = False  # whether a pickle of a private fit holds random_state: for experiments
 
     def _check(self):
         if self.epsilon is None:
@@ -71,6 +80,13 @@ class PrivateFairClassifier(FairClassifier):
             return task
         if self.random_state is None:
             seed_from_system(task.rng)
+        else:
+            warn_caller(
+                f"random_state={self.random_state!r} seeds the noise of private training: whoever "
+                "knows it, or tries it out, can subtract the noise, and no promise is left. That "
+                "is for experiments; a model to be released needs random_state=None.",
+                PrivacyWarning,
+            )
         if self.protect != "record":
             return task
         public = self._public_range(task.data)
@@ -92,17 +108,49 @@ class PrivateFairClassifier(FairClassifier):
         """Give the problem without privacy."""
         return super()._problem(task)
 
+    def _train(self, rows):
+        self._spent = None
+        try:
+            super()._train(rows)
+        except BaseException as error:
+            if self._spent is not None:
+                error.privacy = self._spent
+                error.add_note(_SPENT.format(self._spent.epsilon, self._spent.delta))
+            raise
+        finally:
+            vars(self).pop("_spent", None)
+
+    def _spends(self, plan):
+        """From now on something may have been released: an error has to say so."""
+        self._spent = plan.privacy
+
+    def _refuse_early(self, task, pose):
+        """Pose the problem on one row and on no releases: what cannot be solved is refused here."""
+        space, data = task.space, task.data
+        ample = torch.full((len(space.classes), len(space.groups)), len(data.y))
+        stack = Stack(space, [kept for kept, _ in self._kept(space, ample, 1)])
+        counts = stack.counts_of_cells(ample.to(data.weight)).clamp_min(1.0)
+        one_row = data.rows(torch.zeros(1, dtype=torch.long, device=data.y.device))
+        trial = pose(one_row, stack, counts)
+        check_solves(task.solver, trial)
+        task.solver.check(trial)
+
     def _private_problem(self, task):
         """Give the problem of noisy releases; here the mean log loss under the constraints."""
         data, space, rng = task.data, task.space, task.rng
         plan = task.solver.plan(len(data.y), self._budget())
+
+        def pose(model, rows, stack, counts):
+            return PrivateERM(model, rows, log_loss, stack, float(self.alpha), counts, plan)
+
+        self._refuse_early(task, partial(pose, self._trial_model(task)))
         model = self._private_model(task, plan)
         exact = space.count_cells(data.y, data.group).to(data.weight)
         counts = with_gaussian_noise(exact, plan.counts_noise, rng)
         stack = self._stack(space, counts.round(), least_rows(self, plan.counts_noise))
         _warn_of_small_groups(stack, counts, plan.privacy.sampling_rate)
         parts = stack.counts_of_cells(counts).clamp_min(1.0)
-        return PrivateERM(model, data, log_loss, stack, float(self.alpha), parts, plan)
+        return pose(model, data, stack, parts)
 
     def _budget(self):
         return Budget(float(self.epsilon), float(self.delta), self.protect)
@@ -121,16 +169,32 @@ class PrivateFairClassifier(FairClassifier):
         low, high = torch.tensor(np.stack(ends), device=data.weight.device)
         return Coordinates(low, high - low)
 
+    def _trial_model(self, task):
+        """The model in public coordinates; ValueError for one that cannot be trained privately."""
+        public = self._public_range(task.data)
+        return self.model_.build_private(*public, n_outputs(len(task.space.classes)))
+
     def _private_model(self, task, plan):
         """The model in coordinates that are released."""
         data = task.data
-        public = self._public_range(data)
+        public, outputs = self._public_range(data), n_outputs(len(task.space.classes))
+        self._spends(plan)
         coordinates = release_coordinates(data.X, public, plan.scaling_noise, task.rng)
-        outputs = n_outputs(len(task.space.classes))
         model = self.model_.build_private(*coordinates, outputs)
         self._warn_of_noise(plan, len(data.y), model.n_params)
         self._warn_of_delta(len(data.y))
         return model
+
+    def _errors_of_estimates(self, problem):
+        """Two standard deviations of the noise on the measured constraints."""
+        return None if self.epsilon is None else 2.0 * problem.deviations_of_estimates()
+
+    def __getstate__(self):
+        """The state to pickle: without the seed of a private fit, which undoes its noise."""
+        state = super().__getstate__()
+        if getattr(self, "privacy_", None) is not None and not self.keeps_seed:
+            state = {**state, "random_state": None}
+        return state
 
     def _store(self, stages, rows):
         super()._store(stages, rows)

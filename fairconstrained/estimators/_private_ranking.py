@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairconstrained.constraints import Stack
 from fairconstrained.constraints.surrogates import Binormal
 from fairconstrained.estimators._private import least_rows
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
-from fairconstrained.problems.private.moments import PrivateMomentERM, plan_moments, release
+from fairconstrained.problems.private.moments import (
+    PrivateMomentERM,
+    made_up,
+    plan_moments,
+    release,
+)
+from fairconstrained.solvers import check_solves
 
 __all__ = ["check_private_ranking", "log_odds_of_columns", "released_problem"]
 
@@ -40,12 +47,25 @@ def released_problem(estimator, task):
     plan = plan_moments(float(estimator.epsilon), float(estimator.delta))
     estimator._warn_of_delta(len(data.y))
     n_groups = len(task.space.groups)
+    _refuse_early(estimator, task, plan)
+    estimator._spends(plan)
     cell = data.y * n_groups + data.group
     released = release(data.X, cell, 2 * n_groups, *public, plan, task.rng)
     counts = released.counts.reshape(2, n_groups).round()
     _warn_of_noise(estimator, released, task.space)
     constraint = estimator._stack(task.space, counts, least_rows(estimator, plan.count_deviation))
     return PrivateMomentERM.of(released, constraint, float(estimator.alpha), plan)
+
+
+def _refuse_early(estimator, task, plan):
+    """Pose the problem on made-up moments: a solver that does not suit is refused here."""
+    space, n_features = task.space, task.data.X.shape[1]
+    released = made_up(space.n_cells, n_features, len(task.data.y))
+    counts = released.counts.reshape(len(space.classes), len(space.groups))
+    stack = Stack(space, [kept for kept, _ in estimator._kept(space, counts, 1)])
+    trial = PrivateMomentERM.of(released, stack, float(estimator.alpha), plan)
+    check_solves(task.solver, trial)
+    task.solver.check(trial)
 
 
 def log_odds_of_columns(problem, w):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 
@@ -214,26 +216,32 @@ class DPFermiClassifier(PrivateFairClassifier):
         data, rng = task.data, task.rng
         cells = self._public_cells(task)
         plan = self._plan(task, with_counts=cells is None)
+        problem, of_record = self._problem_class(), self.protect == "record"
+        own = {"risk": MeanLoss(log_loss)} if problem is SecretGroups else {"loss": log_loss}
+
+        def pose(model, rows, stack, counts):
+            return problem(
+                model=model,
+                data=rows,
+                alpha=float(self.alpha),
+                constraint=stack,
+                counts=counts,
+                information=MutualInformation.within(stack),
+                weight=float(self.penalty),
+                plan=plan,
+                **own,
+            )
+
+        model = self._trial_model(task) if of_record else self._model(task)
+        if problem is AttributeFermi:
+            self._check_rows(task.solver, model, data)
+        self._refuse_early(task, partial(pose, model))
+        self._spends(plan)
+        if of_record:
+            model = self._private_model(task, plan)
         if cells is None:
             cells = released_counts(data, task.space, plan.counts_noise, self.protect, rng)
-        stack, counts = self._stack_on(task.space, cells, plan)
-        secret = {
-            "data": data,
-            "alpha": float(self.alpha),
-            "constraint": stack,
-            "counts": counts,
-            "information": MutualInformation.within(stack),
-            "weight": float(self.penalty),
-            "plan": plan,
-        }
-        if self.protect == "record":
-            model = self._private_model(task, plan)
-            return RecordFermi(model=model, loss=log_loss, **secret)
-        model = self._model(task)
-        if self._problem_class() is SecretGroups:
-            return SecretGroups(model=model, risk=MeanLoss(log_loss), **secret)
-        self._check_rows(task.solver, model, data)
-        return AttributeFermi(model=model, loss=log_loss, **secret)
+        return pose(model, data, *self._stack_on(task.space, cells, plan))
 
     def _plan(self, task, with_counts):
         """Noise of all releases; none where groups are the only secret, and there is but one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,8 +17,8 @@ from fairconstrained.models.per_row import (
     clipped_sum,
     ghost_layers,
     ghost_norms,
-    ghosts_hold,
     recorded,
+    row_scores,
 )
 from fairconstrained.models.platt import Rescale
 
@@ -34,15 +35,17 @@ class NetworkModel:
     ----------
     network : nn.Module
         Maps (n, d) to (n, K), or to (n,) where K = 1. Its buffers (batch statistics) change while
-        it trains, its own parameters do not until :meth:`attributes`.
+        it trains, its parameters do not.
     """
 
     linear = False
 
     def __init__(self, network: nn.Module):
         self.network = network
+        # What has not seen a row: a module may keep what goes through it, and is not given away.
+        self._unused = copy.deepcopy(network)
         named = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
-        self._trusted: list[nn.Linear] | None = None  # known after the first private step
+        self._ghosts = ghost_layers(network)
         self._names = [name for name, _ in named]
         self._places = [_places(network, parameter) for _, parameter in named]
         self._shapes = [p.shape for _, p in named]
@@ -76,10 +79,8 @@ class NetworkModel:
     def scores(self, w: Tensor, X: Features) -> Tensor:
         """Scores (n, K) in evaluation mode, in chunks of rows."""
         self.network.eval()
-        parameters = self._unflatten(w)
         with torch.no_grad():
-            chunks = [self._forward(parameters, rows.to_dense()) for rows in _chunks(X)]
-        return torch.cat(chunks)
+            return torch.cat([self._score(w, rows.to_dense()) for rows in _chunks(X)])
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
         """Scores in training mode, and reverse-mode differentiation through the network."""
@@ -98,40 +99,35 @@ class NetworkModel:
         return scores.detach(), pullback
 
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
-        """Scores in training mode, and the sum of the rows' clipped gradients."""
+        """Scores in training mode, and the sum of the rows' clipped gradients.
+
+        No row changes another one's scores or gradient, and a row whose gradient is not finite adds
+        no such number to the sum.
+        """
         self.network.train()
-        dense = X.to_dense()
-        w = w.detach().requires_grad_()
-        layers = self._ghosts(dense.shape[1])
-        with recorded(layers) as calls:
-            scores = self._forward(self._unflatten(w), dense)
+        dense, w = X.to_dense(), w.detach()
+
+        def by_chunks(cotangent: Tensor, max_norm: float | Tensor) -> Tensor:
+            return clipped_sum(self._score, w, dense, cotangent, max_norm)
+
+        if not self._ghosts:
+            return row_scores(self._score, w, dense), by_chunks
+        leaf = w.requires_grad_()
+        with recorded(self._ghosts) as calls:
+            scores = self._score(leaf, dense)
 
         def by_ghost_norms(cotangent: Tensor, max_norm: float | Tensor) -> Tensor:
             factors = clip_factors(ghost_norms(calls, scores, cotangent), max_norm)
             scaled = cotangent * factors[:, None]
-            (gradient,) = torch.autograd.grad(scores, w, scaled, retain_graph=True)
-            return gradient
+            (gradient,) = torch.autograd.grad(scores, leaf, scaled, retain_graph=True)
+            # Zero times infinity, where a row overflows: then rows have to be cut one by one.
+            return gradient if gradient.isfinite().all() else by_chunks(cotangent, max_norm)
 
-        def by_chunks(cotangent: Tensor, max_norm: float | Tensor) -> Tensor:
-            return clipped_sum(self._score, w.detach(), dense, cotangent, max_norm)
-
-        return scores.detach(), by_ghost_norms if layers else by_chunks
+        return scores.detach(), by_ghost_norms
 
     def prepared(self, X: Features) -> tuple[NetworkModel, Features]:
         """Itself: the norms of gradients change with the parameters."""
         return self, DenseFeatures(X.to_dense()) if X.better_dense else X
-
-    def _ghosts(self, n_features: int) -> list[nn.Linear]:
-        """The layers whose inputs and outputs give the norms of rows' gradients, if they do."""
-        if self._trusted is None:
-            training = self.network.training
-            rows = self._first.new_zeros((1, n_features))
-            layers = ghost_layers(self.network.eval(), rows)
-            self._trusted = (
-                layers if layers and ghosts_hold(self.network, layers, n_features) else []
-            )
-            self.network.train(training)
-        return self._trusted
 
     def penalty(self, w: Tensor) -> Penalty:
         """Half the squared norm of weight matrices."""
@@ -162,11 +158,21 @@ class NetworkModel:
             norm.momentum = momentum
 
     def attributes(self, w: Tensor) -> dict[str, Any]:
-        """``module_``: the network with these parameters, ready for prediction."""
+        """``module_``: a network with these parameters, ready for prediction.
+
+        It is not the one that was trained, which may hold rows that went through it: parameters
+        and buffers alone are taken over.
+        """
+        fresh = copy.deepcopy(self._unused)
         with torch.no_grad():
             for name, value in self._unflatten(w).items():
-                self.network.get_parameter(name).copy_(value)
-        return {"module_": self.network.eval().cpu()}
+                fresh.get_parameter(name).copy_(value)
+            for name, parameter in self.network.named_parameters():
+                if not parameter.requires_grad:
+                    fresh.get_parameter(name).copy_(parameter)
+            for name, buffer in self.network.named_buffers():
+                fresh.get_buffer(name).copy_(buffer)
+        return {"module_": fresh.eval().cpu()}
 
     def _last_bias_size(self) -> int:
         last = [module for module in self.network.modules() if not list(module.children())][-1]
@@ -188,7 +194,10 @@ class NetworkModel:
         }
 
     def _score(self, w: Tensor, X: Tensor) -> Tensor:
-        return self._forward(self._unflatten(w), X)
+        """Scores that leave no trace in buffers and in parameters that are not trained."""
+        state = (*self.network.named_buffers(), *self.network.named_parameters())
+        copies = {name: tensor.clone() for name, tensor in state if not tensor.requires_grad}
+        return self._forward({**copies, **self._unflatten(w)}, X)
 
     def _forward(self, parameters: dict[str, Tensor], X: Tensor) -> Tensor:
         return _column(functional_call(self.network, parameters, (X,)))

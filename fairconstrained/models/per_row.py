@@ -1,9 +1,10 @@
 """Gradients of single rows through a network: their norms without them, or chunks of them.
 
-For networks whose parameters all belong to linear layers, the norm of a row's gradient follows from
+In a sequence of linear layers and elementwise functions the norm of a row's gradient follows from
 the layers' inputs and the gradients at their outputs ("ghost norms", Goodfellow 2015): one more
-backward pass in place of n gradients. Other networks (convolutions, group and layer normalisation)
-are differentiated row by row with ``vmap``, in chunks.
+backward pass in place of n gradients. Such networks are known by the types of their layers, because
+no trial can show what a network does with other rows. All others (convolutions, normalisations,
+modules of users) are differentiated row by row with ``vmap``, in chunks.
 """
 
 from __future__ import annotations
@@ -15,18 +16,25 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import grad, vmap
+from torch.func import functional_call, grad, vmap
 
 from fairconstrained.models.base import clip_factors
+from fairconstrained.models.standardize import Standardize
 
 __all__ = [
     "check_rows_independent",
     "clipped_sum",
     "ghost_layers",
     "ghost_norms",
-    "ghosts_hold",
     "recorded",
+    "row_scores",
 ]
+
+# Functions of each number by itself, without parameters and without a derivative that is infinite.
+_ELEMENTWISE = (
+    *(Standardize, nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU),
+    *(nn.Sigmoid, nn.Tanh, nn.Softplus),
+)
 
 _CHUNK_NUMBERS = 1 << 24  # of gradients held at a time: 128 MB
 
@@ -55,6 +63,24 @@ def check_rows_independent(network: nn.Module, n_features: int) -> None:
             "of batches: private training is not possible. Use layers that treat every row by "
             "itself and remember none."
         )
+    _check_differentiable_by_row(trial, rows)
+
+
+def _check_differentiable_by_row(network: nn.Module, rows: Tensor) -> None:
+    """Raise ValueError where ``vmap`` refuses the network: after a release it would be too late."""
+    parameters = {name: p.detach() for name, p in network.named_parameters()}
+
+    def of_row(parameters: dict[str, Tensor], row: Tensor) -> Tensor:
+        total: Tensor = functional_call(network, parameters, (row[None],)).sum()
+        return total
+
+    try:
+        vmap(grad(of_row), in_dims=(None, 0), randomness="different")(parameters, rows)
+    except RuntimeError as error:
+        raise ValueError(
+            "model cannot be differentiated row by row (torch.func.vmap), which private training "
+            f"needs of modules that are no plain sequence of layers: {error}"
+        ) from error
 
 
 def _mixes_rows(network: nn.Module, rows: Tensor) -> bool:
@@ -87,29 +113,31 @@ def _random_rows(network: nn.Module, n_rows: int, n_features: int) -> Tensor:
     return rows.to(next(network.parameters()))
 
 
-def ghost_layers(network: nn.Module, rows: Tensor) -> list[nn.Linear]:
-    """The linear layers if they hold all parameters and each sees (n, d) inputs once, else none."""
-    layers = [
-        module
-        for module in network.modules()
-        # A subclass may do more than its weights say.
-        if type(module) is nn.Linear and any(p.requires_grad for p in module.parameters())
-    ]
-    held = {id(p) for layer in layers for p in layer.parameters()}
-    if any(p.requires_grad and id(p) not in held for p in network.parameters()):
-        return []
-    if any(not p.requires_grad for layer in layers for p in layer.parameters()):
-        return []
-    with torch.no_grad(), recorded(layers) as calls:
-        network(rows)
-    seen = [layer for layer, _, _ in calls]
-    flat = all(x.ndim == 2 for _, x, _ in calls)
-    return layers if flat and len(seen) == len(layers) == len(held_once(seen)) else []
+def ghost_layers(network: nn.Module) -> list[nn.Linear]:
+    """The linear layers of a plain sequence of them and of elementwise functions, else none.
+
+    Types must be these very classes, and used as they are: a subclass, a hook, a weight that two
+    layers share or that another computes may do more than the rule for norms knows.
+    """
+    layers = _plain_sequence(network) or []
+    linear = [layer for layer in layers if type(layer) is nn.Linear]
+    known = all(type(layer) in (nn.Linear, *_ELEMENTWISE) for layer in layers)
+    parameters = [p for layer in linear for p in layer.parameters()]
+    used_once = len(set(map(id, parameters))) == len(parameters)
+    return linear if known and used_once and all(p.requires_grad for p in parameters) else []
 
 
-def held_once(layers: list[nn.Linear]) -> set[int]:
-    """Identities of the weights: fewer than layers if some are shared."""
-    return {id(layer.weight) for layer in layers}
+def _plain_sequence(network: nn.Module) -> list[nn.Module] | None:
+    """The modules that a network calls one after the other; None if it may do anything else."""
+    hooks = (network._forward_hooks, network._forward_pre_hooks, network._backward_hooks)
+    if any(hooks) or network._backward_pre_hooks or "forward" in vars(network):
+        return None
+    if type(network) is not nn.Sequential:
+        return [network]
+    parts = [_plain_sequence(part) for part in network._modules.values() if part is not None]
+    if any(part is None for part in parts):
+        return None
+    return [module for part in parts if part is not None for module in part]
 
 
 @contextmanager
@@ -148,28 +176,25 @@ def ghost_norms(
     return torch.stack(squares).sum(dim=0).sqrt()
 
 
-def ghosts_hold(network: nn.Module, layers: list[nn.Linear], n_features: int) -> bool:
-    """Whether ghost norms are those of the rows' gradients, tried at random.
+def row_scores(score: Callable[[Tensor, Tensor], Tensor], w: Tensor, X: Tensor) -> Tensor:
+    """Scores (n, K) of each row by itself: what other rows hold cannot change them.
 
-    They are not where a layer's weight is also used otherwise.
+    Parameters
+    ----------
+    score : callable
+        As in :func:`clipped_sum`.
+    w : Tensor of shape (p,)
+    X : Tensor of shape (n, d)
     """
-    positions = [i for i, module in enumerate(network.modules()) if module in layers]
-    trial = at_random(network).eval()
-    modules = list(trial.modules())
-    own = [module for module in map(modules.__getitem__, positions) if type(module) is nn.Linear]
-    rows = _random_rows(trial, 4, n_features)
-    with recorded(own) as calls:
-        scores = trial(rows)
-    scores = scores.reshape(len(rows), -1)
-    cotangent = torch.randn(scores.shape, generator=torch.Generator().manual_seed(2)).to(scores)
-    norms = ghost_norms(calls, scores, cotangent)
-    used = [p for p in trial.parameters() if p.requires_grad]
-    exact = [
-        torch.autograd.grad(row @ c, used, retain_graph=True, materialize_grads=True)
-        for row, c in zip(scores, cotangent, strict=True)
-    ]
-    true = [torch.cat([g.reshape(-1) for g in gradient]).norm() for gradient in exact]
-    return _close(norms, torch.stack(true))
+    if len(X) == 0:  # a Poisson batch may be empty, and vmap refuses it
+        return score(w, X)
+
+    def of_row(row: Tensor) -> Tensor:
+        return score(w, row[None])[0]
+
+    by_row: Any = vmap(of_row, randomness="different")
+    with torch.no_grad():
+        return torch.cat([by_row(rows) for rows in torch.split(X, _chunk_rows(w))])
 
 
 def clipped_sum(
@@ -189,7 +214,7 @@ def clipped_sum(
         return (score(w, row[None])[0] * c).sum()
 
     per_row: Any = vmap(grad(of_row), in_dims=(None, 0, 0), randomness="different")
-    size = max(1, _CHUNK_NUMBERS // len(w))
+    size = _chunk_rows(w)
     total = torch.zeros_like(w)
     if len(X) == 0:  # a Poisson batch may be empty, and vmap refuses it
         return total
@@ -198,3 +223,7 @@ def clipped_sum(
         gradients = per_row(w, rows, c).nan_to_num(0.0, 0.0, 0.0)
         total += clip_factors(gradients.norm(dim=1), C) @ gradients
     return total
+
+
+def _chunk_rows(w: Tensor) -> int:
+    return max(1, _CHUNK_NUMBERS // len(w))

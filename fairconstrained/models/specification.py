@@ -26,6 +26,7 @@ from fairconstrained.models.linear import LinearModel, ScaledLinearModel
 from fairconstrained.models.network import NetworkModel
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.models.perceptron import PerceptronModel
+from fairconstrained.models.standardize import Standardize
 
 __all__ = [
     "Linear",
@@ -251,22 +252,6 @@ class Network(Specification):
         for training in (False, True):
             _check_scores(copy.deepcopy(network).train(training), centre, n_outputs)
         return kind(network)
-
-
-class Standardize(nn.Module):
-    """Standardise the columns by fixed values: the first layer of a perceptron."""
-
-    centre: Tensor
-    scale: Tensor
-
-    def __init__(self, centre: Tensor, scale: Tensor):
-        super().__init__()
-        self.register_buffer("centre", centre)
-        self.register_buffer("scale", scale)
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Standardised columns."""
-        return (X - self.centre) / self.scale
 
 
 def multilayer_perceptron(

@@ -15,8 +15,6 @@ References
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta
@@ -24,6 +22,10 @@ from scipy.stats import beta
 __all__ = ["epsilon_lower_bound"]
 
 _CANDIDATES = 200
+_SMALLEST = 1e-300  # a ratio in place of none: its logarithm is below any bound
+_FEWEST = 20  # outputs on each of the two data sets
+
+Sample = NDArray[np.float64]
 
 
 def epsilon_lower_bound(
@@ -38,7 +40,7 @@ def epsilon_lower_bound(
     ----------
     without, with_row : array-like of shape (n_trainings,)
         The statistic of each output, on the data without and with the row in question; more
-        informative statistics give larger bounds.
+        informative statistics give larger bounds. The numbers of trainings may differ.
     delta : float
         The delta of the promise.
     confidence : float, default=0.99
@@ -48,6 +50,11 @@ def epsilon_lower_bound(
     -------
     float
         At least 0.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than 20 outputs on one of the two data sets.
 
     Examples
     --------
@@ -61,32 +68,42 @@ def epsilon_lower_bound(
     >>> bound = epsilon_lower_bound(sums, sums_with_row, delta=1e-5)
     >>> claim = privacy_spent([Phase([Gaussian(1.0)])], delta=1e-5)
     >>> print(f"{bound:.1f} <= {claim:.1f}")
-    2.6 <= 4.4
+    2.5 <= 4.4
     """
-    halves = [np.asarray(values, dtype=float) for values in (without, with_row)]
-    choosing, counting = ([half[i::2] for half in halves] for i in (0, 1))
+    outputs = [np.asarray(values, dtype=float) for values in (without, with_row)]
+    for name, values in zip(("without", "with_row"), outputs, strict=True):
+        if values.ndim != 1 or len(values) < _FEWEST:
+            raise ValueError(
+                f"{name} must be one-dimensional with at least {_FEWEST} outputs; got shape "
+                f"{values.shape}."
+            )
+    choosing, counting = ([values[i::2] for values in outputs] for i in (0, 1))
     bounds = [0.0]
     for sign in (1.0, -1.0):  # outputs above the threshold are told to have the row, or below
-        null, alternative = (sign * half for half in choosing)
-        thresholds = np.quantile(np.concatenate((null, alternative)), _quantiles(len(null)))
-        for told, other in ((0, 1), (1, 0)):
-            rates = [[np.mean(sign * half > t) for half in choosing] for t in thresholds]
-            guess = [_bound(r[other], r[told], delta, len(null), confidence) for r in rates]
-            t = thresholds[int(np.argmax(guess))]
-            fpr, tpr = (float(np.mean(sign * counting[i] > t)) for i in (told, other))
+        for order in (slice(None), slice(None, None, -1)):
+            tried, counted = (
+                [sign * part for part in half[order]] for half in (choosing, counting)
+            )
+            thresholds = _thresholds(tried)
+            best = int(np.argmax(_bounds(tried, thresholds, delta, confidence)))
             # Four tests: each has a quarter of the risk.
             risk = 1 - (1 - confidence) / 4
-            bounds.append(_bound(tpr, fpr, delta, len(counting[0]), risk))
+            bounds.extend(_bounds(counted, thresholds[best : best + 1], delta, risk).tolist())
     return max(bounds)
 
 
-def _quantiles(n: int) -> NDArray[np.float64]:
-    return np.linspace(min(10 / n, 0.1), 1 - min(10 / n, 0.1), _CANDIDATES)
+def _thresholds(samples: list[Sample]) -> Sample:
+    """Quantiles of each sample: those of both together would be those of the larger one."""
+    tails = [min(10 / len(values), 0.1) for values in samples]
+    levels = [np.linspace(tail, 1 - tail, _CANDIDATES // 2) for tail in tails]
+    return np.concatenate([np.quantile(x, q) for x, q in zip(samples, levels, strict=True)])
 
 
-def _bound(tpr: float, fpr: float, delta: float, n: int, confidence: float) -> float:
+def _bounds(samples: list[Sample], thresholds: Sample, delta: float, confidence: float) -> Sample:
+    """Bounds from the outputs above each threshold; a rate counts outputs of its own sample."""
     risk = (1 - confidence) / 2
-    hits, alarms = round(tpr * n), round(fpr * n)
-    least_tpr = beta.ppf(risk, hits, n - hits + 1) if hits else 0.0
-    most_fpr = beta.ppf(1 - risk, alarms + 1, n - alarms) if alarms < n else 1.0
-    return math.log((least_tpr - delta) / most_fpr) if least_tpr > delta else 0.0
+    alarms, hits = (len(x) - np.searchsorted(np.sort(x), thresholds, "right") for x in samples)
+    n_alarms, n_hits = map(len, samples)
+    least_tpr = np.where(hits > 0, beta.ppf(risk, hits, n_hits - hits + 1), 0.0)
+    most_fpr = np.where(alarms < n_alarms, beta.ppf(1 - risk, alarms + 1, n_alarms - alarms), 1.0)
+    return np.log(np.maximum(least_tpr - delta, most_fpr * _SMALLEST) / most_fpr)

@@ -58,13 +58,13 @@ def fitted(bunch=None, constraint="inter_group", **params):
 # --- sensitivity ---------------------------------------------------------------------------------
 
 
-def released_vectors(X, cell, length, centre):
+def released_vectors(X, cell, length, centre, width=WIDTH):
     """What noise is added to, in units in which a row moves each by at most one."""
     features = as_features(X)
-    lengths = distances(features, centre, WIDTH)
+    lengths = distances(features, centre, width)
     longest = 0.5 * D**0.5
-    total = private_moments.weighted_sum(features, clipped(lengths, longest), centre, WIDTH)
-    parts = statistics(features, torch.as_tensor(cell), 4, clipped(lengths, length), centre, WIDTH)
+    total = private_moments.weighted_sum(features, clipped(lengths, longest), centre, width)
+    parts = statistics(features, torch.as_tensor(cell), 4, clipped(lengths, length), centre, width)
     moments = [part * share**0.5 for part, share in zip(parts, private_moments._PARTS, strict=True)]
     return [total, length_histogram(lengths, 2 * longest), torch.cat([m.ravel() for m in moments])]
 
@@ -75,6 +75,21 @@ def test_a_row_moves_each_release_by_at_most_one(X, cell, length, convert):
     centre = LOW + 0.3 * WIDTH
     whole = released_vectors(convert(X), cell, length, centre)
     without = released_vectors(convert(X[1:]), cell[1:], length, centre)
+    for a, b in zip(whole, without, strict=True):
+        assert float((a - b).norm()) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("far", [1e6, 1e9, 1e12])
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
+def test_a_row_moves_each_release_by_at_most_one_far_from_zero(far, convert):
+    """A public range of width 1 at 1e6: the rounding of sums of squares was dozens of rows."""
+    rng = np.random.default_rng(0)
+    X = far + rng.uniform(size=(4000, D))
+    X[rng.uniform(size=X.shape) < 0.8] = 0.0  # stored as CSR also where it is dense
+    cell, one = rng.integers(0, 4, 4000), torch.ones(D).double()
+    centre = far * one + 0.5
+    whole = released_vectors(convert(X), cell, 0.5, centre, one)
+    without = released_vectors(convert(X[1:]), cell[1:], 0.5, centre, one)
     for a, b in zip(whole, without, strict=True):
         assert float((a - b).norm()) <= 1 + 1e-6
 

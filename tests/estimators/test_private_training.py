@@ -1,17 +1,21 @@
 """RateConstrainedClassifier(epsilon=...): what it keeps, what it says, what it refuses."""
 
 import functools
+import pickle
+import re
 import sys
+import warnings
 
 import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 from torch import nn
 
-from fairconstrained import RateConstrainedClassifier
+from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import FalseNegativeRate, LossParity, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
@@ -26,13 +30,16 @@ from fairconstrained.problems.private import coordinates as private_scaling
 from fairconstrained.problems.private import erm as private_problem
 from fairconstrained.solvers import (
     DPSGDA,
+    QCQP,
     SGDA,
     AugmentedLagrangian,
     Budget,
     Iterate,
     NoisyTables,
+    ReleasedMoments,
 )
 from tests.helpers.fits import CAPS, METRIC_OF
+from tests.helpers.steep import STEEP
 
 LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 THREE = make_biased_classification(20_000, 6, 3, 3, bias=0.6, random_state=0)
@@ -327,6 +334,81 @@ def test_a_constraint_with_variables_of_its_own_is_refused():
         private(PartialStatisticalParity(interval=(0.0, 0.3)), n=4000)
 
 
+def no_noise(*args):
+    raise AssertionError("Something was released.")
+
+
+@pytest.fixture
+def unreleased(monkeypatch):
+    """Whatever is released fails."""
+    from fairconstrained.estimators import _private
+    from fairconstrained.problems.private import fermi, moments
+
+    for module in (private_problem, private_scaling, _private, fermi, moments):
+        monkeypatch.setattr(module, "with_gaussian_noise", no_noise)
+
+
+REFUSED = {
+    "variables of its own": RateConstrainedClassifier(
+        PartialStatisticalParity(interval=(0.0, 0.3)), epsilon=1.0
+    ),
+    "losses": RateConstrainedClassifier(LossParity(), epsilon=1.0),
+    "a network that mixes rows": RateConstrainedClassifier(
+        epsilon=1.0,
+        model=lambda d, k: nn.Sequential(nn.Linear(d, 3), nn.Softmax(0), nn.Linear(3, k)),
+    ),
+    "of DP-FERMI, record": DPFermiClassifier(
+        protect="record", model=lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))
+    ),
+    "of DP-FERMI, sensitive features": DPFermiClassifier(
+        solver=NoisyTables(), model=lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))
+    ),
+    "an inner solver": DPFermiClassifier(solver=ReleasedMoments(inner=QCQP())),
+    "a quadratic solver": AUCFairClassifier(epsilon=1.0, solver=QCQP()),
+}
+
+
+@pytest.mark.usefixtures("unreleased")
+@pytest.mark.parametrize("clf", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_trained_is_refused_before_any_release(clf):
+    rows = LARGE.data[:3000], LARGE.target[:3000]
+    with pytest.raises(
+        ValueError, match=r"cannot solve|variables of its own|private training"
+    ) as caught:
+        clone(clf).fit(*rows, sensitive_features=LARGE.sensitive_features[:3000])
+    assert not hasattr(caught.value, "privacy")
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.parametrize(
+    "clf",
+    [
+        RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=5)),
+        DPFermiClassifier(),
+        DPFermiClassifier(protect="record", solver=NoisyTables(n_steps=5)),
+        AUCFairClassifier(epsilon=1.0),
+    ],
+    ids=["rates", "sensitive features", "record", "ranking"],
+)
+def test_an_error_after_a_release_says_what_was_spent(clf):
+    """Retries add up: who catches the error has to know."""
+
+    def fails(iterate):
+        raise OSError("no space left")
+
+    clf = clone(clf).set_params(callbacks=fails, feature_range=(-4, 4))
+    with pytest.raises(OSError, match="no space") as caught:
+        clf.fit(
+            LARGE.data[:3000],
+            LARGE.target[:3000],
+            sensitive_features=LARGE.sensitive_features[:3000],
+        )
+    assert 0.99 <= caught.value.privacy.epsilon <= 1.0
+    assert "Another fit on the same rows adds its own" in "".join(caught.value.__notes__)
+    assert "_spent" not in vars(clf)
+
+
 def test_weights_are_refused():
     clf = RateConstrainedClassifier(epsilon=1.0)
     with pytest.raises(ValueError, match="sample_weight must be None with epsilon"):
@@ -349,7 +431,7 @@ def test_the_extra_is_named_where_the_accountant_is_missing(monkeypatch):
 @quiet
 def test_small_groups_are_named_with_their_released_count():
     groups = np.where(np.arange(20_000) < 12, "rare", LARGE.sensitive_features.astype(str))
-    with pytest.warns(SmallGroupWarning, match=r"leaves out group rare \(-?\d+ rows\)"):
+    with pytest.warns(SmallGroupWarning, match=r"leaves out group rare \(\d+ rows\)"):
         private(groups=groups)
     few = np.where(np.arange(20_000) < 90, "few", LARGE.sensitive_features.astype(str))
     with pytest.warns(SmallGroupWarning, match=r"group few \(about \d+ rows\).*released counts"):
@@ -365,9 +447,59 @@ def test_hopeless_noise_and_a_large_delta_are_named():
         private(n=2000, delta=1e-3)
 
 
-def test_an_estimated_excess_warns():
-    with pytest.warns(ConstraintNotSatisfiedWarning, match="exceeds its slack"):
-        private(slack=0.0, n=4000)
+def test_an_excess_within_its_error_does_not_warn(monkeypatch):
+    """A slack of zero is exceeded by noise alone: that says nothing of the model."""
+    clf = private(slack=0.0, epsilon=0.1, n=4000, solver=DPSGDA(n_steps=5))
+    assert not clf.feasible_
+
+
+def test_an_estimated_excess_warns_and_tells_its_error():
+    unmoved = DPSGDA(n_steps=60, sampling_rate=0.5, max_dual=1e-9)
+    with pytest.warns(
+        ConstraintNotSatisfiedWarning, match=r"an estimated 0\.\d+, with an error of 0\.\d+"
+    ) as caught:
+        private(slack=0.0, epsilon=20.0, solver=unmoved)
+    assert "max_iter" not in str(caught[0].message)
+
+
+def test_a_seed_is_named_and_is_not_pickled():
+    """Whoever has the seed can subtract the noise."""
+    with pytest.warns(PrivacyWarning, match=r"random_state=0 seeds the noise"):
+        clf = private(slack=10.0, n=3000, solver=DPSGDA(n_steps=5))
+    assert pickle.loads(pickle.dumps(clf)).random_state is None
+    assert clf.random_state == 0
+    clf.keeps_seed = True
+    assert pickle.loads(pickle.dumps(clf)).random_state == 0
+    unfitted = RateConstrainedClassifier(epsilon=1.0, random_state=0)
+    assert pickle.loads(pickle.dumps(unfitted)).random_state == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyWarning)
+        private(slack=10.0, n=3000, solver=DPSGDA(n_steps=5), random_state=None)
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.parametrize(
+    "clf",
+    [
+        RateConstrainedClassifier(epsilon=0.05, solver=DPSGDA(n_steps=5)),
+        DPFermiClassifier(protect="record", epsilon=0.05, solver=NoisyTables(n_steps=5)),
+        AUCFairClassifier(epsilon=0.05),
+    ],
+    ids=["rates", "record", "ranking"],
+)
+def test_no_count_is_negative(clf):
+    """Noisy counts of small groups are negative half of the time; no group is."""
+    groups = np.where(np.arange(2000) < 8, np.arange(2000) % 4, 9).astype(str)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for seed in range(2):
+            clone(clf).set_params(random_state=seed).fit(
+                LARGE.data[:2000], LARGE.target[:2000], sensitive_features=groups
+            )
+    said = [str(w.message) for w in caught if w.category is SmallGroupWarning]
+    assert any("(0 rows)" in text for text in said)
+    assert not any(re.search(r"-\d+ rows", text) for text in said)
 
 
 def test_without_groups_it_trains_privately_without_constraint():
@@ -397,6 +529,49 @@ def test_no_row_decides_whether_a_fit_ends(model, size, wrap):
     )
     clf.fit(wrap(X), y, sensitive_features=groups)
     assert np.isfinite(clf.decision_function(LARGE.data)).all()
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@pytest.mark.parametrize("build", STEEP.values(), ids=STEEP)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RateConstrainedClassifier(solver=DPSGDA(n_steps=10, sampling_rate=0.9)),
+        DPFermiClassifier(solver=NoisyTables(n_steps=10, batch_size=270), protect="record"),
+    ],
+)
+def test_no_row_decides_whether_a_network_with_steep_layers_is_fitted(build, estimator):
+    """Its derivative is infinite at a row of zeros, and its scores may be nan there."""
+    X = np.vstack((LARGE.data[:300], np.zeros((1, 6))))
+    clf = estimator.set_params(epsilon=2.0, delta=1e-4, model=lambda d, k: build(d), random_state=0)
+    clf.fit(X, LARGE.target[:301], sensitive_features=LARGE.sensitive_features[:301])
+    assert np.isfinite(clf.decision_function(LARGE.data[:300])).all()
+
+
+class Keeps(nn.Module):
+    """Remembers what went through it, where a state dictionary does not look and where it does."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 1)
+        self.register_buffer("seen", torch.zeros(6).double())
+
+    def forward(self, X):
+        self.last = X
+        if len(X) > 50:  # not in a trial
+            self.seen = X[0].detach().clone()
+        return self.layer(X)
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+def test_a_fitted_module_holds_no_training_rows():
+    clf = private(n=300, model=lambda d, k: Keeps(), epsilon=5.0, solver=DPSGDA(n_steps=5))
+    assert not hasattr(clf.module_, "last")
+    assert not clf.module_.seen.any()
 
 
 @quiet

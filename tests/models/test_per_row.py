@@ -11,6 +11,7 @@ from torch import nn
 from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.models.features import DenseFeatures, SparseFeatures
 from fairconstrained.models.per_row import check_rows_independent, ghost_layers
+from tests.helpers.steep import STEEP
 
 N, D = 12, 5
 
@@ -173,14 +174,38 @@ def test_no_rows_sum_to_nothing():
     ("name", "n_layers"), [("perceptron", 2), ("layer normalisation", 0), ("shared layer", 0)]
 )
 def test_ghost_norms_serve_networks_of_linear_layers_only(name, n_layers):
-    network = MODELS[name].network
-    assert len(ghost_layers(network, torch.zeros(1, D, dtype=torch.float64))) == n_layers
+    assert len(ghost_layers(MODELS[name].network)) == n_layers
 
 
 def test_tied_weights_are_not_taken_for_two_layers():
     network = nn.Sequential(nn.Linear(D, D), nn.Tanh(), nn.Linear(D, D), nn.Linear(D, 1))
     network[2].weight = network[0].weight
-    assert ghost_layers(network, torch.zeros(1, D)) == []
+    assert ghost_layers(network) == []
+
+
+def hooked():
+    layer = nn.Linear(D, 1)
+    layer.register_forward_hook(lambda module, inputs, output: 30 * output)
+    return layer
+
+
+def overridden():
+    layer = nn.Linear(D, 1)
+    layer.forward = lambda X: 30 * nn.functional.linear(X, layer.weight, layer.bias)
+    return layer
+
+
+@pytest.mark.parametrize(
+    "build", [hooked, overridden, lambda: nn.utils.weight_norm(nn.Linear(D, 1))]
+)
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+def test_layers_that_do_more_than_their_type_says_are_not_trusted(build):
+    assert ghost_layers(nn.Sequential(build())) == []
+
+
+def test_a_layer_that_comes_twice_is_not_trusted():
+    layer = nn.Linear(D, D)
+    assert ghost_layers(nn.Sequential(layer, nn.Tanh(), layer, nn.Linear(D, 1))) == []
 
 
 @pytest.mark.parametrize(
@@ -270,16 +295,35 @@ class InPlace(nn.Module):
         return self.last(torch.tanh(self.first(X).mul_(30)))
 
 
+class TiedInTraining(Tied):
+    """The weight is used once more, in training only."""
+
+    def forward(self, X):
+        return super().forward(X) if self.training else self.layer(X)[:, :1]
+
+
+class TiedForFarRows(Tied):
+    """The weight is used once more, for rows that no trial has."""
+
+    def forward(self, X):
+        far = (X.abs().amax(dim=1, keepdim=True) > 4).to(X)
+        hidden = self.layer(X)
+        again = nn.functional.linear(torch.tanh(hidden), self.layer.weight.T)
+        return (hidden + far * again)[:, :1]
+
+
 @pytest.mark.parametrize(
     "build",
     [
+        TiedInTraining,
+        TiedForFarRows,
         lambda: nn.Sequential(Louder(D, 3), nn.Tanh(), nn.Linear(3, 1)),
         Tied,
         InPlace,
         lambda: nn.Sequential(nn.Linear(D, 4), nn.SELU(inplace=True), nn.Linear(4, 1)),
         lambda: nn.Sequential(nn.Linear(D, 4), nn.ReLU(inplace=True), nn.Linear(4, 1)),
     ],
-    ids=["subclass", "tied", "in place", "selu", "relu"],
+    ids=["in training", "far rows", "subclass", "tied", "in place", "selu", "relu"],
 )
 def test_every_row_is_clipped_to_the_limit_whatever_the_network(build):
     """The sum over one row is its clipped gradient: of norm at most 1, and 1 where it is cut."""
@@ -292,3 +336,37 @@ def test_every_row_is_clipped_to_the_limit_whatever_the_network(build):
         assert norm <= 1 + 1e-9
         loose = clipped(cotangent, 1e9).norm()
         torch.testing.assert_close(norm, loose.clamp_max(1.0))
+
+
+@pytest.mark.parametrize("build", STEEP.values(), ids=STEEP)
+def test_a_row_of_infinite_derivatives_does_not_reach_the_others(build):
+    """The sum stays finite, and the row moves it by no more than the limit."""
+    model = module(lambda: build(D))
+    rng = np.random.default_rng(0)
+    X = tensor(rng.normal(size=(4, D)))
+    X[3] = 0.0
+    cotangent = tensor(rng.normal(size=(4, 1)))
+    sums = [
+        model.linearize_rows(model.init(), DenseFeatures(X[:n]))[1](cotangent[:n], 0.5)
+        for n in (3, 4)
+    ]
+    assert sums[1].isfinite().all()
+    assert (sums[1] - sums[0]).norm() <= 0.5 * (1 + 1e-9)
+
+
+def test_a_row_that_overflows_does_not_reach_the_others():
+    X = tensor(np.ones((3, D)))
+    X[2] = 1e308
+    model, cotangent = PERCEPTRON, torch.ones(3, 3).double()
+    w = 10 * model.init()
+    sums = [model.linearize_rows(w, DenseFeatures(X[:n]))[1](cotangent[:n], 0.5) for n in (2, 3)]
+    assert (sums[1] - sums[0]).norm() <= 0.5 * (1 + 1e-9)
+
+
+def test_branches_on_values_are_refused_before_any_step():
+    class Branches(nn.Linear):
+        def forward(self, X):
+            return super().forward(X) * (2 if X.max() > 50 else 1)
+
+    with pytest.raises(ValueError, match="cannot be differentiated row by row"):
+        check_rows_independent(Branches(D, 1), D)

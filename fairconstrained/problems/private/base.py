@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from fairconstrained.models import Model
@@ -44,6 +45,10 @@ class PrivateProblem:
     def start(self) -> Tensor:
         """Point at which a fit begins; it does not depend on the secret."""
         return self.model.init()
+
+    def deviations_of_estimates(self) -> Tensor:
+        """Standard deviations of the noise on the measured values of the constraints, (m,)."""
+        return torch.zeros(0)
 
     def _spend(self, release: str) -> None:
         """Take one release off the plan.

@@ -7,17 +7,20 @@ same way, and steps along their mean swing from one constant prediction to the o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+import torch
 from torch import Generator, Tensor
 
 from fairconstrained.models.base import clip_factors
 from fairconstrained.models.features import Features
 from fairconstrained.privacy.mechanisms import with_gaussian_noise
 
-__all__ = ["Coordinates", "release_coordinates", "weighted_sum"]
+__all__ = ["Coordinates", "centred_chunks", "release_coordinates", "weighted_sum"]
 
 _REACH = 2.0  # largest norm in the mean, in units of the typical norm; larger rows are clipped
+_CHUNK_NUMBERS = 1 << 22  # of dense rows held at a time: 32 MB
 _TYPICAL = 4.0  # rows of a larger typical norm are scaled down to this one
 
 
@@ -76,6 +79,22 @@ def release_coordinates(
     )
 
 
+def centred_chunks(X: Features, center: Tensor, scale: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Dense (x - center) / scale of some rows at a time, and which rows they are.
+
+    The difference comes first: where a centre is many scales away from zero, sums of x and of the
+    centre differ by rounding errors that are larger than what a row may add.
+    """
+    n_rows, n_columns = X.shape
+    size = max(1, _CHUNK_NUMBERS // n_columns)
+    for index in torch.split(torch.arange(n_rows, device=center.device), size):
+        rows = slice(int(index[0]), int(index[-1]) + 1)
+        yield rows, (X.rows(index).to_dense() - center) / scale
+
+
 def weighted_sum(X: Features, factor: Tensor, center: Tensor, scale: Tensor) -> Tensor:
     """Sum of factor (x - center) / scale, (d,)."""
-    return (X.t_matmul(factor[:, None])[:, 0] - center * factor.sum()) / scale
+    total = torch.zeros_like(center)
+    for rows, centred in centred_chunks(X, center, scale):
+        total += factor[rows] @ centred
+    return total

@@ -23,8 +23,9 @@ from fairconstrained.privacy.mechanisms import NOISES, PoissonBatches, with_gaus
 from fairconstrained.problems.base import Batch
 from fairconstrained.problems.private.base import PrivateProblem
 
-__all__ = ["NoisySteps", "PrivateERM", "Release", "with_zero_row"]
+__all__ = ["NoisySteps", "PrivateERM", "Release", "finite", "with_zero_row"]
 
+_LARGEST = 1e6  # score in place of an infinite one
 _RATES = tuple((i + 0.5) / 20 for i in range(20))  # at which slopes of values are taken
 
 
@@ -47,6 +48,11 @@ class Sampled(NamedTuple):
         """Select rows by their indices."""
         y, bins = self.y.index_select(0, index), self.bins.index_select(0, index)
         return Sampled(self.X.rows(index), y, bins)
+
+
+def finite(scores: Tensor) -> Tensor:
+    """Scores that one row cannot use to make a whole table nan."""
+    return scores.nan_to_num(0.0, _LARGEST, -_LARGEST)
 
 
 def with_zero_row(table: Tensor) -> Tensor:
@@ -136,7 +142,7 @@ class NoisySteps(PrivateProblem):
             If the plan has no final table left.
         """
         self._spend("final table")
-        scores = self.model.scores(x, self.data.X)
+        scores = finite(self.model.scores(x, self.data.X))
         table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.bins)
         return with_gaussian_noise(table, self.final_noise, rng)
 
@@ -146,6 +152,7 @@ class NoisySteps(PrivateProblem):
         """One step: a table and, with the weights that `weigh` gives for it, a gradient."""
         batch = self.data.rows(self._next_rows(rng))
         scores, clipped = self.model.linearize_rows(x, batch.X)
+        scores = finite(scores)
         soft, on_scores = self.constraint.statistic.linearize(scores, batch.y)
         table = self._noisy_table(self._counted(scores, soft, batch.y), batch.bins, rng)
         weights = self.n_rows * weigh(table)
@@ -153,7 +160,6 @@ class NoisySteps(PrivateProblem):
         # Row by row what the weights on the table are: no sum over parts, forth and back.
         on_rows = with_zero_row(weights).index_select(0, batch.bins)
         cotangent = self.loss.gradient(scores, batch.y) + on_scores(on_rows)
-        # The gradient of a row whose scores are not finite is zero.
         cotangent = (scale * cotangent).nan_to_num(0.0, 0.0, 0.0)
         gradient = with_gaussian_noise(
             clipped(cotangent, max_norm), self.plan.gradient_noise * max_norm, rng
@@ -259,6 +265,10 @@ class PrivateERM(NoisySteps):
             max(float(self.weights(rate * table, row).norm()) for rate in rates) for row in unit
         ]
         return table.new_tensor(slopes) * table_noise
+
+    def deviations_of_estimates(self) -> Tensor:
+        """Of the values of the final table."""
+        return self.noise_of_values(self.final_noise).cpu()
 
     def _counted(self, scores: Tensor, soft: Tensor, y: Tensor) -> Tensor:
         """Predicted labels."""

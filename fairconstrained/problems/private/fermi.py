@@ -27,7 +27,7 @@ from fairconstrained.problems.base import Batch
 from fairconstrained.problems.fermi import FermiERM, Membership
 from fairconstrained.problems.objectives import Objective
 from fairconstrained.problems.private.base import PrivateProblem
-from fairconstrained.problems.private.erm import NoisySteps, Release, with_zero_row
+from fairconstrained.problems.private.erm import NoisySteps, Release, finite, with_zero_row
 
 __all__ = ["AttributeFermi", "RecordFermi", "SecretGroups", "released_counts"]
 
@@ -132,6 +132,7 @@ class AttributeFermi(RecordFermi):
         n = len(sampled)
         rows = self.data.rows(torch.cat((sampled, drawn)))
         scores, clipped = self.model.linearize_rows(x, rows.X)
+        scores = finite(scores)
         soft, on_scores = self.constraint.statistic.linearize(scores[:n], rows.y[:n])
         bins = rows.bins[:n]
         table = self._noisy_table(soft, bins, rng)

@@ -40,7 +40,7 @@ from fairconstrained.privacy.mechanisms import with_gaussian_noise
 from fairconstrained.problems.base import Batch, Evaluation
 from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_model
 from fairconstrained.problems.objectives import PairwiseLoss
-from fairconstrained.problems.private.coordinates import weighted_sum
+from fairconstrained.problems.private.coordinates import centred_chunks, weighted_sum
 
 __all__ = [
     "MomentPlan",
@@ -48,6 +48,7 @@ __all__ = [
     "Released",
     "clipped",
     "distances",
+    "made_up",
     "plan_moments",
     "release",
     "score_table",
@@ -107,6 +108,17 @@ class Released:
     mean_deviation: Tensor  # (C,): approximate norm of the noise on a cell's mean
 
 
+def made_up(n_cells: int, n_features: int, n_rows: int) -> Released:
+    """Moments of no data: standard normal rows, as many in each cell."""
+    weight = torch.full((n_cells,), n_rows / n_cells, dtype=torch.float64)
+    mean = weight.new_zeros((n_cells, n_features))
+    one = torch.eye(n_features, dtype=torch.float64)
+    moments = GroupMoments(weight, mean, weight[:, None, None] * one)
+    return Released(
+        weight, moments, 0.0, mean[0], torch.ones_like(mean[0]), torch.zeros_like(weight)
+    )
+
+
 def release(
     X: Features,
     cell: Tensor,
@@ -143,7 +155,8 @@ def release(
 
 def distances(X: Features, centre: Tensor, width: Tensor) -> Tensor:
     """Norms of (x - centre) / width."""
-    return X.square_norms(centre, 1.0 / width).sqrt()
+    norms = [torch.linalg.vector_norm(u, dim=1) for _, u in centred_chunks(X, centre, width)]
+    return torch.cat([centre[:0], *norms])
 
 
 def clipped(lengths: Tensor, longest: float) -> Tensor:
@@ -164,13 +177,13 @@ def statistics(
     sizes = (n_cells, X.shape[1], X.shape[1])
     shapes = (sizes[:1], sizes[:2], sizes)
     counts, sums, squares = (torch.zeros(shape, dtype=torch.float64) for shape in shapes)
-    for c in torch.unique(cell).tolist():
-        index = torch.where(cell == c)[0]
-        rows, factors = X.rows(index), factor[index]
-        counts[c] = len(index)
-        sums[c] = weighted_sum(rows, factors, centre, width)
-        weight = factors**2
-        squares[c] = rows.covariance(weight, centre) * weight.sum() / torch.outer(width, width)
+    for rows, centred in centred_chunks(X, centre, width):
+        own, u = cell[rows], factor[rows, None] * centred
+        for c in torch.unique(own).tolist():
+            of_cell = u[own == c]
+            counts[c] += len(of_cell)
+            sums[c] += of_cell.sum(dim=0)
+            squares[c] += of_cell.T @ of_cell
     return counts, sums, squares
 
 
@@ -215,6 +228,7 @@ class PrivateMomentERM(MomentERM):
     released: Released
     plan: MomentPlan
     shift: Tensor  # (m,)
+    noise: Tensor  # (m,): standard deviations of the gaps by the released score table
 
     @classmethod
     def of(
@@ -231,8 +245,12 @@ class PrivateMomentERM(MomentERM):
         no_rows = Batch(as_features(moments.mean[:0].numpy()), none, none, moments.weight[:0])
         shares = (by_label[0] / sum(by_label), by_label[1] / sum(by_label))
         risk = PairwiseLoss(surrogate, shares)
-        shift = torch.zeros(sum(len(member.slack) for member in constraint.members))
-        return cls(model, moments, risk, constraint, alpha, no_rows, released, plan, shift.double())
+        zeros = torch.zeros(sum(len(member.slack) for member in constraint.members)).double()
+        return cls(model, moments, risk, constraint, alpha, no_rows, released, plan, zeros, zeros)
+
+    def deviations_of_estimates(self) -> Tensor:
+        """Standard deviations of the noise on the measured gaps, (m,)."""
+        return self.noise
 
     def values(self, x: Tensor) -> Tensor:
         """(f, c_1, ..., c_m), the constraints moved by the shift."""
@@ -255,14 +273,21 @@ class PrivateMomentERM(MomentERM):
         part = self.constraint.part_of_cell.reshape(-1).remainder(self.constraint.n_parts + 1)
         sums = table.new_zeros(self.constraint.n_parts + 1, _SCORE_BINS)
         sums = sums.index_add(0, part, table)[:-1]
-        counts = sums.sum(dim=1).clamp_min(1.0)
+        cells_of_part = torch.bincount(part, minlength=len(sums) + 1)[:-1]
         tables: list[MomentConstraint] = [
             member.with_surrogate(SoftBins(_SCORE_BINS))  # type: ignore[attr-defined]
             for member in self.constraint.members
         ]
         stack = Stack(self.constraint.space, tables)
-        found = stack.of_moments(sums, counts, x.new_zeros(0))
-        return replace(self, shift=found - self.values(x)[1:] + self.shift)
+
+        def gaps(sums: Tensor) -> Tensor:
+            return stack.of_moments(sums, sums.sum(dim=1).clamp_min(1.0), x.new_zeros(0))
+
+        slopes = torch.autograd.functional.jacobian(gaps, sums)  # type: ignore[no-untyped-call]
+        variances = self.plan.scores.noise_multiplier**2 * cells_of_part
+        noise = torch.einsum("mpb,p->m", slopes**2, variances.to(slopes)).sqrt()
+        shift = gaps(sums) - self.values(x)[1:] + self.shift
+        return replace(self, shift=shift, noise=noise)
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft values, and for hard ones 1 - AUC and the gaps of normal scores."""

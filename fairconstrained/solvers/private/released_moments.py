@@ -120,6 +120,17 @@ class ReleasedMoments(PrivateSolver):
             shares, epsilon=budget.epsilon, delta=budget.delta, unit="sensitive_features"
         )
 
+    def check(self, problem: SecretGroups) -> None:
+        """Raise ValueError if the inner solver cannot solve what follows from the releases."""
+        k = problem.n_groups
+        unknown = problem.surrogate(problem.counts.new_full((problem.n_rows, k), 1.0 / k))
+        inner = self._inner(problem)
+        check_solves(inner, unknown)
+        inner.check(unknown)
+
+    def _inner(self, problem: SecretGroups) -> Solver:
+        return self.inner or (LBFGS() if problem.model.linear else FERMI())
+
     def iterate(
         self, problem: SecretGroups, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
@@ -127,14 +138,12 @@ class ReleasedMoments(PrivateSolver):
         posterior = GroupPosterior(problem.condition, problem.data.weight, problem.prior())
         components = self._components(problem)
         queries = components
-        inner = self.inner or (LBFGS() if problem.model.linear else FERMI())
+        inner = self._inner(problem)
         names = [name for name in map(_round, range(self.n_rounds)) if name in problem.plan.noise]
         for name in names or [""]:  # nothing to release where there are no groups
             if name:
                 posterior.add(queries, *problem.release(name, queries, rng))
             surrogate = problem.surrogate(posterior.shares())
-            check_solves(inner, surrogate)
-            inner.check(surrogate)
             # What is released next needs to be near the end only.
             accuracy = tol if name == (names or [""])[-1] else max(tol, _ROUGH)
             found: list[Iterate] = []
