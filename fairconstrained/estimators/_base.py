@@ -186,7 +186,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             Non-negative; an integer weight means that many copies of the row.
         **fit_params
             For the ``fit`` of a classifier given as `model`, which must request them
-            (:ref:`metadata routing <metadata_routing>`).
+            (scikit-learn's metadata routing).
 
         Returns
         -------
