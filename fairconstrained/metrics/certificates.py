@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairconstrained.auc import COMPARISONS
-from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.metrics._certificate import Certificate
 from fairconstrained.metrics._certified import (
     CAPS,
@@ -150,11 +149,10 @@ def certify(
     judge = _of_labels if of_labels else _of_scores
     finding, rows, left_out = judge(estimator, X, true, sensitive_features, sought)
     if left_out:
-        warnings.warn(
+        warn_caller(
             f"The certificate leaves out {'; '.join(left_out)} (min_group_size={min_group_size}) "
             "and says nothing about them.",
             SmallGroupWarning,
-            stacklevel=2,
         )
     return Certificate(
         constraint=notion if interval is None else f"partial {notion} in {interval}",
