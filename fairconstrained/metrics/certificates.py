@@ -231,7 +231,10 @@ def _of_labels(
     estimator: Any, X: Any, true: Array, sensitive_features: Any, sought: _Sought
 ) -> _Judged:
     """Of predicted labels: gaps and caps of rates."""
-    counts = count_table(true, _predicted(estimator, X, sensitive_features), sensitive_features)
+    classes: Any = getattr(estimator, "classes_", ())
+    positive = classes[1] if len(classes) == 2 else None
+    predicted = _predicted(estimator, X, sensitive_features)
+    counts = count_table(true, predicted, sensitive_features, pos_label=positive)
     sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
     groups = dict(zip(counts.groups, sizes, strict=True))
     if sought.notion in CAPS and not sought.per_group:
