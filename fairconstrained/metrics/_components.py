@@ -170,7 +170,7 @@ def _summed(notion: Callable[[Counts], Rates]) -> Reader:
     return components
 
 
-def _cap(notion: Callable[[Counts], Rates]) -> Reader:
+def _largest(notion: Callable[[Counts], Rates]) -> Reader:
     def components(rows: Rows, pos_label: Any = None, **_: Any) -> Components:
         values, noise, *_rest = _group_rates(notion, rows, rows.y_pred, pos_label)
         return Components(values.ravel(), noise.reshape(len(noise), -1), Extreme(), most=1.0)
@@ -178,8 +178,23 @@ def _cap(notion: Callable[[Counts], Rates]) -> Reader:
     return components
 
 
+def _least(notion: Callable[[Counts], Rates]) -> Reader:
+    """The smallest rate is one minus the largest of what is missing to one."""
+
+    def components(rows: Rows, pos_label: Any = None, **_: Any) -> Components:
+        values, noise, *_rest = _group_rates(notion, rows, rows.y_pred, pos_label)
+        missing, errors = 1.0 - values.ravel(), -noise.reshape(len(noise), -1)
+        return Components(missing, errors, Extreme(), _missing_to_one, 1.0)
+
+    return components
+
+
+def _missing_to_one(size: float) -> float:
+    return 1.0 - size
+
+
 def _mutual_information(
-    rows: Rows, pos_label: Any = None, fairness: str = "demographic_parity", **_: Any
+    rows: Rows, pos_label: Any = None, constraint: str = "demographic_parity", **_: Any
 ) -> Components:
     """ERMI is the squared norm of (P(j, s) - P(j) P(s)) / sqrt(P(j) P(s)), within each label."""
     counts = count_table(rows.y_true, rows.y_pred, rows.sensitive_features, rows.weight, pos_label)
@@ -190,7 +205,7 @@ def _mutual_information(
     weight = counts.table.sum(axis=(1, 2))[:, None]
 
     def components(table: Array) -> Array:
-        tables = information._CONDITIONS[fairness](counts._replace(table=table.reshape(shape)))
+        tables = information._CONDITIONS[constraint](counts._replace(table=table.reshape(shape)))
         total = np.maximum(tables.sum(axis=(1, 2), keepdims=True), 1e-300)
         joint = tables / total
         independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=2, keepdims=True)
@@ -224,27 +239,38 @@ def _decisions(notion: Callable[[Counts], Rates], labelled: bool) -> Reader:
     return components
 
 
+_WAYS: Mapping[rates.Way, Callable[[Callable[[Counts], Rates]], Reader]] = {
+    rates.DIFFERENCE: _difference,
+    rates.RATIO: _ratio,
+    rates.GROUP_MAX: _largest,
+    rates.GROUP_MIN: _least,
+}
+
+
+def _of_rates() -> dict[Callable[..., float], Reader]:
+    """Of all comparisons of rates that are ratios of counts: balanced accuracies are not."""
+    found = {}
+    for name in rates.__all__:
+        metric = getattr(rates, name)
+        compared: rates.Comparison = metric.subject
+        if compared.rate is not rates.BALANCED_ACCURACY:
+            found[metric] = _WAYS[compared.way](compared.rate.of)
+    return found
+
+
 COMPONENTS: Mapping[Callable[..., float], Reader] = {
-    rates.demographic_parity_difference: _difference(notions.selections),
-    rates.demographic_parity_ratio: _ratio(notions.selections),
-    rates.equal_opportunity_difference: _difference(notions.true_positives),
-    rates.equalized_odds_difference: _difference(notions.odds),
-    rates.equalized_odds_ratio: _ratio(notions.odds),
-    rates.error_rate_difference: _difference(notions.error_rates),
-    rates.false_positive_rate_difference: _difference(notions.false_positives),
-    rates.false_negative_rate: _cap(notions.false_negatives),
-    rates.false_positive_rate: _cap(notions.false_positives),
+    **_of_rates(),
     gaps.independence_gap: _difference(notions.selections),
     gaps.separation_gap: _summed(notions.odds),
     gaps.sufficiency_gap: _summed(notions.predictive_values),
     information.exponential_renyi_mutual_information: _mutual_information,
     losses.loss_gap: scores.loss_components,
-    auc.group_auc_gap: scores.auc_components("group_auc"),
-    auc.inter_group_auc_gap: scores.auc_components("inter_group"),
-    auc.intra_group_auc_gap: scores.auc_components("intra_group"),
-    auc.positive_equality_gap: scores.auc_components("positive_equality_gap"),
-    auc.negative_equality_gap: scores.auc_components("negative_equality_gap"),
-    auc.bpsn_bnsp_gap: scores.auc_components("bpsn_bnsp"),
+    losses.log_loss_group_max: scores.largest_loss_components,
+    auc.roc_auc_score_group_min: scores.least_auc_components,
+    **{
+        getattr(auc, name): scores.auc_components(notion)
+        for name, notion in scores.AUC_GAPS.items()
+    },
     partial.partial_statistical_parity: scores.distributions_components,
     partial.ccdf_gap: scores.ranks_components,
     partial.partial_demographic_parity: _decisions(notions.selections, labelled=False),

@@ -106,7 +106,8 @@ def specialised(
     """`compare` for one `subject`, as a function of its own.
 
     It can be pickled by its name in the module of `compare`, where it must stand under that name.
-    doctest looks for functions that were defined in a module: modules of specialised metrics list
+    Its attribute `subject` says what it compares, to whoever draws samples of that. doctest looks
+    for functions that were defined in a module: modules of specialised metrics list
     them in ``__test__``.
     """
 
@@ -115,6 +116,7 @@ def specialised(
 
     _, *parameters = (signature := inspect.signature(compare)).parameters.values()
     metric.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    metric.subject = subject  # type: ignore[attr-defined]
     metric.__module__ = compare.__module__
     metric.__name__ = metric.__qualname__ = name
     metric.__doc__ = doc

@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from fairconstrained.auc import COMPARISONS, auc_differences, auc_influences, win_table
 from fairconstrained.metrics import auc, losses, partial
 from fairconstrained.metrics._draws import Rows
-from fairconstrained.metrics._summaries import Components, Largest, Range
+from fairconstrained.metrics._summaries import Components, Extreme, Largest, Range
 from fairconstrained.metrics._tables import check_labels, classes_of, encode_labels
 from fairconstrained.percentiles import auc_inside, inside_intervals, share
 
 __all__ = [
+    "AUC_GAPS",
     "auc_components",
     "distributions_components",
     "group_auc_inside_components",
+    "largest_loss_components",
+    "least_auc_components",
     "loss_components",
     "ranks_components",
 ]
@@ -30,47 +33,85 @@ N_DRAWS_OF_CURVES = 2_000  # of distributions of scores
 N_THRESHOLDS = 200  # of distributions of scores: quantiles of all scores
 
 
+AUC_GAPS = {
+    "group_auc_gap": "group_auc",
+    "inter_group_auc_gap": "inter_group",
+    "intra_group_auc_gap": "intra_group",
+    "positive_equality_gap": "positive_equality_gap",
+    "negative_equality_gap": "negative_equality_gap",
+    "bpsn_bnsp_gap": "bpsn_bnsp",
+}
+
+
 def auc_components(notion: str) -> Reader:
+    """Differences of AUCs."""
+
     def components(rows: Rows, pos_label: Any = None, **_: Any) -> Components:
-        true = check_labels(rows.y_true, "y_true")
-        scores = auc._scores(rows.y_pred, len(true))
-        (codes,), seen = encode_labels(true)
-        positive = classes_of(seen, pos_label)[1][0]
-        n_groups = len(rows.groups)
-        cell = np.where(codes == positive, n_groups, 0) + rows.group
-        sets = COMPARISONS[notion](n_groups).reshape(-1, 4, 2 * n_groups)
-        cell_weight: Array = np.bincount(cell, weights=rows.weight, minlength=2 * n_groups)
-        table = win_table(scores, cell, rows.weight, 2 * n_groups)
-        values = auc_differences(table, cell_weight, sets)
-        influence = auc_influences(scores, cell, rows.weight, sets)
-        return Components(values, rows.normal(influence @ influence.T), Largest(), most=1.0)
+        values, noise = _compared(rows, COMPARISONS[notion](len(rows.groups)), pos_label)
+        return Components(values, noise, Largest(), most=1.0)
 
     return components
 
 
-def loss_components(
-    rows: Rows,
-    loss: str = "log",
-    method: str = "between_groups",
-    pos_label: Any = None,
-    labels: Any = None,
-    **_: Any,
-) -> Components:
+def least_auc_components(rows: Rows, pos_label: Any = None, **_: Any) -> Components:
+    """What is missing to one in the AUC of each group."""
+    everything = np.ones((2, len(rows.groups)))
+    sets = []
+    for g in range(len(rows.groups)):
+        positive, negative = np.zeros_like(everything), np.zeros_like(everything)
+        positive[1, g] = negative[0, g] = 1.0
+        sets.append((positive, negative, everything, everything))  # all against all: 1/2
+    values, noise = _compared(rows, np.array(sets), pos_label)
+    return Components(0.5 - values, -noise, Extreme(), lambda size: 1.0 - size, 1.0)
+
+
+def _compared(rows: Rows, comparisons: Array, pos_label: Any) -> tuple[Array, Array]:
+    """Differences of AUCs, and draws of their errors."""
     true = check_labels(rows.y_true, "y_true")
-    proba = losses._probabilities(rows.y_pred, len(true))
-    of_row = losses.LOSSES[loss](
-        losses._column_of_label(true, proba.shape[1], pos_label, labels), proba
-    )
-    member = (rows.group == np.arange(len(rows.groups))[:, None]) * rows.weight
-    member = member / member.sum(axis=1, keepdims=True)
-    overall = rows.weight / rows.weight.sum()
-    values = member @ of_row
-    influence = member * (of_row - values[:, None])
+    scores = auc._scores(rows.y_pred, len(true))
+    (codes,), seen = encode_labels(true)
+    positive = classes_of(seen, pos_label)[1][0]
+    n_groups = len(rows.groups)
+    cell = np.where(codes == positive, n_groups, 0) + rows.group
+    sets = comparisons.reshape(-1, 4, 2 * n_groups)
+    cell_weight: Array = np.bincount(cell, weights=rows.weight, minlength=2 * n_groups)
+    table = win_table(scores, cell, rows.weight, 2 * n_groups)
+    values = auc_differences(table, cell_weight, sets)
+    influence = auc_influences(scores, cell, rows.weight, sets)
+    return values, rows.normal(influence @ influence.T)
+
+
+def loss_components(
+    rows: Rows, loss: str = "log", method: str = "between_groups", **options: Any
+) -> Components:
+    """Mean losses of the groups."""
+    values, influence, overall = _mean_losses(rows, loss, **options)
     if method == "between_groups":
         noise = rows.normal(influence @ influence.T)
         return Components(values[:, None], noise[:, :, None], Range())
-    influence = influence - overall * (of_row - overall @ of_row)
-    return Components(values - overall @ of_row, rows.normal(influence @ influence.T), Largest())
+    influence = influence - overall[1]
+    return Components(values - overall[0], rows.normal(influence @ influence.T), Largest())
+
+
+def largest_loss_components(rows: Rows, **options: Any) -> Components:
+    """Mean log losses of the groups."""
+    values, influence, _overall = _mean_losses(rows, "log", **options)
+    return Components(values, rows.normal(influence @ influence.T), Extreme())
+
+
+def _mean_losses(
+    rows: Rows, loss: str, pos_label: Any = None, labels: Any = None, **_: Any
+) -> tuple[Array, Array, tuple[Array, Array]]:
+    """Of each group, and overall, each with the influence of every row."""
+    true = check_labels(rows.y_true, "y_true")
+    proba = losses._probabilities(rows.y_pred, len(true))
+    column = losses._column_of_label(true, proba.shape[1], pos_label, labels)
+    of_row = losses.LOSSES[loss](column, proba)
+    member = (rows.group == np.arange(len(rows.groups))[:, None]) * rows.weight
+    member = member / member.sum(axis=1, keepdims=True)
+    overall = rows.weight / rows.weight.sum()
+    values, mean = member @ of_row, overall @ of_row
+    return values, member * (of_row - values[:, None]), (mean, overall * (of_row - mean))
 
 
 class _Distributions:

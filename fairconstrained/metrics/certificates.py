@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairconstrained.auc import COMPARISONS
-from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.metrics._certificate import Certificate
 from fairconstrained.metrics._certified import (
     CAPS,
@@ -150,11 +149,10 @@ def certify(
     judge = _of_labels if of_labels else _of_scores
     finding, rows, left_out = judge(estimator, X, true, sensitive_features, sought)
     if left_out:
-        warnings.warn(
+        warn_caller(
             f"The certificate leaves out {'; '.join(left_out)} (min_group_size={min_group_size}) "
             "and says nothing about them.",
             SmallGroupWarning,
-            stacklevel=2,
         )
     return Certificate(
         constraint=notion if interval is None else f"partial {notion} in {interval}",
@@ -233,7 +231,10 @@ def _of_labels(
     estimator: Any, X: Any, true: Array, sensitive_features: Any, sought: _Sought
 ) -> _Judged:
     """Of predicted labels: gaps and caps of rates."""
-    counts = count_table(true, _predicted(estimator, X, sensitive_features), sensitive_features)
+    classes: Any = getattr(estimator, "classes_", ())
+    positive = classes[1] if len(classes) == 2 else None
+    predicted = _predicted(estimator, X, sensitive_features)
+    counts = count_table(true, predicted, sensitive_features, pos_label=positive)
     sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
     groups = dict(zip(counts.groups, sizes, strict=True))
     if sought.notion in CAPS and not sought.per_group:

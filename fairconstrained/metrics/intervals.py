@@ -188,7 +188,8 @@ class _Inverted:
     """Tests of all sizes that a metric could truly have, at the nearest components."""
 
     def __init__(self, components: Components) -> None:
-        self.values, self.noise, self.summary, self.metric, self.most = components
+        self.values, noise, self.summary, self.metric, self.most = components
+        self.noise = np.asfortranarray(noise)  # summaries run along the draws
         self.deviation = self.noise.std(axis=0)
         self.observed = float(self.summary.size(self.values))
         self.fair_median = float(np.median(self._sizes(0.0)))

@@ -14,7 +14,7 @@ from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics._tables import (
     check_labels,
     check_weights,
-    classes_of,
+    count_table,
     encode_labels,
 )
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
@@ -92,15 +92,13 @@ def group_report(
     overall        5            0.80                0.38                 0.96
     """
     check_confidence(confidence)
-    true = check_labels(y_true, "y_true")
-    predicted = check_labels(y_pred, "y_pred", len(true))
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    if len(counts.targets) > 1:
+        raise ValueError(f"pos_label must name one of the labels {counts.classes}; got None.")
+    targets = counts.targets
+    true, predicted = check_labels(y_true, "y_true"), check_labels(y_pred, "y_pred")
     weight = check_weights(sample_weight, len(true))
-    if sensitive_features is None:
-        raise ValueError("sensitive_features must hold one group per row; got None.")
-    (true, predicted), seen = encode_labels(true, predicted)
-    classes, targets = classes_of(seen, pos_label)
-    if len(targets) > 1:
-        raise ValueError(f"pos_label must name one of the labels {classes}; got None.")
+    (true, predicted), _ = encode_labels(true, predicted)
     positive = true == targets[0], predicted == targets[0]
     scores = None if y_score is None else Scored(y_score, true, (0.0, 1.0), None).scores
     if scores is not None and len(scores) != len(true):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups, group_name
 
 __all__ = ["rows_of", "split_within_groups"]
@@ -34,10 +33,9 @@ def split_within_groups(
     in_test = place < np.repeat(n_test, sizes)
     if (n_test == 0).any() and sensitive_features is not None:
         named = ", ".join(group_name(labels[g]) for g in np.flatnonzero(n_test == 0))
-        warnings.warn(
+        warn_caller(
             f"The certificate says nothing about groups of a single row: {named}.",
             SmallGroupWarning,
-            stacklevel=4,
         )
     return np.sort(shuffled[~in_test]), np.sort(shuffled[in_test])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Self
@@ -22,6 +21,7 @@ from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
     NotCertifiedError,
+    warn_caller,
 )
 from fairconstrained.metrics import Certificate, certify
 from fairconstrained.metrics._certified import CAPS
@@ -274,7 +274,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             category = ConstraintNotSatisfiedWarning
         if self.on_failure == "raise":
             raise NotCertifiedError(message)
-        warnings.warn(message, category, stacklevel=3)
+        warn_caller(message, category)
 
     # ------------------------------------------------------------------ parameters and rows
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import t as student
 
-from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.metrics.bounds import check_confidence
 
 __all__ = ["pareto_front", "select_feasible"]
@@ -130,11 +129,10 @@ def _best_feasible(
     if feasible.size:
         return int(feasible[np.lexsort((violations[feasible], -scores[feasible]))[0]])
     least = int(usable[np.lexsort((-scores[usable], violations[usable]))[0]])
-    warnings.warn(
+    warn_caller(
         f"No candidate keeps {violation!r} within max_violation={max_violation:g}; chose the least "
         f"violation, {violations[least]:.3g}.",
         ConstraintNotSatisfiedWarning,
-        stacklevel=2,
     )
     return least
 
