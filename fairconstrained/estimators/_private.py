@@ -1,4 +1,4 @@
-"""What all private fits have in common: public ranges, the system's randomness, warnings."""
+"""The base of private fits: public ranges, system randomness and warnings."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from fairconstrained.solvers import DPSGDA, Budget
 
 __all__ = ["PrivateFairClassifier", "least_rows"]
 
-_FAR = 1e6  # widths of the public range
-_FEW_ROWS = 5  # of a group in an expected batch
-_MUCH_NOISE = 0.3  # on the mean gradient of a training, in units of the clip
+_FAR = 1e6  # how far outside the public range entries may be, in widths of the range
+_FEW_ROWS = 5  # least expected number of rows of a group in a batch without a warning
+_MUCH_NOISE = 0.3  # on the mean gradient over the training, in units of the clipping norm
 
 
 class PrivateFairClassifier(FairClassifier):
-    """A FairClassifier whose ``epsilon`` may be a number: then it trains privately.
+    """A FairClassifier that trains privately if ``epsilon`` is a number.
 
-    Nothing that depends on the data leaves :meth:`fit` but what the accountant has priced. The
-    number of rows, the classes and the names of the groups are taken for public.
+    Whatever leaves :meth:`fit` and depends on the data is accounted for. The number of rows, the
+    classes and the names of the groups count as public.
     """
 
-    protect = "record"  # the unit of privacy, where it is no parameter
+    protect = "record"  # the unit of privacy of estimators without this parameter
 
     def _check(self):
         if self.epsilon is None:
@@ -47,7 +47,7 @@ class PrivateFairClassifier(FairClassifier):
             )
 
     def _refuse_with_epsilon(self, refused, offered):
-        """Raise ValueError for a parameter that reads more than a private fit may release."""
+        """Raise ValueError for a parameter that a private fit does not support."""
         wrong = [parameter for parameter, is_wrong in refused.items() if is_wrong]
         if wrong:
             raise ValueError(
@@ -65,7 +65,7 @@ class PrivateFairClassifier(FairClassifier):
         return super()._rows(X, y, sensitive_features, sample_weight)
 
     def _task(self, rows, rng):
-        """With the system's randomness, and private rows within reach of their public range."""
+        """The task with system randomness, and with private rows near their public range."""
         task = super()._task(rows, rng)
         if self.epsilon is None:
             return task
@@ -75,7 +75,7 @@ class PrivateFairClassifier(FairClassifier):
             return task
         public = self._public_range(task.data)
         reach = _FAR * public.scale
-        # Of larger entries squares and sums overflow, and one row would decide whether a fit ends.
+        # Squares and sums of larger entries overflow, so one row could make a fit fail.
         X = task.data.X.bounded(public.center - reach, public.center + public.scale + reach)
         return replace(task, data=task.data._replace(X=X))
 
@@ -89,11 +89,11 @@ class PrivateFairClassifier(FairClassifier):
         return self._exact_problem(task) if self.epsilon is None else self._private_problem(task)
 
     def _exact_problem(self, task):
-        """Give the problem without privacy."""
+        """Build the problem without privacy."""
         return super()._problem(task)
 
     def _private_problem(self, task):
-        """Give the problem of noisy releases; here the mean log loss under the constraints."""
+        """Build the problem of noisy releases; here the mean log loss under the constraints."""
         data, space, rng = task.data, task.space, task.rng
         plan = task.solver.plan(len(data.y), self._budget())
         model = self._private_model(task, plan)
@@ -108,7 +108,7 @@ class PrivateFairClassifier(FairClassifier):
         return Budget(float(self.epsilon), float(self.delta), self.protect)
 
     def _public_range(self, data):
-        """Coordinates from ``feature_range`` and not from the data: columns in [0, 1]."""
+        """Coordinates from ``feature_range`` alone, in which columns are in [0, 1]."""
         n_features = data.X.shape[1]
         low, high = (0.0, 1.0) if self.feature_range is None else self.feature_range
         try:
@@ -122,7 +122,7 @@ class PrivateFairClassifier(FairClassifier):
         return Coordinates(low, high - low)
 
     def _private_model(self, task, plan):
-        """The model in coordinates that are released."""
+        """The model in released coordinates."""
         data = task.data
         public = self._public_range(data)
         coordinates = release_coordinates(data.X, public, plan.scaling_noise, task.rng)
@@ -136,7 +136,7 @@ class PrivateFairClassifier(FairClassifier):
         super()._store(stages, rows)
         if self.epsilon is not None:
             self.privacy_ = stages[-1].problem.plan.privacy
-            # The time of a step tells the size of its batch, which is exact.
+            # The time of a step would reveal the exact size of its batch.
             self.history_["time"] = np.full(len(self.history_["time"]), np.nan)
 
     def _warn_of_noise(self, plan, n_rows, n_params):
@@ -152,7 +152,7 @@ class PrivateFairClassifier(FairClassifier):
             )
 
     def _warn_of_delta(self, n_rows):
-        """Warn where delta is so large that the promise means little."""
+        """Warn if delta is so large that the guarantee means little."""
         if self.delta >= 1 / n_rows:
             warn_caller(
                 f"delta={self.delta:g} is not below 1/n = {1 / n_rows:.1g}: a mechanism that "
@@ -162,7 +162,7 @@ class PrivateFairClassifier(FairClassifier):
 
 
 def least_rows(estimator, counts_noise):
-    """Fewest rows of a group by released counts: below two standard deviations it may be empty."""
+    """Least released count of a group: below two standard deviations it may be empty."""
     if np.isinf(counts_noise):  # public proportions
         return estimator.min_group_size
     return int(max(estimator.min_group_size, np.ceil(2 * counts_noise)))
