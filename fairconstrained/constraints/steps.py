@@ -77,7 +77,7 @@ class Above(ByRows):
         return self.step.value(self._distance(scores))
 
     def slopes(self, soft: Tensor) -> Tensor:
-        """Derivative of each column by the score, from `soft`; minus that by the threshold."""
+        """Derivative of each column by the score, from `soft`; its negative by the threshold."""
         return self.temperature * self.step.slope(soft)
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:

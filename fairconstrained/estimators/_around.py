@@ -1,4 +1,4 @@
-"""What fit does around the work: restoring on errors, a progress bar, warnings at the end."""
+"""Helpers around a fit: restoring after errors, a progress bar, warnings at the end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def progress(name, length, verbose):
 
 
 def report(estimator, solution, excess, errors):
-    """Warn of a fit that ended outside of its slacks or before it was done.
+    """Warn if a fit exceeds its slacks or stopped before it converged.
 
     Where `errors` of the excess are given, it is an estimate, and less than its error says nothing.
     """

@@ -1,7 +1,7 @@
-"""The one way through ``fit``: check, rows, problem, solve, store; and prediction.
+"""The base of all estimators: ``fit`` in five steps (check, rows, problem, solve, store).
 
-A subclass says which problem is posed (``_problem``), and, where a simpler problem has to be solved
-first, what follows from its solution (``_refined``).
+A subclass builds the problem (``_problem``). If a simpler problem has to be solved first, it
+derives the final one from that solution (``_refined``).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
 
 
 class Stage(NamedTuple):
-    """A problem and how it was solved."""
+    """A problem and its solution."""
 
     problem: object
     solution: Solution
@@ -74,7 +74,7 @@ class Stage(NamedTuple):
 
 
 class FairClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the estimators: a subclass says which problem is posed, this class does the rest."""
+    """Base of the estimators. A subclass defines the problem, this class does the rest."""
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
     _doc_link_module = "fairconstrained"
@@ -117,11 +117,11 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     # ------------------------------------------------------------------ for subclasses
 
     def _notions(self):
-        """Give the notions asked for, as objects; ValueError for what is none."""
+        """Return the notions in ``constraint`` as objects; raise ValueError for anything else."""
         raise NotImplementedError
 
     def _named(self, names, kind=Notion):
-        """The notions in ``constraint``: one, or a list where ``_several`` says so."""
+        """The notions in ``constraint``: one, or several if ``_several`` is true."""
         given, several = self.constraint, isinstance(self.constraint, (list, tuple))
         owner = f"{type(self).__name__}.constraint"
         if several and self._several and not given:
@@ -130,35 +130,35 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         return [as_notion(item, names, kind, owner) for item in items]
 
     def _check(self):
-        """Check parameters that depend on each other, before any work; each alone is checked."""
+        """Check combinations of parameters, before any work."""
 
     def _problem_class(self):
-        """Give the class of the problem that is posed, or a class with the same protocols."""
+        """Return the class of the problem, or a class with the same protocols."""
         return FairERM
 
     def _problem(self, task):
-        """Give the problem to solve; nothing is solved here. By default the mean loss."""
+        """Build the problem without solving anything; by default that of the mean loss."""
         risk, stack = MeanLoss(self._row_loss()), self._exact_stack(task)
         return FairERM(self._model(task), task.data, risk, stack, float(self.alpha))
 
     def _row_loss(self):
-        """Give the loss of a row, whose mean is minimised."""
+        """Return the loss of a row, whose mean is minimised."""
         return log_loss
 
     def _refined(self, problem, task):
-        """Give the problem after what a simpler one teaches, if it has to be solved first."""
+        """Return the final problem, after solving a simpler one if that is needed."""
         return problem
 
     def _default_solver(self):
-        """Give the solver that is used if none is given."""
+        """Return the solver to use if none is given."""
         return AugmentedLagrangian() if self._is_linear() else SGDA()
 
     def _columns(self, X, group, groups):
-        """Give the columns that scores are computed from, from those of the model."""
+        """Return the columns from which scores are computed, given those of the model."""
         return X
 
     def _attributes(self, problem, w):
-        """Give what a fit keeps of the trained model."""
+        """Return the fitted attributes of the trained model."""
         return problem.model.attributes(w)
 
     def _errors_of_estimates(self, problem):
@@ -166,7 +166,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         return None
 
     def _forget(self):
-        """Discard what earlier calls kept for later ones, before a new fit."""
+        """Discard state from earlier calls, before a new fit."""
 
     # ------------------------------------------------------------------ public methods
 
@@ -176,14 +176,15 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers; if `model` is a classifier, whatever it takes.
+            Numbers, or whatever `model` accepts if it is a classifier.
         y : array-like of shape (n_samples,)
-            Labels of any kind, two classes or more.
+            Labels of any type, with two classes or more.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
             Strings, numbers or booleans without missing values, in a list, array, Series or
-            DataFrame (pandas or polars); several columns are crossed. Used in training only.
+            DataFrame (pandas or polars). Several columns are crossed. They are used in training
+            only.
         sample_weight : array-like of shape (n_samples,), optional
-            Non-negative; an integer weight means that many copies of the row.
+            Non-negative weights. An integer weight is equivalent to that many copies of the sample.
         **fit_params
             For the ``fit`` of a classifier given as `model`, which must request them
             (scikit-learn's metadata routing).
@@ -195,10 +196,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a parameter or an input is not valid; named, before any work.
+            If a parameter or an input is not valid. The message names it, before any work.
         DivergenceError
-            If training diverges. After this error, as after an interruption or an error in a
-            callback, the estimator is as it was before the call.
+            If training diverges. After any error or interruption the estimator is in the state from
+            before the call.
         """
         with unchanged_on_error(self):
             self._forget()
@@ -218,13 +219,13 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Two classes: positive where the second class is predicted.
+            With two classes, a positive score predicts the second class.
         """
         scores = self._scores(self._table(X))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X) -> np.ndarray:
-        """Predicted labels; deterministic, without the sensitive features.
+        """Predicted labels. They are deterministic and need no sensitive features.
 
         Parameters
         ----------
@@ -240,8 +241,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities of the logistic model.
 
-        They are those of a model trained under constraints: calibrated as far as the constraints
-        allow. :class:`sklearn.calibration.CalibratedClassifierCV` can wrap this estimator.
+        They are as well calibrated as the constraints allow.
+        :class:`sklearn.calibration.CalibratedClassifierCV` can wrap this estimator.
 
         Parameters
         ----------
@@ -294,7 +295,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         return dict(routed["estimator"].fit)
 
     def _rows(self, X, y, sensitive_features, sample_weight, routed):
-        """Checked rows of positive weight, with labels and groups as codes."""
+        """Validated samples of positive weight, with labels and groups as indices."""
         X, y = self._specification().training_rows(self, X, y)
         check_classification_targets(y)
         weight = checked_weight(sample_weight, len(y))
@@ -328,7 +329,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             )
 
     def _with_groups(self, rows):
-        """The rows, in one group where none are known; a warning if that leaves a promise empty."""
+        """The rows, in one group if none are known; warn if constraints then mean nothing."""
         if rows.groups is not None and len(rows.groups) > 1:
             return rows
         if self._needs_groups():
@@ -363,7 +364,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             self._store(self._solved(problem, task), rows)
 
     def _task(self, rows, rng):
-        """The columns of the model, fitted where it has something to learn, on the device."""
+        """Fit the specification of the model and put its columns on the device."""
         self.model_ = clone(self._specification())
         table = self.model_.fit_transform(
             rows.X,
@@ -397,14 +398,14 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         return self.model_.build(task.data.X, task.data.weight, outputs, float(self.alpha))
 
     def _part_of_cell(self, rows):
-        """The part of each label and group whose rates the constraints compare; -1 for none."""
+        """The part of each label and group in the constraints; -1 for none."""
         space = rows.space
         counts = space.count_cells(*map(torch.from_numpy, (rows.y, rows.group)))
         members = [kept for kept, _ in self._kept(space, counts, self.min_group_size)]
         return Stack(space, members).part_of_cell.numpy()
 
     def _kept(self, space, rows, least):
-        """Each constraint without what rests on fewer than `least` of the counted rows."""
+        """Each constraint without the values that depend on fewer than `least` rows."""
         return [
             self._bound(notion, space).without_small(rows.cpu().numpy(), least)
             for notion in self._notions()
@@ -412,7 +413,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         ]
 
     def _stack(self, space, rows, least):
-        """What is kept of the constraints; a warning says what is not."""
+        """Stack the constraints without small groups, which a warning names."""
         members = []
         for kept, dropped in self._kept(space, rows, least):
             if dropped:
@@ -437,7 +438,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     # ------------------------------------------------------------------ solve
 
     def _solved(self, problem, task):
-        """The stages of a solution: one, or with a margin a second for narrowed slacks."""
+        """The stages of the solution: one, or two if a margin narrows the slacks."""
         x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.device)
         dual = dual.to(x.dtype)
         if self.warm_start and hasattr(self, "classes_"):
@@ -465,7 +466,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         return Stage(problem, solution)
 
     def _warm(self, problem, x, dual, classes):
-        """Parameters and multipliers of the last fit, where they fit this one."""
+        """Parameters and multipliers of the last fit, if they fit this problem."""
         if not np.array_equal(classes, self.classes_):
             raise ValueError(
                 f"{type(self).__name__} with warm_start=True needs the classes of the last fit, "
@@ -484,7 +485,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     # ------------------------------------------------------------------ store
 
     def _store(self, stages, rows):
-        """Write the fitted attributes, and say what should be known of them."""
+        """Write the fitted attributes, and report what users should know."""
         kept = (*_FROM_VALIDATION, "model_")
         for name in [n for n in vars(self) if n.endswith("_") and n not in kept]:
             delattr(self, name)  # of a former fit, perhaps with another model
@@ -500,11 +501,11 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         self.status_ = solution.status.value
         self.residual_ = iterate.residual
         self.multipliers_ = iterate.dual.cpu().numpy().copy()
-        # What a penalty stands for is measured only.
+        # Values that a penalty replaces are measured, and have no multipliers.
         self.constraints_ = [stack.describe(j) for j in range(len(iterate.dual))]
         self.violations_ = stack.measures(iterate.hard[1:])
         self.violation_ = stack.measure(iterate.hard[1:])
-        # A margin narrows slacks in training; what counts are the slacks asked for.
+        # A margin narrows the slacks in training only.
         wider = (stack.slack - stages[0].stack.slack).to(iterate.hard)
         excess = iterate.constraints + wider[: len(iterate.dual)]
         self.feasible_ = bool((excess <= FEASIBILITY_TOL).all())
@@ -515,7 +516,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     # ------------------------------------------------------------------ prediction
 
     def _table(self, X):
-        """The model's columns of new rows."""
+        """Columns of the model for new samples."""
         check_is_fitted(self)
         return self.model_.transform(self.model_.new_rows(self, X))
 
@@ -533,7 +534,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
 
 def narrowed(problem, x, margin):
-    """The constraints with slacks less `margin` standard errors of the gaps at x."""
+    """The constraints with slacks narrowed by `margin` standard errors of the gaps at x."""
     scores = problem.model.scores(x[: problem.model.n_params], problem.data.X).detach()
     members = [
         member.narrowed(margin * member.deviations(scores, member.place(*problem.data[1:])))
@@ -543,7 +544,7 @@ def narrowed(problem, x, margin):
 
 
 def _history(stages):
-    """What happened, iteration by iteration, each in the units of its stage's constraints."""
+    """The history of all iterations, each in the units of the constraints of its stage."""
     told = [(stage.stack, iterate) for stage in stages for iterate in stage.solution.history]
     before = np.cumsum([0.0, *(stage.solution.times[-1] for stage in stages)])
     return {

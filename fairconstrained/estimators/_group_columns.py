@@ -1,4 +1,4 @@
-"""Coefficients of each group: columns for it, in training and in prediction."""
+"""Columns that give each group coefficients of its own, in training and prediction."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["known_codes", "with_group_columns"]
 
 
 def with_group_columns(X, codes, n_groups):
-    """``[X, 1[g], 1[g] X]`` for every group g but the first: the paper's linear model.
+    """``[X, 1[g], 1[g] X]`` for every group g but the first: the linear model of the paper.
 
-    Paper: (1, x, s, s x) with s = 1, 2; here indicators, which for two groups span the same models
-    and do for more.
+    Paper: (1, x, s, s x) with s = 1, 2; here indicators, because they span the same models for two
+    groups and also work for more.
     """
     blocks = [X]
     for g in range(1, n_groups):
@@ -26,7 +26,7 @@ def with_group_columns(X, codes, n_groups):
 
 
 def known_codes(sensitive_features, n_samples, groups):
-    """The group of each row, out of those seen in training."""
+    """The index of the group of each sample among the groups seen in training."""
     if sensitive_features is None:
         raise ValueError(
             "sensitive_features is needed for predictions, because group_features=True: pass "

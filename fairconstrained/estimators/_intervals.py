@@ -1,4 +1,4 @@
-"""Intervals that the data choose, and whether they hold enough rows."""
+"""The choice of an interval from the data, and a check that it holds enough rows."""
 
 from __future__ import annotations
 

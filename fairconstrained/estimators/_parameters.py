@@ -1,4 +1,4 @@
-"""What each parameter of an estimator may be: one check a name, for all estimators."""
+"""Checks of the parameters of all estimators, one for each name."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def check_parameters(estimator):
 
 
 def given_callbacks(callbacks):
-    """The callables in a ``callbacks`` parameter; None if it holds anything else."""
+    """The callables in a ``callbacks`` parameter, or None if it holds anything else."""
     given = [callbacks] if callable(callbacks) else callbacks or ()
     return given if isinstance(given, (list, tuple)) and all(map(callable, given)) else None
 
 
 def refuse(estimator, name, value, wording):
-    """Raise the one ValueError that all parameters have."""
+    """Raise the ValueError that all parameters have in common."""
     raise ValueError(f"{type(estimator).__name__}.{name} must be {wording}; got {value!r}.")
 
 
 def _is(kind, allowed, wording):
-    """Check for a number or another instance of `kind`; True is no number."""
+    """Make a check for an instance of `kind`; booleans are no numbers."""
 
     def check(estimator, name, value):
         is_bool = isinstance(value, (bool, np.bool_)) and kind in (Real, Integral)
@@ -62,7 +62,7 @@ def _optional(check):
 
 
 def _anything(estimator, name, value):
-    """Left to what reads it: scikit-learn's check_random_state, for one."""
+    """No check here, because the code that reads the parameter checks it."""
 
 
 def _constraint(estimator, name, value):
@@ -139,7 +139,7 @@ CHECKS: dict[str, Callable] = {
     "verbose": _is((Integral, np.bool_), lambda v: v >= 0, "an integer >= 0"),
     "device": _device,
     "warm_start": _flag,
-    # of the promise to groups
+    # of the constraints on groups
     "constraint": _constraint,
     "slack": _is(Real, lambda v: v >= 0, "a number >= 0"),
     "margin": _finite_nonnegative,
@@ -152,7 +152,7 @@ CHECKS: dict[str, Callable] = {
     "loss": _one_of(*LOSSES),
     "objective": _one_of("auc", "log"),
     "stream_memory": _count,
-    # of the promise to individuals
+    # of differential privacy
     "epsilon": _optional(_is(Real, lambda v: 0 < v < inf, "None or a finite number > 0")),
     "delta": _is(Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)"),
     "feature_range": _optional(_feature_range),

@@ -1,4 +1,4 @@
-"""partial_fit: estimators that train on all that a stream has brought so far."""
+"""Estimators with partial_fit, which train on all samples of a stream so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["StreamingClassifier"]
 
 
 class StreamingClassifier(PrivateFairClassifier):
-    """A classifier of two classes with ``partial_fit`` and the parameter `stream_memory`."""
+    """A binary classifier with ``partial_fit`` and the parameter `stream_memory`."""
 
     __metadata_request__partial_fit = {"sensitive_features": True}  # noqa: RUF012
     _stream = None
@@ -40,47 +40,48 @@ class StreamingClassifier(PrivateFairClassifier):
         sensitive_features: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Train on all rows seen by this method so far.
+        """Train on all samples that this method has seen so far.
 
-        The model is trained on the rows kept. Moments of groups add up exactly over chunks of any
-        size, single rows included: with ``surrogate="binormal"``, ``objective="auc"`` and a linear
-        model the whole stream counts, and the rows kept serve to measure true AUCs. Up to
-        `stream_memory` rows all are kept: then the model is that of :meth:`fit` on the same rows,
-        up to rounding. Beyond, they are a uniform sample.
+        The estimator keeps up to `stream_memory` samples. As long as it has kept all of them, the
+        model is that of :meth:`fit` on the same samples, up to rounding. After that it keeps a
+        uniform sample and trains on it. With ``surrogate="binormal"``, ``objective="auc"`` and a
+        linear model the whole stream still counts, because moments of groups add up exactly over
+        chunks of any size. The samples kept then serve to measure true AUCs only.
 
-        Every call runs the solver afresh; ``warm_start=True`` starts from the last solution, which
-        is faster and agrees within the tolerance of the slack.
+        Every call runs the solver from the start. With ``warm_start=True`` it starts from the last
+        solution, which is faster and agrees within the tolerance of the slack.
 
-        With ``solver=LevelSet()`` (``surrogate="quadratic"``) the method's state is updated in
-        place: each row is used once, in one mini-batch of the solver's `batch_size`, for which rows
-        wait, so that the model does not depend on the chunks in which they came. It begins when the
-        first mini-batch is full, five rows a column have come (they set the coordinates), and both
-        labels of two groups or more, at the latest with `stream_memory` rows; sets without rows
-        are then left out. Groups may come until then, and `alpha` and `slack` are those of then.
-        Rows kept only serve to measure the model: with a small `stream_memory` a call is fast.
+        With ``solver=LevelSet()`` (and ``surrogate="quadratic"``) a call updates the state of the
+        solver. Each sample is used once, in one mini-batch of the solver's `batch_size`. Samples
+        wait until a mini-batch is full, so the model does not depend on the chunks. The solver
+        begins once there are a full mini-batch, five samples for each column (which determine the
+        coordinates), and samples of both labels in at least two groups. It begins at the latest
+        with `stream_memory` samples, and then leaves out sets without samples. New groups may
+        appear until it begins, and `alpha` and `slack` are read at that time. The samples kept only
+        serve to measure the model, so a call is fast with a small `stream_memory`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         classes : array-like of shape (2,), optional
-            Both labels; needed in the first call unless its rows have both.
+            Both labels. They are needed in the first call unless its samples have both.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
-            As in :meth:`fit`; new groups may come at any time, but see above for ``LevelSet``.
+            As in :meth:`fit`. New groups may appear at any time, but see above for ``LevelSet``.
         sample_weight : array-like of shape (n_samples,), optional
 
         Returns
         -------
         self
-            Ready to predict once both classes have been seen, or with ``LevelSet`` once it has
+            It can predict once it has seen both classes, or with ``LevelSet`` once the solver has
             begun. A call to :meth:`fit` ends the stream.
 
         Raises
         ------
         ValueError
-            For a label that is not in `classes`, another number of columns, sensitive features in
-            some chunks only, or with ``LevelSet`` a group that was not there when it began; the
-            estimator is then as it was before the call.
+            If a label is not in `classes`, if the number of columns changes, if only some chunks
+            have sensitive features, or, with ``LevelSet``, if a group is new after the solver has
+            begun. The estimator is then in the state from before the call.
         """
         with unchanged_on_error(self):
             self._check_all()
@@ -108,7 +109,7 @@ class StreamingClassifier(PrivateFairClassifier):
             vars(self).pop(name, None)
 
     def _step(self, chunk, solver):
-        """Go on from the state of the last call, or begin."""
+        """Continue from the state of the last call, or begin."""
         if self.margin > 0:
             raise ValueError(
                 f"{type(self).__name__}.margin must be 0 with {type(solver).__name__} in "
@@ -129,7 +130,7 @@ class StreamingClassifier(PrivateFairClassifier):
             self._store([Stage(problem, solution)], self._stream.training_rows())
 
     def _begun(self, rows, solver, rng):
-        """The solver's state before its first step; None while it waits for rows."""
+        """The state of the solver before its first step, or None while it waits for rows."""
         stream = self._stream
         n_first = None
         if stream.groups is None or stream.n_groups > 1:
@@ -138,7 +139,7 @@ class StreamingClassifier(PrivateFairClassifier):
         if n_first is None:
             if len(rows.y) < self.stream_memory or len(np.unique(rows.y)) < 2:
                 return None
-            n_first = len(rows.y)  # what lacks rows by now is left out, with a warning
+            n_first = len(rows.y)  # sets without enough rows are left out, with a warning
         task = self._task(stream.training_rows(rows.part(slice(n_first))), rng)
         problem = self._problem(task)
         return Steps.begin(solver, problem, task.space, rows.part(slice(0)))
@@ -155,7 +156,7 @@ class StreamingClassifier(PrivateFairClassifier):
             )
 
     def _extend_stream(self, X, y, classes, sensitive_features, sample_weight):
-        """Take in a chunk; give its rows."""
+        """Add a chunk to the stream and return its rows."""
         first = self._stream is None
         X, y = self._specification().training_rows(self, X, y, reset=first)
         weight = checked_weight(sample_weight, len(y))

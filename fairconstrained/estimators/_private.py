@@ -1,4 +1,4 @@
-"""What all private fits have in common: public ranges, the system's randomness, warnings."""
+"""The base of private fits: public ranges, system randomness and warnings."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _SPENT = (
     "same rows adds its own."
 )
 
-_FAR = 1e6  # widths of the public range
-_FEW_ROWS = 5  # of a group in an expected batch
-_MUCH_NOISE = 0.3  # on the mean gradient of a training, in units of the clip
+_FAR = 1e6  # how far outside the public range entries may be, in widths of the range
+_FEW_ROWS = 5  # least expected number of rows of a group in a batch without a warning
+_MUCH_NOISE = 0.3  # on the mean gradient over the training, in units of the clipping norm
 
 
 class PrivateFairClassifier(FairClassifier):
-    """A FairClassifier whose ``epsilon`` may be a number: then it trains privately.
+    """A FairClassifier that trains privately if ``epsilon`` is a number.
 
-    Nothing that depends on the data leaves :meth:`fit` but what the accountant has priced. The
-    number of rows, the classes and the names of the groups are taken for public.
+    Whatever leaves :meth:`fit` and depends on the data is accounted for. The number of rows, the
+    classes and the names of the groups count as public.
     """
 
-    protect = "record"  # the unit of privacy, where it is no parameter
+    protect = "record"  # the unit of privacy of estimators without this parameter
     keeps_seed = False  # whether a pickle of a private fit holds random_state: for experiments
 
     def _check(self):
@@ -56,7 +56,7 @@ class PrivateFairClassifier(FairClassifier):
             )
 
     def _refuse_with_epsilon(self, refused, offered):
-        """Raise ValueError for a parameter that reads more than a private fit may release."""
+        """Raise ValueError for a parameter that a private fit does not support."""
         wrong = [parameter for parameter, is_wrong in refused.items() if is_wrong]
         if wrong:
             raise ValueError(
@@ -74,7 +74,7 @@ class PrivateFairClassifier(FairClassifier):
         return super()._rows(X, y, sensitive_features, sample_weight, routed)
 
     def _task(self, rows, rng):
-        """With the system's randomness, and private rows within reach of their public range."""
+        """The task with system randomness, and with private rows near their public range."""
         task = super()._task(rows, rng)
         if self.epsilon is None:
             return task
@@ -91,7 +91,7 @@ class PrivateFairClassifier(FairClassifier):
             return task
         public = self._public_range(task.data)
         reach = _FAR * public.scale
-        # Of larger entries squares and sums overflow, and one row would decide whether a fit ends.
+        # Squares and sums of larger entries overflow, so one row could make a fit fail.
         X = task.data.X.bounded(public.center - reach, public.center + public.scale + reach)
         return replace(task, data=task.data._replace(X=X))
 
@@ -105,7 +105,7 @@ class PrivateFairClassifier(FairClassifier):
         return self._exact_problem(task) if self.epsilon is None else self._private_problem(task)
 
     def _exact_problem(self, task):
-        """Give the problem without privacy."""
+        """Build the problem without privacy."""
         return super()._problem(task)
 
     def _train(self, rows):
@@ -136,7 +136,7 @@ class PrivateFairClassifier(FairClassifier):
         task.solver.check(trial)
 
     def _private_problem(self, task):
-        """Give the problem of noisy releases; here the mean log loss under the constraints."""
+        """Build the problem of noisy releases; here the mean log loss under the constraints."""
         data, space, rng = task.data, task.space, task.rng
         plan = task.solver.plan(len(data.y), self._budget())
 
@@ -156,7 +156,7 @@ class PrivateFairClassifier(FairClassifier):
         return Budget(float(self.epsilon), float(self.delta), self.protect)
 
     def _public_range(self, data):
-        """Coordinates from ``feature_range`` and not from the data: columns in [0, 1]."""
+        """Coordinates from ``feature_range`` alone, in which columns are in [0, 1]."""
         n_features = data.X.shape[1]
         low, high = (0.0, 1.0) if self.feature_range is None else self.feature_range
         try:
@@ -175,7 +175,7 @@ class PrivateFairClassifier(FairClassifier):
         return self.model_.build_private(*public, n_outputs(len(task.space.classes)))
 
     def _private_model(self, task, plan):
-        """The model in coordinates that are released."""
+        """The model in released coordinates."""
         data = task.data
         public, outputs = self._public_range(data), n_outputs(len(task.space.classes))
         self._spends(plan)
@@ -200,7 +200,7 @@ class PrivateFairClassifier(FairClassifier):
         super()._store(stages, rows)
         if self.epsilon is not None:
             self.privacy_ = stages[-1].problem.plan.privacy
-            # The time of a step tells the size of its batch, which is exact.
+            # The time of a step would reveal the exact size of its batch.
             self.history_["time"] = np.full(len(self.history_["time"]), np.nan)
 
     def _warn_of_noise(self, plan, n_rows, n_params):
@@ -216,7 +216,7 @@ class PrivateFairClassifier(FairClassifier):
             )
 
     def _warn_of_delta(self, n_rows):
-        """Warn where delta is so large that the promise means little."""
+        """Warn if delta is so large that the guarantee means little."""
         if self.delta >= 1 / n_rows:
             warn_caller(
                 f"delta={self.delta:g} is not below 1/n = {1 / n_rows:.1g}: a mechanism that "
@@ -226,7 +226,7 @@ class PrivateFairClassifier(FairClassifier):
 
 
 def least_rows(estimator, counts_noise):
-    """Fewest rows of a group by released counts: below two standard deviations it may be empty."""
+    """Least released count of a group: below two standard deviations it may be empty."""
     asked = 1 if estimator.min_group_size == "auto" else estimator.min_group_size
     if np.isinf(counts_noise):  # public proportions
         return asked

@@ -1,4 +1,4 @@
-"""Private AUCFairClassifier: from a budget to a problem that holds released moments and no rows."""
+"""Private AUCFairClassifier: a problem of released moments, without rows."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fairconstrained.solvers import check_solves
 
 __all__ = ["check_private_ranking", "log_odds_of_columns", "released_problem"]
 
-_MUCH_NOISE = 0.3  # of a cell's mean, in units of the clipped rows
+_MUCH_NOISE = 0.3  # on the mean of a cell, in units of the clipped rows
 
 
 def check_private_ranking(estimator):
-    """What a private ranking can be, before any work."""
+    """Raise ValueError for parameters that a private ranking does not support."""
     wanted = {
         "model": ("'linear'", estimator._is_linear()),
         "objective": ("'auc'", estimator.objective == "auc"),
@@ -42,7 +42,7 @@ def check_private_ranking(estimator):
 
 
 def released_problem(estimator, task):
-    """Release the moments of all cells, and pose the problem on them."""
+    """Release the moments of all cells, and build the problem from them."""
     data, public = task.data, estimator._public_range(task.data)
     plan = plan_moments(float(estimator.epsilon), float(estimator.delta))
     estimator._warn_of_delta(len(data.y))
@@ -69,7 +69,7 @@ def _refuse_early(estimator, task, plan):
 
 
 def log_odds_of_columns(problem, w):
-    """Coefficients of the columns as given, from those of the released coordinates."""
+    """Coefficients of the original columns, from those in the released coordinates."""
     slope, offset = problem.log_odds_scale(w)
     coef = slope * problem.model.unpack(w)[0][:, 0] / problem.released.scale
     intercept = offset - coef @ problem.released.centre

@@ -1,4 +1,4 @@
-"""Public proportions of groups, as users give them."""
+"""Validation of public proportions of groups."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SUM_TOL = 1e-6
 
 
 def public_cells(given, space, per_label):
-    """Shares of all rows by label and group, (n_classes, n_groups), from what a user gave.
+    """Fractions of all rows by label and group, (n_classes, n_groups), as a user gives them.
 
     Parameters
     ----------
     given : mapping or sequence
-        Group to share; where `per_label`, label to such a mapping.
+        Proportions by group; with `per_label`, one such mapping or sequence by label.
     space : Space
     per_label : bool
         Whether the notion conditions on labels.
@@ -27,13 +27,14 @@ def public_cells(given, space, per_label):
     Raises
     ------
     ValueError
-        If a group or label is missing or unknown, a share is not positive, or the sum is not 1.
+        If a group or label is missing or unknown, a proportion is not positive, or the sum is not
+        1.
     """
     n_classes = len(space.classes)
     if per_label:
         cells = _in_order(given, space.classes, "label", lambda label: str(label))
         cells = [_shares(of_label, space) for of_label in cells]
-    else:  # how the rows of a group spread over the labels does not matter
+    else:  # the labels of the rows do not matter, so they are split evenly
         cells = [_shares(given, space) / n_classes] * n_classes
     cells = np.stack(cells)
     if not abs(cells.sum() - 1.0) <= _SUM_TOL:

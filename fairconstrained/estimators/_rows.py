@@ -1,4 +1,4 @@
-"""The rows that a fit works on, with labels and groups as codes; what a problem is posed from."""
+"""The samples of a fit, with labels and groups as indices, and its random numbers."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ __all__ = ["Task", "TrainingRows", "check_groups", "checked_weight", "random_see
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows with class and group indices, and the labels and groups that these stand for."""
+    """Samples with class and group indices, and the classes and groups behind the indices."""
 
     X: Any  # as the model takes it
     y: np.ndarray  # (n,) class indices
     group: np.ndarray  # (n,) group indices
     weight: np.ndarray  # (n,) positive
     classes: np.ndarray
-    groups: np.ndarray | None  # None: no sensitive features were given
-    moments: GroupMoments | None = None  # of a stream, of which these rows are a sample
+    groups: np.ndarray | None  # None if there are no sensitive features
+    moments: GroupMoments | None = None  # of a whole stream, if these rows are a sample of it
     routed: Mapping[str, Any] = field(default_factory=dict)  # for the fit of the user's classifier
 
     @property
     def space(self) -> Space:
-        """What notions are bound to."""
+        """The labels and groups to which notions are bound."""
         return Space(self.classes, ["all"] if self.groups is None else self.groups)
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a problem is posed from, and what solves it."""
+    """The inputs from which a problem is built, and the solver."""
 
-    data: Batch  # the model's columns
+    data: Batch  # with the columns of the model
     space: Space
     solver: Solver
-    rng: Generator  # the only source of randomness, but for a network's own
+    rng: Generator  # the only source of randomness, except for dropout in networks
     moments: GroupMoments | None = None
 
 
 def checked_weight(sample_weight, n_samples):
-    """One non-negative number for each sample."""
+    """Validate sample weights: one non-negative number for each sample."""
     if sample_weight is None:
         return np.ones(n_samples)
     n_dims = np.asarray(sample_weight).ndim
@@ -104,15 +104,15 @@ def check_groups(name, labels, n_samples):
 
 
 def random_seed(random_state):
-    """A seed for torch from what scikit-learn takes for ``random_state``."""
+    """A seed for torch from ``random_state``, as scikit-learn reads it."""
     return check_random_state(random_state).randint(np.iinfo(np.int32).max)
 
 
 @contextmanager
 def seeded(seed):
-    """A generator; until the end, torch's global one is seeded alike, and restored then.
+    """Yield a generator, with the global generator of torch seeded alike in the meantime.
 
-    Modules draw their first parameters and their dropout from the global generator.
+    Modules draw their initial parameters and their dropout from the global generator.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

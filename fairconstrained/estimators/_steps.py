@@ -1,4 +1,4 @@
-"""What partial_fit keeps for a solver that goes on from its state."""
+"""The state that partial_fit keeps for a solver that continues from it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from fairconstrained.solvers.stochastic.level_set_stream import LevelSetStream
 
 __all__ = ["Steps", "as_batch", "rows_to_begin"]
 
-_WHITEN_ROWS = 5  # a column: what coordinates that decorrelate columns ask for
+_WHITEN_ROWS = 5  # rows per column that decorrelating coordinates need
 
 
 def rows_to_begin(rows: Rows, n_groups: int, batch_size: int, min_rows: int) -> int | None:
-    """How many rows set coordinates and tell which sets there are; None while there are too few.
+    """The number of first rows that determine coordinates and sets, or None if there are too few.
 
-    A mini-batch, five rows a column, and `min_rows` rows of both labels of every group that came.
+    They must be a mini-batch, five rows per column, and `min_rows` rows of both labels of every
+    group so far.
     """
     least = max(batch_size, _WHITEN_ROWS * rows.X.shape[1])
     cell = rows.y * n_groups + rows.group
@@ -35,17 +36,16 @@ def rows_to_begin(rows: Rows, n_groups: int, batch_size: int, min_rows: int) -> 
 
 
 def as_batch(rows: Rows, device: str) -> Batch:
-    """Rows as solvers see them."""
+    """Rows as a batch for solvers."""
     columns = (torch.as_tensor(column, device=device) for column in rows[1:])
     return Batch(as_features(rows.X, device), *columns)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """A solver's state on a stream; a chunk gives a new one, so that an error leaves the old.
+    """The state of a solver on a stream. Each chunk gives a new object, so errors leave the old.
 
-    Rows wait until they fill a mini-batch: the state does not depend on the chunks in which they
-    came.
+    Rows wait until they fill a mini-batch, so the state does not depend on the chunks.
     """
 
     problem: FairERM  # on the rows it began with
@@ -58,7 +58,7 @@ class Steps:
         return cls(problem, space, LevelSetStream.begin(solver, problem), none)
 
     def after(self, solver: LevelSet, rows: Rows, device: str) -> Steps:
-        """With a step for each mini-batch that is full."""
+        """The state after a step for each full mini-batch."""
         rows, size = self.waiting.then(rows), solver.batch_size
         end = len(rows.y) - len(rows.y) % size
         batches = (
@@ -68,7 +68,7 @@ class Steps:
         return replace(self, state=state, waiting=rows.part(slice(end, None)))
 
     def on(self, data: Batch) -> FairERM:
-        """The problem on other rows, to measure the model by; its model is a copy."""
+        """The problem on other rows, with a copy of the model, to measure the model."""
         shares = torch.stack([data.weight[data.y == k].sum() for k in (0, 1)])
         risk = self.problem.risk
         if isinstance(risk, PairwiseLoss):
@@ -76,7 +76,7 @@ class Steps:
         return replace(self.problem, data=data, risk=risk, model=copy.deepcopy(self.problem.model))
 
     def solution(self, problem: FairERM) -> Solution:
-        """The state as a solution that has been measured on `problem`."""
+        """The state as a solution, measured on `problem`."""
         state = self.state
         w = state.x[: problem.model.n_params]
         soft, hard = problem.evaluate(w)

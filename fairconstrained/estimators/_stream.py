@@ -1,4 +1,4 @@
-"""What partial_fit keeps of a stream: exact group moments, and rows up to a limit."""
+"""The data that partial_fit keeps of a stream: exact group moments, and rows up to a limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Rows", "Stream", "stacked"]
 
 
 class Rows(NamedTuple):
-    """Rows of a stream, in the order in which they came, with class and group indices."""
+    """Rows of a stream in order of arrival, with class and group indices."""
 
     X: Any  # dense or CSR
     y: np.ndarray
@@ -25,20 +25,21 @@ class Rows(NamedTuple):
     weight: np.ndarray
 
     def part(self, index: Any) -> Rows:
-        """Some of them."""
+        """Some of these rows."""
         return Rows(*(column[index] for column in self))
 
     def then(self, other: Rows) -> Rows:
-        """These, and others after them."""
+        """These rows, followed by others."""
         rest = (np.concatenate(both) for both in zip(self[1:], other[1:], strict=True))
         return Rows(stacked(self.X, other.X), *rest)
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Everything seen so far; a chunk gives a new one, so that an error leaves the old as it was.
+    """The stream so far. Each chunk gives a new object, so errors leave the old one unchanged.
 
-    Rows beyond the limit are a uniform sample: each row gets a random key, the smallest are kept.
+    Beyond the limit the rows are a uniform sample: each row gets a random key, and those with the
+    smallest keys are kept.
     """
 
     classes: np.ndarray  # of shape (2,), sorted
@@ -54,7 +55,7 @@ class Stream:
 
     @classmethod
     def begin(cls, y, classes, groups, n_features, seed, *, with_moments):
-        """Nothing seen; classes and the kind of groups are those of the first chunk."""
+        """An empty stream with the classes and the type of groups of the first chunk."""
         labels = np.unique(y if classes is None else classes)
         if len(labels) != 2:
             raise ValueError(
@@ -82,17 +83,17 @@ class Stream:
         return Rows(self.X, self.y, self.group, self.weight)
 
     def training_rows(self, rows: Rows | None = None) -> TrainingRows:
-        """The rows kept, or these rows of the stream, as a fit takes them."""
+        """The rows kept, or the given rows of the stream, in the form that a fit takes."""
         rows = self.rows if rows is None else rows
         return TrainingRows(*rows, self.classes, self.groups, self.moments)
 
     @property
     def n_groups(self) -> int:
-        """Groups seen; one without groups."""
+        """Number of groups so far; 1 without groups."""
         return 1 if self.groups is None else len(self.groups)
 
     def extended(self, X, y, classes, groups, weight, limit):
-        """With a chunk of rows, of which those of weight zero do not count; and these rows."""
+        """The stream after a chunk, and the rows of the chunk with positive weight."""
         self._check(y, classes, groups)
         labels = self.groups if groups is None else merged_labels(self.groups, groups.labels)
         old = positions(self.groups, labels)
@@ -127,7 +128,7 @@ class Stream:
 
 
 def _merged(moments, old, n_groups, chunk):
-    """Moments of the rows so far, whose groups are now at `old`, and of a chunk."""
+    """Merge moments, whose groups now have the positions `old`, with those of a chunk."""
     cells = torch.as_tensor(np.concatenate((old, old + n_groups)))
     cell = torch.as_tensor(chunk.y * n_groups + chunk.group)
     weight = torch.as_tensor(chunk.weight)
@@ -152,7 +153,7 @@ def merged_labels(first, second):
 
 
 def positions(some, all_labels):
-    """Where some of the labels stand among all; one position without groups."""
+    """Positions of some labels among all labels; a single 0 without groups."""
     if all_labels is None:
         return np.zeros(1, dtype=np.int64)
     place = {label: i for i, label in enumerate(all_labels.tolist())}
@@ -160,7 +161,7 @@ def positions(some, all_labels):
 
 
 def stacked(first, second):
-    """Rows of both; CSR as soon as either is."""
+    """Stack the rows of both matrices; the result is CSR if one of them is sparse."""
     if sparse.issparse(first) or sparse.issparse(second):
         return sparse.csr_array(sparse.vstack([sparse.csr_array(first), sparse.csr_array(second)]))
     return np.concatenate((first, second))

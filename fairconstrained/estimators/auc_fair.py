@@ -26,7 +26,7 @@ _MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
 
 
 class AUCFairClassifier(StreamingClassifier):
-    r"""Scores that rank positives above negatives, and do so equally well for all groups.
+    r"""Linear model or network whose scores rank equally well for all groups.
 
     .. math::
 
@@ -34,43 +34,43 @@ class AUCFairClassifier(StreamingClassifier):
         \quad \text{s.t.} \quad
         | \mathrm{AUC}_w(G_1, G_1') - \mathrm{AUC}_w(G_2, G_2') | \le \mathrm{slack}
 
-    for the pairs of row sets that `constraint` names; no threshold is involved. Training uses
-    smooth surrogates, whose targets follow the true AUCs of the training data: with
-    ``slack=0.05`` the metric of the notion (say
-    :func:`fairconstrained.metrics.inter_group_auc_gap`) ends at 0.05 or below on them. More than
-    two groups: every pair. Two classes only.
+    for the pairs of sets of samples that `constraint` names. No threshold is involved. Training
+    uses smooth surrogates whose targets follow the true AUCs of the training data: with
+    ``slack=0.05`` the metric of the notion, such as
+    :func:`fairconstrained.metrics.inter_group_auc_gap`, is at most 0.05 there. With more than two
+    groups the constraint holds for every pair. There must be two classes.
 
     Parameters
     ----------
     constraint : str or AUCParity object, default="group_auc"
-        - ``"group_auc"``: one group's scores against another's, AUC 1/2;
+        - ``"group_auc"``: the scores of one group against those of another, compared with AUC 1/2;
         - ``"inter_group"``: positives of g against negatives of h, and the other way round;
         - ``"intra_group"``: positives against negatives within g, and within h;
-        - ``"positive_equality_gap"``, ``"negative_equality_gap"``: a group's positives (negatives)
-          against those of all rows, AUC 1/2;
-        - ``"bpsn_bnsp"``: all positives against a group's negatives, and the group's positives
+        - ``"positive_equality_gap"``, ``"negative_equality_gap"``: positives (negatives) of a group
+          against all positives (negatives), compared with AUC 1/2;
+        - ``"bpsn_bnsp"``: all positives against negatives of a group, and positives of the group
           against all negatives.
 
-        An object, such as ``AUCParity("inter_group", surrogate="binormal")``, carries what stands
-        in for true AUCs, in the constraint and in the objective; names mean ``"soft_bins"``, and
+        An object, such as ``AUCParity("inter_group", surrogate="binormal")``, chooses the surrogate
+        of true AUCs in the constraint and in the objective. Names use ``"soft_bins"``, or
         ``"binormal"`` with `epsilon`. ``"soft_bins"`` counts pairs in smooth histograms of the
-        scores and is close to the truth; ``"binormal"`` is the AUC of normal scores with the
-        groups' means and variances; ``"quadratic"`` is the paper's, which does not track the truth
-        for pairwise notions. With one of the last two, ``objective="auc"`` and a linear model the
-        data are read once: what follows costs d x d, for any number of rows, and the objective is
-        the quadratic one. :class:`fairconstrained.constraints.SoftBins` and ``Quadratic`` are
-        surrogates with parameters.
+        scores and is close to the true AUC. ``"binormal"`` is the AUC of normal scores with the
+        means and variances of the groups. ``"quadratic"`` is that of the paper, which does not
+        follow the true AUC for pairwise notions. With one of the last two, ``objective="auc"`` and
+        a linear model, the data are read once, a step then costs d x d for any number of samples,
+        and the objective is the quadratic one. :class:`fairconstrained.constraints.SoftBins` and
+        ``Quadratic`` are surrogates with parameters.
     slack : float, default=0.05
         Largest allowed difference of AUCs.
     margin : float, default=0.0
-        Standard errors of the training gap by which `slack` is narrowed (not below zero), so that
-        the gap of new rows exceeds it less often; 1 or 2 help where a group has few rows. The
-        errors are those of a first fit; a second one starts there.
+        Number of standard errors of the training gap by which `slack` is narrowed, but not below
+        zero. The gap of new samples then exceeds the slack less often. Use 1 or 2 if a group is
+        small. The standard errors are those of a first fit, from which a second fit starts.
     objective : {"auc", "log"}, default="auc"
-        What is minimised: 1 - AUC, in terms of the surrogate, or the log loss, which ranks new rows
-        better where there are few rows a column.
+        The objective is 1 - AUC, in terms of the surrogate, or the log loss. With few samples per
+        column the log loss ranks new samples better.
     stream_memory : int, default=100_000
-        Rows that :meth:`partial_fit` keeps at most.
+        Largest number of samples that :meth:`partial_fit` keeps.
     epsilon : float, optional
         Train a linear model with (epsilon, delta)-differential privacy of the record, from noisy
         group moments that are released once: see Notes. Needs the extra ``privacy``.
@@ -78,20 +78,20 @@ class AUCFairClassifier(StreamingClassifier):
         Should be well below 1 / n.
     feature_range : (low, high), optional
         Publicly known range of the columns (numbers, or arrays of shape (n_features,)), with
-        `epsilon`; default: (0, 1). It fixes the units of the columns; rows outside of it count
-        less, and break nothing.
+        `epsilon`; default: (0, 1). It sets the units of the columns. Samples outside the range
+        count less, and the guarantee still holds.
     model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
         As in :class:`RateConstrainedClassifier`, with networks of one output. ``QCQP()`` solves the
-        paper's surrogate exactly, and ``LevelSet()`` is the paper's stochastic method; both need
-        ``surrogate="quadratic"``, and keep the surrogate's slack, not the true gap's. AUCs do not
-        depend on an intercept.
+        surrogate problem of the paper exactly, and ``LevelSet()`` is the stochastic method of the
+        paper. Both need ``surrogate="quadratic"``, and bound the gap of the surrogate instead of
+        the true gap. AUCs do not depend on an intercept.
     callbacks, random_state, verbose, device, warm_start
         As in :class:`RateConstrainedClassifier`.
 
     Attributes
     ----------
     violation_ : float
-        The notion's gap of true AUCs on the training data; nan if nothing is constrained.
+        The gap of true AUCs on the training data; nan if nothing is constrained.
     history_ : dict of ndarray
         Per iteration: objective, error (1 - AUC), violation, soft_violation, residual,
         multipliers, time (s).
@@ -100,28 +100,28 @@ class AUCFairClassifier(StreamingClassifier):
     constraints_, residual_, n_iter_, converged_, status_, privacy_
         As in :class:`RateConstrainedClassifier`.
     n_features_in_, feature_names_in_
-        As usual.
+        As in scikit-learn.
 
     Notes
     -----
-    ``decision_function`` gives log odds and ``predict`` the second class where they are positive:
-    where its probability is above one half. With ``objective="auc"`` scores rank only, so that
-    after training a logistic regression on the one score (Platt's calibration, on the training
-    data) sets their scale and offset; that changes no AUC. With ``objective="log"`` they are those
-    of a logistic model trained under constraints: calibrated as far as the constraints allow. In
-    both cases they are calibrated over all rows, and not within each group.
+    ``decision_function`` returns log odds, and ``predict`` returns the second class where they are
+    positive. With ``objective="auc"`` training determines only the order of the scores. Platt
+    scaling on the training data, a logistic regression on the score, then sets their scale and
+    offset, which changes no AUC. With ``objective="log"`` the scores are those of a logistic model
+    and as well calibrated as the constraints allow. In both cases they are calibrated over all
+    samples, and not within each group.
 
-    With `epsilon` the number of rows, the classes and the names of the groups are public.
+    With `epsilon` the number of samples, the classes and the names of the groups are public.
     Everything else that leaves ``fit`` follows from four noisy releases
-    (``problems.private.moments``): ``violation_`` and ``history_`` are those of normal
-    scores with the released moments, moved to what a noisy table of scores says of the gaps; scores
-    become log odds as if they were normal with one variance. `alpha` is in the units of the clipped
-    rows, and the noise on the moments adds to it. Weights, warm starts and streams are refused. The
-    noise is the same for small groups as for large ones: the gap of a group of some hundred rows
-    may miss the slack by far.
+    (``problems.private.moments``). ``violation_`` and ``history_`` are computed for normal scores
+    with the released moments, and corrected by a noisy table of scores. Scores become log odds as
+    if they were normal with equal variances. `alpha` is in the units of the clipped samples, and
+    the noise on the moments adds to it. Weights, warm starts and streams are refused. The noise
+    does not depend on the size of a group, so the gap of a group of some hundred samples may exceed
+    the slack by far.
 
-    A cell without rows is named in a warning and its comparisons are left out; where nothing is
-    left to compare, nothing is constrained.
+    A warning names cells without samples, whose comparisons are left out. If there is nothing left
+    to compare, nothing is constrained.
 
     References
     ----------
@@ -248,7 +248,7 @@ class AUCFairClassifier(StreamingClassifier):
         return released_problem(self, task)
 
     def _refined(self, problem, task):
-        """Correct released moments by a noisy table of the scores of their own solution."""
+        """Correct released moments by a noisy table of the scores of their solution."""
         if self.epsilon is None or not problem.constraint.members:
             return problem
         x, dual = problem.start(), torch.zeros(problem.n_constraints).double()
@@ -257,10 +257,10 @@ class AUCFairClassifier(StreamingClassifier):
         return problem.corrected(x, task.data.X, cell, task.rng)
 
     def _pairwise_loss(self, label_weight):
-        """The loss of positives against negatives, given the weight of both labels."""
+        """The loss of positives against negatives, given the weights of both labels."""
         surrogate = self._surrogate()
-        # The quadratic loss and the binormal one have the same optimum up to scale, with any
-        # constraint that does not depend on scale either; this one is convex.
+        # If the constraint does not depend on scale, the quadratic and the binormal loss have the
+        # same optimum up to scale, and the quadratic one is convex.
         quadratic = surrogate.of_score_moments and not isinstance(surrogate, Quadratic)
         shares = torch.stack(tuple(label_weight)) / sum(label_weight)
         return PairwiseLoss(Quadratic() if quadratic else surrogate, tuple(shares.tolist()))
@@ -272,7 +272,7 @@ class AUCFairClassifier(StreamingClassifier):
         return self._problem_class() is MomentERM and few_columns and on_cpu
 
     def _moments(self, task):
-        """Of all rows: those of a stream may be more than the rows at hand."""
+        """Moments of all rows; a stream may have more rows than those kept."""
         if task.moments is not None:
             return task.moments
         data, n_groups = task.data, len(task.space.groups)
@@ -281,7 +281,7 @@ class AUCFairClassifier(StreamingClassifier):
     # ------------------------------------------------------------------ store
 
     def _attributes(self, problem, w):
-        """Log odds: those of the log loss, or the scores calibrated."""
+        """Attributes of the model of log odds, after Platt scaling if scores only rank."""
         if self.epsilon is not None:
             return log_odds_of_columns(problem, w)
         attributes = problem.model.attributes(w)

@@ -27,14 +27,14 @@ from fairconstrained.solvers import FERMI, LBFGS, NoisyTables, ReleasedMoments, 
 
 __all__ = ["DPFermiClassifier"]
 
-_NEVER_BINDS = 1.0  # a gap of rates is never larger: the notion is measured only
+_NEVER_BINDS = 1.0  # no gap of rates is larger, so the notion is measured and not constrained
 _NAMES = ("demographic_parity", "equalized_odds", "equal_opportunity")
 _INDEPENDENCE = {name: CONSTRAINTS[name] for name in _NAMES}
-_SMALL_FRACTION = 0.01  # of the rows in a group, below which its weight 1 / sqrt(fraction) is named
+_SMALL_FRACTION = 0.01  # a warning tells the weight 1 / sqrt(fraction) of smaller groups
 
 
 class DPFermiClassifier(PrivateFairClassifier):
-    r"""Logistic model or network that pays for what its predictions tell about groups.
+    r"""Logistic model or network with a penalty on the information between predictions and groups.
 
     .. math::
 
@@ -42,45 +42,49 @@ class DPFermiClassifier(PrivateFairClassifier):
         + \lambda \Big( \sum_{j,r} \frac{\hat P(\hat y = j, s = r)^2}
             {\hat P(\hat y = j)\, \hat P(s = r)} - 1 \Big),
 
-    with rates from mean class probabilities: the exponential Renyi mutual information (chi-square)
-    of prediction and group, zero if and only if they are independent. Within each label, weighted
-    by its share, for equalized odds; within the second (largest) label for equal opportunity. By
-    default training is differentially private for the sensitive features.
+    with rates from mean class probabilities. The penalty is the exponential Renyi mutual
+    information (chi-square) of prediction and group, which is zero if and only if they are
+    independent. For equalized odds it is the mean over labels, weighted by their frequencies, of
+    the information within each label. For equal opportunity it is that within the second (largest)
+    label. By default training is differentially private for the sensitive features.
 
     Parameters
     ----------
     constraint : str or notion, default="demographic_parity"
         The independence that is penalised: ``"demographic_parity"``, ``"equalized_odds"``,
-        ``"equal_opportunity"``, or an object such as ``DemographicParity(temperature=3.0)``, whose
-        temperature sharpens the class probabilities in the penalty: those of the model (1) can be
-        independent of the groups where predicted labels are not quite; sharper ones follow the
-        labels, and are harder to optimise. It has no slack: nothing is constrained.
+        ``"equal_opportunity"``, or an object such as ``DemographicParity(temperature=3.0)``. The
+        temperature sharpens the class probabilities in the penalty. Those of the model
+        (temperature 1) can be independent of the groups although predicted labels are not. Sharper
+        ones follow the labels, but are harder to optimise. There is no slack, because nothing is
+        constrained.
     penalty : float, default=1.0
-        :math:`\lambda`. Loss and mutual information are means over rows, so that it does not
-        depend on the size of the data or of batches. On Adult 1 halves the gap of a fit without
+        :math:`\lambda`. Loss and mutual information are means over samples, so the penalty does not
+        depend on the size of the data or of batches. On Adult, 1 halves the gap of a fit without
         penalty, and 16 leaves an eighth of it.
     epsilon : float or None, default=1.0
         Budget of differential privacy; None trains without privacy. Needs the extra ``privacy``.
     delta : float, default=1e-5
         Should be well below 1 / n.
     protect : {"sensitive_features", "record"}, default="sensitive_features"
-        Who is protected. "sensitive_features": replacing one row's sensitive features changes the
-        probability of any outcome by at most a factor :math:`e^\epsilon`, up to ``delta``;
-        features, labels and weights are *public*. "record": so does adding or removing a whole
-        row; the number of rows, the classes and the names of the groups are public.
+        The unit of privacy. With "sensitive_features", replacing the sensitive features of one
+        sample changes the probability of any outcome by at most a factor :math:`e^\epsilon`, up to
+        ``delta``; features, labels and weights are *public*. With "record", the same holds for
+        adding or removing a whole sample; the number of samples, the classes and the names of the
+        groups are public.
     group_proportions : mapping or sequence, optional
-        Public proportions of the groups, ``{group: proportion}`` or in the order of ``groups_``;
-        for notions within labels, proportions of all rows, ``{label: {group: proportion}}``. Must
-        add up to 1. Default: numbers of rows are released with a part of the budget. Not used
-        without ``epsilon``.
+        Public proportions of the groups, ``{group: proportion}`` or in the order of ``groups_``.
+        For notions within labels they are proportions of all samples,
+        ``{label: {group: proportion}}``. They must add up to 1. By default the numbers of samples
+        are released with a part of the budget. Not used without ``epsilon``.
     feature_range : (low, high), optional
         Publicly known range of the columns, with ``protect="record"``: see
         :class:`RateConstrainedClassifier`.
     model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
-        As in :class:`RateConstrainedClassifier`. Default solvers: without privacy ``LBFGS()`` for
-        linear models and ``FERMI()`` for networks; ``ReleasedMoments()`` for sensitive features;
-        ``NoisyTables()`` for records. The paper's method is ``DPFERMI()``. Solvers carry what
-        belongs to an algorithm, such as ``FERMI(batch_size=64)``.
+        As in :class:`RateConstrainedClassifier`. Default solvers without privacy are ``LBFGS()``
+        for linear models and ``FERMI()`` for networks. With privacy they are
+        ``ReleasedMoments()`` for sensitive features and ``NoisyTables()`` for records. The method
+        of the paper is ``DPFERMI()``. Parameters of an algorithm belong to its solver, as in
+        ``FERMI(batch_size=64)``.
     callbacks, random_state, verbose, device, warm_start
         As in :class:`RateConstrainedClassifier`.
 
@@ -89,18 +93,18 @@ class DPFermiClassifier(PrivateFairClassifier):
     classes_, groups_, model_, coef_, intercept_, module_, n_iter_, converged_, status_, residual_
         As in :class:`RateConstrainedClassifier`.
     violation_ : float
-        The gap of the training labels predicted: demographic parity difference, equalized odds
-        difference or equal opportunity difference; a private estimate with ``epsilon``.
+        The gap of predicted labels on the training data: demographic parity difference, equalized
+        odds difference or equal opportunity difference. With ``epsilon`` it is a private estimate.
     history_ : dict of ndarray
         Per iteration: objective, error, violation, soft_violation, residual, time (s). With
-        ``epsilon`` from released numbers and, for sensitive features, public data; nan where
-        nothing was released.
+        ``epsilon`` the values are computed from released numbers and, if only sensitive features
+        are protected, public data; nan where nothing was released.
     privacy_ : PrivacyGuarantee or None
-        What a private fit promises and released.
+        The guarantee of a private fit, and what it released.
     feasible_, violations_, multipliers_, constraints_
-        True, the gap by name, and empty: nothing is constrained.
+        True, the gap by name, and empty, because nothing is constrained.
     n_features_in_, feature_names_in_
-        As usual.
+        As in scikit-learn.
 
     References
     ----------
@@ -244,12 +248,12 @@ class DPFermiClassifier(PrivateFairClassifier):
         return pose(model, data, *self._stack_on(task.space, cells, plan))
 
     def _plan(self, task, with_counts):
-        """Noise of all releases; none where groups are the only secret, and there is but one."""
+        """Plan the noise of all releases; there are none if the only secret is a single group."""
         solver, n_rows = task.solver, len(task.data.y)
         if len(task.space.groups) < 2 and self._problem_class() is SecretGroups:
             return ReleasePlan({}, privacy_guarantee([], delta=self.delta, unit=self.protect))
         plan = solver.plan(n_rows, self._budget(), with_counts)
-        if self.protect == "sensitive_features":  # else it is said together with the noise
+        if self.protect == "sensitive_features":  # otherwise `_private_model` warns
             self._warn_of_delta(n_rows)
         if plan.privacy.epsilon > self.epsilon:
             warn_caller(
@@ -260,7 +264,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         return plan
 
     def _public_cells(self, task):
-        """Rows of each label and group by public proportions, or None."""
+        """Numbers of rows by label and group from public proportions, or None."""
         if self.group_proportions is None or len(task.space.groups) < 2:
             return None
         (notion,) = self._notions()
@@ -269,7 +273,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         return task.data.weight.sum() * torch.as_tensor(shares).to(task.data.weight)
 
     def _stack_on(self, space, cells, plan):
-        """What is measured, and counts of its parts; all from released or public counts."""
+        """The notion that is measured and the counts of its parts, from released counts."""
         stack = self._stack(space, cells.round(), least_rows(self, plan.counts_noise))
         counts = stack.counts_of_cells(cells).clamp_min(1.0)
         used = stack.used_parts().to(counts.device)
@@ -289,7 +293,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         return stack, counts
 
     def _check_rows(self, solver, model, data):
-        """What gradients of single rows ask for."""
+        """Check what gradients of single rows require."""
         if not bool((data.weight == 1).all()):
             raise ValueError(
                 f"sample_weight must be None with {type(solver).__name__}: it counts rows once."

@@ -1,4 +1,4 @@
-"""Classification whose groups pay equal losses (paper 5 of the package)."""
+"""Classification with equal losses of groups (paper 5 of the package)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class LossParityClassifier(FairClassifier):
         \big| E[\ell(f_w(x), y) \mid g] - E[\ell(f_w(x), y) \mid h] \big| \le \mathrm{slack}
         \quad \text{for all groups } g, h .
 
-    A small gap says that the model serves the groups equally well, not that it treats them alike:
-    rates of positive predictions may differ as much as before.
+    A small gap means that the model serves the groups equally well, and not that it treats them
+    alike: rates of positive predictions may still differ.
 
     Parameters
     ----------
     constraint : str, LossParity object, or list of them, default="loss_parity"
-        ``"loss_parity"``, ``"equal_opportunity"`` or ``"equalized_odds"``: compare mean losses over
-        all rows, over the rows of the positive label (of every label but the first, if there are
-        more than two), or within each label. An object may compare another loss than `loss`.
+        ``"loss_parity"``, ``"equal_opportunity"`` or ``"equalized_odds"`` compare mean losses over
+        all samples, over those of the positive label (with more than two labels, of every label but
+        the first), or within each label. An object may compare a loss that differs from `loss`.
     slack : float, default=0.005
         Largest allowed gap of any two groups, in units of the loss.
     loss : {"log", "brier"}, default="log"
-        What is minimised and what is compared.
+        The loss that is minimised and compared.
     model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
         As in :class:`RateConstrainedClassifier`.
     callbacks, random_state, verbose, device, warm_start
@@ -45,11 +45,11 @@ class LossParityClassifier(FairClassifier):
     violation_ : float
         Largest gap on the training data; nan if nothing is constrained.
     classes_, groups_, model_, coef_, intercept_, module_
-        As in :class:`RateConstrainedClassifier`, with all attributes that follow.
+        As in :class:`RateConstrainedClassifier`.
     violations_, feasible_, multipliers_, constraints_, residual_, n_iter_, converged_, status_
-        Among them; the residual of stochastic solvers is infinite.
+        As in :class:`RateConstrainedClassifier`. The residual of stochastic solvers is infinite.
     history_, n_features_in_, feature_names_in_
-        As usual; ``privacy_`` is None.
+        As in :class:`RateConstrainedClassifier`. ``privacy_`` is None.
 
     References
     ----------

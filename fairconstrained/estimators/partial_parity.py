@@ -27,7 +27,7 @@ __all__ = ["PartialParityClassifier"]
 
 
 class PartialParityClassifier(PrivateFairClassifier):
-    r"""Logistic model or network that is fair among the rows of certain ranks, and free elsewhere.
+    r"""Logistic model or network that is fair within an interval of ranks.
 
     .. math::
 
@@ -36,78 +36,79 @@ class PartialParityClassifier(PrivateFairClassifier):
         \quad \text{s.t.} \quad
         \max_{g, h} \mathrm{gap}_{g, h}(\text{scores of ranks in } I) \le \mathrm{slack}
 
-    where a row's rank is the share of its group that scores higher (0 is the top). The gap is the
-    exact one on the training scores: with the default notion
-    :func:`fairconstrained.metrics.partial_statistical_parity` of ``decision_function`` ends at
-    `slack` or below. Training is deterministic for linear models. Two classes, any number of
-    groups by the worst pair.
+    where the rank of a sample is the fraction of its group that scores higher (0 is the top). The
+    gap is the exact one on the training scores: with the default notion,
+    :func:`fairconstrained.metrics.partial_statistical_parity` of ``decision_function`` is at most
+    `slack`. Outside the interval nothing is constrained. Training is deterministic for linear
+    models. There must be two classes. With more than two groups the worst pair counts.
 
     Parameters
     ----------
     constraint : str or partial notion, default="statistical_parity"
-        A name, or an object of :mod:`fairconstrained.constraints` that carries thresholds, their
-        number and the surrogate, such as ``PartialStatisticalParity(n_grid=20)``:
+        A name, or an object of :mod:`fairconstrained.constraints` with parameters for thresholds
+        and the surrogate, such as ``PartialStatisticalParity(n_grid=20)``:
 
         - ``"statistical_parity"``: equal distributions of the scores in the interval;
-        - ``"rank_parity"``: equal ranks of every threshold there, which is what the paper's tables
-          report (:func:`fairconstrained.metrics.ccdf_gap`);
-        - ``"demographic_parity"``: equal rates of scores above the threshold there;
-        - ``"equal_opportunity"``: the same among the positives, ranks among them too;
+        - ``"rank_parity"``: equal ranks of every threshold in the interval, as in the tables of the
+          paper (:func:`fairconstrained.metrics.ccdf_gap`);
+        - ``"demographic_parity"``: equal rates of scores above the threshold in the interval;
+        - ``"equal_opportunity"``: the same among the positives, with ranks among them;
         - ``"equalized_odds"``: the same within each label;
-        - ``"group_auc"``: no group's scores rank above another's there, AUC 1/2.
+        - ``"group_auc"``: group AUCs close to 1/2 in the interval.
     interval : pair of float, list of pairs, dict, or "auto", default=(0.0, 0.3)
-        Ranks ``(alpha, beta)`` out of [0, 1]; several that do not overlap; one of these for every
-        group; or the interval of length 0.25 in which a model without constraints is the least
-        fair, among those that contain its rate of positive decisions (Appendix B of the paper);
-        ``interval_`` says which.
+        Ranks ``(alpha, beta)`` in [0, 1], a list of such pairs that do not overlap, or a dict with
+        one of these for every group. "auto" considers intervals of length 0.25 that contain the
+        rate of positive decisions of a model without constraints, and takes the one in which this
+        model is least fair (Appendix B of the paper). ``interval_`` is the result.
     slack : float, default=0.05
         Largest allowed gap.
     epsilon : float, optional
         Train with (epsilon, delta)-differential privacy of the record, as in
-        :class:`fairconstrained.RateConstrainedClassifier`. Intervals are public, ranks are read
-        from released counts; ``"statistical_parity"`` compares fixed thresholds between -3 and 3
-        log odds, and nothing between them. Not with ``"rank_parity"``, ``"group_auc"``,
-        ``interval="auto"`` or group features.
+        :class:`fairconstrained.RateConstrainedClassifier`. Intervals are public, and ranks are
+        computed from released counts. ``"statistical_parity"`` compares fixed thresholds between -3
+        and 3 in log odds, and does not see gaps between them. Not with ``"rank_parity"``,
+        ``"group_auc"``, ``interval="auto"`` or group features.
     delta, feature_range
         As in :class:`fairconstrained.RateConstrainedClassifier`.
     group_features : bool, default=False
-        Whether groups have coefficients of their own: of the columns
-        ``[X, 1[group], 1[group] X]`` for all groups but the first (the paper's model). Predictions
-        then need the sensitive features.
+        Whether groups have coefficients of their own, for the columns
+        ``[X, 1[group], 1[group] X]`` of all groups but the first (the model of the paper).
+        Predictions then need the sensitive features.
     model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
-        As in :class:`RateConstrainedClassifier`, with networks of one output. Default solvers of
-        linear models: ``SequentialQuadratic()`` for distributions, ``AugmentedLagrangian()`` for
-        rates and AUCs.
+        As in :class:`RateConstrainedClassifier`, with networks of one output. The default solver of
+        linear models is ``SequentialQuadratic()`` for distributions and ``AugmentedLagrangian()``
+        for rates and AUCs.
     callbacks, random_state, verbose, device, warm_start
         As in :class:`RateConstrainedClassifier`.
 
     Attributes
     ----------
     interval_ : pair, list or dict
-        The interval in use: that given, or the one chosen.
+        The interval that was given or chosen.
     threshold_ : float
-        Rows are predicted positive where their score is above it: the threshold of a constraint of
-        rates, and 0 for others.
+        Samples with a higher score are predicted positive. It is the threshold of the constraint if
+        that is on rates, and 0 otherwise.
     coef_, intercept_ : ndarray of shape (1, n_columns), (1,)
-        Of a linear model; with group features for all columns that these add.
+        Coefficients of a linear model, including those of group features.
     violation_ : float
-        The gap of the training scores, in the notion's own units; nan if nothing is constrained.
+        The gap of the training scores, in the units of the notion; nan if nothing is constrained.
     classes_, groups_, model_, module_, violations_, feasible_, multipliers_, constraints_
         As in :class:`RateConstrainedClassifier`.
     residual_, n_iter_, converged_, status_, history_, privacy_
         As in :class:`RateConstrainedClassifier`.
     n_features_in_, feature_names_in_
-        As usual; of X, without what group features add.
+        As in scikit-learn, for X without group features.
 
     Notes
     -----
-    ``decision_function`` gives log odds and ``predict_proba`` their probabilities. ``predict`` is
-    positive where the score is above ``threshold_``, and so where the probability is above
-    ``1 / (1 + exp(-threshold_))``: one half unless the constraint has a threshold of its own.
+    ``decision_function`` returns log odds, and ``predict_proba`` the corresponding probabilities.
+    ``predict`` is positive where the score is above ``threshold_``, which means a probability above
+    ``1 / (1 + exp(-threshold_))``. This is one half unless the constraint has its own threshold.
 
-    Training starts from the model without constraints: tied scores would be feasible and stuck.
+    Training starts from the model without constraints, because tied scores are feasible and solvers
+    would stay there.
 
-    With ``group_features=True`` prediction asks for ``sensitive_features`` (metadata routing).
+    With ``group_features=True`` predictions request ``sensitive_features`` by metadata routing.
 
     References
     ----------
@@ -190,7 +191,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
-            Needed with ``group_features=True``, and not used else.
+            Needed with ``group_features=True``, and not used otherwise.
 
         Returns
         -------
@@ -205,7 +206,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     def predict(self, X, *, sensitive_features=None) -> np.ndarray:
         """Predicted labels: the second class where the score is above ``threshold_``.
 
-        Parameters are those of :meth:`decision_function`.
+        Parameters are as in :meth:`decision_function`.
 
         Returns
         -------
@@ -215,9 +216,9 @@ class PartialParityClassifier(PrivateFairClassifier):
         return self.classes_[(scores > self.threshold_).astype(int)]
 
     def predict_proba(self, X, *, sensitive_features=None) -> np.ndarray:
-        """Class probabilities of the logistic model, as far as the constraints allow.
+        """Class probabilities, as well calibrated as the constraints allow.
 
-        Parameters are those of :meth:`decision_function`.
+        Parameters are as in :meth:`decision_function`.
 
         Returns
         -------
@@ -277,7 +278,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         return super()._default_solver()
 
     def _bound(self, notion, space):
-        # Of an interval still to be chosen everything else is known: the parts, the slack.
+        # An automatic interval is chosen later; parts and slack do not depend on it.
         interval = (0.0, 1.0) if self._is_auto() else self.interval
         return notion.bind(space, self.slack, interval)
 
@@ -298,7 +299,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         return FairERM(self._model(task), task.data, risk, stack, float(self.alpha))
 
     def _refined(self, problem, task):
-        """Begin at the model without constraints, which also chooses an automatic interval."""
+        """Start from the model without constraints, and choose an automatic interval by it."""
         if self.epsilon is not None or not problem.constraint.members:
             return problem
         if self._is_auto() or not task.solver.starts_feasible:

@@ -9,7 +9,7 @@ __all__ = ["RateConstrainedClassifier"]
 
 
 class RateConstrainedClassifier(PrivateFairClassifier):
-    r"""Logistic model or network whose prediction rates keep constraints.
+    r"""Logistic model or network under constraints on its prediction rates.
 
     .. math::
 
@@ -19,49 +19,51 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         \sum_r C_{jr} P(\hat y \in E_r \mid \text{rows } r) \le \mathrm{slack}_j
         \quad \text{for all } j ,
 
-    where the rates are those of the predicted labels on the training data: with
-    ``constraint="demographic_parity", slack=0.05`` the largest minus the smallest group's rate of
-    positive predictions ends at 0.05 or below. Training is deterministic for linear models and
-    predictions are for all models; the sensitive features are not needed for them.
+    where the rates are those of predicted labels on the training data. With
+    ``constraint="demographic_parity", slack=0.05``, for example, the largest rate of positive
+    predictions in a group exceeds the smallest by at most 0.05. Training of linear models is
+    deterministic. Predictions are deterministic for all models, and need no sensitive features.
 
     Parameters
     ----------
     constraint : str, constraint object, or list of them, default="demographic_parity"
-        A name out of ``demographic_parity``, ``equalized_odds``, ``equal_opportunity``,
+        One of the names ``demographic_parity``, ``equalized_odds``, ``equal_opportunity``,
         ``false_positive_rate_parity``, ``error_rate_parity``, ``loss_parity``,
         ``false_negative_rate`` and ``false_positive_rate`` (the last two are caps), or an object
-        of :mod:`fairconstrained.constraints`. All of a list must hold.
+        of :mod:`fairconstrained.constraints`. All constraints in a list must hold.
     slack : float, default=0.05
-        Largest allowed gap, or the cap; the slack of names, and of objects without their own.
+        Largest allowed gap, or the cap. It applies to names, and to objects without their own
+        slack.
     epsilon : float, optional
         Train with (epsilon, delta)-differential privacy, which protects the record: adding or
-        removing one row changes the probability of any outcome of ``fit`` by at most a factor
-        :math:`e^\epsilon`, up to ``delta``. The number of rows, the classes and the names of the
+        removing one sample changes the probability of any outcome of ``fit`` by at most a factor
+        :math:`e^\epsilon`, up to ``delta``. The number of samples, the classes and the names of the
         groups count as public. Needs the extra ``privacy``.
     delta : float, default=1e-5
         Should be well below 1 / n.
     feature_range : (low, high), optional
-        Publicly known range of the columns (numbers, or arrays of shape (n_features,)): private
+        Publicly known range of the columns (numbers, or arrays of shape (n_features,)). Private
         training sees ``(x - low) / (high - low)``, because it may not learn scales from the data.
-        Rows should then have norms of a few units, since longer gradients are clipped; ``alpha``
-        penalises the coefficients of these columns. Without ``epsilon`` it is not needed.
+        These rows should have norms of a few units, since large gradients are clipped. ``alpha``
+        penalises the coefficients of the scaled columns. Not used without ``epsilon``.
     model : "linear", tuple of int, callable, or model object, default="linear"
-        Logistic regression; a network with hidden layers of these sizes; a function
-        ``(n_features, n_outputs) -> torch.nn.Module`` (one output for two classes); or an object of
-        :mod:`fairconstrained.models`, such as ``Linear(fit_intercept=False)``.
+        "linear" is logistic regression. A tuple is a network with hidden layers of these sizes. It
+        can also be a function ``(n_features, n_outputs) -> torch.nn.Module``, with one output for
+        two classes, or an object of :mod:`fairconstrained.models`, such as
+        ``Linear(fit_intercept=False)``.
     solver : Solver, optional
-        An object of :mod:`fairconstrained.solvers`; default: ``AugmentedLagrangian()`` for linear
-        models, ``SGDA()`` for networks, ``DPSGDA()`` with ``epsilon``.
+        An object of :mod:`fairconstrained.solvers`. The default is ``AugmentedLagrangian()`` for
+        linear models, ``SGDA()`` for networks, and ``DPSGDA()`` with ``epsilon``.
     alpha : float, default=1e-4
-        Weight of the l2 penalty on coefficients of the columns as given (not on intercepts).
+        Weight of the l2 penalty on the coefficients of the original columns, without intercepts.
         Without constraints the linear model is ``LogisticRegression(C=1 / (n * alpha))``.
     max_iter : int, optional
-        Most iterations of the solver; default: until it ends by itself.
+        Largest number of iterations of the solver. By default it runs until it ends.
     tol : float, default=1e-4
-        Residual at which training is done (see the solver).
+        Residual at which training ends; each solver defines its residual.
     missing_sensitive : {"warn", "raise"}, default="warn"
-        What to do without sensitive features: warn and train without constraints between groups,
-        or refuse.
+        Without sensitive features, "warn" trains without constraints between groups and warns, and
+        "raise" raises an error.
     min_group_size : "auto" or int, default="auto"
         Constraints leave out groups, or groups within a label, of fewer rows; a
         :class:`~fairconstrained.exceptions.SmallGroupWarning` names and counts them. ``"auto"``: so
@@ -69,51 +71,54 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         largest group, so that a mistyped group costs nothing and a small table keeps its groups.
         Private fits leave out groups that noise cannot tell from empty ones.
     callbacks : callable or list of callables, optional
-        Called with each :class:`fairconstrained.solvers.Iterate`; a true answer ends training.
+        Called with each :class:`fairconstrained.solvers.Iterate`. A true answer ends training.
     random_state : int, RandomState or None, default=None
-        Seeds networks and mini-batches, and the noise of private training: there None takes the
-        operating system's randomness, and anything else is for experiments only.
+        Seed of networks and mini-batches, and of the noise of private training. With privacy, None
+        uses the randomness of the operating system; a seed is for experiments only.
     verbose : int, default=0
-        A progress bar if positive.
+        If positive, show a progress bar.
     device : str, default="cpu"
-        Torch device for training; fitted attributes are on the CPU.
+        Torch device for training. Fitted attributes are on the CPU.
     warm_start : bool, default=False
-        Start from the last fit's parameters and multipliers.
+        Whether to start from the parameters and multipliers of the last fit.
 
     Attributes
     ----------
     classes_, groups_ : ndarray
-        Labels and groups, sorted; several sensitive columns give tuples.
+        Labels and groups, sorted. With several sensitive columns groups are tuples.
     model_ : Specification
-        The model as it was fitted: what makes columns of new rows.
+        The fitted specification of the model, which computes the columns of new samples.
     coef_, intercept_ : ndarray of shape (K, n_features), (K,)
-        Of a linear model; K is 1 for two classes.
+        Coefficients of a linear model; K is 1 for two classes.
     module_ : torch.nn.Module
-        Of a network, in evaluation mode.
+        The trained network, in evaluation mode.
     violation_ : float
-        The notion on the training labels predicted, in its own units (a gap or a rate); of several
-        notions, the one that exceeds its slack the most; nan if nothing is constrained.
+        The value of the notion for predicted labels on the training data, in its own units (a gap
+        or a rate). With several notions it is that of the one that exceeds its slack most; nan if
+        nothing is constrained.
     violations_ : dict
-        The same for each notion.
+        The value of each notion.
     feasible_ : bool
         Whether all slacks are kept up to 0.001.
     multipliers_ : ndarray of shape (m,)
-        Lagrange multipliers: how fast the objective falls as a slack grows.
+        Lagrange multipliers: the rates at which the objective falls as each slack grows.
     constraints_ : list of str
-        What each multiplier belongs to.
+        Description of the constraint of each multiplier.
     residual_ : float
-        KKT residual of the returned point; infinite if the solver's targets never settled.
+        KKT residual of the returned point; infinite if the targets of the solver never settled.
     n_iter_ : int
+        Number of iterations.
     converged_ : bool
+        Whether the residual fell below `tol`.
     status_ : str
         Why training ended.
     history_ : dict of ndarray
         Per iteration: objective, error, violation, soft_violation, residual, multipliers, time (s).
     privacy_ : PrivacyGuarantee or None
-        What a private fit promises and released. With ``epsilon`` the attributes above hold
-        private estimates, and nan where nothing was released (objective, error).
+        The guarantee of a private fit, and what it released. With ``epsilon`` the attributes above
+        hold private estimates, and nan where nothing was released (objective, error).
     n_features_in_, feature_names_in_
-        As usual.
+        As in scikit-learn.
 
     References
     ----------
