@@ -98,7 +98,7 @@ class Parity(Notion):
         Largest allowed gap; default: the estimator's ``slack``.
     reference : {"pairwise", "rest", "overall"}, default="pairwise"
         Compare each pair of groups (largest minus smallest rate), each group with all others
-        together (RaCO-DP, Section 2), or each group with the overall rate (fairlearn's form).
+        together (RaCO-DP, Definition 3.1), or each group with the overall rate (fairlearn's form).
     temperature : float, default=1.0
         Sharpness of the soft rates that stand in for predicted labels in training: class
         probabilities are those of `temperature` times the scores.
