@@ -249,7 +249,7 @@ def test_min_group_size():
     X, y, group = table(n_groups=4)
     kept = (group != 3) | (np.arange(400) < 100)
     n = int((group[kept] == 3).sum())
-    words = rf"group 3 \({n} rows\): fewer than {n + 1} rows \(min_group_size\)"
+    words = rf"group 3 \({n} rows\): fewer than {n + 1} rows \(min_group_size={n + 1}\)"
     with pytest.warns(SmallGroupWarning, match=words):
         clf = fitted(data=(X[kept], y[kept], group[kept]), min_group_size=n + 1)
     assert len(clf.constraints_) == 6  # ordered pairs of three groups
