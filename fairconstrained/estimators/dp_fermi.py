@@ -23,7 +23,7 @@ from fairconstrained.problems.private.fermi import (
     SecretGroups,
     released_counts,
 )
-from fairconstrained.solvers import FERMI, LBFGS, NoisyTables, ReleasedMoments, solves
+from fairconstrained.solvers import FERMI, LabelRounds, NoisyTables, ReleasedMoments, solves
 
 __all__ = ["DPFermiClassifier"]
 
@@ -80,10 +80,12 @@ class DPFermiClassifier(PrivateFairClassifier):
         Publicly known range of the columns, with ``protect="record"``: see
         :class:`RateConstrainedClassifier`.
     model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
-        As in :class:`RateConstrainedClassifier`. Default solvers without privacy are ``LBFGS()``
-        for linear models and ``FERMI()`` for networks. With privacy they are
-        ``ReleasedMoments()`` for sensitive features and ``NoisyTables()`` for records. The method
-        of the paper is ``DPFERMI()``. Parameters of an algorithm belong to its solver, as in
+        As in :class:`RateConstrainedClassifier`. Default solvers without privacy are
+        ``LabelRounds()`` for linear models, whose penalty answers to predicted labels, and
+        ``FERMI()`` for networks. With privacy they are ``ReleasedMoments()`` for sensitive features
+        and ``NoisyTables()`` for records. ``LBFGS()`` minimises the objective above as it stands.
+        The method of the paper is ``DPFERMI()``. Parameters of an algorithm belong to its solver,
+        as in
         ``FERMI(batch_size=64)``.
     callbacks, random_state, verbose, device, warm_start
         As in :class:`RateConstrainedClassifier`.
@@ -190,7 +192,7 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     def _default_solver(self):
         if self.epsilon is None:
-            return LBFGS() if self._is_linear() else FERMI()
+            return LabelRounds() if self._is_linear() else FERMI()
         return NoisyTables() if self.protect == "record" else ReleasedMoments()
 
     # ------------------------------------------------------------------ problems

@@ -7,8 +7,8 @@ private releases of them are known.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -79,6 +79,8 @@ class FermiERM:
         N: exact, released or public.
     weight : float
         :math:`\lambda`.
+    shift : Tensor of shape (n_parts, n_classes), optional
+        Added to the table M in the penalty; default: nothing.
     """
 
     model: Model
@@ -89,6 +91,7 @@ class FermiERM:
     information: MutualInformation
     counts: Tensor
     weight: float
+    shift: Tensor | None = None
 
     @property
     def n_rows(self) -> int:
@@ -149,11 +152,39 @@ class FermiERM:
             self._measured(objective, self._soft(scores, self.data)), self._measured(error, hard)
         )
 
+    def of_labels(self, x: Tensor) -> tuple[float, float]:
+        """The objective with the penalty of predicted labels, and their mutual information."""
+        scores = self.model.scores(x, self.data.X)
+        information = float(self.information.value(self._label_table(scores), self.counts))
+        loss = self.risk.soft(scores, self.data.y, self.data.weight)
+        loss = loss + self.alpha * self.model.penalty(x).value
+        return float(loss) + self.weight * information, information
+
+    def moved_to_labels(self, x: Tensor, step: float) -> Self:
+        """The problem with its table shifted towards that of the labels at x; itself if unused."""
+        if not self._is_penalised:
+            return self
+        scores = self.model.scores(x, self.data.X)
+        apart = self._label_table(scores) - self.data.sums(self._soft(scores, self.data))
+        before = torch.zeros_like(apart) if self.shift is None else self.shift
+        # The first shift is whole: none is the paper's problem, not an estimate of it.
+        share = 1.0 if self.shift is None else step
+        return replace(self, shift=torch.lerp(before, apart, share))
+
+    @property
+    def _is_penalised(self) -> bool:
+        return self.weight != 0 and bool(self.information.used.any())
+
+    def _label_table(self, scores: Tensor) -> Tensor:
+        return self.data.sums(self.constraint.statistic.hard(scores, self.data.y))
+
     def _objective(self, scores: Tensor, batch: Membership) -> Tensor:
         risk = self.risk.soft(scores, batch.y, batch.weight)
-        if self.weight == 0 or not self.information.used.any():
+        if not self._is_penalised:
             return risk
         table = batch.sums(self._soft(scores, batch))
+        if self.shift is not None:
+            table = table + self.shift
         return risk + self.weight * self.information.value(table, self.counts)
 
     def _linearized(self, objective: Terms, x: Tensor, batch: Membership) -> Linearization:

@@ -10,6 +10,7 @@ from fairconstrained.solvers.base import (
 )
 from fairconstrained.solvers.deterministic.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.deterministic.idca import IDCA, DirectSwitching
+from fairconstrained.solvers.deterministic.label_rounds import LabelRounds
 from fairconstrained.solvers.deterministic.lbfgs import LBFGS
 from fairconstrained.solvers.deterministic.qcqp import QCQP
 from fairconstrained.solvers.deterministic.sequential_quadratic import SequentialQuadratic
@@ -41,6 +42,7 @@ __all__ = [
     "Budget",
     "DirectSwitching",
     "Iterate",
+    "LabelRounds",
     "LevelSet",
     "NoisyTables",
     "ProximalLevelSet",

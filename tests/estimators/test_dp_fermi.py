@@ -10,12 +10,14 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairconstrained import DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity
+from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     IncompatibleSolverError,
     MissingSensitiveFeaturesWarning,
@@ -30,6 +32,7 @@ from fairconstrained.solvers import (
     LBFGS,
     SGDA,
     AugmentedLagrangian,
+    LabelRounds,
     ReleasedMoments,
 )
 from tests.helpers.fits import METRIC_OF, table
@@ -71,7 +74,7 @@ def objective(w, data, constraint, penalty):
 @pytest.mark.parametrize("constraint", FAIRNESS)
 def test_the_fit_minimises_the_objective_of_the_page(constraint):
     data = table(n_groups=3)
-    clf = fitted(constraint, data, penalty=3.0)
+    clf = fitted(constraint, data, penalty=3.0, solver=LBFGS())
     w = np.concatenate((clf.coef_[0], clf.intercept_))
     value = objective(w, data, constraint, 3.0)
     slope = approx_fprime(w, objective, 1e-6, data, constraint, 3.0)
@@ -114,11 +117,44 @@ def test_the_penalty_does_not_depend_on_the_number_of_rows():
 
 def test_huge_penalties_are_minimised_too():
     """Mutual information is summed without cancellation: rounding would decide at these."""
-    large, *huge = (fitted(penalty=penalty) for penalty in (1e6, 1e9, 1e10))
+    large, *huge = (fitted(penalty=penalty, solver=LBFGS()) for penalty in (1e6, 1e9, 1e10))
     for clf in huge:
         assert clf.converged_
         np.testing.assert_allclose(clf.coef_, large.coef_, rtol=1e-3)
         assert clf.violation_ == pytest.approx(large.violation_, abs=5e-3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_large_penalty_brings_labels_to_parity(seed):
+    """Probabilities that are independent of the groups leave labels apart; rounds do not."""
+    data = make_biased_classification(600, 6, 2, 2, random_state=seed)
+    data = data.data, data.target, data.sensitive_features
+    paper = fitted(data=data, penalty=1e6, solver=LBFGS())
+    clf = fitted(data=data, penalty=1e6)
+    assert clf.converged_
+    assert clf.violation_ <= 2.01 / 300  # two rows of a group
+    assert clf.violation_ < paper.violation_
+    assert clf.score(*data[:2]) >= paper.score(*data[:2]) - 0.02
+
+
+@pytest.mark.parametrize("constraint", FAIRNESS)
+@pytest.mark.parametrize("penalty", [1.0, 100.0])
+def test_rounds_lower_the_objective_of_labels(constraint, penalty):
+    """Loss plus penalty on labels, of which the paper's solution is the first candidate."""
+    X, y, group = table()
+    values = []
+    for solver in (LBFGS(), LabelRounds()):
+        clf = fitted(constraint, penalty=penalty, solver=solver)
+        chosen = {FAIRNESS[0]: y >= 0, FAIRNESS[1]: y >= 0, FAIRNESS[2]: y == 1}[constraint]
+        predicted = clf.predict(X)
+        labels = [chosen] if constraint != FAIRNESS[1] else [y == 0, y == 1]
+        information = sum(
+            own.sum() / chosen.sum() * ermi(y[own], predicted[own], sensitive_features=group[own])
+            for own in labels
+        )
+        loss = log_loss(y, clf.predict_proba(X)) + 0.5e-4 * (clf.coef_**2).sum()
+        values.append(loss + penalty * information)
+    assert values[1] <= values[0] + 1e-9
 
 
 def test_a_solver_that_ends_before_it_is_done_is_named():
@@ -147,7 +183,7 @@ def test_a_network_and_its_batches():
 @pytest.mark.parametrize("constraint", FAIRNESS)
 def test_batches_lead_to_the_optimum_too(constraint):
     data = table(n=1000)
-    exact = fitted(constraint, data, penalty=2.0)
+    exact = fitted(constraint, data, penalty=2.0, solver=LBFGS())
     for size in (64, 512):
         clf = fitted(constraint, data, penalty=2.0, solver=FERMI(batch_size=size, n_steps=400))
         assert clf.history_["objective"][-1] == pytest.approx(
