@@ -50,8 +50,9 @@ class MutualInformation:
     References
     ----------
     Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning" (DP-FERMI),
-    Definition 2.3, Theorem 3.1 and Theorem D.1. Paper: a sum over rows; here: a mean, so that its
-    weight against the mean loss depends neither on n nor on the size of a batch.
+    Theorem 3.1 (the empirical ERMI) and, for the saddle form, Theorems 3.2 and C.1: a mean over
+    rows there as here. Paper (Appendix B): one sum over classes, groups and labels; here: the mean
+    over labels of that within each, which is the same number.
     """
 
     def __init__(self, condition: Tensor, n_classes: int, used: Tensor | None = None):

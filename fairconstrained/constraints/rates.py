@@ -51,7 +51,7 @@ class DemographicParity(Parity):
         Largest allowed gap; default: the estimator's ``slack``.
     reference : {"pairwise", "rest", "overall"}, default="pairwise"
         Compare each pair of groups (largest minus smallest rate), each group with all others
-        together (RaCO-DP, Section 2), or each group with the overall rate (fairlearn's form).
+        together (RaCO-DP, Definition 3.1), or each group with the overall rate (fairlearn's form).
     temperature : float, default=1.0
         Sharpness of the soft rates, which replace predicted labels in training: class
         probabilities are those of `temperature` times the scores. Solvers increase it if predicted
@@ -160,6 +160,9 @@ class FalseNegativeRate(Cap):
 
     With two classes, c is the second (positive) class; with more, every class.
 
+    Paper (RaCO-DP, equation 17): :math:`P(\hat y = c \mid y \neq c)`, which is a class's false
+    positive rate; here: what its words define.
+
     Parameters
     ----------
     max : float, optional
@@ -213,7 +216,7 @@ class FalsePositiveRate(Cap):
 
 @dataclass(eq=False, repr=False)
 class RateConstraint(Notion):
-    r"""Any linear combination of prediction rates (RaCO-DP, Definition 2.1).
+    r"""Any linear combination of prediction rates (RaCO-DP, equation 6).
 
     .. math:: \sum_{r,k} \mathrm{weights}_{jrk}\, P(\hat y = k \mid \text{union } r)
               \le \mathrm{slack}_j .

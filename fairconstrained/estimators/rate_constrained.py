@@ -122,7 +122,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
 
     References
     ----------
-    RaCO-DP, "Private Rate-Constrained Optimization with Applications to Fair Learning", Section 2.
+    RaCO-DP, "Private Rate-Constrained Optimization with Applications to Fair Learning", Section 3.
 
     Examples
     --------

@@ -61,7 +61,7 @@ def exponential_renyi_mutual_information(
     References
     ----------
     Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning",
-    Definition 2.3.
+    Theorem 3.1.
 
     Examples
     --------

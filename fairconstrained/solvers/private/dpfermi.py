@@ -107,6 +107,8 @@ class DPFERMI(PrivateSolver):
     epsilon for each of both gradients; here: joint accounting. Paper: noise on
     :math:`W F` and on :math:`e_s F'`; here: on the table alone, of which both are functions. Paper:
     a random point is returned in theory, the last in experiments; here the average by default.
+    Paper: ascent on :math:`\lambda \psi`; here: on :math:`\psi`, so that the step size that suits
+    does not depend on the penalty.
 
     Examples
     --------

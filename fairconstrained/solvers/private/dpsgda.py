@@ -82,8 +82,11 @@ class DPSGDA(PrivateSolver):
     RaCO-DP, Algorithm 1. Paper: Laplace noise on the table and Gaussian noise on the gradient, each
     accounted for as if it had a batch of its own; here: joint accounting of one batch. Paper: soft
     rates for the multipliers; here: predicted labels, because a soft slack of 0.05 can end at 0.10.
-    Paper: each multiplier is bounded; here: their sum, because hundreds of pairs of small groups
-    follow their noise and leave nothing of the loss (seen with the 20 groups of ACSIncome).
+    Paper: orthogonal projection on a bounded set of multipliers; here: their sum is bounded by
+    scaling them down, because hundreds of pairs of small groups follow their noise and leave
+    nothing of the loss (seen with the 20 groups of ACSIncome), and scaling keeps ratios. (Of
+    8, 1, 3 with a bound of 10 it makes 6.67, 0.83, 2.5; the projection is 7.33, 0.33, 2.33.)
+    Paper: the last iterate is returned; here: an average, which has less noise.
     Paper: counts from each batch; here: released once, which is less noise for less budget.
 
     Examples

@@ -154,6 +154,8 @@ class Estimates:
             x, next(self._batches), next(self._first), next(self._second)
         )
         c_1, c_2 = terms.value[1:].tensor_split(2)
+        # Paper (Kliachkin et al., Algorithms 2 and 3): c as it is; here: moved by the shift, which
+        # is 0 for losses, because rates are judged on predicted labels.
         return Draws(c_1 + self.shift, c_2 + self.shift, terms.pullback)
 
     def all(self, x: Tensor) -> Linearization:
