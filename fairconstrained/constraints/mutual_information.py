@@ -51,8 +51,7 @@ class MutualInformation:
     ----------
     Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning" (DP-FERMI),
     Theorem 3.1 (the empirical ERMI) and, for the saddle form, Theorems 3.2 and C.1: a mean over
-    rows there as here. Paper (Appendix B): one sum over classes, groups and labels; here: the mean
-    over labels of that within each, which is the same number.
+    rows there as here. Within labels: Appendix B.
     """
 
     def __init__(self, condition: Tensor, n_classes: int, used: Tensor | None = None):
