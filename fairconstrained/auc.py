@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 __all__ = [
     "COMPARISONS",
-    "auc_deviations",
     "auc_differences",
     "auc_influences",
+    "auc_standard_errors",
     "ranks",
     "win_table",
     "wins",
@@ -110,7 +110,7 @@ def auc_influences(
     return moved
 
 
-def auc_deviations(
+def auc_standard_errors(
     scores: NDArray[Any], cell: Indices, weight: Floats, comparisons: Floats
 ) -> Floats:
     """Standard errors of :func:`auc_differences`, (m,): norms of :func:`auc_influences`."""
@@ -132,12 +132,12 @@ def _cells(n_groups: int) -> tuple[Callable[..., Floats], Callable[..., Floats]]
         cells[list(labels), group] = 1.0
         return cells
 
-    def everybody(*labels: int) -> Floats:
+    def overall(*labels: int) -> Floats:
         cells = np.zeros((2, n_groups))
         cells[list(labels)] = 1.0
         return cells
 
-    return of, everybody
+    return of, overall
 
 
 def _stacked(quadruples: list[tuple[Floats, ...]], n_groups: int) -> Floats:
@@ -145,10 +145,10 @@ def _stacked(quadruples: list[tuple[Floats, ...]], n_groups: int) -> Floats:
 
 
 def _group_auc(n_groups: int) -> Floats:
-    of, everybody = _cells(n_groups)
+    of, overall = _cells(n_groups)
     return _stacked(
         [
-            (of(g, 0, 1), of(h, 0, 1), everybody(0, 1), everybody(0, 1))
+            (of(g, 0, 1), of(h, 0, 1), overall(0, 1), overall(0, 1))
             for g, h in combinations(range(n_groups), 2)
         ],
         n_groups,
@@ -169,19 +169,17 @@ def _intra_group(n_groups: int) -> Floats:
 
 def _equality_gap(label: int) -> Callable[[int], Floats]:
     def comparisons(n_groups: int) -> Floats:
-        of, everybody = _cells(n_groups)
-        half = (everybody(0, 1), everybody(0, 1))
-        return _stacked(
-            [(of(g, label), everybody(label), *half) for g in range(n_groups)], n_groups
-        )
+        of, overall = _cells(n_groups)
+        half = (overall(0, 1), overall(0, 1))
+        return _stacked([(of(g, label), overall(label), *half) for g in range(n_groups)], n_groups)
 
     return comparisons
 
 
 def _bpsn_bnsp(n_groups: int) -> Floats:
-    of, everybody = _cells(n_groups)
+    of, overall = _cells(n_groups)
     return _stacked(
-        [(everybody(1), of(g, 0), of(g, 1), everybody(0)) for g in range(n_groups)], n_groups
+        [(overall(1), of(g, 0), of(g, 1), overall(0)) for g in range(n_groups)], n_groups
     )
 
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.auc import COMPARISONS, auc_deviations, auc_differences, win_table
+from fairconstrained.auc import COMPARISONS, auc_differences, auc_standard_errors, win_table
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
 from fairconstrained.constraints.notions import (
     Notion,
@@ -121,7 +121,7 @@ class AUCConstraint(MomentConstraint):
     def deviations(self, scores: Tensor, rows: Rows) -> Tensor:
         """Standard errors of the differences of true AUCs on these rows, (m,)."""
         z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
-        return torch.as_tensor(auc_deviations(z, part, w, self.sides.numpy()))
+        return torch.as_tensor(auc_standard_errors(z, part, w, self.sides.numpy()))
 
     def narrowed(self, by: Tensor) -> AUCConstraint:
         """The constraint with `by` (m,) subtracted from the slacks, down to zero."""

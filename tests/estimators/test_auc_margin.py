@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairconstrained import AUCFairClassifier
-from fairconstrained.auc import COMPARISONS, auc_deviations, auc_differences, win_table
+from fairconstrained.auc import COMPARISONS, auc_differences, auc_standard_errors, win_table
 from tests.helpers.auc_fits import auc, every_objective, fitted, measured, table
 
 N_CELLS = 4
@@ -44,7 +44,7 @@ def test_deviations_are_the_length_of_the_gradient_in_the_weights(notion, seed):
         )
         gradient.append(difference / 2e-6)
     expected = np.sqrt(((weight[:, None] * np.array(gradient)) ** 2).sum(axis=0))
-    ours = auc_deviations(scores, cell, weight, comparisons)
+    ours = auc_standard_errors(scores, cell, weight, comparisons)
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-8)
     assert (ours > 0).all()
 
@@ -57,7 +57,7 @@ def test_deviations_are_those_of_fresh_draws():
         scores, cell, _ = scored(300, seed, decimals=6)
         weight = np.ones(300)
         drawn.append(gaps(scores, cell, weight, comparisons))
-        told.append(auc_deviations(scores, cell, weight, comparisons))
+        told.append(auc_standard_errors(scores, cell, weight, comparisons))
     assert np.mean(told) == pytest.approx(np.std(drawn), rel=0.1)
 
 
@@ -65,8 +65,8 @@ def test_cells_in_no_set_change_nothing_but_the_number_of_rows():
     scores, cell, weight = scored(60)
     used = cell < 3
     comparisons = np.array([[[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0]]])
-    expected = auc_deviations(scores[used], cell[used], weight[used], comparisons)
-    np.testing.assert_allclose(auc_deviations(scores, cell, weight, comparisons), expected)
+    expected = auc_standard_errors(scores[used], cell[used], weight[used], comparisons)
+    np.testing.assert_allclose(auc_standard_errors(scores, cell, weight, comparisons), expected)
 
 
 @every_objective
@@ -75,7 +75,7 @@ def test_the_slack_is_narrowed_by_the_deviation_of_the_first_fit(constraint, obj
     data = X, y, group = table(n=600)
     plain = fitted(constraint, data, objective=objective, slack=0.1)
     n_cells_scores = plain.decision_function(X), y * 2 + group, np.ones(len(y))
-    (deviation,) = auc_deviations(*n_cells_scores, sets_of(constraint))
+    (deviation,) = auc_standard_errors(*n_cells_scores, sets_of(constraint))
     assert 0.01 < deviation < 0.06
     clf = fitted(constraint, data, objective=objective, slack=0.1, margin=1.0)
     assert clf.violation_ == pytest.approx(measured(clf, data), abs=1e-12)
