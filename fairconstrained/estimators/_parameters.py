@@ -65,6 +65,10 @@ def _anything(estimator, name, value):
     """No check here, because the code that reads the parameter checks it."""
 
 
+def _protect(estimator, name, value):
+    _one_of(*estimator._protects)(estimator, name, value)
+
+
 def _constraint(estimator, name, value):
     estimator._notions()
 
@@ -156,6 +160,6 @@ CHECKS: dict[str, Callable] = {
     "epsilon": _optional(_is(Real, lambda v: 0 < v < inf, "None or a finite number > 0")),
     "delta": _is(Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)"),
     "feature_range": _optional(_feature_range),
-    "protect": _one_of("sensitive_features", "record"),
+    "protect": _protect,
     "group_proportions": _anything,  # against the groups of the data: _proportions.py
 }

@@ -37,7 +37,8 @@ class PrivateFairClassifier(FairClassifier):
     classes and the names of the groups count as public.
     """
 
-    protect = "record"  # the unit of privacy of estimators without this parameter
+    protect = "record"  # the unit of privacy
+    _protects = ("record", "record_replacement")
     keeps_seed = False  # whether a pickle of a private fit holds random_state: for experiments
 
     def _check(self):
@@ -65,7 +66,7 @@ class PrivateFairClassifier(FairClassifier):
             )
 
     def _rows(self, X, y, sensitive_features, sample_weight, routed):
-        private_records = self.epsilon is not None and self.protect == "record"
+        private_records = self.epsilon is not None and self._protects_records()
         if private_records and sample_weight is not None:
             raise ValueError(
                 "sample_weight must be None with epsilon: a row of weight w would need w times "
@@ -87,7 +88,7 @@ class PrivateFairClassifier(FairClassifier):
                 "is for experiments; a model to be released needs random_state=None.",
                 PrivacyWarning,
             )
-        if self.protect != "record":
+        if not self._protects_records():
             return task
         public = self._public_range(task.data)
         reach = _FAR * public.scale
@@ -151,6 +152,9 @@ class PrivateFairClassifier(FairClassifier):
         _warn_of_small_groups(stack, counts, plan.privacy.sampling_rate)
         parts = stack.counts_of_cells(counts).clamp_min(1.0)
         return pose(model, data, stack, parts)
+
+    def _protects_records(self):
+        return self.protect != "sensitive_features"
 
     def _budget(self):
         return Budget(float(self.epsilon), float(self.delta), self.protect)

@@ -44,7 +44,7 @@ def check_private_ranking(estimator):
 def released_problem(estimator, task):
     """Release the moments of all cells, and build the problem from them."""
     data, public = task.data, estimator._public_range(task.data)
-    plan = plan_moments(float(estimator.epsilon), float(estimator.delta))
+    plan = plan_moments(*estimator._budget())
     estimator._warn_of_delta(len(data.y))
     n_groups = len(task.space.groups)
     _refuse_early(estimator, task, plan)

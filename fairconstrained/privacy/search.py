@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,9 +21,10 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.exceptions import PrivacyWarning
+from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.privacy._loss_distributions import from_guarantees
 from fairconstrained.privacy.accounting import MIN_DELTA, UNITS, check_budget, rounded_up
 
@@ -45,7 +45,7 @@ class SearchPrivacyCost:
     ----------
     epsilon, delta : float
         Differential privacy of releasing all of the models.
-    unit : {"record", "sensitive_features"}
+    unit : {"record", "record_replacement", "sensitive_features"}
         What two data sets may differ in.
     n_fits : int
         Number of fits that see any one row, at most.
@@ -113,7 +113,10 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
         If the folds depend on protected data: one person's data then decide in which fold others
         are, and the bound does not hold. Stratified folds (the default of searches over
         classifiers) depend on labels, those of ``StratifiedSensitiveKFold`` also on sensitive
-        features; ``KFold(shuffle=True)`` depends on neither.
+        features; ``KFold(shuffle=True)`` depends on neither. Also if fits are seeded
+        (``random_state``): fits with the same noise are not independent, and their differences
+        show what the noise hides. And if another step of a pipeline is fitted on the same protected
+        rows, which no epsilon covers.
 
     Notes
     -----
@@ -166,6 +169,7 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
         raise ValueError(f"Candidates protect different things, {sorted(units)}: no sum exists.")
     (unit,) = units
     _check_folds(search, unit)
+    _check_parts(search, unit)
     seen = search.n_splits_ - _is_partition(search)  # training sets that hold a given row
     fits: Counter[tuple[float, float]] = Counter()
     for budgets in candidates:
@@ -196,13 +200,49 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
     return SearchPrivacyCost(epsilon, delta, unit, n_fits, words)
 
 
+def _check_parts(search: Any, unit: str) -> None:
+    """Warn of noise that is not every fit's own, and of steps that read the rows exactly."""
+    seeds: dict[str, None] = {}  # in order, each once
+    learning: dict[str, None] = {}
+    for params in search.cv_results_["params"]:
+        for step in _steps(clone(search.estimator).set_params(**clone(params, safe=False))):
+            if _is_private(step):
+                seed = step.get_params(deep=False).get("random_state")
+                seeds |= {} if seed is None else {repr(seed): None}
+            elif unit != "sensitive_features" and get_tags(step).requires_fit:
+                learning[type(step).__name__] = None
+    if seeds:
+        _warn(
+            f"The fits of this search are seeded (random_state={', '.join(seeds)}): they are not "
+            "independent, differences between them can cancel their noise, and the bound of "
+            "search_privacy_cost does not hold. Use random_state=None."
+        )
+    if learning:
+        _warn(
+            f"The pipeline fits {', '.join(learning)} on the protected rows, exactly: what it "
+            "learns of them is part of every model and in no epsilon. Give it public numbers, or "
+            "leave it out and give feature_range."
+        )
+
+
+def _steps(estimator: Any) -> list[Any]:
+    """The estimators that a pipeline fits one after the other."""
+    if not isinstance(estimator, Pipeline):
+        return [estimator]
+    steps = [step for _, step in estimator.steps if step not in (None, "passthrough")]
+    return [inner for step in steps for inner in _steps(step)]
+
+
+def _is_private(estimator: Any) -> bool:
+    return {"epsilon", "delta"} <= set(estimator.get_params(deep=False))
+
+
 def _budgets(estimator: Any) -> list[_Budget]:
     """What one fit may spend, for each private part."""
     if isinstance(estimator, Pipeline):
-        steps = [step for _, step in estimator.steps if step not in (None, "passthrough")]
-        return [budget for step in steps for budget in _budgets(step)]
+        return [budget for step in _steps(estimator) for budget in _budgets(step)]
     own = estimator.get_params(deep=False)
-    if {"epsilon", "delta"} <= set(own):
+    if _is_private(estimator):
         solver = own.get("solver")
         if not getattr(solver, "keeps_budget", True):
             raise ValueError(
@@ -249,10 +289,12 @@ def _check_folds(search: Any, unit: str) -> None:
     public = _BY_POSITION | (_BY_LABEL if unit == "sensitive_features" else set())
     if splitter in public | {None}:
         return
-    warnings.warn(
+    _warn(
         f"The folds of {splitter.__name__} may depend on protected data, and then one row decides "
         "in which folds others are: the bound of search_privacy_cost does not hold. Use "
-        "KFold(shuffle=True).",
-        PrivacyWarning,
-        stacklevel=3,
+        "KFold(shuffle=True)."
     )
+
+
+def _warn(message: str) -> None:
+    warn_caller(message, PrivacyWarning)

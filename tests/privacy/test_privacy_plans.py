@@ -117,7 +117,7 @@ def test_a_guarantee_can_be_read_aloud():
         "from one Poisson batch a step (sampling rate 0.014), 200 times",
     )
     text = str(guarantee)
-    for words in (*guarantee.mechanisms, "add or remove one whole row", "dp-accounting 0."):
+    for words in (*guarantee.mechanisms, "replace one record by a null record", "dp-accounting 0."):
         assert words in text
     assert f"epsilon = {guarantee.epsilon:.2f}"[:13] in text
     assert "epsilon=0.3" in repr(guarantee)

@@ -43,7 +43,7 @@ def released_counts(data: Batch, space: Space, noise: float, unit: Unit, rng: Ge
     column = data.weight[:, None]
     cells = sum_by(column, data.y * n_groups + data.group, space.n_cells)
     cells = cells.reshape(n_labels, n_groups, 1)
-    if unit == "record":
+    if unit != "sensitive_features":
         return with_gaussian_noise(cells, noise, rng)[..., 0]
     public = sum_by(column, data.y, n_labels)
     noise = noise * float(data.weight.max())
