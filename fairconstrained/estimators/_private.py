@@ -10,6 +10,7 @@ import torch
 
 from fairconstrained.constraints import Stack
 from fairconstrained.estimators._base import FairClassifier
+from fairconstrained.estimators._domain import categories, recoded
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.privacy.mechanisms import seed_from_system, with_gaussian_noise
@@ -39,6 +40,7 @@ class PrivateFairClassifier(FairClassifier):
 
     protect = "record"  # the unit of privacy
     _protects = ("record", "record_replacement")
+    _domains = None  # of labels and groups, while rows are read
     keeps_seed = False  # whether a pickle of a private fit holds random_state: for experiments
 
     def _check(self):
@@ -72,7 +74,31 @@ class PrivateFairClassifier(FairClassifier):
                 "sample_weight must be None with epsilon: a row of weight w would need w times "
                 "the noise."
             )
-        return super()._rows(X, y, sensitive_features, sample_weight, routed)
+        if self.epsilon is not None:
+            self._domains = (
+                categories(y) if self.classes is None else list(self.classes),
+                categories(sensitive_features) if self.groups is None else list(self.groups),
+            )
+        try:
+            return super()._rows(X, y, sensitive_features, sample_weight, routed)
+        finally:
+            vars(self).pop("_domains", None)
+
+    def _check_classes(self, classes):
+        """Of a public domain all classes count, whether or not they occur."""
+        declared = self._domains and self._domains[0]
+        super()._check_classes(np.asarray(declared) if declared else classes)
+
+    def _with_groups(self, rows):
+        """With what a public domain declares: that a class or group is absent is not told."""
+        classes, groups = self._domains or (None, None)
+        if classes is not None:
+            y, labels = recoded(rows.y, rows.classes, classes, "classes")
+            rows = replace(rows, y=y, classes=labels)
+        if groups is not None and rows.groups is not None:
+            group, labels = recoded(rows.group, rows.groups, groups, "groups")
+            rows = replace(rows, group=group, groups=labels)
+        return super()._with_groups(rows)
 
     def _task(self, rows, rng):
         """The task with system randomness, and with private rows near their public range."""

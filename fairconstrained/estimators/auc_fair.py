@@ -76,7 +76,7 @@ class AUCFairClassifier(StreamingClassifier):
         group moments that are released once: see Notes. Needs the extra ``privacy``.
     delta : float, default=1e-5
         Should be well below 1 / n.
-    protect : {"record", "record_replacement"}, default="record"
+    protect, classes, groups
         As in :class:`RateConstrainedClassifier`.
     feature_range : (low, high), optional
         Publicly known range of the columns (numbers, or arrays of shape (n_features,)), with
@@ -157,6 +157,8 @@ class AUCFairClassifier(StreamingClassifier):
         epsilon=None,
         delta=1e-5,
         protect="record",
+        classes=None,
+        groups=None,
         feature_range=None,
         model="linear",
         solver=None,
@@ -193,6 +195,8 @@ class AUCFairClassifier(StreamingClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.protect = protect
+        self.classes = classes
+        self.groups = groups
         self.feature_range = feature_range
 
     def __sklearn_tags__(self):

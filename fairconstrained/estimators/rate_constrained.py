@@ -46,6 +46,11 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         which adds nothing to any sum ("record"), or in place of any other record
         ("record_replacement"). The second promises more, and takes about twice the noise. In terms
         of the second, the first costs about twice epsilon.
+    classes, groups : list, optional
+        Public domains of the labels and of the groups (tuples for several sensitive columns), with
+        ``epsilon``: all that may occur. Without them the names of those that do occur are
+        released as they are. What is absent is treated like a group of too few rows. Default: the
+        categories of pandas categoricals, where `y` or the sensitive features are such.
     feature_range : (low, high), optional
         Publicly known range of the columns (numbers, or arrays of shape (n_features,)). Private
         training sees ``(x - low) / (high - low)``, because it may not learn scales from the data.
@@ -154,6 +159,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         epsilon=None,
         delta=1e-5,
         protect="record",
+        classes=None,
+        groups=None,
         feature_range=None,
         model="linear",
         solver=None,
@@ -187,6 +194,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.protect = protect
+        self.classes = classes
+        self.groups = groups
         self.feature_range = feature_range
 
     def _notions(self):
