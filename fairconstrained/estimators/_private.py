@@ -202,7 +202,8 @@ class PrivateFairClassifier(FairClassifier):
     def _trial_model(self, task):
         """The model in public coordinates; ValueError for one that cannot be trained privately."""
         public = self._public_range(task.data)
-        return self.model_.build_private(*public, n_outputs(len(task.space.classes)))
+        outputs = n_outputs(len(task.space.classes))
+        return self.model_.build_private(public.center, public.scale, outputs)
 
     def _private_model(self, task, plan):
         """The model in released coordinates."""
@@ -210,7 +211,9 @@ class PrivateFairClassifier(FairClassifier):
         public, outputs = self._public_range(data), n_outputs(len(task.space.classes))
         self._spends(plan)
         coordinates = release_coordinates(data.X, public, plan.scaling_noise, task.rng)
-        model = self.model_.build_private(*coordinates, outputs)
+        model = self.model_.build_private(coordinates.center, coordinates.scale, outputs)
+        if coordinates.far:
+            self._warn_of_range()
         self._warn_of_noise(plan, len(data.y), model.n_params)
         self._warn_of_delta(len(data.y))
         return model
@@ -244,6 +247,16 @@ class PrivateFairClassifier(FairClassifier):
                 "epsilon.",
                 PrivacyWarning,
             )
+
+    def _warn_of_range(self):
+        """Say which parameter raw columns need; known from what was released."""
+        taken = "(0, 1), the default" if self.feature_range is None else "what was given"
+        warn_caller(
+            f"By the released norms most rows lie outside of {type(self).__name__}.feature_range = "
+            f"{taken}: columns of large numbers then drown all others, and most accuracy is lost. "
+            "Give feature_range=(low, high), arrays of one number a column, from public knowledge.",
+            PrivacyWarning,
+        )
 
     def _warn_of_delta(self, n_rows):
         """Warn if delta is so large that the guarantee means little."""

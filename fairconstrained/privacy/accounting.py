@@ -16,7 +16,7 @@ import importlib.metadata
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from fairconstrained.privacy._loss_distributions import TOLERANCE, Batch, epsilon_of
 
@@ -43,6 +43,11 @@ PUBLIC = {
     "record_replacement": "The number of rows is public.",
     "sensitive_features": "The other features and the labels are public.",
 }
+ASSUMPTIONS = (
+    "labels, names of groups (or their declared domains) and parameters are public",
+    "nothing else was learnt from the same rows: scales, encoders, choices by exact scores",
+    "no one knows the seed (random_state=None)",
+)
 # Below this the arithmetic (sums of some 10^5 rounded numbers) is no proof of anything.
 MIN_DELTA = 1e-10
 
@@ -289,7 +294,12 @@ class PrivacyGuarantee:
     The number of rows is public. Replacing a record by another costs about twice.
     Released: histogram with Gaussian noise, multiplier 9 and gradient with Gaussian noise,
     multiplier 3, from one Poisson batch a step (sampling rate 0.05), 400 times.
+    Assumed: labels, names of groups (or their declared domains) and parameters are public; nothing
+    else was learnt from the same rows: scales, encoders, choices by exact scores; no one knows the
+    seed (random_state=None).
     Accountant: privacy-loss distributions (dp-accounting ...), rounded up.
+    >>> privacy_guarantee([steps], delta=1e-5).to_dict()["protected"]
+    'record'
     """
 
     epsilon: float
@@ -301,13 +311,29 @@ class PrivacyGuarantee:
     accountant: str
     phases: tuple[Phase, ...] = field(repr=False)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The promise as plain values, for a model card or a JSON file."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "protected": self.unit,
+            "neighbouring": UNITS[self.unit],
+            "public": PUBLIC[self.unit],
+            "assumptions": list(ASSUMPTIONS),
+            "releases": list(self.mechanisms),
+            "sampling_rate": self.sampling_rate,
+            "n_steps": self.n_steps,
+            "accountant": self.accountant,
+        }
+
     def __str__(self) -> str:
         released = "\n".join(f"Released: {words}." for words in self.mechanisms)
         return (
             f"Differential privacy with epsilon = {rounded_up(self.epsilon)} "
             f"and delta = {self.delta:.4g}.\n"
             f"Protected: the {self.unit.replace('_', ' ')} ({UNITS[self.unit]}).\n"
-            f"{PUBLIC[self.unit]}\n{released}\nAccountant: {self.accountant}."
+            f"{PUBLIC[self.unit]}\n{released}\nAssumed: {'; '.join(ASSUMPTIONS)}.\n"
+            f"Accountant: {self.accountant}."
         )
 
 

@@ -26,9 +26,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.privacy._loss_distributions import from_guarantees
-from fairconstrained.privacy.accounting import MIN_DELTA, UNITS, check_budget, rounded_up
+from fairconstrained.privacy.accounting import (
+    MIN_DELTA,
+    UNITS,
+    check_budget,
+    check_positive,
+    rounded_up,
+)
 
-__all__ = ["SearchPrivacyCost", "search_privacy_cost"]
+__all__ = ["FitBudget", "SearchPrivacyCost", "epsilon_per_fit", "search_privacy_cost"]
+
+_HALVINGS = 20
 
 # Which rows are in which fold depends on the number of rows (public) only, or on labels too.
 _BY_POSITION = {
@@ -298,3 +306,66 @@ def _check_folds(search: Any, unit: str) -> None:
 
 def _warn(message: str) -> None:
     warn_caller(message, PrivacyWarning)
+
+
+class FitBudget(NamedTuple):
+    """What each fit of a search may spend.
+
+    Examples
+    --------
+    >>> from fairconstrained.model_selection import epsilon_per_fit
+    >>> budget = epsilon_per_fit(3.0, n_candidates=4, cv=5, delta=1e-5)
+    >>> print(f"{budget.delta:.2e}")
+    2.94e-07
+    """
+
+    epsilon: float
+    delta: float
+
+
+def epsilon_per_fit(
+    total: float, n_candidates: int, cv: int, *, delta: float = 1e-5, refit: bool = True
+) -> FitBudget:
+    """Budget of each fit with which all models of a search keep a total.
+
+    The inverse of :func:`search_privacy_cost` for candidates of equal budgets.
+
+    Parameters
+    ----------
+    total : float
+        Epsilon of all models together.
+    n_candidates : int
+    cv : int
+        Number of folds; each row is in all training sets but one.
+    delta : float, default=1e-5
+        Of all models together; half of it is divided among the fits, half pays for composition.
+    refit : bool, default=True
+        Whether the winner is fitted once more, on all rows.
+
+    Returns
+    -------
+    FitBudget
+        ``epsilon`` and ``delta`` to give to the estimator. Held-out scores, and the choice made by
+        them, are not covered.
+
+    Examples
+    --------
+    >>> from fairconstrained.model_selection import epsilon_per_fit
+    >>> budget = epsilon_per_fit(1.0, n_candidates=3, cv=5)
+    >>> print(f"{budget.epsilon:.3f}")
+    0.079
+    """
+    counts = {"n_candidates": (n_candidates, 1), "cv": (cv, 2)}
+    for name, (value, least) in counts.items():
+        if value != int(value) or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}; got {value!r}.")
+    check_positive("total", total)
+    check_budget(delta=delta, unit="record")
+    n_fits = (cv - 1) * n_candidates + bool(refit)
+    own = delta / (2 * n_fits)
+    low, high = total / n_fits, total  # the sum always holds
+    for _ in range(_HALVINGS):
+        middle = (low * high) ** 0.5
+        fits = Counter({(middle, own): n_fits})
+        low, high = (middle, high) if from_guarantees(fits, delta) <= total else (low, middle)
+    return FitBudget(low, own)

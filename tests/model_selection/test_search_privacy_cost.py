@@ -23,7 +23,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from fairconstrained.exceptions import PrivacyWarning
-from fairconstrained.model_selection import StratifiedSensitiveKFold, search_privacy_cost
+from fairconstrained.model_selection import (
+    StratifiedSensitiveKFold,
+    epsilon_per_fit,
+    search_privacy_cost,
+)
 from fairconstrained.privacy._loss_distributions import from_guarantees
 from fairconstrained.solvers import DPFERMI
 
@@ -256,3 +260,27 @@ def test_steps_that_give_nothing_away_are_not(pipeline):
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrivacyWarning)
         search_privacy_cost(searched(pipeline, {"seeded__epsilon": [1.0]}))
+
+
+# --- a total for a search -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_candidates", "cv"), [(1, 2), (3, 5), (12, 3)])
+@pytest.mark.parametrize("refit", [True, False])
+def test_a_search_with_the_budget_of_each_fit_costs_the_total(n_candidates, cv, refit):
+    """The inverse of search_privacy_cost: within the total, and nearly all of it."""
+    total, delta = 2.0, 1e-5
+    budget = epsilon_per_fit(total, n_candidates, cv, delta=delta, refit=refit)
+    private = Private(epsilon=budget.epsilon, delta=budget.delta)
+    grid = {"slack": np.linspace(0.1, 0.2, n_candidates)}
+    cost = search_privacy_cost(searched(private, grid, KFold(cv), refit=refit), delta=delta)
+    assert 0.99 * total <= cost.epsilon <= total * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [((0.0, 1, 2), "total"), ((1.0, 0, 2), "n_candidates"), ((1.0, 1, 1), "cv")],
+)
+def test_budgets_that_cannot_be_are_refused_by_name(arguments, name):
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        epsilon_per_fit(*arguments)

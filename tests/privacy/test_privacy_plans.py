@@ -3,6 +3,7 @@
 import builtins
 import functools
 import importlib
+import json
 import math
 import pickle
 import subprocess
@@ -125,6 +126,11 @@ def test_a_guarantee_can_be_read_aloud():
     assert pickle.loads(pickle.dumps(guarantee)) == guarantee
     with pytest.raises(AttributeError):
         guarantee.epsilon = 0.0
+    for words in ("Assumed:", "random_state=None", "number of rows is public"):
+        assert words in text
+    card = json.loads(json.dumps(guarantee.to_dict()))
+    assert (card["epsilon"], card["protected"]) == (guarantee.epsilon, "record")
+    assert card["releases"] == list(guarantee.mechanisms)
 
 
 @given(epsilon=st.floats(1e-3, 1e3))

@@ -107,6 +107,7 @@ class Released:
     centre: Tensor  # (d,)
     scale: Tensor  # (d,)
     mean_deviation: Tensor  # (C,): approximate norm of the noise on a cell's mean
+    far: bool = False  # whether most rows are outside of the public range, by the histogram
 
 
 def made_up(n_cells: int, n_features: int, n_rows: int) -> Released:
@@ -151,7 +152,8 @@ def release(
     noise = deviation / _PARTS[2] ** 0.5 * (2.0 * n_features) ** 0.5
     moments = _repaired(counts, sums, 0.5 * (squares + squares.mT), noise)
     blur = deviation * (n_features / _PARTS[1]) ** 0.5 / moments.weight
-    return Released(counts, moments, noise, centre, width * length, blur)
+    far = n_bins == _BINS  # no further than a diagonal are rows within the range
+    return Released(counts, moments, noise, centre, width * length, blur, far)
 
 
 def distances(X: Features, centre: Tensor, width: Tensor) -> Tensor:
