@@ -9,8 +9,8 @@ from fairconstrained.privacy.search import epsilon_per_fit, search_privacy_cost
 __all__ = [
     "CertifiedClassifier",
     "StratifiedSensitiveKFold",
-    "pareto_front",
     "epsilon_per_fit",
+    "pareto_front",
     "search_privacy_cost",
     "select_feasible",
     "tradeoff_curve",
