@@ -10,6 +10,7 @@ import torch
 
 from fairconstrained.constraints import Stack
 from fairconstrained.estimators._base import FairClassifier
+from fairconstrained.estimators._domain import categories, recoded
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.privacy.mechanisms import seed_from_system, with_gaussian_noise
@@ -37,7 +38,9 @@ class PrivateFairClassifier(FairClassifier):
     classes and the names of the groups count as public.
     """
 
-    protect = "record"  # the unit of privacy of estimators without this parameter
+    protect = "record"  # the unit of privacy
+    _protects = ("record", "record_replacement")
+    _domains = None  # of labels and groups, while rows are read
     keeps_seed = False  # whether a pickle of a private fit holds random_state: for experiments
 
     def _check(self):
@@ -65,13 +68,37 @@ class PrivateFairClassifier(FairClassifier):
             )
 
     def _rows(self, X, y, sensitive_features, sample_weight, routed):
-        private_records = self.epsilon is not None and self.protect == "record"
+        private_records = self.epsilon is not None and self._protects_records()
         if private_records and sample_weight is not None:
             raise ValueError(
                 "sample_weight must be None with epsilon: a row of weight w would need w times "
                 "the noise."
             )
-        return super()._rows(X, y, sensitive_features, sample_weight, routed)
+        if self.epsilon is not None:
+            self._domains = (
+                categories(y) if self.classes is None else list(self.classes),
+                categories(sensitive_features) if self.groups is None else list(self.groups),
+            )
+        try:
+            return super()._rows(X, y, sensitive_features, sample_weight, routed)
+        finally:
+            vars(self).pop("_domains", None)
+
+    def _check_classes(self, classes):
+        """Of a public domain all classes count, whether or not they occur."""
+        declared = self._domains and self._domains[0]
+        super()._check_classes(np.asarray(declared) if declared else classes)
+
+    def _with_groups(self, rows):
+        """With what a public domain declares: that a class or group is absent is not told."""
+        classes, groups = self._domains or (None, None)
+        if classes is not None:
+            y, labels = recoded(rows.y, rows.classes, classes, "classes")
+            rows = replace(rows, y=y, classes=labels)
+        if groups is not None and rows.groups is not None:
+            group, labels = recoded(rows.group, rows.groups, groups, "groups")
+            rows = replace(rows, group=group, groups=labels)
+        return super()._with_groups(rows)
 
     def _task(self, rows, rng):
         """The task with system randomness, and with private rows near their public range."""
@@ -87,7 +114,7 @@ class PrivateFairClassifier(FairClassifier):
                 "is for experiments; a model to be released needs random_state=None.",
                 PrivacyWarning,
             )
-        if self.protect != "record":
+        if not self._protects_records():
             return task
         public = self._public_range(task.data)
         reach = _FAR * public.scale
@@ -152,6 +179,9 @@ class PrivateFairClassifier(FairClassifier):
         parts = stack.counts_of_cells(counts).clamp_min(1.0)
         return pose(model, data, stack, parts)
 
+    def _protects_records(self):
+        return self.protect != "sensitive_features"
+
     def _budget(self):
         return Budget(float(self.epsilon), float(self.delta), self.protect)
 
@@ -172,7 +202,8 @@ class PrivateFairClassifier(FairClassifier):
     def _trial_model(self, task):
         """The model in public coordinates; ValueError for one that cannot be trained privately."""
         public = self._public_range(task.data)
-        return self.model_.build_private(*public, n_outputs(len(task.space.classes)))
+        outputs = n_outputs(len(task.space.classes))
+        return self.model_.build_private(public.center, public.scale, outputs)
 
     def _private_model(self, task, plan):
         """The model in released coordinates."""
@@ -180,7 +211,9 @@ class PrivateFairClassifier(FairClassifier):
         public, outputs = self._public_range(data), n_outputs(len(task.space.classes))
         self._spends(plan)
         coordinates = release_coordinates(data.X, public, plan.scaling_noise, task.rng)
-        model = self.model_.build_private(*coordinates, outputs)
+        model = self.model_.build_private(coordinates.center, coordinates.scale, outputs)
+        if coordinates.far:
+            self._warn_of_range()
         self._warn_of_noise(plan, len(data.y), model.n_params)
         self._warn_of_delta(len(data.y))
         return model
@@ -214,6 +247,16 @@ class PrivateFairClassifier(FairClassifier):
                 "epsilon.",
                 PrivacyWarning,
             )
+
+    def _warn_of_range(self):
+        """Say which parameter raw columns need; known from what was released."""
+        taken = "(0, 1), the default" if self.feature_range is None else "what was given"
+        warn_caller(
+            f"By the released norms most rows lie outside of {type(self).__name__}.feature_range = "
+            f"{taken}: columns of large numbers then drown all others, and most accuracy is lost. "
+            "Give feature_range=(low, high), arrays of one number a column, from public knowledge.",
+            PrivacyWarning,
+        )
 
     def _warn_of_delta(self, n_rows):
         """Warn if delta is so large that the guarantee means little."""

@@ -44,13 +44,15 @@ def check_private_ranking(estimator):
 def released_problem(estimator, task):
     """Release the moments of all cells, and build the problem from them."""
     data, public = task.data, estimator._public_range(task.data)
-    plan = plan_moments(float(estimator.epsilon), float(estimator.delta))
+    plan = plan_moments(*estimator._budget())
     estimator._warn_of_delta(len(data.y))
     n_groups = len(task.space.groups)
     _refuse_early(estimator, task, plan)
     estimator._spends(plan)
     cell = data.y * n_groups + data.group
-    released = release(data.X, cell, 2 * n_groups, *public, plan, task.rng)
+    released = release(data.X, cell, 2 * n_groups, public.center, public.scale, plan, task.rng)
+    if released.far:
+        estimator._warn_of_range()
     counts = released.counts.reshape(2, n_groups).round()
     _warn_of_noise(estimator, released, task.space)
     constraint = estimator._stack(task.space, counts, least_rows(estimator, plan.count_deviation))

@@ -65,12 +65,14 @@ class DPFermiClassifier(PrivateFairClassifier):
         Budget of differential privacy; None trains without privacy. Needs the extra ``privacy``.
     delta : float, default=1e-5
         Should be well below 1 / n.
-    protect : {"sensitive_features", "record"}, default="sensitive_features"
-        The unit of privacy. With "sensitive_features", replacing the sensitive features of one
-        sample changes the probability of any outcome by at most a factor :math:`e^\epsilon`, up to
-        ``delta``; features, labels and weights are *public*. With "record", the same holds for
-        adding or removing a whole sample; the number of samples, the classes and the names of the
-        groups are public.
+    protect : {"sensitive_features", "record", "record_replacement"}, default="sensitive_features"
+        Who is protected. "sensitive_features": replacing one row's sensitive features changes the
+        probability of any outcome by at most a factor :math:`e^\epsilon`, up to ``delta``;
+        features, labels and weights are *public*. "record": so does a whole record in place of a
+        null record, which adds nothing, and "record_replacement": in place of any other record. The
+        number of rows, the classes and the names of the groups are public.
+    classes, groups : list, optional
+        As in :class:`RateConstrainedClassifier`.
     group_proportions : mapping or sequence, optional
         Public proportions of the groups, ``{group: proportion}`` or in the order of ``groups_``.
         For notions within labels they are proportions of all samples,
@@ -136,6 +138,8 @@ class DPFermiClassifier(PrivateFairClassifier):
         epsilon=1.0,
         delta=1e-5,
         protect="sensitive_features",
+        classes=None,
+        groups=None,
         group_proportions=None,
         feature_range=None,
         model="linear",
@@ -170,10 +174,14 @@ class DPFermiClassifier(PrivateFairClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.protect = protect
+        self.classes = classes
+        self.groups = groups
         self.group_proportions = group_proportions
         self.feature_range = feature_range
 
     # ------------------------------------------------------------------ parameters
+
+    _protects = ("sensitive_features", *PrivateFairClassifier._protects)
 
     def _notions(self):
         (notion,) = self._named(_INDEPENDENCE, Parity)
@@ -192,14 +200,14 @@ class DPFermiClassifier(PrivateFairClassifier):
     def _default_solver(self):
         if self.epsilon is None:
             return LabelRounds() if self._is_linear() else FERMI()
-        return NoisyTables() if self.protect == "record" else ReleasedMoments()
+        return NoisyTables() if self._protects_records() else ReleasedMoments()
 
     # ------------------------------------------------------------------ problems
 
     def _problem_class(self):
         if self.epsilon is None:
             return FermiERM
-        if self.protect == "record":
+        if self._protects_records():
             return RecordFermi
         return SecretGroups if solves(self._chosen_solver(), SecretGroups) else AttributeFermi
 
@@ -221,7 +229,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         data, rng = task.data, task.rng
         cells = self._public_cells(task)
         plan = self._plan(task, with_counts=cells is None)
-        problem, of_record = self._problem_class(), self.protect == "record"
+        problem, of_record = self._problem_class(), self._protects_records()
         own = {"risk": MeanLoss(log_loss)} if problem is SecretGroups else {"loss": log_loss}
 
         def pose(model, rows, stack, counts):
@@ -254,7 +262,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         if len(task.space.groups) < 2 and self._problem_class() is SecretGroups:
             return ReleasePlan({}, privacy_guarantee([], delta=self.delta, unit=self.protect))
         plan = solver.plan(n_rows, self._budget(), with_counts)
-        if self.protect == "sensitive_features":  # otherwise `_private_model` warns
+        if not self._protects_records():  # else it is said together with the noise
             self._warn_of_delta(n_rows)
         if plan.privacy.epsilon > self.epsilon:
             warn_caller(

@@ -35,12 +35,22 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         Largest allowed gap, or the cap. It applies to names, and to objects without their own
         slack.
     epsilon : float, optional
-        Train with (epsilon, delta)-differential privacy, which protects the record: adding or
-        removing one sample changes the probability of any outcome of ``fit`` by at most a factor
-        :math:`e^\epsilon`, up to ``delta``. The number of samples, the classes and the names of the
-        groups count as public. Needs the extra ``privacy``.
+        Train with (epsilon, delta)-differential privacy: a change of one record (see `protect`)
+        changes the probability of any outcome of ``fit`` by at most a factor :math:`e^\epsilon`, up
+        to ``delta``. The number of rows, the classes and the names of the groups count as public.
+        Needs the extra ``privacy``.
     delta : float, default=1e-5
         Should be well below 1 / n.
+    protect : {"record", "record_replacement"}, default="record"
+        What change is meant, the number of rows being equal: a record in place of a null record,
+        which adds nothing to any sum ("record"), or in place of any other record
+        ("record_replacement"). The second promises more, and takes about twice the noise. In terms
+        of the second, the first costs about twice epsilon.
+    classes, groups : list, optional
+        Public domains of the labels and of the groups (tuples for several sensitive columns), with
+        ``epsilon``: all that may occur. Without them the names of those that do occur are
+        released as they are. What is absent is treated like a group of too few rows. Default: the
+        categories of pandas categoricals, where `y` or the sensitive features are such.
     feature_range : (low, high), optional
         Publicly known range of the columns (numbers, or arrays of shape (n_features,)). Private
         training sees ``(x - low) / (high - low)``, because it may not learn scales from the data.
@@ -148,6 +158,9 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         slack=0.05,
         epsilon=None,
         delta=1e-5,
+        protect="record",
+        classes=None,
+        groups=None,
         feature_range=None,
         model="linear",
         solver=None,
@@ -180,6 +193,9 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         self.slack = slack
         self.epsilon = epsilon
         self.delta = delta
+        self.protect = protect
+        self.classes = classes
+        self.groups = groups
         self.feature_range = feature_range
 
     def _notions(self):

@@ -6,7 +6,8 @@ for *jointly*: composing "subsampled Laplace" and "subsampled Gaussian" as if ea
 batch understates epsilon.
 
 Noise is given in units of the *sensitivity* of a sum, the largest norm of what one row contributes
-to it. Adding or removing a row then moves the sum by at most 1, replacing a row by at most 2.
+to it. Replacing a row by a null row, which adds nothing, then moves the sum by at most 1, replacing
+it by another row by at most 2.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import importlib.metadata
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from fairconstrained.privacy._loss_distributions import TOLERANCE, Batch, epsilon_of
 
@@ -29,11 +30,24 @@ __all__ = [
     "privacy_spent",
 ]
 
-Unit = Literal["record", "sensitive_features"]
+Unit = Literal["record", "record_replacement", "sensitive_features"]
 UNITS = {
-    "record": "add or remove one whole row",
+    "record": "replace one record by a null record, which adds nothing, or back",
+    "record_replacement": "replace one record by any other",
     "sensitive_features": "replace the sensitive features of one row",
 }
+# Two data sets that differ in one row may each have a contribution there: sums move by up to 2.
+REPLACING = frozenset({"record_replacement", "sensitive_features"})
+PUBLIC = {
+    "record": "The number of rows is public. Replacing a record by another costs about twice.",
+    "record_replacement": "The number of rows is public.",
+    "sensitive_features": "The other features and the labels are public.",
+}
+ASSUMPTIONS = (
+    "labels, names of groups (or their declared domains) and parameters are public",
+    "nothing else was learnt from the same rows: scales, encoders, choices by exact scores",
+    "no one knows the seed (random_state=None)",
+)
 # Below this the arithmetic (sums of some 10^5 rounded numbers) is no proof of anything.
 MIN_DELTA = 1e-10
 
@@ -158,7 +172,7 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
         They may depend on each other's releases, in any order.
     delta : float
         Between 1e-10 and 1; below 1/n to mean anything.
-    unit : {"record", "sensitive_features"}, default="record"
+    unit : {"record", "record_replacement", "sensitive_features"}, default="record"
         Who is protected: see Notes.
 
     Returns
@@ -170,7 +184,7 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
     Raises
     ------
     ValueError
-        For Laplace noise on sampled batches with ``unit="sensitive_features"``: no pair of data
+        For Laplace noise on sampled batches where a row is replaced by another: no pair of data
         sets is known to be the worst case there, hence no number would be a guarantee. Use
         Gaussian noise.
 
@@ -183,14 +197,21 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
     ``(sum 1/s_i**2)**-0.5``. Several Laplace releases are charged as one with scale
     ``1 / sum(1/b_i)``, the worst case that one row puts all its weight on one entry.
 
-    *Record*: one row is added or removed; the number of rows n is public.
+    *Record*: one row is replaced by a null row, which adds nothing to any sum, or a null row by
+    one. The number of rows n is public, because sampling rates depend on it: that a row is there at
+    all is not hidden. Replacing a record by another one is two such steps: at the same delta
+    epsilon 0.1, 1 and 9 become 0.21, 2.1 and 14 to 22.
 
-    *Sensitive features*: one row's sensitive features are replaced, all else being public. The
-    worst case is the pair of antipodal contributions of norm 1, ``(1 - q) N(0) + q N(+1)`` against
-    ``(1 - q) N(0) + q N(-1)``, as in dp-accounting. It dominates all other pairs: by advanced joint
-    convexity [3]_ the divergence is that of ``N(v)`` from a mixture of ``N(0)`` and ``N(v')``, and
-    such mixtures are dominated by the scalar one with the same distances, which are at most 1 and
-    2 [4]_. Contributions that are merely orthogonal cost less than what is charged.
+    *Record replacement*: one row is replaced by any other, n being public.
+
+    *Sensitive features*: one row's sensitive features are replaced, all else being public.
+
+    Of both replacements the worst case is the pair of antipodal contributions of norm 1,
+    ``(1 - q) N(0) + q N(+1)`` against ``(1 - q) N(0) + q N(-1)``, as in dp-accounting. It dominates
+    all other pairs: by advanced joint convexity [3]_ the divergence is that of ``N(v)`` from a
+    mixture of ``N(0)`` and ``N(v')``, and such mixtures are dominated by the scalar one with the
+    same distances, which are at most 1 and 2 [4]_. Contributions that are merely orthogonal cost
+    less than what is charged.
 
     References
     ----------
@@ -220,12 +241,12 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
 def spent_within(tolerance: float, phases: Iterable[Phase], *, delta: float, unit: Unit) -> float:
     """As :func:`privacy_spent`, an upper bound in any case, but with a tolerance."""
     check_budget(delta=delta, unit=unit)
-    replace = unit == "sensitive_features"
+    replace = unit in REPLACING
     batches = tuple(as_batch(phase) for phase in phases)
     if replace and any(batch.laplace and batch.rate < 1 for batch in batches):
         raise ValueError(
-            'Laplace noise on sampled batches has no known worst case for unit="sensitive_features"'
-            ", so that no epsilon could be promised: use Gaussian noise."
+            f'Laplace noise on sampled batches has no known worst case for unit="{unit}", so that '
+            "no epsilon could be promised: use Gaussian noise."
         )
     return epsilon_of(batches, delta, replace=replace, tolerance=tolerance)
 
@@ -248,9 +269,10 @@ class PrivacyGuarantee:
     ----------
     epsilon, delta : float
         Differential privacy of everything that the fit released.
-    unit : {"record", "sensitive_features"}
-        What two data sets may differ in: one whole row added or removed, or one row's sensitive
-        features replaced (its other features and its label being public).
+    unit : {"record", "record_replacement", "sensitive_features"}
+        What two data sets of the same number of rows may differ in: a record in place of a null
+        record, a record in place of another, or one row's sensitive features (its other features
+        and its label being public).
     mechanisms : tuple of str
         What was released, in words, one text per phase.
     sampling_rate : float
@@ -268,10 +290,16 @@ class PrivacyGuarantee:
     >>> steps = Phase([Gaussian(9.0, of="histogram"), Gaussian(3.0, of="gradient")], 0.05, 400)
     >>> print(privacy_guarantee([steps], delta=1e-5))
     Differential privacy with epsilon = 1.45 and delta = 1e-05.
-    Protected: the record (add or remove one whole row). The number of rows is public.
+    Protected: the record (replace one record by a null record, which adds nothing, or back).
+    The number of rows is public. Replacing a record by another costs about twice.
     Released: histogram with Gaussian noise, multiplier 9 and gradient with Gaussian noise,
     multiplier 3, from one Poisson batch a step (sampling rate 0.05), 400 times.
+    Assumed: labels, names of groups (or their declared domains) and parameters are public; nothing
+    else was learnt from the same rows: scales, encoders, choices by exact scores; no one knows the
+    seed (random_state=None).
     Accountant: privacy-loss distributions (dp-accounting ...), rounded up.
+    >>> privacy_guarantee([steps], delta=1e-5).to_dict()["protected"]
+    'record'
     """
 
     epsilon: float
@@ -283,17 +311,29 @@ class PrivacyGuarantee:
     accountant: str
     phases: tuple[Phase, ...] = field(repr=False)
 
-    def __str__(self) -> str:
-        public = {
-            "record": "The number of rows is public.",
-            "sensitive_features": "The other features and the labels are public.",
+    def to_dict(self) -> dict[str, Any]:
+        """The promise as plain values, for a model card or a JSON file."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "protected": self.unit,
+            "neighbouring": UNITS[self.unit],
+            "public": PUBLIC[self.unit],
+            "assumptions": list(ASSUMPTIONS),
+            "releases": list(self.mechanisms),
+            "sampling_rate": self.sampling_rate,
+            "n_steps": self.n_steps,
+            "accountant": self.accountant,
         }
+
+    def __str__(self) -> str:
         released = "\n".join(f"Released: {words}." for words in self.mechanisms)
         return (
             f"Differential privacy with epsilon = {rounded_up(self.epsilon)} "
             f"and delta = {self.delta:.4g}.\n"
-            f"Protected: the {self.unit.replace('_', ' ')} ({UNITS[self.unit]}). "
-            f"{public[self.unit]}\n{released}\nAccountant: {self.accountant}."
+            f"Protected: the {self.unit.replace('_', ' ')} ({UNITS[self.unit]}).\n"
+            f"{PUBLIC[self.unit]}\n{released}\nAssumed: {'; '.join(ASSUMPTIONS)}.\n"
+            f"Accountant: {self.accountant}."
         )
 
 

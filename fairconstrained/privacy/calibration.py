@@ -13,6 +13,7 @@ from scipy.optimize import brentq
 
 from fairconstrained.privacy._loss_distributions import TOLERANCE, gaussian_divergence, variance_of
 from fairconstrained.privacy.accounting import (
+    REPLACING,
     Gaussian,
     Laplace,
     Phase,
@@ -50,7 +51,7 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
         ``phases_at(inf)`` holds what does not depend on it.
     epsilon, delta : float
         The budget.
-    unit : {"record", "sensitive_features"}, default="record"
+    unit : {"record", "record_replacement", "sensitive_features"}, default="record"
         As in :func:`privacy_spent`.
 
     Returns
@@ -93,7 +94,7 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
 
 def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> float:
     """Noise at which the losses, taken for normal (central limit), would meet the budget."""
-    replace = unit == "sensitive_features"
+    replace = unit in REPLACING
     variance = 1 / _gaussian_multiplier(epsilon, delta) ** 2
 
     def excess(log_noise: float) -> float:
@@ -180,7 +181,7 @@ def one_off_gaussian(
     check_budget(delta=delta, unit=unit)
     if not 0 < share <= 1:
         raise ValueError(f"share must be in (0, 1]; got {share!r}.")
-    moves = 2 if unit == "sensitive_features" else 1
+    moves = 2 if unit in REPLACING else 1
     return Gaussian(moves * _gaussian_multiplier(epsilon, delta) / math.sqrt(share), of=of)
 
 
@@ -249,7 +250,7 @@ def plan_training(
         Probability of each row to be in a batch.
     n_steps : int
         Number of batches.
-    unit : {"record", "sensitive_features"}, default="record"
+    unit : {"record", "record_replacement", "sensitive_features"}, default="record"
         As in :func:`privacy_spent`.
     histogram_share : float, default=0.1
         The table's share of each step, in [0, 1): the precision 1/noise**2 of the joint release is

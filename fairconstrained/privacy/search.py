@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,13 +21,22 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.exceptions import PrivacyWarning
+from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.privacy._loss_distributions import from_guarantees
-from fairconstrained.privacy.accounting import MIN_DELTA, UNITS, check_budget, rounded_up
+from fairconstrained.privacy.accounting import (
+    MIN_DELTA,
+    UNITS,
+    check_budget,
+    check_positive,
+    rounded_up,
+)
 
-__all__ = ["SearchPrivacyCost", "search_privacy_cost"]
+__all__ = ["FitBudget", "SearchPrivacyCost", "epsilon_per_fit", "search_privacy_cost"]
+
+_HALVINGS = 20
 
 # Which rows are in which fold depends on the number of rows (public) only, or on labels too.
 _BY_POSITION = {
@@ -45,7 +53,7 @@ class SearchPrivacyCost:
     ----------
     epsilon, delta : float
         Differential privacy of releasing all of the models.
-    unit : {"record", "sensitive_features"}
+    unit : {"record", "record_replacement", "sensitive_features"}
         What two data sets may differ in.
     n_fits : int
         Number of fits that see any one row, at most.
@@ -113,7 +121,10 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
         If the folds depend on protected data: one person's data then decide in which fold others
         are, and the bound does not hold. Stratified folds (the default of searches over
         classifiers) depend on labels, those of ``StratifiedSensitiveKFold`` also on sensitive
-        features; ``KFold(shuffle=True)`` depends on neither.
+        features; ``KFold(shuffle=True)`` depends on neither. Also if fits are seeded
+        (``random_state``): fits with the same noise are not independent, and their differences
+        show what the noise hides. And if another step of a pipeline is fitted on the same protected
+        rows, which no epsilon covers.
 
     Notes
     -----
@@ -166,6 +177,7 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
         raise ValueError(f"Candidates protect different things, {sorted(units)}: no sum exists.")
     (unit,) = units
     _check_folds(search, unit)
+    _check_parts(search, unit)
     seen = search.n_splits_ - _is_partition(search)  # training sets that hold a given row
     fits: Counter[tuple[float, float]] = Counter()
     for budgets in candidates:
@@ -196,13 +208,49 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
     return SearchPrivacyCost(epsilon, delta, unit, n_fits, words)
 
 
+def _check_parts(search: Any, unit: str) -> None:
+    """Warn of noise that is not every fit's own, and of steps that read the rows exactly."""
+    seeds: dict[str, None] = {}  # in order, each once
+    learning: dict[str, None] = {}
+    for params in search.cv_results_["params"]:
+        for step in _steps(clone(search.estimator).set_params(**clone(params, safe=False))):
+            if _is_private(step):
+                seed = step.get_params(deep=False).get("random_state")
+                seeds |= {} if seed is None else {repr(seed): None}
+            elif unit != "sensitive_features" and get_tags(step).requires_fit:
+                learning[type(step).__name__] = None
+    if seeds:
+        _warn(
+            f"The fits of this search are seeded (random_state={', '.join(seeds)}): they are not "
+            "independent, differences between them can cancel their noise, and the bound of "
+            "search_privacy_cost does not hold. Use random_state=None."
+        )
+    if learning:
+        _warn(
+            f"The pipeline fits {', '.join(learning)} on the protected rows, exactly: what it "
+            "learns of them is part of every model and in no epsilon. Give it public numbers, or "
+            "leave it out and give feature_range."
+        )
+
+
+def _steps(estimator: Any) -> list[Any]:
+    """The estimators that a pipeline fits one after the other."""
+    if not isinstance(estimator, Pipeline):
+        return [estimator]
+    steps = [step for _, step in estimator.steps if step not in (None, "passthrough")]
+    return [inner for step in steps for inner in _steps(step)]
+
+
+def _is_private(estimator: Any) -> bool:
+    return {"epsilon", "delta"} <= set(estimator.get_params(deep=False))
+
+
 def _budgets(estimator: Any) -> list[_Budget]:
     """What one fit may spend, for each private part."""
     if isinstance(estimator, Pipeline):
-        steps = [step for _, step in estimator.steps if step not in (None, "passthrough")]
-        return [budget for step in steps for budget in _budgets(step)]
+        return [budget for step in _steps(estimator) for budget in _budgets(step)]
     own = estimator.get_params(deep=False)
-    if {"epsilon", "delta"} <= set(own):
+    if _is_private(estimator):
         solver = own.get("solver")
         if not getattr(solver, "keeps_budget", True):
             raise ValueError(
@@ -249,10 +297,75 @@ def _check_folds(search: Any, unit: str) -> None:
     public = _BY_POSITION | (_BY_LABEL if unit == "sensitive_features" else set())
     if splitter in public | {None}:
         return
-    warnings.warn(
+    _warn(
         f"The folds of {splitter.__name__} may depend on protected data, and then one row decides "
         "in which folds others are: the bound of search_privacy_cost does not hold. Use "
-        "KFold(shuffle=True).",
-        PrivacyWarning,
-        stacklevel=3,
+        "KFold(shuffle=True)."
     )
+
+
+def _warn(message: str) -> None:
+    warn_caller(message, PrivacyWarning)
+
+
+class FitBudget(NamedTuple):
+    """What each fit of a search may spend.
+
+    Examples
+    --------
+    >>> from fairconstrained.model_selection import epsilon_per_fit
+    >>> budget = epsilon_per_fit(3.0, n_candidates=4, cv=5, delta=1e-5)
+    >>> print(f"{budget.delta:.2e}")
+    2.94e-07
+    """
+
+    epsilon: float
+    delta: float
+
+
+def epsilon_per_fit(
+    total: float, n_candidates: int, cv: int, *, delta: float = 1e-5, refit: bool = True
+) -> FitBudget:
+    """Budget of each fit with which all models of a search keep a total.
+
+    The inverse of :func:`search_privacy_cost` for candidates of equal budgets.
+
+    Parameters
+    ----------
+    total : float
+        Epsilon of all models together.
+    n_candidates : int
+    cv : int
+        Number of folds; each row is in all training sets but one.
+    delta : float, default=1e-5
+        Of all models together; half of it is divided among the fits, half pays for composition.
+    refit : bool, default=True
+        Whether the winner is fitted once more, on all rows.
+
+    Returns
+    -------
+    FitBudget
+        ``epsilon`` and ``delta`` to give to the estimator. Held-out scores, and the choice made by
+        them, are not covered.
+
+    Examples
+    --------
+    >>> from fairconstrained.model_selection import epsilon_per_fit
+    >>> budget = epsilon_per_fit(1.0, n_candidates=3, cv=5)
+    >>> print(f"{budget.epsilon:.3f}")
+    0.079
+    """
+    counts = {"n_candidates": (n_candidates, 1), "cv": (cv, 2)}
+    for name, (value, least) in counts.items():
+        if value != int(value) or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}; got {value!r}.")
+    check_positive("total", total)
+    check_budget(delta=delta, unit="record")
+    n_fits = (cv - 1) * n_candidates + bool(refit)
+    own = delta / (2 * n_fits)
+    low, high = total / n_fits, total  # the sum always holds
+    for _ in range(_HALVINGS):
+        middle = (low * high) ** 0.5
+        fits = Counter({(middle, own): n_fits})
+        low, high = (middle, high) if from_guarantees(fits, delta) <= total else (low, middle)
+    return FitBudget(low, own)

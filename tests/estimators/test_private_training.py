@@ -447,6 +447,27 @@ def test_hopeless_noise_and_a_large_delta_are_named():
         private(n=2000, delta=1e-3)
 
 
+@quiet
+@pytest.mark.parametrize(
+    "clf",
+    [
+        RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=5), slack=1.0),
+        AUCFairClassifier(epsilon=1.0),
+    ],
+    ids=["rates", "ranking"],
+)
+def test_raw_columns_are_answered_with_the_parameter_that_they_need(clf):
+    clf = clone(clf).set_params(random_state=0)
+    raw = 1000.0 * LARGE.data + 5000.0
+    rows = {"y": LARGE.target, "sensitive_features": LARGE.sensitive_features}
+    with pytest.warns(PrivacyWarning, match=r"Give feature_range=\(low, high\)"):
+        clf.fit(raw, **rows)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf.set_params(feature_range=(raw.min(axis=0), raw.max(axis=0))).fit(raw, **rows)
+    assert not any("feature_range" in str(w.message) for w in caught)
+
+
 def test_an_excess_within_its_error_does_not_warn(monkeypatch):
     """A slack of zero is exceeded by noise alone: that says nothing of the model."""
     clf = private(slack=0.0, epsilon=0.1, n=4000, solver=DPSGDA(n_steps=5))

@@ -20,10 +20,14 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from fairconstrained.exceptions import PrivacyWarning
-from fairconstrained.model_selection import StratifiedSensitiveKFold, search_privacy_cost
+from fairconstrained.model_selection import (
+    StratifiedSensitiveKFold,
+    epsilon_per_fit,
+    search_privacy_cost,
+)
 from fairconstrained.privacy._loss_distributions import from_guarantees
 from fairconstrained.solvers import DPFERMI
 
@@ -162,6 +166,7 @@ def test_labels_are_public_where_only_sensitive_features_are_protected():
         search_privacy_cost(search)
 
 
+@pytest.mark.filterwarnings("ignore:The pipeline fits StandardScaler")
 def test_pipelines_and_other_searches():
     pipeline = make_pipeline(StandardScaler(), Private(epsilon=0.2))
     search = RandomizedSearchCV(
@@ -210,3 +215,72 @@ def test_a_solver_that_may_spend_more_than_its_budget_has_no_bound():
     search = searched(Spending(solver=Overspending()), {"slack": [0.1, 0.2]})
     with pytest.raises(ValueError, match="Overspending may spend more than epsilon"):
         search_privacy_cost(search)
+
+
+# --- seeds and steps that learn ------------------------------------------------------------------
+
+
+class Seeded(Private):
+    """With a source of noise."""
+
+    def __init__(self, epsilon=1.0, delta=1e-6, protect="record", random_state=None):
+        super().__init__(epsilon, delta, protect)
+        self.random_state = random_state
+
+
+@pytest.mark.parametrize(
+    ("estimator", "grid", "named"),
+    [
+        (Seeded(random_state=3), {"epsilon": [1.0, 2.0]}, r"random_state=3\)"),
+        (Seeded(), {"random_state": [0, 1]}, r"random_state=0, 1\)"),
+    ],
+    ids=["one seed", "a grid over seeds"],
+)
+def test_seeded_fits_are_not_independent(estimator, grid, named):
+    search = searched(estimator, grid)
+    with pytest.warns(PrivacyWarning, match=rf"{named}: they are not independent"):
+        search_privacy_cost(search)
+
+
+def test_a_step_that_learns_from_protected_rows_is_named():
+    search = searched(make_pipeline(StandardScaler(), Private()), {"private__slack": [0.1]})
+    with pytest.warns(PrivacyWarning, match="fits StandardScaler on the protected rows"):
+        search_privacy_cost(search)
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        make_pipeline(FunctionTransformer(), Seeded()),
+        make_pipeline(StandardScaler(), Seeded(protect="sensitive_features")),
+    ],
+    ids=["learns nothing", "features are public"],
+)
+def test_steps_that_give_nothing_away_are_not(pipeline):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyWarning)
+        search_privacy_cost(searched(pipeline, {"seeded__epsilon": [1.0]}))
+
+
+# --- a total for a search -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_candidates", "cv"), [(1, 2), (3, 5), (12, 3)])
+@pytest.mark.parametrize("refit", [True, False])
+def test_a_search_with_the_budget_of_each_fit_costs_the_total(n_candidates, cv, refit):
+    """The inverse of search_privacy_cost: within the total, and nearly all of it."""
+    total, delta = 2.0, 1e-5
+    budget = epsilon_per_fit(total, n_candidates, cv, delta=delta, refit=refit)
+    private = Private(epsilon=budget.epsilon, delta=budget.delta)
+    grid = {"slack": np.linspace(0.1, 0.2, n_candidates)}
+    cost = search_privacy_cost(searched(private, grid, KFold(cv), refit=refit), delta=delta)
+    assert 0.99 * total <= cost.epsilon <= total * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [((0.0, 1, 2), "total"), ((1.0, 0, 2), "n_candidates"), ((1.0, 1, 1), "cv")],
+)
+def test_budgets_that_cannot_be_are_refused_by_name(arguments, name):
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        epsilon_per_fit(*arguments)

@@ -3,6 +3,7 @@
 import builtins
 import functools
 import importlib
+import json
 import math
 import pickle
 import subprocess
@@ -117,7 +118,7 @@ def test_a_guarantee_can_be_read_aloud():
         "from one Poisson batch a step (sampling rate 0.014), 200 times",
     )
     text = str(guarantee)
-    for words in (*guarantee.mechanisms, "add or remove one whole row", "dp-accounting 0."):
+    for words in (*guarantee.mechanisms, "replace one record by a null record", "dp-accounting 0."):
         assert words in text
     assert f"epsilon = {guarantee.epsilon:.2f}"[:13] in text
     assert "epsilon=0.3" in repr(guarantee)
@@ -125,6 +126,11 @@ def test_a_guarantee_can_be_read_aloud():
     assert pickle.loads(pickle.dumps(guarantee)) == guarantee
     with pytest.raises(AttributeError):
         guarantee.epsilon = 0.0
+    for words in ("Assumed:", "random_state=None", "number of rows is public"):
+        assert words in text
+    card = json.loads(json.dumps(guarantee.to_dict()))
+    assert (card["epsilon"], card["protected"]) == (guarantee.epsilon, "record")
+    assert card["releases"] == list(guarantee.mechanisms)
 
 
 @given(epsilon=st.floats(1e-3, 1e3))

@@ -21,6 +21,7 @@ __all__ = ["Coordinates", "centred_chunks", "release_coordinates", "weighted_sum
 
 _REACH = 2.0  # largest norm in the mean, in units of the typical norm; larger rows are clipped
 _CHUNK_NUMBERS = 1 << 22  # of dense rows held at a time: 32 MB
+_FAR = 0.99  # of the largest mean squared norm that rows within the range can have
 _TYPICAL = 4.0  # rows of a larger typical norm are scaled down to this one
 
 
@@ -29,6 +30,7 @@ class Coordinates(NamedTuple):
 
     center: Tensor  # (d,)
     scale: Tensor  # (d,)
+    far: bool = False  # whether most rows are outside of the public range, by what was released
 
 
 def release_coordinates(
@@ -66,16 +68,19 @@ def release_coordinates(
     squares = X.square_norms(public.center, 1.0 / public.scale)
     total = squares.clamp_max(n_columns).sum()
     typical = with_gaussian_noise(total, noise * n_columns, rng) / n_rows
+    far = bool(typical > _FAR * n_columns)
     typical = typical.clamp(1.0, float(n_columns))
     reach = _REACH * float(typical.sqrt())
     factors = clip_factors(squares.sqrt(), reach)
-    total = weighted_sum(X, factors, *public)
+    total = weighted_sum(X, factors, public.center, public.scale)
     mean = with_gaussian_noise(total, noise * reach, rng) / n_rows
     of_noise = n_columns * (noise * reach / n_rows) ** 2
     mean = mean * (1.0 - of_noise / mean.square().sum().clamp_min(1e-30)).clamp_min(0.0)
     spread = (typical - mean.square().sum()).clamp_min(0.0).sqrt()
     return Coordinates(
-        public.center + public.scale * mean, public.scale * (spread / _TYPICAL).clamp_min(1.0)
+        public.center + public.scale * mean,
+        public.scale * (spread / _TYPICAL).clamp_min(1.0),
+        far,
     )
 
 

@@ -43,7 +43,7 @@ def released_counts(data: Batch, space: Space, noise: float, unit: Unit, rng: Ge
     column = data.weight[:, None]
     cells = sum_by(column, data.y * n_groups + data.group, space.n_cells)
     cells = cells.reshape(n_labels, n_groups, 1)
-    if unit == "record":
+    if unit != "sensitive_features":
         return with_gaussian_noise(cells, noise, rng)[..., 0]
     public = sum_by(column, data.y, n_labels)
     noise = noise * float(data.weight.max())
@@ -61,7 +61,9 @@ def _with_noise_between_groups(
     mean = public[:, None] / k
     if k == 1:
         return mean, 0.0
-    deviation = noise * ((k - 1) / k) ** 0.5
+    # The accountant is told of antipodal contributions, a distance of 2; groups are sqrt(2) apart,
+    # and of all rows, without sampling, nothing but the distance matters.
+    deviation = noise * 0.5**0.5
     noisy = with_gaussian_noise(sums - mean, deviation, rng)
     # The total is public: noise on it is undone.
     return noisy - noisy.mean(dim=1, keepdim=True) + mean, deviation
@@ -190,9 +192,8 @@ class SecretGroups(PrivateProblem):
 
     .. math:: \sum_{i \in c} \omega_i q_i \otimes (e_{s_i} - \tfrac1k \mathbf 1) + \text{noise},
 
-    to which the public sums are added. The centred indicators of two groups are antipodal, which
-    is what the accountant charges for; without centring the noise would have to be
-    :math:`\sqrt{k / (k - 1)}` times larger.
+    to which the public sums are added. Another group for a row moves them by
+    :math:`\sqrt 2\, \omega_i \lVert q_i \rVert`, however many groups there are.
 
     Parameters
     ----------

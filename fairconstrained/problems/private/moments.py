@@ -8,7 +8,7 @@ follow, of the rows :math:`u = (x - c) / \max(C, |x - c|)`, for every (label, gr
           + \text{noise} , \qquad s_0 + s_1 + s_2 = 1 .
 
 and the binned scores of the solution computed from these moments. A row is in one cell and one bin,
-and :math:`|u| \le 1`: adding or removing it changes each of the four by at most 1 in the l2 norm.
+and :math:`|u| \le 1`: it adds to each of the four at most 1 in the l2 norm.
 Whatever is computed from them later is post-processing and costs nothing.
 
 The last release is needed because a solution fits the noise in the moments that it was computed
@@ -33,6 +33,7 @@ from fairconstrained.privacy import (
     Gaussian,
     Phase,
     PrivacyGuarantee,
+    Unit,
     one_off_gaussian,
     privacy_guarantee,
 )
@@ -80,10 +81,10 @@ class MomentPlan(NamedTuple):
 
 
 @functools.cache
-def plan_moments(epsilon: float, delta: float) -> MomentPlan:
-    """Noise for a budget that protects the record."""
+def plan_moments(epsilon: float, delta: float, unit: Unit = "record") -> MomentPlan:
+    """Noise for a budget that protects the record, against a null record or any other."""
     releases = [
-        one_off_gaussian(share, epsilon=epsilon, delta=delta, of=words)
+        one_off_gaussian(share, epsilon=epsilon, delta=delta, unit=unit, of=words)
         for share, words in (
             (_CENTRE_SHARE, "sum of the rows"),
             (_LENGTHS_SHARE, "histogram of the rows' lengths"),
@@ -91,7 +92,7 @@ def plan_moments(epsilon: float, delta: float) -> MomentPlan:
             (_SCORES_SHARE, "binned scores in every cell"),
         )
     ]
-    privacy = privacy_guarantee([Phase([one]) for one in releases], delta=delta)
+    privacy = privacy_guarantee([Phase([one]) for one in releases], delta=delta, unit=unit)
     centre, lengths, moments, scores = releases
     return MomentPlan(centre, lengths, moments, scores, privacy)
 
@@ -106,6 +107,7 @@ class Released:
     centre: Tensor  # (d,)
     scale: Tensor  # (d,)
     mean_deviation: Tensor  # (C,): approximate norm of the noise on a cell's mean
+    far: bool = False  # whether most rows are outside of the public range, by the histogram
 
 
 def made_up(n_cells: int, n_features: int, n_rows: int) -> Released:
@@ -150,7 +152,8 @@ def release(
     noise = deviation / _PARTS[2] ** 0.5 * (2.0 * n_features) ** 0.5
     moments = _repaired(counts, sums, 0.5 * (squares + squares.mT), noise)
     blur = deviation * (n_features / _PARTS[1]) ** 0.5 / moments.weight
-    return Released(counts, moments, noise, centre, width * length, blur)
+    far = n_bins == _BINS  # no further than a diagonal are rows within the range
+    return Released(counts, moments, noise, centre, width * length, blur, far)
 
 
 def distances(X: Features, centre: Tensor, width: Tensor) -> Tensor:

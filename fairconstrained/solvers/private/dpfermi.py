@@ -157,7 +157,7 @@ class DPFERMI(PrivateSolver):
             counts_share=_COUNTS_SHARE if counts else 0.0,
             final_share=_FINAL_SHARE,
             # Features are public where groups are the secret: nothing is released to scale them.
-            scaling_share=_SCALING_SHARE if budget.unit == "record" else 0.0,
+            scaling_share=_SCALING_SHARE if budget.unit != "sensitive_features" else 0.0,
         )
 
     def iterate(

@@ -76,13 +76,13 @@ def test_the_mean_moves_by_at_most_the_reach_at_one_reach():
 def test_without_noise_rows_are_centred_and_brought_to_a_norm_of_four():
     random = np.random.default_rng(0)
     X = 3.0 + random.normal(size=(500, 400)) * 0.5
-    center, scale = release_coordinates(
+    center, scale, _ = release_coordinates(
         DenseFeatures(torch.tensor(X)), public(400, 0.0, 4.0), 0.0, rng()
     )
     assert center.numpy() == pytest.approx(X.mean(axis=0))
     assert scale.numpy() == pytest.approx(np.full(400, 4.0))  # norms of 2.5 are left alone
     wide = 3.0 + random.normal(size=(500, 400)) * 2.0
-    center, scale = release_coordinates(
+    center, scale, _ = release_coordinates(
         DenseFeatures(torch.tensor(wide)), public(400, 0.0, 4.0), 0.0, rng()
     )
     norms = np.linalg.norm((wide - center.numpy()) / scale.numpy(), axis=1)
@@ -96,13 +96,13 @@ def test_sparse_rows_give_what_dense_rows_give():
     of_dense = release_coordinates(
         DenseFeatures(torch.tensor(X.toarray())), coordinates, 1.0, rng()
     )
-    for one, other in zip(of_sparse, of_dense, strict=True):
+    for one, other in zip(of_sparse[:2], of_dense[:2], strict=True):
         assert one.numpy() == pytest.approx(other.numpy())
 
 
 def test_a_mean_that_is_mostly_noise_is_not_believed():
     X = torch.full((20, 300), 0.01, dtype=torch.float64)
     coordinates = public(300)
-    center, _ = release_coordinates(DenseFeatures(X), coordinates, 50.0, rng())
+    center, *_ = release_coordinates(DenseFeatures(X), coordinates, 50.0, rng())
     unshrunk = 50.0 * 2.0 / 20 * 300**0.5  # about the norm of its noise
     assert center.norm() < 0.2 * unshrunk
