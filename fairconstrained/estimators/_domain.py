@@ -6,8 +6,6 @@ import itertools
 
 import numpy as np
 
-from fairconstrained.groups import group_name
-
 __all__ = ["categories", "recoded"]
 
 
@@ -22,36 +20,23 @@ def categories(values):
     return own[0] if names is None or len(own) == 1 else list(itertools.product(*own))
 
 
-def recoded(codes, labels, domain, name):
+def recoded(codes, labels, domain):
     """Codes in a public domain, and the domain sorted as an array.
 
     Parameters
     ----------
     codes : ndarray of shape (n,)
-        Positions in `labels`, which occur.
+        Positions in `labels`, which occur and are in the domain.
     labels : ndarray
     domain : list
-    name : str
-        Of the parameter, for messages.
-
-    Raises
-    ------
-    ValueError
-        If something occurs that is not in the domain.
     """
     try:
         ordered = sorted(set(domain))
     except TypeError:  # of different types
         ordered = sorted(set(domain), key=str)
     place = {label: i for i, label in enumerate(ordered)}
-    found = [tuple(label) if isinstance(label, tuple) else label for label in labels.tolist()]
-    unknown = [group_name(label) for label in found if label not in place]
-    if unknown:
-        raise ValueError(
-            f"{name} must name all that occurs; the data also have {', '.join(unknown)}."
-        )
     array = np.empty(len(ordered), dtype=object)
     array[:] = ordered
     if not any(isinstance(label, tuple) for label in ordered):
         array = np.array(ordered)
-    return np.array([place[label] for label in found], dtype=np.int64)[codes], array
+    return np.array([place[label] for label in labels.tolist()], dtype=np.int64)[codes], array

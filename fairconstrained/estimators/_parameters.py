@@ -69,13 +69,6 @@ def _protect(estimator, name, value):
     _one_of(*estimator._protects)(estimator, name, value)
 
 
-def _domain(estimator, name, value):
-    fewest = 2 if name == "classes" else 1
-    valid = isinstance(value, (list, tuple, np.ndarray)) and len(value) >= fewest
-    if not valid or len(set(map(str, value))) < len(value):
-        refuse(estimator, name, value, f"None or a list of {fewest} or more different values")
-
-
 def _constraint(estimator, name, value):
     estimator._notions()
 
@@ -168,7 +161,5 @@ CHECKS: dict[str, Callable] = {
     "delta": _is(Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)"),
     "feature_range": _optional(_feature_range),
     "protect": _protect,
-    "classes": _optional(_domain),
-    "groups": _optional(_domain),
     "group_proportions": _anything,  # against the groups of the data: _proportions.py
 }

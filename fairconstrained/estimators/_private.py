@@ -76,8 +76,8 @@ class PrivateFairClassifier(FairClassifier):
             )
         if self.epsilon is not None:
             self._domains = (
-                categories(y) if self.classes is None else list(self.classes),
-                categories(sensitive_features) if self.groups is None else list(self.groups),
+                categories(y),
+                categories(sensitive_features),
             )
         try:
             return super()._rows(X, y, sensitive_features, sample_weight, routed)
@@ -93,10 +93,10 @@ class PrivateFairClassifier(FairClassifier):
         """With what a public domain declares: that a class or group is absent is not told."""
         classes, groups = self._domains or (None, None)
         if classes is not None:
-            y, labels = recoded(rows.y, rows.classes, classes, "classes")
+            y, labels = recoded(rows.y, rows.classes, classes)
             rows = replace(rows, y=y, classes=labels)
         if groups is not None and rows.groups is not None:
-            group, labels = recoded(rows.group, rows.groups, groups, "groups")
+            group, labels = recoded(rows.group, rows.groups, groups)
             rows = replace(rows, group=group, groups=labels)
         return super()._with_groups(rows)
 

@@ -76,8 +76,6 @@ class AUCFairClassifier(StreamingClassifier):
         group moments that are released once: see Notes. Needs the extra ``privacy``.
     delta : float, default=1e-5
         Should be well below 1 / n.
-    protect, classes, groups
-        As in :class:`RateConstrainedClassifier`.
     feature_range : (low, high), optional
         Publicly known range of the columns (numbers, or arrays of shape (n_features,)), with
         `epsilon`; default: (0, 1). It sets the units of the columns. Samples outside the range
@@ -156,9 +154,6 @@ class AUCFairClassifier(StreamingClassifier):
         stream_memory=100_000,
         epsilon=None,
         delta=1e-5,
-        protect="record",
-        classes=None,
-        groups=None,
         feature_range=None,
         model="linear",
         solver=None,
@@ -194,9 +189,6 @@ class AUCFairClassifier(StreamingClassifier):
         self.stream_memory = stream_memory
         self.epsilon = epsilon
         self.delta = delta
-        self.protect = protect
-        self.classes = classes
-        self.groups = groups
         self.feature_range = feature_range
 
     def __sklearn_tags__(self):

@@ -71,8 +71,6 @@ class DPFermiClassifier(PrivateFairClassifier):
         features, labels and weights are *public*. "record": so does a whole record in place of a
         null record, which adds nothing, and "record_replacement": in place of any other record. The
         number of rows, the classes and the names of the groups are public.
-    classes, groups : list, optional
-        As in :class:`RateConstrainedClassifier`.
     group_proportions : mapping or sequence, optional
         Public proportions of the groups, ``{group: proportion}`` or in the order of ``groups_``.
         For notions within labels they are proportions of all samples,
@@ -138,8 +136,6 @@ class DPFermiClassifier(PrivateFairClassifier):
         epsilon=1.0,
         delta=1e-5,
         protect="sensitive_features",
-        classes=None,
-        groups=None,
         group_proportions=None,
         feature_range=None,
         model="linear",
@@ -174,8 +170,6 @@ class DPFermiClassifier(PrivateFairClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.protect = protect
-        self.classes = classes
-        self.groups = groups
         self.group_proportions = group_proportions
         self.feature_range = feature_range
 

@@ -68,7 +68,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         computed from released counts. ``"statistical_parity"`` compares fixed thresholds between -3
         and 3 in log odds, and does not see gaps between them. Not with ``"rank_parity"``,
         ``"group_auc"``, ``interval="auto"`` or group features.
-    delta, protect, classes, groups, feature_range
+    delta, protect, feature_range
         As in :class:`fairconstrained.RateConstrainedClassifier`.
     group_features : bool, default=False
         Whether groups have coefficients of their own, for the columns
@@ -146,8 +146,6 @@ class PartialParityClassifier(PrivateFairClassifier):
         epsilon=None,
         delta=1e-5,
         protect="record",
-        classes=None,
-        groups=None,
         feature_range=None,
         group_features=False,
         model="linear",
@@ -183,8 +181,6 @@ class PartialParityClassifier(PrivateFairClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.protect = protect
-        self.classes = classes
-        self.groups = groups
         self.feature_range = feature_range
         self.group_features = group_features
 

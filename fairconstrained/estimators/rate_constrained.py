@@ -38,7 +38,9 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         Train with (epsilon, delta)-differential privacy: a change of one record (see `protect`)
         changes the probability of any outcome of ``fit`` by at most a factor :math:`e^\epsilon`, up
         to ``delta``. The number of rows, the classes and the names of the groups count as public.
-        Needs the extra ``privacy``.
+        Needs the extra ``privacy``. Labels or sensitive features given as pandas categoricals
+        declare by their categories what may occur; what is absent is then treated like a group of
+        too few samples.
     delta : float, default=1e-5
         Should be well below 1 / n.
     protect : {"record", "record_replacement"}, default="record"
@@ -46,11 +48,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         which adds nothing to any sum ("record"), or in place of any other record
         ("record_replacement"). The second promises more, and takes about twice the noise. In terms
         of the second, the first costs about twice epsilon.
-    classes, groups : list, optional
-        Public domains of the labels and of the groups (tuples for several sensitive columns), with
-        ``epsilon``: all that may occur. Without them the names of those that do occur are
-        released as they are. What is absent is treated like a group of too few rows. Default: the
-        categories of pandas categoricals, where `y` or the sensitive features are such.
     feature_range : (low, high), optional
         Publicly known range of the columns (numbers, or arrays of shape (n_features,)). Private
         training sees ``(x - low) / (high - low)``, because it may not learn scales from the data.
@@ -159,8 +156,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         epsilon=None,
         delta=1e-5,
         protect="record",
-        classes=None,
-        groups=None,
         feature_range=None,
         model="linear",
         solver=None,
@@ -194,8 +189,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.protect = protect
-        self.classes = classes
-        self.groups = groups
         self.feature_range = feature_range
 
     def _notions(self):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
+from fairconstrained import DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss
@@ -81,9 +81,8 @@ def test_what_replacing_a_record_costs_where_a_null_record_was_meant(epsilon, st
     [
         RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=5)),
         DPFermiClassifier(solver=NoisyTables(n_steps=5)),
-        AUCFairClassifier(epsilon=1.0),
     ],
-    ids=["rates", "fermi", "ranking"],
+    ids=["rates", "fermi"],
 )
 def test_it_is_calibrated_for(clf):
     """The guarantee is within the budget for replacement, and much below it for a null record."""
@@ -96,8 +95,7 @@ def test_it_is_calibrated_for(clf):
     assert "replace one record by any other" in str(privacy)
 
 
-@pytest.mark.parametrize("estimator", [RateConstrainedClassifier, AUCFairClassifier])
-def test_other_units_are_refused(estimator):
-    clf = estimator(epsilon=1.0, protect="sensitive_features")
+def test_other_units_are_refused():
+    clf = RateConstrainedClassifier(epsilon=1.0, protect="sensitive_features")
     with pytest.raises(ValueError, match=r"protect must be one of \['record', 'record_rep"):
         clf.fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)

@@ -178,3 +178,14 @@ def test_tests_share_helpers_and_never_import_each_other():
     of_tests = re.compile(r"^\s*(?:from|import) +(tests\b(?!\.helpers\.)\S*|\.)", re.MULTILINE)
     found = {path.name: of_tests.findall(path.read_text(encoding="utf-8")) for path in modules}
     assert not {name: imported for name, imported in found.items() if imported}
+
+
+def test_estimators_take_at_most_twenty_parameters():
+    """What belongs to a notion, a model or an algorithm is an argument of its object."""
+    counts = {
+        name: len(getattr(fairconstrained, name)().get_params(deep=False))
+        for name in fairconstrained.__all__
+        if name.endswith("Classifier")
+    }
+    assert len(counts) == 5
+    assert max(counts.values()) <= 20, counts
