@@ -35,6 +35,7 @@ def test_import_is_quiet_and_takes_no_extra():
     in_a_new_process(CODE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     [
