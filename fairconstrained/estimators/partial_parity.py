@@ -67,8 +67,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         a pair of small groups by more than a pair of large ones. The gap of new samples then
         exceeds the slack less often. It is no promise, because a model is closer to its training
         samples than to others. The standard errors are those of a first fit, from which a second
-        fit starts. All thresholds share the largest
-        one. Must be 0 with `epsilon`.
+        fit starts. All thresholds share the largest one. Must be 0 with `epsilon`.
     epsilon : float, optional
         Train with (epsilon, delta)-differential privacy of the record, as in
         :class:`fairconstrained.RateConstrainedClassifier`. Intervals are public, and ranks are
