@@ -118,16 +118,15 @@ class AUCConstraint(MomentConstraint):
         difference = torch.as_tensor(auc_differences(table, counts, self.sides.numpy()))
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
-    def deviations(self, scores: Tensor, rows: Rows) -> Tensor:
-        """Standard errors of the differences of true AUCs on these rows, (m,)."""
+    def deviations(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+        """Standard errors of the differences of true AUCs on these rows, of both signs."""
         z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
-        return torch.as_tensor(auc_standard_errors(z, part, w, self.sides.numpy()))
+        return torch.as_tensor(auc_standard_errors(z, part, w, self.sides.numpy())).repeat(2)
 
     def narrowed(self, by: Tensor) -> AUCConstraint:
-        """The constraint with `by` (m,) subtracted from the slacks, down to zero."""
-        return self._changed(
-            slack=(self.slack[: len(self.comparisons)] - by).clamp_min(0.0).numpy()
-        )
+        """The constraint with `by` subtracted from the slacks, down to zero."""
+        m = len(self.comparisons)
+        return self._changed(slack=(self.slack - by.to(self.slack)).clamp_min(0.0)[:m].numpy())
 
     def with_surrogate(self, surrogate: Surrogate) -> AUCConstraint:
         """The same comparisons with another surrogate."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.sparse import as_matrix
 from fairconstrained.constraints.statistics import Statistic
@@ -134,6 +134,29 @@ class LinearMoments(MomentConstraint):
             rates.reshape(-1, self.n_parts, self.statistic.n_columns),
             -self.slack.to(counts),
         )
+
+    def deviations(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+        r"""Standard errors of the values by the delta method, (m,).
+
+        With hard statistics s and rates :math:`\rho_r` over weights :math:`D_r`, a row of part q
+        and weight w moves value j by
+        :math:`w \sum_r C_{jr} (\sum_s A_{rqs} s - \rho_r B_{rq}) / D_r`.
+        """
+        hard = self.statistic.hard(scores, rows.y)
+        row = torch.cat((hard, torch.ones_like(hard[:, :1])), dim=1)
+        k = row.shape[1]
+        products = (row[:, :, None] * row[:, None, :]).reshape(len(row), -1)
+        moments = rows._replace(weight=rows.weight**2).sum(products).reshape(-1, k, k)
+        counts = rows.counts()
+        total = (self._denominators.to(counts) @ counts[:, None])[:, 0]
+        rates = self.rates(rows.sum(hard), counts)
+        above = self._numerators.to(counts).to_dense().reshape(len(total), self.n_parts, k - 1)
+        below = self._denominators.to(counts).to_dense() * rates[:, None]
+        moved = torch.cat((above, -below[:, :, None]), dim=2) / total[:, None, None]
+        moved = self._combinations.to(counts) @ moved.reshape(len(total), -1)
+        moved = moved.reshape(-1, self.n_parts, k)
+        variance = torch.einsum("jqk,qkl,jql->j", moved, moments, moved)
+        return variance.clamp_min(0.0).sqrt()
 
     def describe(self, j: int) -> str:
         """Describe the rates that value j compares."""

@@ -28,6 +28,7 @@ from fairconstrained.constraints.steps import Above
 
 __all__ = ["NEVER_BINDS", "MomentConstraint", "Rows"]
 
+_N_BOOTSTRAP = 100  # weights that standard errors are estimated from
 NEVER_BINDS = 1e6  # replaces an infinite slack, which would make the values infinite
 
 
@@ -226,6 +227,23 @@ class MomentConstraint:
     def loosened(self, by: float) -> Self:
         """The constraint with more slack if that helps solvers to start, or itself."""
         return self
+
+    def narrowed(self, by: Tensor) -> Self:
+        """The constraint with `by` (m,) subtracted from the slacks, down to zero."""
+        return self._with(slack=(self.slack - by.to(self.slack)).clamp_min(0.0))
+
+    def deviations(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+        """Standard errors of the hard values as estimates from these rows, (m,).
+
+        Here by the Bayesian bootstrap (Rubin 1981): over independent exponential weights.
+        """
+        rng = torch.Generator(device="cpu").manual_seed(0)
+        drawn = []
+        for _ in range(_N_BOOTSTRAP):
+            factor = torch.empty_like(rows.weight, device="cpu").exponential_(generator=rng)
+            reweighted = rows._replace(weight=rows.weight * factor.to(rows.weight.device))
+            drawn.append(self.hard_values(scores, reweighted, aux))
+        return torch.stack(drawn).std(dim=0)
 
     def least_rows(
         self, cells: NDArray[np.bool_], rows: NDArray[np.int64], min_rows: int | str

@@ -156,6 +156,11 @@ class PartialDistributions(WithinIntervals):
         looser = self.gap + by
         return type(self)(self.parts, looser, self.statistic, self.name, self.compared_by)
 
+    def narrowed(self, by: Tensor) -> Self:
+        """The constraint with less slack, by the largest of `by`: all values share one grid."""
+        gap = max(self.gap - float(by.max()), 0.0) if len(by) else self.gap
+        return type(self)(self.parts, gap, self.statistic, self.name, self.compared_by)
+
     def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
         """Describe the parts with fewer rows in their intervals than grid points."""
         n = self.parts.n_rows(rows)

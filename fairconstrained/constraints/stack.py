@@ -113,6 +113,17 @@ class Stack(MomentConstraint):
         """The stack with all members loosened."""
         return self._of([member.loosened(by) for member in self.members])
 
+    def narrowed(self, by: Tensor) -> Self:
+        """The stack with `by` (m,) subtracted from the slacks, down to zero."""
+        pieces = zip(self.members, self.split(by), strict=True)
+        return self._of([member.narrowed(own) for member, own in pieces])
+
+    def deviations(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+        """All members' standard errors, one after the other."""
+        pairs = zip(self._with_rows(rows), self._with_aux(aux), strict=True)
+        errors = [m.deviations(scores, own, own_aux) for (m, own), (_, own_aux) in pairs]
+        return torch.cat([scores.new_zeros(0), *(own.to(scores) for own in errors)])
+
     def _of(self, members: Sequence[MomentConstraint]) -> Self:
         """The stack of these members, or itself if nothing changes."""
         if all(other is own for other, own in zip(members, self.members, strict=True)):

@@ -36,6 +36,7 @@ from fairconstrained.estimators._rows import (
     seeded,
 )
 from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
     SmallGroupWarning,
     warn_caller,
@@ -534,13 +535,23 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
 
 def narrowed(problem, x, margin):
-    """The constraints with slacks narrowed by `margin` standard errors of the gaps at x."""
-    scores = problem.model.scores(x[: problem.model.n_params], problem.data.X).detach()
-    members = [
-        member.narrowed(margin * member.deviations(scores, member.place(*problem.data[1:])))
-        for member in problem.constraint.members
-    ]
-    return Stack(problem.constraint.space, members)
+    """The constraints with slacks less `margin` of their own standard errors at x."""
+    stack, n_params = problem.constraint, problem.model.n_params
+    scores = problem.model.scores(x[:n_params], problem.data.X).detach()
+    errors = stack.deviations(scores, stack.place(*problem.data[1:]), x[n_params:])
+    narrow = stack.narrowed(margin * errors)
+    nothing = torch.nonzero((narrow.slack <= 0) & (stack.slack > 0))[:, 0].tolist()
+    if nothing:
+        worst = max(nothing, key=lambda j: float(margin * errors[j] - stack.slack[j]))
+        warn_caller(
+            f"margin={margin:g} leaves nothing of the slack for {len(nothing)} of "
+            f"{len(stack.slack)} constraints, such as {stack.describe(worst)} (slack "
+            f"{float(stack.slack[worst]):g}, standard error {float(errors[worst]):.3g}): they are "
+            "trained for no gap at all, and on new data they may exceed the slack nevertheless. "
+            "Use more rows, a larger slack or a smaller margin.",
+            ConstraintNotSatisfiedWarning,
+        )
+    return narrow
 
 
 def _history(stages):

@@ -51,6 +51,11 @@ class PrivateFairClassifier(FairClassifier):
                 f"{type(self).__name__}.warm_start must be False with epsilon: every fit spends "
                 "the whole budget, and the promise of this one would not cover the last one."
             )
+        if self.margin > 0:
+            raise ValueError(
+                f"{type(self).__name__}.margin must be 0 with epsilon: standard errors are read "
+                f"off the exact predictions; got {self.margin!r}."
+            )
         if self._specification().learns_columns:
             raise ValueError(
                 f"{type(self).__name__}.model must be 'linear' or a network with epsilon: a "

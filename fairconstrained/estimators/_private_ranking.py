@@ -31,7 +31,6 @@ def check_private_ranking(estimator):
             isinstance(estimator._surrogate(), Binormal),
         ),
         "device": ("'cpu'", str(estimator.device) == "cpu"),
-        "margin": ("0", estimator.margin == 0),
     }
     for name, (allowed, holds) in wanted.items():
         if not holds:

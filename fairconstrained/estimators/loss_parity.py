@@ -33,6 +33,12 @@ class LossParityClassifier(FairClassifier):
         the first), or within each label. An object may compare a loss that differs from `loss`.
     slack : float, default=0.005
         Largest allowed gap of any two groups, in units of the loss.
+    margin : float, default=0.0
+        Number of its own standard errors by which each constraint is narrowed, but not below zero:
+        a pair of small groups by more than a pair of large ones. The gap of new samples then
+        exceeds the slack less often. It is no promise, because a model is closer to its training
+        samples than to others. The standard errors are those of a first fit, from which a second
+        fit starts.
     loss : {"log", "brier"}, default="log"
         The loss that is minimised and compared.
     model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
@@ -78,6 +84,7 @@ class LossParityClassifier(FairClassifier):
         constraint="loss_parity",
         *,
         slack=0.005,
+        margin=0.0,
         loss="log",
         model="linear",
         solver=None,
@@ -108,6 +115,7 @@ class LossParityClassifier(FairClassifier):
         )
         self.constraint = constraint
         self.slack = slack
+        self.margin = margin
         self.loss = loss
 
     def _notions(self):

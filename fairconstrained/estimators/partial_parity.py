@@ -62,6 +62,12 @@ class PartialParityClassifier(PrivateFairClassifier):
         model is least fair (Appendix B of the paper). ``interval_`` is the result.
     slack : float, default=0.05
         Largest allowed gap.
+    margin : float, default=0.0
+        Number of its own standard errors by which each constraint is narrowed, but not below zero:
+        a pair of small groups by more than a pair of large ones. The gap of new samples then
+        exceeds the slack less often. It is no promise, because a model is closer to its training
+        samples than to others. The standard errors are those of a first fit, from which a second
+        fit starts. All thresholds share the largest one. Must be 0 with `epsilon`.
     epsilon : float, optional
         Train with (epsilon, delta)-differential privacy of the record, as in
         :class:`fairconstrained.RateConstrainedClassifier`. Intervals are public, and ranks are
@@ -143,6 +149,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         *,
         interval=(0.0, 0.3),
         slack=0.05,
+        margin=0.0,
         epsilon=None,
         delta=1e-5,
         protect="record",
@@ -178,6 +185,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         self.constraint = constraint
         self.interval = interval
         self.slack = slack
+        self.margin = margin
         self.epsilon = epsilon
         self.delta = delta
         self.protect = protect

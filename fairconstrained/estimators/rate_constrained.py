@@ -34,6 +34,12 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     slack : float, default=0.05
         Largest allowed gap, or the cap. It applies to names, and to objects without their own
         slack.
+    margin : float, default=0.0
+        Number of its own standard errors by which each constraint is narrowed, but not below zero:
+        a pair of small groups by more than a pair of large ones. The gap of new samples then
+        exceeds the slack less often. It is no promise, because a model is closer to its training
+        samples than to others. The standard errors are those of a first fit, from which a second
+        fit starts. Must be 0 with `epsilon`.
     epsilon : float, optional
         Train with (epsilon, delta)-differential privacy: a change of one record (see `protect`)
         changes the probability of any outcome of ``fit`` by at most a factor :math:`e^\epsilon`, up
@@ -153,6 +159,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         constraint="demographic_parity",
         *,
         slack=0.05,
+        margin=0.0,
         epsilon=None,
         delta=1e-5,
         protect="record",
@@ -186,6 +193,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         )
         self.constraint = constraint
         self.slack = slack
+        self.margin = margin
         self.epsilon = epsilon
         self.delta = delta
         self.protect = protect
