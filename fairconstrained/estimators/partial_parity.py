@@ -74,7 +74,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         computed from released counts. ``"statistical_parity"`` compares fixed thresholds between -3
         and 3 in log odds, and does not see gaps between them. Not with ``"rank_parity"``,
         ``"group_auc"``, ``interval="auto"`` or group features.
-    delta, protect, feature_range
+    delta, feature_range
         As in :class:`fairconstrained.RateConstrainedClassifier`.
     group_features : bool, default=False
         Whether groups have coefficients of their own, for the columns
@@ -152,7 +152,6 @@ class PartialParityClassifier(PrivateFairClassifier):
         margin=0.0,
         epsilon=None,
         delta=1e-5,
-        protect="record",
         feature_range=None,
         group_features=False,
         model="linear",
@@ -188,7 +187,6 @@ class PartialParityClassifier(PrivateFairClassifier):
         self.margin = margin
         self.epsilon = epsilon
         self.delta = delta
-        self.protect = protect
         self.feature_range = feature_range
         self.group_features = group_features
 
