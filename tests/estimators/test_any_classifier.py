@@ -118,6 +118,7 @@ def test_parameters_of_the_classifier_are_those_of_the_model():
     assert as_specification(clf.model).estimator is clf.model
 
 
+@pytest.mark.slow
 def test_searches_over_the_classifier():
     X, y, group = table(n=400)
     with sklearn.config_context(enable_metadata_routing=True):
@@ -212,6 +213,7 @@ def test_rows_of_weight_zero_are_not_there():
     np.testing.assert_array_equal(with_zeros.coef_, without.coef_)
 
 
+@pytest.mark.slow
 def test_weights_count_in_the_posteriors_and_in_the_constraint():
     X, y, group = table(n=1000)
     weight = np.where(group == 0, 3.0, 1.0) * np.where(y == 1, 2.0, 1.0)
@@ -221,6 +223,7 @@ def test_weights_count_in_the_posteriors_and_in_the_constraint():
     assert clf.predict_proba(X)[:, 1].mean() > fitted().predict_proba(X)[:, 1].mean()
 
 
+@pytest.mark.slow
 def test_fits_repeat_and_survive_pickling():
     X = table(n=1000)[0]
     one, other = (fitted(model=RandomForestClassifier(5)) for _ in range(2))

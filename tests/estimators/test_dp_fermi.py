@@ -115,6 +115,7 @@ def test_the_penalty_does_not_depend_on_the_number_of_rows():
     np.testing.assert_allclose(weighted.coef_, once.coef_, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_huge_penalties_are_minimised_too():
     """Mutual information is summed without cancellation: rounding would decide at these."""
     large, *huge = (fitted(penalty=penalty, solver=LBFGS()) for penalty in (1e6, 1e9, 1e10))
@@ -124,6 +125,7 @@ def test_huge_penalties_are_minimised_too():
         assert clf.violation_ == pytest.approx(large.violation_, abs=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_large_penalty_brings_labels_to_parity(seed):
     """Probabilities that are independent of the groups leave labels apart; rounds do not."""
@@ -323,6 +325,7 @@ def test_the_seed_decides_stochastic_fits_and_nothing_else_does():
     np.testing.assert_array_equal(fitted(random_state=1).coef_, fitted(random_state=2).coef_)
 
 
+@pytest.mark.slow
 def test_a_search_over_the_penalty_with_routing():
     X, y, group = table(n=1000)
     with config_context(enable_metadata_routing=True):

@@ -111,6 +111,7 @@ def test_each_pair_has_its_own_margin():
             assert p.mean() - q.mean() <= 0.1 - error + 0.004  # errors are those of a first fit
 
 
+@pytest.mark.slow
 def test_more_new_samples_keep_the_slack():
     """Ten samples of 1,500 rows, measured on 30,000 others: fewer gaps above the slack."""
     new = make_biased_classification(50_000, random_state=0)

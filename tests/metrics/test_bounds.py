@@ -86,6 +86,7 @@ def test_p_value_of_a_difference_is_never_too_small(n1, n2, a, b, delta):
     assert difference_p_value(hits, (n1, n2), delta, gamma=0.001) >= largest - 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n1", "n2", "p1", "p2"), [(12, 30, 0.5, 0.3), (40, 25, 0.9, 0.85), (20, 20, 0.1, 0.02)]
 )

@@ -72,6 +72,7 @@ def measured(metric, model, X, y, group, options):
     return metric(y, values, sensitive_features=groups, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "metric", "options"), NOTIONS)
 def test_upper_bounds_hold(name, metric, options):
     """On 100 samples of 400 rows of each of two groups; the truth is that of 300,000 rows.
@@ -142,6 +143,7 @@ def test_the_statement():
     )
 
 
+@pytest.mark.slow
 def test_rates_hold_together():
     """Every interval of all 4 rates contains the truth, in 95 % of 200 samples or more."""
     rng = np.random.default_rng(1)

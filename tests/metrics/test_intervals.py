@@ -85,6 +85,7 @@ def test_more_rows_make_it_shorter(metric):
     assert lengths[1] < 0.6 * lengths[0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_few_draws")
 @pytest.mark.parametrize(("n_groups", "gap"), [(2, 0.0), (2, 0.3), (4, 0.1)])
 def test_coverage_of_demographic_parity(gap, n_groups):
@@ -102,6 +103,7 @@ def test_coverage_of_demographic_parity(gap, n_groups):
     assert 0.95 - 0.046 <= covered / 200 <= 0.95 + 0.046
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_few_draws")
 def test_a_fair_model_does_not_look_unfair():
     """Twelve groups of 30 rows, one rate: measured far above zero, corrected zero in half."""

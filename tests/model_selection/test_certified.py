@@ -50,6 +50,7 @@ def test_sklearn_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 def test_promises_are_kept_on_new_data():
     """Ten samples of 3,000 rows: what is certified violates on none of 100,000 new rows.
 

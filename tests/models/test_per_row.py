@@ -91,6 +91,7 @@ def row_gradients(model, w, X, cotangent):
     return torch.stack(rows)
 
 
+@pytest.mark.slow
 @every_model
 @pytest.mark.parametrize("share_clipped", [0.2, 0.8])
 def test_the_sum_is_that_of_rows_clipped_one_by_one(model, share_clipped):

@@ -7,6 +7,7 @@ from fairconstrained.privacy import Gaussian, Phase, privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(20_000, 20), (20, 20_000), (500, 500)])
 def test_outputs_of_one_law_have_a_positive_bound_at_most_as_often_as_said(sizes):
     """At confidence .95 in 10 of 200 trials or fewer, up to what chance adds to that (binomial)."""

@@ -86,6 +86,7 @@ def bound(kind="gaussian", seed=0):
     return epsilon_lower_bound(without, with_canary, delta=DELTA), plan(kind).privacy.epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_an_audit_stays_below_the_claim(kind):
     audited, claimed = bound(kind)
