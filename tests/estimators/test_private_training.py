@@ -145,6 +145,7 @@ def test_the_seed_decides_everything():
 
 
 @quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")  # by its noise
 def test_without_a_seed_the_noise_is_the_systems():
     """Numpy's global seed, which others may know, does not decide the noise."""
     fits = []
