@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from fairconstrained import AUCFairClassifier
+from fairconstrained.constraints import AUCParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.metrics import group_auc_gap
 
@@ -20,7 +21,7 @@ X, y, groups = data.data, data.target, data.sensitive_features
 test = slice(8000, None)
 
 clf = AUCFairClassifier(
-    "group_auc", slack=0.03, surrogate="binormal", stream_memory=2000, random_state=0
+    AUCParity("group_auc", surrogate="binormal"), slack=0.03, stream_memory=2000, random_state=0
 )
 seen, auc, gap = [], [], []
 ends = [100, 250, 500, 1000, 2000, 4000, 6000, 8000]
@@ -32,7 +33,7 @@ for start, end in zip([0, *ends], ends, strict=False):
     auc.append(roc_auc_score(y[test], scores))
     gap.append(group_auc_gap(y[test], scores, sensitive_features=groups[test]))
 
-whole = AUCFairClassifier("group_auc", slack=0.03, surrogate="binormal", random_state=0)
+whole = AUCFairClassifier(AUCParity("group_auc", surrogate="binormal"), slack=0.03, random_state=0)
 whole.fit(X[:8000], y[:8000], sensitive_features=groups[:8000])
 difference = np.abs(
     whole.coef_ / np.linalg.norm(whole.coef_) - clf.coef_ / np.linalg.norm(clf.coef_)
