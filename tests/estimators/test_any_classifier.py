@@ -265,6 +265,7 @@ def test_what_is_no_classifier_is_refused(model):
         fitted(model=model, data=(X, y, group))
 
 
+@pytest.mark.slow
 def test_small_groups_do_not_end_in_constant_predictions():
     """Equalized odds over five groups, the smallest with 40 rows, their group among the columns."""
     rng = np.random.default_rng(0)

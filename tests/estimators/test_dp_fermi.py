@@ -90,7 +90,9 @@ def test_the_fit_minimises_the_objective_of_the_page(constraint):
 
 
 @pytest.mark.parametrize("constraint", FAIRNESS)
-@pytest.mark.parametrize("shape", [(2, 2), (2, 3), (3, 3)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(2, 2), (2, 3), pytest.param((3, 3), marks=pytest.mark.slow)], ids=str
+)
 def test_the_penalty_lowers_mutual_information_and_the_gap(constraint, shape):
     data = table(*shape, n=2000)
     values, gaps = [], []
@@ -139,6 +141,7 @@ def test_a_large_penalty_brings_labels_to_parity(seed):
     assert clf.score(*data[:2]) >= paper.score(*data[:2]) - 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraint", FAIRNESS)
 @pytest.mark.parametrize("penalty", [1.0, 100.0])
 def test_rounds_lower_the_objective_of_labels(constraint, penalty):
@@ -315,6 +318,7 @@ def test_strings_several_columns_and_a_copy():
     assert set(clf.violations_) == {"demographic_parity"}
 
 
+@pytest.mark.slow
 def test_the_seed_decides_stochastic_fits_and_nothing_else_does():
     first, again, other = (
         fitted(solver=FERMI(batch_size=64, n_steps=60), random_state=seed).coef_

@@ -159,6 +159,7 @@ def test_nothing_is_told_that_is_not_released(unit, solver, constraint, monkeypa
         np.testing.assert_equal(told[1][name], value, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 def test_public_proportions_are_not_released(unit):
     share = LARGE.sensitive_features.mean()
@@ -215,6 +216,7 @@ def test_bad_parameters_are_refused(params, message):
         private(n=3000, **params)
 
 
+@pytest.mark.slow
 def test_weights_are_public_with_the_features_and_refused_with_records():
     weight = np.ones(20_000)
     fit = {"sensitive_features": LARGE.sensitive_features, "sample_weight": 3 * weight}

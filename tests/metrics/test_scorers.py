@@ -122,7 +122,7 @@ def test_ready_made_scorers_equal_the_metric_of_the_predictions(name, data, rout
     assert np.ptp(scores) > 0
 
 
-@pytest.mark.parametrize("on", [False, True])
+@pytest.mark.parametrize("on", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 def test_a_column_gives_the_scores_of_routing_with_routing_on_or_off(metric, on, data):
     X, y, sex = data

@@ -109,7 +109,12 @@ def test_weights_reach_the_last_step_of_a_pipeline():
 
 @pytest.mark.parametrize(
     "model",
-    [GaussianNB(), LinearSVC(), RandomForestClassifier(50), DecisionTreeClassifier()],
+    [
+        GaussianNB(),
+        LinearSVC(),
+        pytest.param(RandomForestClassifier(50), marks=pytest.mark.slow),
+        DecisionTreeClassifier(),
+    ],
     ids=lambda m: type(m).__name__,
 )
 def test_posteriors_are_calibrated_whatever_the_classifier_gives(model):

@@ -197,6 +197,7 @@ def test_the_upper_bound_is_above_the_level_set_function_up_to_noise():
     assert optimum - r - 0.01 < bound < 0.03
 
 
+@pytest.mark.slow
 def test_the_proximal_term_holds_the_point_back():
     p, _ = on_rows(9, slack=0.1)
     saddle = Saddle(p)
