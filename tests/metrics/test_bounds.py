@@ -101,7 +101,6 @@ def test_bound_of_a_difference_errs_at_most_as_stated(n1, n2, p1, p2):
     assert wrong <= 0.05
 
 
-@pytest.mark.slow
 def test_bound_of_a_difference_is_tighter_than_two_bounds():
     """Exact, and closer to the normal bound than to that of two intervals."""
     hits, rows = (150, 150), (500, 500)
