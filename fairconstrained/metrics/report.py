@@ -77,7 +77,7 @@ def group_report(
     Intervals of rates are Wilson's. They cover with the stated probability on average, also for
     rates near 0 and 1 and for small groups, where the normal interval fails, and are shorter than
     the exact ones of Clopper and Pearson, which cover more than is stated (Brown, Cai and
-    DasGupta 2001). Those are for promises: :func:`fairconstrained.certificates.certify`. Of AUCs
+    DasGupta 2001). Those are for promises: :func:`fairconstrained.metrics.certify`. Of AUCs
     they are Newcombe's. With weights a rate is as certain as with
     :math:`(\sum w)^2 / \sum w^2` equally weighted rows (Kish 1965).
 

@@ -119,7 +119,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     """Base of all solvers, with parameters in ``__init__`` and the algorithm in :meth:`iterate`.
 
     The annotation of `problem` in :meth:`iterate` says which problems a solver is for. It is a
-    protocol of :mod:`fairconstrained.problems`, or a class. Without an annotation the solver tries
+    protocol of ``fairconstrained.problems``, or a class. Without an annotation the solver tries
     every problem.
 
     A solver has the interface of a scikit-learn estimator, so it can be cloned, printed and
