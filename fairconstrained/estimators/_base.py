@@ -451,6 +451,13 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             stages.append(self._run(narrow, task, start.x, start.dual))
         return stages
 
+    def _preliminary(self, problem, task):
+        """The point that solves a problem without constraints, which callbacks do not see."""
+        none = task.data.weight.new_zeros(0)
+        start = problem.start()
+        solution = run(task.solver, problem, start, none, task.rng, max_iter=None, tol=self.tol)
+        return solution.iterate.x
+
     def _run(self, problem, task, x, dual):
         length = self.max_iter or task.solver.length
         with progress(type(self).__name__, length, self.verbose) as tick:

@@ -312,8 +312,7 @@ class PartialParityClassifier(PrivateFairClassifier):
             return problem
         if self._is_auto() or not task.solver.starts_feasible:
             free = replace(problem, constraint=Stack(task.space, []))
-            none = task.data.weight.new_zeros(0)
-            w = self._run(free, task, free.start(), none).solution.iterate.x
+            w = self._preliminary(free, task)
         if not task.solver.starts_feasible:
             problem = replace(problem, initial=w)
         if self._is_auto():
