@@ -139,12 +139,12 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     def _problem(self, task):
         """Build the problem without solving anything; by default that of the mean loss."""
-        risk, stack = MeanLoss(self._row_loss()), self._exact_stack(task)
-        return FairERM(self._model(task), task.data, risk, stack, float(self.alpha))
+        stack = self._exact_stack(task)
+        return FairERM(self._model(task), task.data, self._risk(), stack, float(self.alpha))
 
-    def _row_loss(self):
-        """Return the loss of a row, whose mean is minimised."""
-        return log_loss
+    def _risk(self):
+        """Return the objective: what is minimised, and what feasible points are compared by."""
+        return MeanLoss(log_loss)
 
     def _refined(self, problem, task):
         """Return the final problem, after solving a simpler one if that is needed."""

@@ -7,6 +7,7 @@ from functools import partial
 from fairconstrained.constraints import LOSS_PARITIES
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.losses import LOSSES
+from fairconstrained.problems.objectives import MeanLoss
 
 __all__ = ["LossParityClassifier"]
 
@@ -122,5 +123,5 @@ class LossParityClassifier(FairClassifier):
         names = {name: partial(notion, loss=self.loss) for name, notion in LOSS_PARITIES.items()}
         return self._named(names)
 
-    def _row_loss(self):
-        return LOSSES[self.loss]
+    def _risk(self):
+        return MeanLoss(LOSSES[self.loss])

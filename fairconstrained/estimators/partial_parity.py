@@ -19,7 +19,6 @@ from fairconstrained.estimators._group_columns import known_codes, with_group_co
 from fairconstrained.estimators._intervals import in_least_fair_interval, warn_of_fine_grids
 from fairconstrained.estimators._private import PrivateFairClassifier
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
-from fairconstrained.problems import FairERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import SequentialQuadratic
 
@@ -300,11 +299,9 @@ class PartialParityClassifier(PrivateFairClassifier):
             )
         return with_group_columns(X, group, len(groups))
 
-    def _exact_problem(self, task):
+    def _risk(self):
         threshold = self._threshold()
-        risk = MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
-        stack = self._exact_stack(task)
-        return FairERM(self._model(task), task.data, risk, stack, float(self.alpha))
+        return MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
 
     def _refined(self, problem, task):
         """Start from the model without constraints, and choose an automatic interval by it."""
