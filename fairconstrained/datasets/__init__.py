@@ -1,7 +1,14 @@
-"""Data sets for fair classification: a generator with adjustable bias, and real data."""
+"""Data sets for fair classification: generators with a bias of known size, and real data."""
 
+from fairconstrained.datasets.applications import make_loan_applications
 from fairconstrained.datasets.encoding import one_hot
 from fairconstrained.datasets.loading import list_datasets, load_dataset
 from fairconstrained.datasets.synthetic import make_biased_classification
 
-__all__ = ["list_datasets", "load_dataset", "make_biased_classification", "one_hot"]
+__all__ = [
+    "list_datasets",
+    "load_dataset",
+    "make_biased_classification",
+    "make_loan_applications",
+    "one_hot",
+]

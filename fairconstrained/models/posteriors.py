@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import InputTags, check_array, column_or_1d, get_tags
-from sklearn.utils.validation import indexable, validate_data
+from sklearn.utils.validation import check_memory, indexable, validate_data
 from torch import Generator, Tensor
 
 from fairconstrained.models.cross_fitting import (
@@ -126,6 +126,10 @@ class Posteriors(Specification):
     cv : int, splitter or iterable of (train, test), default=5
         Folds, stratified by label and group where it is a number. Other splitters must give each
         row to exactly one test part.
+    memory : str or joblib.Memory, optional
+        Folder, or cache, for what was fitted on the same rows with the same `random_state` of the
+        constrained classifier. The slack plays no part in it: a search over slacks then fits the
+        classifiers once for each fold and not for each candidate.
 
     Notes
     -----
@@ -158,10 +162,11 @@ class Posteriors(Specification):
     linear = True
     learns_columns = True
 
-    def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 5):
+    def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 5, memory: Any = None):
         self.estimator = estimator
         self.group_model = group_model
         self.cv = cv
+        self.memory = memory
 
     def check(self) -> None:
         """Raise ValueError unless these are classifiers with scores, and at least two folds."""
@@ -174,6 +179,7 @@ class Posteriors(Specification):
                 )
         if isinstance(self.cv, (int, np.integer)) and self.cv < 2:
             raise ValueError(f"Posteriors.cv must be at least 2 folds; got {self.cv!r}.")
+        check_memory(self.memory)
 
     def input_tags(self) -> Any:
         """What the estimator takes as X, if it tells scikit-learn."""
@@ -209,13 +215,15 @@ class Posteriors(Specification):
         routed: Mapping[str, Any],
     ) -> Floats:
         """Out-of-fold columns of the training rows."""
-        table, self.fitted_ = self.columns(
+        columns = check_memory(self.memory).cache(Posteriors.columns)
+        table, self.fitted_ = columns(
+            clone(self),  # what a cache compares: the parameters without anything fitted
             X,
             classes[y],
             group,
             part_of_cell(),
             sample_weight=weight if np.ptp(weight) > 0 else None,
-            fit_params=routed,
+            fit_params=dict(routed),
             random_state=np.random.RandomState(rng.initial_seed() % (1 << 32)),
         )
         return table

@@ -131,6 +131,22 @@ def test_searches_over_the_classifier():
     assert search.best_estimator_.feasible_
 
 
+def test_a_cache_saves_the_classifiers_of_another_slack(tmp_path):
+    """What depends on the rows only is fitted once; the models are those without the cache."""
+    X, y, group = table(n=1000)
+    plain = [fitted(slack=slack) for slack in (0.3, 0.05)]
+    cached = Posteriors(TREES, memory=str(tmp_path))
+    stored = []
+    for slack, expected in zip((0.3, 0.05), plain, strict=True):
+        clf = fitted(model=cached, slack=slack)
+        np.testing.assert_array_equal(clf.decision_function(X), expected.decision_function(X))
+        stored.append(len(list(tmp_path.rglob("output.pkl"))))
+    assert stored == [1, 1]
+    fitted(model=cached, data=(X, y, group[::-1]), slack=0.3)
+    clf.set_params(random_state=1).fit(X, y, sensitive_features=group)
+    assert len(list(tmp_path.rglob("output.pkl"))) == 3
+
+
 def test_tables_with_words_categories_and_missing_values():
     X, y, group = table(n=1000)
     frame = pd.DataFrame(
