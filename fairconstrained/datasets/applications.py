@@ -25,7 +25,6 @@ _OCCUPATIONS = pd.DataFrame(
     },
     index=["engineering", "trades", "teaching", "health care", "retail", "transport"],
 )
-_HOUSING = ["owner", "tenant", "with family"]
 
 
 def make_loan_applications(
@@ -131,8 +130,8 @@ def _features(people: pd.DataFrame, rng: np.random.RandomState) -> pd.DataFrame:
     debts = np.where(rng.uniform(size=n) < 0.5, 0.0, rng.exponential(0.3 * income))
     amount = 2 + rng.exponential(18, size=n)
     settled = np.clip(0.015 * (people["age"] - 20).to_numpy(), 0, 0.6)
-    drawn = rng.uniform(size=n)
-    housing = np.select([drawn < settled, drawn < 0.85], _HOUSING[:2], _HOUSING[2])
+    place = rng.uniform(size=n)
+    housing = np.where(place < settled, "owner", np.where(place < 0.85, "tenant", "with family"))
     return pd.DataFrame(
         {
             "income": income.round(1),

@@ -216,6 +216,8 @@ class Posteriors(Specification):
     ) -> Floats:
         """Out-of-fold columns of the training rows."""
         columns = check_memory(self.memory).cache(Posteriors.columns)
+        self.fitted_: FittedPosteriors
+        table: Floats
         table, self.fitted_ = columns(
             clone(self),  # what a cache compares: the parameters without anything fitted
             X,

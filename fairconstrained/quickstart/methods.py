@@ -1,0 +1,246 @@
+"""The methods that the quick start compares, and how they are validated and measured."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import zero_one_loss
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from tqdm.auto import tqdm
+
+from fairconstrained import RateConstrainedClassifier, metrics
+from fairconstrained.metrics.bounds import wilson
+from fairconstrained.model_selection import StratifiedSensitiveKFold, select_feasible
+from fairconstrained.models import Posteriors
+from fairconstrained.quickstart.tables import Table
+
+__all__ = [
+    "NOTIONS",
+    "REDUCTIONS",
+    "Method",
+    "Notion",
+    "Result",
+    "cross_validate",
+    "measure",
+    "methods",
+]
+
+REDUCTIONS = "reductions"
+
+
+class Notion(NamedTuple):
+    """A constraint, what measures it, and its class in fairlearn."""
+
+    metric: Callable[..., float]
+    scorer: Callable[..., float]
+    moment: str
+
+
+NOTIONS = {
+    "demographic_parity": Notion(
+        metrics.demographic_parity_difference,
+        metrics.demographic_parity_scorer,
+        "DemographicParity",
+    ),
+    "equalized_odds": Notion(
+        metrics.equalized_odds_difference, metrics.equalized_odds_scorer, "EqualizedOdds"
+    ),
+    "equal_opportunity": Notion(
+        metrics.equal_opportunity_difference,
+        metrics.equal_opportunity_scorer,
+        "TruePositiveRateParity",
+    ),
+}
+
+
+class Method(NamedTuple):
+    """A constrained classifier, whose ``clf__slack`` is searched, and the one it comes from."""
+
+    name: str
+    constrained: Pipeline
+    free: Pipeline
+
+
+class Result(NamedTuple):
+    """A fit, measured."""
+
+    rows: str  # "cross-validated" or "held out"
+    method: str
+    slack: float  # nan without a constraint
+    error: float
+    violation: float
+    fit_time: float  # seconds
+    # What the bars span: a standard deviation over the folds either way, or a confidence interval.
+    error_low: float
+    error_high: float
+    violation_low: float
+    violation_high: float
+
+
+def methods(table: Table, notion: str, seed: int, cache: str) -> list[Method]:
+    """Boosted trees and a linear model, with and without a constraint."""
+    trees = make_pipeline(
+        _codes(table), HistGradientBoostingClassifier(categorical_features=_first(table))
+    ).set_params(histgradientboostingclassifier__random_state=seed)
+    fair_trees = RateConstrainedClassifier(
+        notion, model=Posteriors(trees, memory=cache), random_state=seed
+    )
+    indicators = _indicators(table)
+    return [
+        Method("trees", Pipeline([("clf", fair_trees)]), trees),
+        Method(
+            "linear",
+            Pipeline([("preprocess", indicators), ("clf", RateConstrainedClassifier(notion))]),
+            Pipeline([("preprocess", indicators), ("clf", LogisticRegression(max_iter=1_000))]),
+        ),
+    ]
+
+
+def _indicators(table: Table) -> Any:
+    """For linear models: words as indicators, holes filled and marked, numbers standardised."""
+    words = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=100)
+    numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
+    return make_column_transformer((words, table.words), remainder=numbers)
+
+
+def _codes(table: Table) -> Any:
+    """For trees: words as codes, the rest as it is."""
+    words = OrdinalEncoder(
+        handle_unknown="use_encoded_value",
+        unknown_value=np.nan,
+        encoded_missing_value=np.nan,
+        max_categories=200,
+    )
+    return make_column_transformer((words, table.words), remainder="passthrough")
+
+
+def _first(table: Table) -> list[int]:
+    return list(range(len(table.words)))
+
+
+def cross_validate(
+    compared: list[Method], train: Table, notion: Notion, options: argparse.Namespace
+) -> tuple[str, float, Any, list[Result]]:
+    """Search over method and slack; score the unconstrained models on the same folds.
+
+    Returns
+    -------
+    method, slack
+        The most accurate whose mean violation on the folds is small enough.
+    model
+        The same, fitted on all training rows.
+    results
+    """
+    folds = StratifiedSensitiveKFold(options.cv, shuffle=True, random_state=options.seed)
+    choose = select_feasible("accuracy", "gap", max_violation=options.max_violation)
+    n_fits = (len(options.slack) + 1) * len(compared) * options.cv
+    with tqdm(total=n_fits, desc="cross-validation", unit="fit") as bar:
+
+        def accuracy(estimator: Any, X: Any, y: Any) -> float:
+            bar.update()  # a scorer is the only hook that scikit-learn's searches offer
+            return float(estimator.score(X, y))
+
+        def search(first: Any, grid: Any, refit: Any) -> Any:
+            return GridSearchCV(
+                Pipeline([("method", first)]),  # which decides to what the groups are routed
+                grid,
+                scoring={"accuracy": accuracy, "gap": notion.scorer},
+                refit=refit,
+                cv=folds,
+                error_score="raise",
+            ).fit(train.X, train.y, sensitive_features=train.groups)
+
+        free = [method.free for method in compared]
+        baseline = search(free[0], {"method": free}, False)
+        grid = [
+            {"method": [method.constrained], "method__clf__slack": options.slack}
+            for method in compared
+        ]
+        ours = search(compared[0].constrained, grid, choose)
+    cells = [(method.name, slack) for method in compared for slack in options.slack]
+    without = [(f"{method.name}, unconstrained", np.nan) for method in compared]
+    free_results = _validated(without, baseline.cv_results_)
+    results = _validated(cells, ours.cv_results_)
+    many = len(options.slack)
+    results = [
+        result
+        for i, unconstrained in enumerate(free_results)
+        for result in (unconstrained, *results[i * many : (i + 1) * many])
+    ]
+    name, slack = cells[ours.best_index_]
+    return name, slack, ours.best_estimator_.named_steps["method"], results
+
+
+def _validated(cells: list[tuple[str, float]], found: dict[str, Any]) -> list[Result]:
+    results = []
+    for i, (method, slack) in enumerate(cells):
+        error, gap = 1 - found["mean_test_accuracy"][i], -found["mean_test_gap"][i]
+        of_error, of_gap = found["std_test_accuracy"][i], found["std_test_gap"][i]
+        seconds = found["mean_fit_time"][i]
+        ends = error - of_error, error + of_error, gap - of_gap, gap + of_gap
+        results.append(Result("cross-validated", method, slack, error, gap, seconds, *ends))
+    return results
+
+
+def measure(
+    compared: list[Method],
+    train: Table,
+    test: Table,
+    notion: Notion,
+    bounds: list[float],
+    options: argparse.Namespace,
+) -> list[Result]:
+    """Train each method on all training rows and measure it on the held-out rows."""
+
+    def fitted(model: Pipeline, slack: float) -> Any:
+        if np.isnan(slack):
+            return clone(model).fit(train.X, train.y).predict(test.X)
+        model = clone(model).set_params(clf__slack=slack)
+        return model.fit(train.X, train.y, sensitive_features=train.groups).predict(test.X)
+
+    def reductions(model: Pipeline, slack: float) -> Any:
+        from fairlearn import reductions
+
+        preprocess = clone(model["preprocess"]).set_params(sparse_threshold=0).fit(train.X)
+        moment = getattr(reductions, notion.moment)(difference_bound=slack)
+        reduction = reductions.ExponentiatedGradient(clone(model["clf"]), moment)
+        reduction.fit(preprocess.transform(train.X), train.y, sensitive_features=train.groups)
+        return reduction.predict(preprocess.transform(test.X), random_state=options.seed)
+
+    jobs: list[tuple[str, float, Any, Pipeline]] = []
+    for method in compared:
+        jobs.append((f"{method.name}, unconstrained", np.nan, fitted, method.free))
+        jobs += [(method.name, slack, fitted, method.constrained) for slack in options.slack]
+    jobs += [("reductions", slack, reductions, compared[-1].free) for slack in bounds]
+    results = []
+    with tqdm(jobs, desc="held-out rows", unit="fit") as bar:
+        for name, slack, predict, model in bar:
+            bar.set_postfix_str(name)
+            start = time.perf_counter()
+            predicted = predict(model, slack)
+            seconds = time.perf_counter() - start
+            results.append(_measured(name, slack, seconds, predicted, test, notion))
+    return results
+
+
+def _measured(
+    name: str, slack: float, seconds: float, predicted: Any, test: Table, notion: Notion
+) -> Result:
+    metadata = {"sensitive_features": test.groups}
+    violation = notion.metric(test.y, predicted, **metadata)
+    ends = metrics.confidence_interval(notion.metric, test.y, predicted, **metadata, random_state=0)
+    wrong = np.asarray(predicted != test.y)
+    low, high = (float(end) for end in wilson(wrong.sum(), len(wrong)))
+    error = zero_one_loss(test.y, predicted)
+    return Result("held out", name, slack, error, violation, seconds, low, high, *ends)

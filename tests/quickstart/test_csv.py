@@ -1,0 +1,135 @@
+"""A user's CSV file: what becomes of its columns, and a sentence for each way it can be wrong."""
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairconstrained import quickstart
+from fairconstrained.datasets import make_loan_applications
+from fairconstrained.quickstart.tables import MISSING, from_csv, held_out
+
+
+def loans(n=400):
+    return make_loan_applications(n, random_state=0).frame
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write a table; give the arguments of ``from_csv`` for it."""
+
+    def write(frame, label="decision", sensitive=("sex",), positive="granted", drop=()):
+        path = tmp_path / "loans.csv"
+        frame.to_csv(path, index=False)
+        return path, label, sensitive, positive, drop
+
+    return write
+
+
+def test_words_numbers_and_holes(written):
+    frame = loans()
+    table = from_csv(*written(frame, drop=["age_group"]))
+    features = frame.drop(columns=["sex", "age_group", "decision"])
+    pd.testing.assert_frame_equal(table.X, features, check_dtype=False)
+    assert table.words == ["occupation", "housing"]
+    assert table.X["housing"].isna().sum() == frame["housing"].isna().sum() > 0
+    np.testing.assert_array_equal(table.y, frame["decision"] == "granted")
+    assert table.groups.tolist() == frame["sex"].tolist()
+    assert (table.positive, table.notes) == ("decision = granted", [])
+
+
+def test_several_sensitive_columns_are_crossed_and_their_holes_are_a_group(written):
+    frame = loans()
+    frame.loc[:9, "age_group"] = None
+    table = from_csv(*written(frame, sensitive=["sex", "age_group"]))
+    assert list(table.groups) == ["sex", "age_group"]
+    assert (table.groups["age_group"] == MISSING).sum() == 10
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [1, 2], [False, True], [-0.5, 2.5]])
+def test_of_two_numbers_the_larger_is_favourable(written, labels):
+    frame = loans()
+    granted = frame["decision"] == "granted"
+    frame["decision"] = np.where(granted, labels[1], labels[0])
+    np.testing.assert_array_equal(from_csv(*written(frame, positive=None)).y, granted)
+
+
+def test_rows_without_label_and_columns_without_use_are_left_out_and_named(written):
+    frame = loans().assign(country="Utopia", applicant=[f"A{i}" for i in range(400)])
+    frame.loc[5:9, "decision"] = None
+    table = from_csv(*written(frame))
+    assert len(table.X) == len(table.y) == len(table.groups) == 395
+    assert not {"country", "applicant"} & set(table.X)
+    assert [note.split(":")[0] for note in table.notes] == [
+        "5 rows without decision are left out.",
+        "country",
+        "applicant",
+    ]
+
+
+def test_one_row_of_a_group_does_not_stop_the_split(written):
+    frame = loans()
+    frame.loc[0, "sex"] = "Typo"
+    train, test = held_out(from_csv(*written(frame)), seed=0)
+    assert len(test.y) == 100
+    assert sorted([*train.X.index, *test.X.index]) == list(range(400))
+
+
+def changed(**columns):
+    return loans().assign(**columns)
+
+
+WRONG = [
+    (loans(), {"label": "granted"}, "no column 'granted'; it has income, occupation, years_emp"),
+    (loans(), {"sensitive": ["race"]}, "no column 'race'"),
+    (loans(), {"drop": ["name"]}, "no column 'name'"),
+    (loans(), {"sensitive": ["decision"]}, "'decision' is the label; it cannot be sensitive"),
+    (loans(), {"positive": None}, "decision is 'granted' or 'refused'. Name the favourable one"),
+    (loans(), {"positive": "yes"}, "'yes', but decision has the values granted, refused"),
+    (loans(), {"label": "months", "positive": None}, "months has 3 values, 12, 24, 36. Name the"),
+    (changed(decision="granted"), {}, "decision has the same value in all rows of .*: granted"),
+    (changed(decision=None), {}, "decision has the same value in all rows"),
+    (loans(), {"sensitive": ["income"]}, r"income has \d+ values, too many for groups"),
+    (changed(sex="woman"), {}, "have the same sex: there are no groups to compare"),
+    (loans()[["sex", "decision"]], {}, "no features beside the label and the sensitive columns"),
+    (loans().iloc[:0], {}, "has a header and no rows"),
+]
+
+
+@pytest.mark.parametrize(("frame", "changes", "message"), WRONG)
+def test_a_table_that_cannot_be_used_ends_in_a_sentence(written, frame, changes, message):
+    with pytest.raises(SystemExit, match=message):
+        from_csv(*written(frame, **changes))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "There is no file"),
+        (b"", "is empty"),
+        ("prénom,y\n".encode("latin-1"), "not UTF-8 text"),
+        (b'a,b\n"1,2\n3,4\n', "cannot be read as CSV"),
+    ],
+)
+def test_a_file_that_is_no_table_ends_in_a_sentence(tmp_path, content, message):
+    path = tmp_path / "file.csv"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SystemExit, match=message):
+        from_csv(path, "y", ["group"], None, [])
+
+
+@pytest.mark.slow
+def test_from_a_file_to_a_model(written, tmp_path, capsys):
+    """Unknown words and holes where training had none are no obstacle to the saved model."""
+    frame = loans(1_200)
+    path, *_ = written(frame)
+    short = ["--cv", "2", "--slack", "0.05", "--max-violation", "0.4", "--reductions"]
+    own = ["--label", "decision", "--positive", "granted", "--sensitive", "sex", "age_group"]
+    quickstart.main(["--csv", str(path), *own, *short, "--output", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "900 training rows, 300 held-out rows, 8 features" in out
+    assert "sex=woman, age_group=under 30" in out
+    new = frame.drop(columns=["sex", "age_group", "decision"]).head(3)
+    new.loc[0, ["occupation", "income"]] = ["astronaut", np.nan]
+    assert set(joblib.load(tmp_path / "model.joblib").predict(new)) <= {0, 1}

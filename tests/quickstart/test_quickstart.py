@@ -1,0 +1,172 @@
+"""The README's first command, on tiny data."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairconstrained import quickstart
+from fairconstrained.datasets import make_biased_classification, make_loan_applications
+from fairconstrained.metrics import demographic_parity_difference
+from fairconstrained.quickstart import tables
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # fairlearn's, about pandas
+]
+
+GRID = [0.02, 0.3]
+
+
+@pytest.fixture(autouse=True)
+def _few_rows(monkeypatch):
+    monkeypatch.setattr(
+        tables,
+        "make_loan_applications",
+        lambda random_state: make_loan_applications(1_600, random_state=random_state),
+    )
+
+
+def proxies(seed):
+    """A table whose features tell the group, so that all gaps are large."""
+    bunch = make_biased_classification(1_600, bias=0.8, random_state=seed)
+    X = pd.DataFrame(bunch.data, columns=bunch.feature_names)
+    return tables.Table("proxies", X, bunch.target, pd.Series(bunch.sensitive_features), [], "", [])
+
+
+def run(tmp_path, *argv):
+    fixed = ["--cv", "2", "--slack", *map(str, GRID), "--max-violation", "0.4"]
+    quickstart.main([*fixed, "--output", str(tmp_path), *argv])
+    return pd.read_csv(tmp_path / "tradeoff.csv")
+
+
+def test_writes_the_tradeoff_and_prints_it(tmp_path, capsys):
+    table = run(tmp_path / "new")
+    out = capsys.readouterr().out
+    counts = table.groupby(["rows", "method"])["slack"].agg(["size", "count"])
+    constrained, unconstrained = {"size": 2, "count": 2}, {"size": 1, "count": 0}
+    assert counts.to_dict("index") == {
+        ("cross-validated", "linear"): constrained,
+        ("cross-validated", "linear, unconstrained"): unconstrained,
+        ("cross-validated", "trees"): constrained,
+        ("cross-validated", "trees, unconstrained"): unconstrained,
+        ("held out", "linear"): constrained,
+        ("held out", "linear, unconstrained"): unconstrained,
+        ("held out", "reductions"): constrained,
+        ("held out", "trees"): constrained,
+        ("held out", "trees, unconstrained"): unconstrained,
+    }
+    assert table[["error", "violation", "fit_time"]].notna().all(axis=None)
+    assert (table["error_low"] <= table["error"]).all()
+    assert (table["error"] <= table["error_high"]).all()
+    assert (table["violation_low"] < table["violation_high"]).all()
+    violation = table.set_index(["rows", "method", "slack"])["violation"]
+    for method in ("trees", "linear"):
+        tight, wide = (violation["cross-validated", method, slack] for slack in GRID)
+        assert tight < wide - 0.05
+    assert "1200 training rows, 400 held-out rows, 8 features" in out
+    assert out.count("<- chosen") == 2
+    for picture in ("tradeoff.png", "groups.png"):
+        assert (tmp_path / "new" / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_written_is_the_chosen_model_and_what_it_does(tmp_path, capsys):
+    """The model predicts what the report counts and the certificate bounds."""
+    table = run(tmp_path, "--reductions")
+    out = capsys.readouterr().out
+    assert "reductions" not in set(table["method"])
+    [name, slack] = out.split("chosen: ")[1].split(";")[0].split(", slack ")
+    model = joblib.load(tmp_path / "model.joblib")
+    _, test = tables.held_out(tables.generated(seed=0), seed=0)
+    predicted = model.predict(test.X)
+    gap = demographic_parity_difference(test.y, predicted, sensitive_features=test.groups)
+    line = table.query("rows == 'held out' and method == @name and slack == @slack")
+    slack = float(slack)
+    line = table[(table["rows"] == "held out") & (table["method"] == name)]
+    assert line.set_index("slack")["violation"][slack] == pytest.approx(gap)
+    report = pd.read_csv(tmp_path / "groups.csv", index_col=0)
+    assert report["selection_rate"]["overall"] == pytest.approx(predicted.mean())
+    certificate = json.loads((tmp_path / "certificate.json").read_text())
+    assert certificate["estimate"] == pytest.approx(gap)
+    assert certificate["upper"] > gap
+    assert ("IS CERTIFIED" in out) == certificate["kept"] == (certificate["upper"] <= 0.4)
+
+
+@pytest.mark.parametrize(("wanted", "chosen"), [("0.12", 0.02), ("1", 0.3)])
+def test_the_wanted_violation_decides(tmp_path, capsys, wanted, chosen):
+    """0.3 is more accurate, but only allowed where everything is."""
+    run(tmp_path, "--max-violation", wanted, "--reductions")
+    lines = [line for line in capsys.readouterr().out.splitlines() if "<- chosen" in line]
+    assert [float(line.split()[1]) for line in lines] == [chosen] * 2
+
+
+@pytest.mark.parametrize("notion", ["equalized_odds", "equal_opportunity"])
+def test_other_notions(tmp_path, monkeypatch, notion):
+    """All methods keep the same notion: each lowers what the unconstrained model has of it."""
+    monkeypatch.setattr(quickstart, "generated", proxies)
+    table = run(tmp_path, "--notion", notion, "--reductions", "0.01")
+    violation = table[table["rows"] == "cross-validated"].set_index(["method", "slack"])[
+        "violation"
+    ]
+    for method in ("trees", "linear"):
+        assert violation[method, 0.02] < violation[f"{method}, unconstrained"].item()
+    held_out = table[table["rows"] == "held out"].set_index(["method", "slack"])["violation"]
+    assert held_out["reductions", 0.01] < held_out["linear, unconstrained"].item()
+
+
+def test_data_sets_with_words_and_codes(tmp_path, monkeypatch):
+    """Codes are words; reductions are fitted once, at the wanted violation."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"age": rng.normal(40, 9, 300), "job": rng.choice(["a", "b"], 300), "SEX": 1}
+    )
+    bunch = make_loan_applications(300)
+    bunch.update(
+        data=frame,
+        target=(frame["age"] + rng.normal(0, 5, 300) > 40).to_numpy().astype(int),
+        target_names=["young", "old"],
+        sensitive_features=pd.Series(rng.choice(["f", "m"], 300)),
+    )
+    monkeypatch.setattr(tables, "load_dataset", lambda name: bunch)
+    assert tables.dataset("credit_card").words == ["job", "SEX"]
+    table = run(tmp_path, "--dataset", "credit_card", "--max-violation", "0.1")
+    assert table.loc[table["method"] == "reductions", "slack"].tolist() == [0.1]
+
+
+def test_missing_data_end_in_a_sentence(tmp_path, monkeypatch):
+    def missing(name):
+        raise FileNotFoundError(f"{name} is not there; put it here.")
+
+    monkeypatch.setattr(tables, "load_dataset", missing)
+    with pytest.raises(SystemExit, match="adult is not there"):
+        run(tmp_path, "--dataset", "adult")
+
+
+def test_without_fairlearn_the_rest_runs(tmp_path, monkeypatch, capsys):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "fairlearn" else find(name)
+    )
+    table = run(tmp_path)
+    assert "reductions" not in set(table["method"])
+    assert "fairconstrained[bench]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--dataset", "nothing"], "'adult'"),
+        (["--label", "decision"], "go with --csv"),
+        (["--csv", "file.csv", "--label", "decision"], "--csv needs --label COLUMN and --sensit"),
+        (["--csv", "file.csv", "--dataset", "adult"], "not allowed with"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(capsys, argv, message):
+    with pytest.raises(SystemExit):
+        quickstart.main(argv)
+    assert message in capsys.readouterr().err
