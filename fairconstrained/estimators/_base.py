@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.constraints import Notion, Stack, as_notion
 from fairconstrained.estimators._around import (
+    data_by_position,
     progress,
     report,
     unchanged_on_error,
@@ -48,6 +49,7 @@ from fairconstrained.models.cross_fitting import of_rows
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.samples import check_samples
 from fairconstrained.solvers import (
     SGDA,
     AugmentedLagrangian,
@@ -171,6 +173,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ public methods
 
+    @data_by_position("X", "y")
     def fit(self, X, y, *, sensitive_features=None, sample_weight=None, **fit_params) -> Self:
         """Train under the constraints.
 
@@ -182,8 +185,9 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             Labels of any type, with two classes or more.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
             Strings, numbers or booleans without missing values, in a list, array, Series or
-            DataFrame (pandas or polars). Several columns are crossed. They are used in training
-            only.
+            DataFrame (pandas, polars or dask), or an array or table of pyarrow. Several columns are
+            crossed. They are used in training only. Like `y` and `sample_weight` they are taken by
+            position. An index with the labels of that of X in another order is refused.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative weights. An integer weight is equivalent to that many copies of the sample.
         **fit_params
@@ -297,6 +301,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     def _rows(self, X, y, sensitive_features, sample_weight, routed):
         """Validated samples of positive weight, with labels and groups as indices."""
+        check_samples(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
         X, y = self._specification().training_rows(self, X, y)
         check_classification_targets(y)
         weight = checked_weight(sample_weight, len(y))
@@ -523,9 +528,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ prediction
 
-    def _table(self, X):
+    def _table(self, X, sensitive_features=None):
         """Columns of the model for new samples."""
         check_is_fitted(self)
+        check_samples(X=X, sensitive_features=sensitive_features)
         return self.model_.transform(self.model_.new_rows(self, X))
 
     def _scores(self, table):

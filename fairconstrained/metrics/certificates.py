@@ -32,6 +32,7 @@ from fairconstrained.metrics._tables import (
 )
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.partial import Scored
+from fairconstrained.samples import check_samples
 
 __all__ = ["Certificate", "certify"]
 
@@ -140,6 +141,7 @@ def certify(
     check_confidence(confidence)
     _check_numbers(slack, min_group_size)
     notion, per_group = _read(constraint, interval)
+    check_samples(X=X, y=y, sensitive_features=sensitive_features)
     true = check_labels(y, "y")
     if sensitive_features is None and notion in CAPS:
         sensitive_features = [EVERYBODY] * len(true)
