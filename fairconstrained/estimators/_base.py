@@ -6,6 +6,7 @@ derives the final one from that solution (``_refined``).
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Self
@@ -34,7 +35,6 @@ from fairconstrained.estimators._rows import (
     check_groups,
     checked_weight,
     random_seed,
-    seeded,
 )
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -49,6 +49,7 @@ from fairconstrained.models.cross_fitting import of_rows
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.process import seeded
 from fairconstrained.samples import check_samples
 from fairconstrained.solvers import (
     SGDA,
@@ -361,13 +362,19 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     # ------------------------------------------------------------------ problem
 
     def _train(self, rows):
-        with seeded(random_seed(self.random_state)) as rng:
+        with self._seeded(random_seed(self.random_state)) as rng:
             task = self._task(rows, rng)
             problem = self._problem(task)
             check_solves(task.solver, problem)
             task.solver.check(problem)
             problem = self._refined(problem, task)
             self._store(self._solved(problem, task), rows)
+
+    def _seeded(self, seed):
+        """A context with the generator of a fit; only modules need torch's global one as well."""
+        if self._is_linear():
+            return nullcontext(torch.Generator().manual_seed(seed))
+        return seeded(seed, self.device)
 
     def _task(self, rows, rng):
         """Fit the specification of the model and put its columns on the device."""

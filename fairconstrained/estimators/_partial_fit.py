@@ -11,7 +11,7 @@ from fairconstrained.estimators._around import data_by_position, unchanged_on_er
 from fairconstrained.estimators._base import Stage
 from fairconstrained.estimators._parameters import given_callbacks
 from fairconstrained.estimators._private import PrivateFairClassifier
-from fairconstrained.estimators._rows import checked_weight, random_seed, seeded
+from fairconstrained.estimators._rows import checked_weight, random_seed
 from fairconstrained.estimators._steps import Steps, as_batch, rows_to_begin
 from fairconstrained.estimators._stream import Stream
 from fairconstrained.groups import encode_groups
@@ -117,7 +117,7 @@ class StreamingClassifier(PrivateFairClassifier):
                 f"{type(self).__name__}.margin must be 0 with {type(solver).__name__} in "
                 f"partial_fit: a margin takes a second fit; got {self.margin!r}."
             )
-        with seeded(self._stream.seed) as rng:
+        with self._seeded(self._stream.seed) as rng:
             if self._steps is None:
                 chunk = self._stream.rows
                 self._steps = self._begun(chunk, solver, rng)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fairconstrained.constraints import Notion
 from fairconstrained.groups import encode_groups
 from fairconstrained.models import NetworkModel
+from fairconstrained.process import seeded
 from fairconstrained.solvers import ALM, Solution, Solver, cosine, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback
 from fairconstrained.training.checkpoint import Checkpointed
@@ -176,10 +177,7 @@ def train(
     solver = _default_solver() if solver is None else solver
     if not isinstance(solver, Solver):
         raise ValueError(f"solver must be an object of fairconstrained.solvers; got {solver!r}.")
-    # Modules draw dropout from torch's global generator: fork it.
-    devices = [first.device] if first.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+    with seeded(seed, first.device) as rng:
         group = _group_index(groups, source)
         problem = ModuleProblem(
             NetworkModel(network),
@@ -193,7 +191,6 @@ def train(
         )
         x = workers.same(problem.start())
         dual = torch.zeros(problem.n_constraints, dtype=x.dtype, device=x.device)
-        rng = torch.Generator().manual_seed(seed)
         if checkpoint is not None:
             solver = Checkpointed(solver, checkpoint, writes=workers.rank == 0)
         solution = run(solver, problem, x, dual, rng, max_iter=None, tol=1e-4, callbacks=callbacks)

@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "auc": set(),
     "autograd": set(),
     "losses": set(),
+    "process": set(),
     "models": set(),
     "constraints": {"auc", "autograd", "groups", "losses", "percentiles"},
     "privacy": {"exceptions"},
@@ -34,11 +35,13 @@ MAY_IMPORT = {
     "problems.private": {
         *("constraints", "exceptions", "losses", "models", "privacy", "problems"),
     },
-    "solvers": {"exceptions", "models", "privacy", "problems", "problems.private"},
-    "training": {"constraints", "exceptions", "groups", "models", "problems", "solvers"},
+    "solvers": {"exceptions", "models", "privacy", "problems", "problems.private", "process"},
+    "training": {
+        *("constraints", "exceptions", "groups", "models", "problems", "process", "solvers"),
+    },
     "estimators": {
         *("constraints", "exceptions", "groups", "losses", "models", "percentiles"),
-        *("privacy", "problems", "problems.private", "samples", "solvers"),
+        *("privacy", "problems", "problems.private", "process", "samples", "solvers"),
     },
     "model_selection": {"exceptions", "groups", "metrics", "privacy", "samples"},
     "display": {"metrics", "model_selection", "percentiles"},
