@@ -334,6 +334,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 "Only binary classification is supported. The type of the target is "
                 f"{type_of_target(classes)}: {type(self).__name__} ranks one class above one other."
             )
+        for notion in self._notions():
+            notion.positive(classes)
 
     def _with_groups(self, rows):
         """The rows, in one group if none are known; warn if constraints then mean nothing."""
