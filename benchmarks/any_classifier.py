@@ -359,7 +359,7 @@ def run(options: argparse.Namespace) -> None:
                         continue
                     row = measure(split, columns[notion], notion, method, slack)
                     row |= dict(zip(KEY, key, strict=True))
-                    results.append(path, row, [*KEY, *MEASURED])
+                    results.append(path, row, [*KEY, *MEASURED], KEY)
 
 
 def report(table: pd.DataFrame) -> str:
@@ -411,7 +411,7 @@ def main() -> None:
     parser.add_argument("--report", action="store_true")
     options = parser.parse_args()
     if options.report:
-        print(report(pd.read_csv(options.output / "any_classifier.csv")))
+        print(report(results.table(options.output / "any_classifier.csv", KEY, MEASURED)))
     else:
         run(options)
 

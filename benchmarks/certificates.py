@@ -32,7 +32,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from benchmarks.results import append, finished
+from benchmarks.results import append, finished, table
 from benchmarks.seldonian import QuasiSeldonian
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import load_dataset, make_biased_classification
@@ -169,7 +169,7 @@ def main() -> None:
     add("--report", action="store_true")
     options = parser.parse_args()
     if options.report:
-        print(report(pd.read_csv(options.output)).round(4).to_string(index=False))
+        print(report(table(options.output, KEY, COLUMNS)).round(4).to_string(index=False))
         return
     warnings.simplefilter("ignore")
     done = finished(options.output, KEY)
@@ -187,7 +187,7 @@ def main() -> None:
         for job in tqdm(jobs, unit="trial"):
             name, *rest = job
             found = trial(populations[name], *rest)
-            append(options.output, {**dict(zip(KEY, job, strict=True)), **found}, COLUMNS)
+            append(options.output, {**dict(zip(KEY, job, strict=True)), **found}, COLUMNS, KEY)
 
 
 if __name__ == "__main__":

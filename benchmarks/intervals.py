@@ -137,7 +137,7 @@ def main() -> None:
         name, population, n_groups, n_rows, method, trials = job
         found = coverage(name, Population(population, n_groups), n_rows, trials, method, seed=0)
         row = {**dict(zip(key, job, strict=True)), **found}
-        append(options.output, row, COLUMNS)
+        append(options.output, row, COLUMNS, key)
         print(" ".join(f"{v:.4f}" if isinstance(v, float) else str(v) for v in row.values()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import os
 import re
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["append", "arrays", "finished", "save_arrays", "versions", "writable"]
+__all__ = ["append", "arrays", "finished", "save_arrays", "table", "versions", "writable"]
 
 _PACKAGES = ("fairconstrained", "fairlearn", "numpy", "scikit-learn", "scipy", "torch")
 
@@ -23,36 +25,49 @@ def finished(path: Path, key: Sequence[str]) -> set[tuple[str, ...]]:
     """Give the values, as text, of the columns `key` of each row; a torn last line is none."""
     if not path.exists():
         return set()
-    whole = path.read_text()
-    whole = whole[: whole.rfind("\n") + 1]
-    return {tuple(row[name] for name in key) for row in csv.DictReader(io.StringIO(whole))}
+    rows = csv.DictReader(io.StringIO(_whole_lines(path)))
+    _check_columns(path, rows.fieldnames or key, key)
+    return {tuple(row[name] for name in key) for row in rows}
 
 
-def append(path: Path, row: Mapping[str, Any], columns: Sequence[str]) -> None:
-    """Add a row; the first one makes the file.
+def table(path: Path, key: Sequence[str], measured: Sequence[str]) -> pd.DataFrame:
+    """Give the rows of a table that has these columns, one for each key, for a report."""
+    text = _whole_lines(path) if path.exists() else ""
+    if not text:
+        raise SystemExit(f"{path} holds nothing: no run has finished yet.")
+    try:
+        rows = pd.read_csv(io.StringIO(text))
+    except pd.errors.ParserError as error:
+        raise _foreign(path, str(error).strip()) from error
+    _check_columns(path, rows.columns, [*key, *measured])
+    return rows.drop_duplicates(list(key))
 
-    The row is there as a whole or not at all: what an interrupted or failed writing left of a line
-    is cut off.
+
+def append(path: Path, row: Mapping[str, Any], columns: Sequence[str], key: Sequence[str]) -> None:
+    """Add a row unless its key is there; the first one makes the file.
+
+    Processes that share a file take turns. The row is there as a whole or not at all: what an
+    interrupted or failed writing left of a line is cut off.
 
     Raises
     ------
-    ValueError
+    SystemExit
         If the file has other columns.
     OSError
         If it cannot be written, such as on a full disk.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as file:
-        file.seek(0)
-        content = file.read()
-        end = content.rfind(b"\n") + 1
-        header = next(csv.reader(content[:end].decode().splitlines()), None)
-        if header not in (None, list(columns)):
-            raise ValueError(f"{path} has columns {header}, not {list(columns)}; move it away.")
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed, or the process ends
+        whole = _whole_lines(path)
+        has_header = _has_header(path, whole, columns)
+        if tuple(str(row[name]) for name in key) in finished(path, key):
+            return
+        end = len(whole.encode())
         file.truncate(end)
         text = io.StringIO()
         writer = csv.DictWriter(text, columns, lineterminator="\n")
-        if header is None:
+        if not has_header:
             writer.writeheader()
         writer.writerow(dict(row))
         try:
@@ -64,10 +79,37 @@ def append(path: Path, row: Mapping[str, Any], columns: Sequence[str]) -> None:
             raise
 
 
-def writable(path: Path) -> None:
-    """Raise OSError if rows could not be added, before hours of work."""
+def _whole_lines(path: Path) -> str:
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise _foreign(path, "it is no text") from error
+    return text[: text.rfind("\n") + 1]
+
+
+def _has_header(path: Path, whole: str, columns: Sequence[str]) -> bool:
+    header = next(csv.reader(io.StringIO(whole)), None)
+    if header not in (None, list(columns)):
+        raise _foreign(path, f"it has the columns {header}, not {list(columns)}")
+    return header is not None
+
+
+def _check_columns(path: Path, present: Iterable[str], needed: Sequence[str]) -> None:
+    missing = sorted(set(needed) - set(present))
+    if missing:
+        raise _foreign(path, f"it lacks the columns {missing}")
+
+
+def _foreign(path: Path, why: str) -> SystemExit:
+    return SystemExit(f"{path} is no table of these runs: {why}. Move it away.")
+
+
+def writable(path: Path, columns: Sequence[str]) -> None:
+    """Raise OSError or SystemExit if rows could not be added, before hours of work."""
     path.parent.mkdir(parents=True, exist_ok=True)
     existed = path.exists()
+    if existed:
+        _has_header(path, _whole_lines(path), columns)
     with path.open("ab"):
         pass
     if not existed:
@@ -80,7 +122,7 @@ def save_arrays(folder: Path, key: Iterable[Any], named: Mapping[str, NDArray[An
     name = f"arrays/{'-'.join(words)}.npz"
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".part")
+    unfinished = path.with_suffix(f".{os.getpid()}.part")
     with unfinished.open("wb") as file:
         np.savez_compressed(file, **named)
     unfinished.replace(path)

@@ -24,7 +24,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import pandas as pd
 from tqdm.auto import tqdm
 
 from benchmarks import results
@@ -79,9 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     objective_name, objective, options = _options(argv)
     path = options.output / f"{Path(objective_name).stem}.csv"
     if options.report:
-        if not path.exists():
-            raise SystemExit(f"{path} does not exist: no run has finished yet.")
-        table = objective.report(pd.read_csv(path), options.output)
+        rows = results.table(path, [*KEY, *objective.PARAMETERS], objective.COLUMNS)
+        table = objective.report(rows, options.output)
         path.with_suffix(".md").write_text(table + "\n")
         print(table)
         return 0
@@ -95,8 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     todo = [(cell, row) for cell, row in rows if tuple(map(str, row.values())) not in done]
     print(f"{path}: {len(rows) - len(todo)} of {len(rows)} runs are there.")
     with _telling(path):
-        results.writable(path)
-        failures = _run(objective_name, todo, path, columns, options.workers)
+        results.writable(path, columns)
+        failures = _run(objective_name, todo, path, columns, key, options.workers)
     for text in failures:
         print(text, file=sys.stderr)
     return 1 if failures else 0
@@ -122,6 +120,7 @@ def _run(
     todo: list[tuple[Cell, dict[str, Any]]],
     path: Path,
     columns: list[str],
+    key: list[str],
     workers: int,
 ) -> list[str]:
     """Store each run as it ends; a failure leaves its cell for the next call."""
@@ -141,7 +140,8 @@ def _run(
             if names:
                 named = {name: values.pop(name) for name in names}
                 values["arrays"] = results.save_arrays(path.parent, row.values(), named)
-            results.append(path, {**row, **values, "versions": results.versions()}, columns)
+            values["versions"] = results.versions()
+            results.append(path, {**row, **values}, columns, key)
     return failures
 
 

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import sparse
 from tqdm.auto import tqdm
 
@@ -112,7 +111,7 @@ def report(path: Path) -> str:
     """Print exponents and save a picture beside the table."""
     import matplotlib.pyplot as plt
 
-    runs = pd.read_csv(path)
+    runs = results.table(path, KEY, COLUMNS)
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     lines = ["| data | rows | fit time (s) | peak memory (MB) | of it data (MB) | iterations |"]
     lines += ["| --- " * 6 + "|"]
@@ -162,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 _apart(generate, *run, Path(folder))
                 measured = _apart(measure, run[0], Path(folder))
             row = {**dict(zip(KEY, run, strict=True)), **measured}
-            results.append(path, {**row, "versions": results.versions()}, COLUMNS)
+            results.append(path, {**row, "versions": results.versions()}, COLUMNS, KEY)
     print(report(path))
 
 

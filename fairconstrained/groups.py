@@ -36,8 +36,8 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     Parameters
     ----------
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-        A list, an array, a Series or DataFrame (pandas or polars), or a dict of columns. Values
-        are strings, numbers or booleans; none may be missing.
+        A list, an array, a Series or DataFrame (pandas, polars or dask), an array or table of
+        pyarrow, or a dict of columns. Values are strings, numbers or booleans; none may be missing.
     n_samples : int, optional
         Number of samples in X and y, checked if given.
 
@@ -48,8 +48,9 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     Raises
     ------
     ValueError
-        If the input is not one- or two-dimensional, if its number of rows is not `n_samples`, or
-        if a value is missing.
+        If the input is a single text, or not one- or two-dimensional, if its number of rows is not
+        `n_samples`, if a value is missing, or if values of different types have the same name, such
+        as 1 and "1".
 
     Examples
     --------
@@ -83,8 +84,14 @@ def group_name(label: Any) -> str:
 
 
 def _columns(sensitive_features: Any) -> list[NDArray[Any]]:
+    if isinstance(sensitive_features, (str, bytes)):
+        raise ValueError(
+            "sensitive_features must hold the group of each sample; got the single text "
+            f"{sensitive_features!r}. Give the column itself, such as X[{sensitive_features!r}]."
+        )
+    sensitive_features = _in_memory(sensitive_features)
     if isinstance(sensitive_features, dict):
-        columns = [np.asarray(column) for column in sensitive_features.values()]
+        columns = [_to_numpy(column) for column in sensitive_features.values()]
     elif hasattr(sensitive_features, "columns"):  # a DataFrame, whose columns keep their dtypes
         columns = [_to_numpy(sensitive_features[name]) for name in sensitive_features.columns]
     else:
@@ -101,6 +108,14 @@ def _columns(sensitive_features: Any) -> list[NDArray[Any]]:
         shapes = ", ".join(str(column.shape) for column in columns)
         raise ValueError(f"sensitive_features has columns of different shapes: {shapes}.")
     return columns
+
+
+def _in_memory(values: Any) -> Any:
+    """The values of columns that are yet to be computed, and columns of Arrow as Python's types."""
+    for method in ("compute", "collect", "to_pydict", "to_pylist"):  # dask, polars, pyarrow
+        if hasattr(type(values), method):  # a table may have a column of this name
+            return getattr(values, method)()
+    return values
 
 
 def _to_numpy(values: Any) -> NDArray[Any]:
@@ -130,8 +145,20 @@ def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     try:
         levels, codes = np.unique(column, return_inverse=True)
     except TypeError:  # values of different types cannot be sorted
+        _refuse_equal_names(column)
         levels, codes = np.unique(column.astype(str), return_inverse=True)
     return levels, codes.reshape(-1).astype(np.int64)
+
+
+def _refuse_equal_names(column: NDArray[Any]) -> None:
+    first: dict[str, Any] = {}
+    for value in column:
+        other = first.setdefault(str(value), value)
+        if other != value:
+            raise ValueError(
+                f"sensitive_features has groups of different types with the same name: {other!r} "
+                f"and {value!r}. Convert the column to one type."
+            )
 
 
 def _missing(column: NDArray[Any]) -> NDArray[np.bool_]:

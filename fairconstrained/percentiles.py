@@ -65,11 +65,14 @@ class Intervals(NamedTuple):
 
         They differ where a value falls in a gap between two intervals.
         """
-        sides = [
-            np.stack([_inverse(*union, fraction, side) for union in zip(*self, strict=True)])
+        unions = list(zip(*self, strict=True))  # none, if all groups are too small
+        left, right = (
+            np.reshape(
+                [_inverse(*union, fraction, side) for union in unions], (len(unions), len(fraction))
+            )
             for side in ("left", "right")
-        ]
-        return sides[0], sides[1]
+        )
+        return left, right
 
 
 def _inverse(lower: Floats, upper: Floats, fraction: Floats, side: Any) -> Floats:

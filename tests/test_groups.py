@@ -11,6 +11,14 @@ SEX = ["f", "m", "f", "m", "f"]
 AGE = [1, 2, 1, 1, 2]
 
 
+def arrow():
+    return pytest.importorskip("pyarrow", reason="pyarrow is in no extra but clients")
+
+
+def dask():
+    return pytest.importorskip("dask.dataframe", reason="dask is in no extra but clients")
+
+
 @pytest.mark.parametrize(
     "container",
     [
@@ -24,7 +32,14 @@ AGE = [1, 2, 1, 1, 2]
         lambda v: pd.DataFrame({"sex": v}),
         lambda v: pl.Series("sex", v),
         lambda v: pl.DataFrame({"sex": v}),
+        lambda v: pl.LazyFrame({"sex": v}),
         lambda v: {"sex": v},
+        lambda v: {"sex": pd.Series(v)},
+        lambda v: arrow().array(v),
+        lambda v: arrow().chunked_array([v[:2], v[2:]]),
+        lambda v: arrow().table({"sex": v}),
+        lambda v: dask().from_pandas(pd.Series(v), npartitions=2),
+        lambda v: dask().from_pandas(pd.DataFrame({"sex": v}), npartitions=2),
     ],
 )
 def test_one_column_in_any_container(container):
@@ -40,6 +55,7 @@ def test_one_column_in_any_container(container):
         pl.DataFrame({"sex": SEX, "age": AGE}),
         {"sex": SEX, "age": AGE},
         list(zip(SEX, AGE, strict=True)),
+        pl.LazyFrame({"sex": SEX, "age": AGE}),
     ],
 )
 def test_columns_are_crossed_into_combinations_that_occur(two_columns):
@@ -68,6 +84,30 @@ def test_numbers_and_booleans_stay_what_they_are():
 def test_missing_values_are_refused_and_located(missing):
     with pytest.raises(ValueError, match=r"missing values \(first at row 1\)"):
         encode_groups(missing)
+
+
+def test_a_column_may_have_the_name_of_a_method():
+    assert encode_groups(pd.DataFrame({"compute": SEX})).labels.tolist() == ["f", "m"]
+
+
+def test_null_of_arrow_is_a_missing_value():
+    with pytest.raises(ValueError, match=r"missing values \(first at row 1\)"):
+        encode_groups(arrow().array(["a", None]))
+
+
+@pytest.mark.parametrize(
+    "container", [list, lambda v: pd.Series(v, dtype=object), lambda v: {"sex": v, "age": AGE}]
+)
+def test_groups_of_different_types_with_one_name_are_refused(container):
+    """They would be merged silently; other mixtures are told apart by their names."""
+    with pytest.raises(ValueError, match="different types with the same name: 1 and '1'"):
+        encode_groups(container([1, "1", 2, 1, 2]))
+    assert encode_groups([1, "a", 1]).labels.tolist() == ["1", "a"]
+
+
+def test_the_name_of_a_column_is_no_column():
+    with pytest.raises(ValueError, match=r"single text 'sex'. Give the column itself, .* X\['sex'"):
+        encode_groups("sex", 6)
 
 
 def test_wrong_shapes_are_refused():

@@ -22,8 +22,8 @@ from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
+from fairconstrained.process import one_thread
 from fairconstrained.solvers import DPFERMI, Budget, NoisyTables
-from fairconstrained.solvers.run import one_thread
 
 _ROWS, _COLUMNS, _DENSITY, _BATCH, _ROUNDS, _CHUNK = 36_631, 107, 0.13, 512, 60, 20
 

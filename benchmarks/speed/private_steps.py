@@ -30,8 +30,8 @@ from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.erm import PrivateERM
+from fairconstrained.process import one_thread
 from fairconstrained.solvers import DPSGDA, Budget
-from fairconstrained.solvers.run import one_thread
 from fairconstrained.solvers.stochastic.base import Estimates
 
 STEPS = 200  # in one round

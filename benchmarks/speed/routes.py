@@ -23,7 +23,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM, Linearization, separate_estimates
 from fairconstrained.problems.erm import _Binned
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.solvers.run import one_thread
+from fairconstrained.process import one_thread
 from fairconstrained.solvers.stochastic.sampling import Balanced
 
 _COLUMNS, _GROUPS, _ROUNDS = 50, 5, 15

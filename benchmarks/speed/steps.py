@@ -25,13 +25,13 @@ from fairconstrained.models import Network
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.process import one_thread
 from fairconstrained.solvers import (
     ALM,
     SSLALM,
     StochasticGhost,
     SwitchingSubgradient,
 )
-from fairconstrained.solvers.run import one_thread
 from fairconstrained.solvers.stochastic.base import Estimates, StochasticSolver
 
 _ROWS, _FIRST_GROUP, _FEATURES = 14_333, 10_680, 9

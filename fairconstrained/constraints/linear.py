@@ -46,7 +46,9 @@ class LinearMoments(MomentConstraint):
     slack : array-like of shape (m,)
     statistic : Statistic
     name : str
-        The notion, for messages.
+        The notion.
+    title : str, optional
+        The notion in descriptions of values, where it is more than the name.
 
     Examples
     --------
@@ -66,8 +68,10 @@ class LinearMoments(MomentConstraint):
         slack: Any,
         statistic: Statistic,
         name: str,
+        title: str | None = None,
     ):
         self.space = space
+        self.title = title or name
         self.cell_numerators, self.cell_denominators, self.combinations = (
             _without_zeros(sp.csr_array(matrix, dtype=float))
             for matrix in (numerators, denominators, combinations)
@@ -167,7 +171,7 @@ class LinearMoments(MomentConstraint):
             )
             for sign in (1, -1)
         ]
-        return f"{self.name}: " + " against ".join(side for side in sides if side)
+        return f"{self.title}: " + " against ".join(side for side in sides if side)
 
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
@@ -194,6 +198,7 @@ class LinearMoments(MomentConstraint):
             self.slack.numpy()[keep],
             self.statistic,
             self.name,
+            self.title,
         )
         return constraint, dropped
 

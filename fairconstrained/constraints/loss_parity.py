@@ -7,8 +7,9 @@ overall, within the positive label, or within every label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +19,11 @@ from fairconstrained.losses import LOSSES
 
 __all__ = ["LOSS_PARITIES", "LossParity"]
 
-_CONDITIONS: dict[str, Callable[[int], Floats]] = {
-    "all": lambda n_classes: np.ones((1, n_classes)),
-    "positive": lambda n_classes: np.eye(n_classes)[1:],
-    "labels": lambda n_classes: np.eye(n_classes),
+# The labels of each condition, given the number of labels and the positive ones among them.
+_CONDITIONS: dict[str, Callable[[int, list[int]], Floats]] = {
+    "all": lambda n_classes, positive: np.ones((1, n_classes)),
+    "positive": lambda n_classes, positive: np.eye(n_classes)[positive],
+    "labels": lambda n_classes, positive: np.eye(n_classes),
 }
 _NAMES = {"all": "loss_parity", "positive": "equal_opportunity", "labels": "equalized_odds"}
 
@@ -34,12 +36,13 @@ class LossParity(Parity):
     slack : float, optional
         Largest allowed gap; default: the estimator's ``slack``.
     within : {"all", "positive", "labels"}, default="all"
-        Compare over all samples, over those of the positive label (with more than two labels, of
-        every label but the first), or within each label.
+        Compare over all samples, over those of the positive label, or within each label.
     loss : {"log", "brier"}, default="log"
         The loss that is compared.
     reference : {"pairwise", "rest", "overall"}, default="pairwise"
         As in :class:`fairconstrained.constraints.DemographicParity`.
+    pos_label : label, optional
+        The positive label; default: every one but the first in sorted order.
 
     Examples
     --------
@@ -55,20 +58,25 @@ class LossParity(Parity):
         within: str = "all",
         loss: str = "log",
         reference: str = "pairwise",
+        pos_label: Any = None,
     ):
         self.slack = slack
         self.reference = reference
         self.within = within
         self.loss = loss
+        self.pos_label = pos_label
 
     @property
     def name(self) -> str:  # type: ignore[override]
         """The name in the paper for this value of `within`."""
         return _NAMES.get(self.within, "loss_parity")
 
-    def events(self, n_classes: int) -> list[Event]:
+    def events(self, classes: Sequence[Any]) -> list[Event]:
         """The loss within each condition."""
-        conditions: Floats = chosen(self, "within", _CONDITIONS)(n_classes)
+        positive = list(range(1, len(classes)))
+        if self.pos_label is not None:
+            positive = self.positive(classes)
+        conditions = chosen(self, "within", _CONDITIONS)(len(classes), positive)
         return [Event(labels, labels[:, None]) for labels in conditions]
 
     def statistic(self, n_classes: int) -> Statistic:

@@ -69,6 +69,31 @@ class Notion(BaseEstimator):  # type: ignore[misc]
 
     name = "constraint"
     needs_groups = True
+    pos_label: Any = None  # a parameter of notions that speak of a positive class
+
+    def positive(self, classes: Sequence[Any]) -> list[int]:
+        """Positions of the classes that a notion of a positive class is about.
+
+        They are that of ``pos_label``; by default the second of two classes, or each of more.
+
+        Raises
+        ------
+        ValueError
+            If ``pos_label`` is none of the classes.
+        """
+        if self.pos_label is None:
+            return [1] if len(classes) == 2 else list(range(len(classes)))
+        found = [i for i, label in enumerate(classes) if label == self.pos_label]
+        if not found:
+            raise ValueError(
+                f"{type(self).__name__}.pos_label must be one of the labels "
+                f"{np.asarray(classes).tolist()}; got {self.pos_label!r}."
+            )
+        return found
+
+    def title(self, classes: Sequence[Any]) -> str:
+        """The name of the constraint on these labels in descriptions of its values."""
+        return self.name
 
     def bind(self, space: Space, slack: float | None = None) -> MomentConstraint:
         """Return the constraint on these labels and groups.
@@ -108,8 +133,9 @@ class Parity(Notion):
     >>> import numpy as np
     >>> from fairconstrained.constraints import Event, Parity, Space
     >>> class SelectionParity(Parity):
-    ...     def events(self, n_classes):
-    ...         return [Event(np.ones(n_classes), np.tile(np.eye(n_classes)[1], (n_classes, 1)))]
+    ...     def events(self, classes):
+    ...         n = len(classes)
+    ...         return [Event(np.ones(n), np.tile(np.eye(n)[1], (n, 1)))]
     >>> bound = SelectionParity(slack=0.1).bind(Space([0, 1], ["a", "b"]))
     >>> bound.describe(0)
     'constraint: group a against group b'
@@ -119,8 +145,8 @@ class Parity(Notion):
     reference: str = field(default="pairwise", kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
 
-    def events(self, n_classes: int) -> list[Event]:
-        """The events whose rates are to be equal."""
+    def events(self, classes: Sequence[Any]) -> list[Event]:
+        """The events whose rates are to be equal, given the labels in sorted order."""
         raise NotImplementedError
 
     def statistic(self, n_classes: int) -> Statistic:
@@ -131,12 +157,13 @@ class Parity(Notion):
         """Return the constraint on these labels and groups."""
         allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)
         reference = chosen(self, "reference", _REFERENCES)
-        n_groups, events = len(space.groups), self.events(len(space.classes))
+        n_groups, events = len(space.groups), self.events(space.classes)
         statistic = self.statistic(len(space.classes))
         refuse_too_many(self, len(events) * reference.size(n_groups), n_groups, reference.advice)
         groups, differences = reference.compare(n_groups)
         combinations = sp.kron(sp.eye_array(len(events)), differences)
-        return _linear(space, events, groups, combinations, allowed, statistic, self.name)
+        names = self.name, self.title(space.classes)
+        return _linear(space, events, groups, combinations, allowed, statistic, *names)
 
 
 @dataclass(eq=False, repr=False)
@@ -158,8 +185,8 @@ class Cap(Notion):
     >>> from fairconstrained.constraints import Cap, Event, Space
     >>> class ErrorRate(Cap):
     ...     name = "error_rate"
-    ...     def events(self, n_classes):
-    ...         return [Event(np.ones(n_classes), 1 - np.eye(n_classes))]
+    ...     def events(self, classes):
+    ...         return [Event(np.ones(len(classes)), 1 - np.eye(len(classes)))]
     >>> ErrorRate(max=0.1).bind(Space([0, 1], ["a", "b"])).slack
     tensor([0.1000], dtype=torch.float64)
     """
@@ -173,18 +200,19 @@ class Cap(Notion):
         """Whether the cap is on the rate of every group."""
         return self.per_group
 
-    def events(self, n_classes: int) -> list[Event]:
-        """The events whose rates are capped."""
+    def events(self, classes: Sequence[Any]) -> list[Event]:
+        """The events whose rates are capped, given the labels in sorted order."""
         raise NotImplementedError
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and groups."""
         cap = checked_number(self, "max", slack if self.max is None else self.max)
-        n_groups, events = len(space.groups), self.events(len(space.classes))
+        n_groups, events = len(space.groups), self.events(space.classes)
         groups = sp.eye_array(n_groups) if self.per_group else np.ones((1, n_groups))
         combinations = sp.eye_array(len(events) * groups.shape[0])
         statistic = ClassProbabilities(len(space.classes), checked_temperature(self))
-        return _linear(space, events, groups, combinations, cap, statistic, self.name)
+        names = self.name, self.title(space.classes)
+        return _linear(space, events, groups, combinations, cap, statistic, *names)
 
 
 def as_notion(
@@ -325,6 +353,7 @@ def _linear(
     slack: float,
     statistic: Statistic,
     name: str,
+    title: str,
 ) -> LinearMoments:
     """Combinations of the rates of all events in sets of groups (n_sets, n_groups)."""
     empty = sp.csr_array((0, space.n_cells * statistic.n_columns)), sp.csr_array((0, space.n_cells))
@@ -341,4 +370,5 @@ def _linear(
         np.full(combinations.shape[0], slack),
         statistic,
         name,
+        title,
     )

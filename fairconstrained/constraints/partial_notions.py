@@ -94,7 +94,8 @@ class PartialNotion(Notion):
         gap = checked_number(self, "slack", slack if self.slack is None else self.slack)
         n_groups = len(space.groups)
         refuse_too_many(self, n_groups * (n_groups - 1), n_groups, _FEWER)
-        part = self._parts(n_groups)
+        (positive,) = self.positive(space.classes)
+        part = self._parts(n_groups, positive)
         group_of_part = [np.argwhere(part == q)[0, 1] for q in range(part.max() + 1)]
         given = interval if self.interval is None else self.interval
         intervals = read_intervals(given, list(space.groups)).take(group_of_part)
@@ -104,7 +105,7 @@ class PartialNotion(Notion):
         """Return the constraint on these parts."""
         raise NotImplementedError
 
-    def _parts(self, n_groups: int) -> NDArray[np.int64]:
+    def _parts(self, n_groups: int, positive: int) -> NDArray[np.int64]:
         """The part of each label and group, (2, n_groups): here one for each group."""
         return np.tile(np.arange(n_groups), (2, 1))
 
@@ -209,11 +210,18 @@ class PartialDemographicParity(PartialNotion):
         return PartialRates(parts, gap, self._steps(np.array([threshold])), self.name, leak)
 
 
+@dataclass(eq=False, repr=False)
 class PartialEqualOpportunity(PartialDemographicParity):
     """Partial demographic parity among the samples of the positive label (Definition A.2).
 
-    Ranks are among these samples, as in problem (50) of the paper. Parameters are as in
+    Ranks are among these samples, as in problem (50) of the paper. The other parameters are as in
     :class:`PartialDemographicParity`.
+
+    Parameters
+    ----------
+    pos_label : label, optional
+        The positive label; default: the second in sorted order. Scores are those of the second
+        label in any case, and ranks count from their top.
 
     Examples
     --------
@@ -224,8 +232,12 @@ class PartialEqualOpportunity(PartialDemographicParity):
 
     name = "partial_equal_opportunity"
 
-    def _parts(self, n_groups: int) -> NDArray[np.int64]:
-        return np.stack((np.full(n_groups, -1), np.arange(n_groups)))
+    pos_label: Any = field(default=None, kw_only=True)
+
+    def _parts(self, n_groups: int, positive: int) -> NDArray[np.int64]:
+        part = np.full((2, n_groups), -1)
+        part[positive] = np.arange(n_groups)
+        return part
 
 
 class PartialEqualizedOdds(PartialDemographicParity):
@@ -243,7 +255,7 @@ class PartialEqualizedOdds(PartialDemographicParity):
 
     name = "partial_equalized_odds"
 
-    def _parts(self, n_groups: int) -> NDArray[np.int64]:
+    def _parts(self, n_groups: int, positive: int) -> NDArray[np.int64]:
         return np.arange(2 * n_groups).reshape(2, n_groups)
 
 

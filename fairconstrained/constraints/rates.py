@@ -66,9 +66,10 @@ class DemographicParity(Parity):
 
     name = "demographic_parity"
 
-    def events(self, n_classes: int) -> list[Event]:
+    def events(self, classes: Sequence[Any]) -> list[Event]:
         """One per predicted class."""
-        return [Event(np.ones(n_classes), _predicts(k, n_classes)) for k in _worst(n_classes)]
+        n = len(classes)
+        return [Event(np.ones(n), _predicts(k, n)) for k in _worst(n)]
 
 
 class EqualizedOdds(Parity):
@@ -85,55 +86,71 @@ class EqualizedOdds(Parity):
 
     name = "equalized_odds"
 
-    def events(self, n_classes: int) -> list[Event]:
+    def events(self, classes: Sequence[Any]) -> list[Event]:
         """One per true label and predicted class."""
+        n = len(classes)
         return [
-            Event(label, label[:, None] * _predicts(k, n_classes))
-            for label in np.eye(n_classes)
-            for k in _worst(n_classes)
+            Event(label, label[:, None] * _predicts(k, n)) for label in np.eye(n) for k in _worst(n)
         ]
 
 
+@dataclass(eq=False, repr=False)
 class EqualOpportunity(Parity):
     r"""Equal true positive rates: :math:`P(\hat y = c \mid y = c, g)`.
 
-    With two classes, c is the second (positive) class; with more, every class. Parameters are as in
-    :class:`DemographicParity`.
+    Parameters
+    ----------
+    slack, reference, temperature
+        As in :class:`DemographicParity`.
+    pos_label : label, optional
+        The class c; default: the second of two in sorted order, and every one of more.
 
     Examples
     --------
-    >>> from fairconstrained.constraints import EqualOpportunity
-    >>> EqualOpportunity(slack=0.05)
-    EqualOpportunity(slack=0.05)
+    Of the labels "bad" and "good", the second one in the alphabet is the positive one by default:
+
+    >>> from fairconstrained.constraints import EqualOpportunity, Space
+    >>> space = Space(["bad", "good"], ["f", "m"])
+    >>> EqualOpportunity(slack=0.05).bind(space).describe(0)
+    'equal_opportunity: group f, label good against group m, label good'
+    >>> EqualOpportunity(slack=0.05, pos_label="bad").bind(space).describe(0)
+    'equal_opportunity: group f, label bad against group m, label bad'
     """
 
     name = "equal_opportunity"
 
-    def events(self, n_classes: int) -> list[Event]:
+    pos_label: Any = field(default=None, kw_only=True)
+
+    def events(self, classes: Sequence[Any]) -> list[Event]:
         """One per class."""
-        return [
-            Event(label, np.outer(label, label)) for label in np.eye(n_classes)[_worst(n_classes)]
-        ]
+        return [Event(label, np.outer(label, label)) for label in _positives(self, classes)]
 
 
+@dataclass(eq=False, repr=False)
 class FalsePositiveRateParity(Parity):
     r"""Equal false positive rates: :math:`P(\hat y = c \mid y \neq c, g)`.
 
-    With two classes, c is the second (positive) class; with more, every class. Parameters are as in
-    :class:`DemographicParity`.
+    Parameters are as in :class:`EqualOpportunity`.
 
     Examples
     --------
-    >>> from fairconstrained.constraints import FalsePositiveRateParity
-    >>> FalsePositiveRateParity(slack=0.05)
-    FalsePositiveRateParity(slack=0.05)
+    >>> from fairconstrained.constraints import FalsePositiveRateParity, Space
+    >>> space = Space(["bad", "good"], ["f", "m"])
+    >>> FalsePositiveRateParity(slack=0.05, pos_label="bad").bind(space).describe(0)
+    'false_positive_rate_parity of bad: group f, label good against group m, label good'
     """
 
     name = "false_positive_rate_parity"
 
-    def events(self, n_classes: int) -> list[Event]:
+    pos_label: Any = field(default=None, kw_only=True)
+
+    def title(self, classes: Sequence[Any]) -> str:
+        """The name with the positive class."""
+        return _named_positive(self, classes)
+
+    def events(self, classes: Sequence[Any]) -> list[Event]:
         """One per class."""
-        return [_false_positive(label) for label in np.eye(n_classes)[_worst(n_classes)]]
+        return [_false_positive(label) for label in _positives(self, classes)]
 
 
 class ErrorRateParity(Parity):
@@ -150,15 +167,14 @@ class ErrorRateParity(Parity):
 
     name = "error_rate_parity"
 
-    def events(self, n_classes: int) -> list[Event]:
+    def events(self, classes: Sequence[Any]) -> list[Event]:
         """A single event, a wrong prediction."""
-        return [Event(np.ones(n_classes), 1.0 - np.eye(n_classes))]
+        return [Event(np.ones(len(classes)), 1.0 - np.eye(len(classes)))]
 
 
+@dataclass(eq=False, repr=False)
 class FalseNegativeRate(Cap):
     r"""Cap on :math:`P(\hat y \neq c \mid y = c)`.
-
-    With two classes, c is the second (positive) class; with more, every class.
 
     Paper (RaCO-DP, equation 17): :math:`P(\hat y = c \mid y \neq c)`, which is a class's false
     positive rate; here: what its words define.
@@ -171,6 +187,8 @@ class FalseNegativeRate(Cap):
         Whether the cap is on the rate of every group instead of the overall rate.
     temperature : float, default=1.0
         As in :class:`DemographicParity`.
+    pos_label : label, optional
+        The class c; default: the second of two in sorted order, and every one of more.
 
     Examples
     --------
@@ -187,18 +205,18 @@ class FalseNegativeRate(Cap):
 
     name = "false_negative_rate"
 
-    def events(self, n_classes: int) -> list[Event]:
+    pos_label: Any = field(default=None, kw_only=True)
+
+    def events(self, classes: Sequence[Any]) -> list[Event]:
         """One per class."""
-        return [
-            Event(label, np.outer(label, 1.0 - label))
-            for label in np.eye(n_classes)[_worst(n_classes)]
-        ]
+        return [Event(label, np.outer(label, 1.0 - label)) for label in _positives(self, classes)]
 
 
+@dataclass(eq=False, repr=False)
 class FalsePositiveRate(Cap):
     r"""Cap on :math:`P(\hat y = c \mid y \neq c)`.
 
-    Classes and parameters are as in :class:`FalseNegativeRate`.
+    Parameters are as in :class:`FalseNegativeRate`.
 
     Examples
     --------
@@ -209,9 +227,15 @@ class FalsePositiveRate(Cap):
 
     name = "false_positive_rate"
 
-    def events(self, n_classes: int) -> list[Event]:
+    pos_label: Any = field(default=None, kw_only=True)
+
+    def title(self, classes: Sequence[Any]) -> str:
+        """The name with the positive class."""
+        return _named_positive(self, classes)
+
+    def events(self, classes: Sequence[Any]) -> list[Event]:
         """One per class."""
-        return [_false_positive(label) for label in np.eye(n_classes)[_worst(n_classes)]]
+        return [_false_positive(label) for label in _positives(self, classes)]
 
 
 @dataclass(eq=False, repr=False)
@@ -386,6 +410,17 @@ def _positions(rows: Mapping[str, Any], key: str, part: str, known: Sequence[Any
 def _worst(n_classes: int) -> list[int]:
     """The classes with an event: the positive one of two, or all."""
     return [1] if n_classes == 2 else list(range(n_classes))
+
+
+def _positives(notion: Notion, classes: Sequence[Any]) -> Floats:
+    """One-hot rows of the classes that the notion is about."""
+    return np.asarray(np.eye(len(classes))[notion.positive(classes)])
+
+
+def _named_positive(notion: Notion, classes: Sequence[Any]) -> str:
+    """The name with the positive class, which the condition of the rates does not say."""
+    positive = notion.positive(classes)
+    return notion.name if len(positive) > 1 else f"{notion.name} of {classes[positive[0]]}"
 
 
 def _predicts(k: int, n_classes: int) -> Floats:

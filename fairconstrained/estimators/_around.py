@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import contextmanager
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -11,7 +14,33 @@ from tqdm.auto import tqdm
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.solvers import Status
 
-__all__ = ["progress", "report", "unchanged_on_error"]
+__all__ = ["data_by_position", "progress", "report", "unchanged_on_error"]
+
+P = ParamSpec("P")
+E = TypeVar("E")
+R = TypeVar("R")
+
+
+def data_by_position(
+    *names: str,
+) -> Callable[[Callable[Concatenate[E, P], R]], Callable[Concatenate[E, P], R]]:
+    """Refuse more positional arguments than these, in the words of the user's call."""
+
+    def decorate(method: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
+        @wraps(method)
+        def checked(estimator: E, *args: P.args, **kwargs: P.kwargs) -> R:
+            if len(args) > len(names):
+                taken = ", ".join(names)
+                raise TypeError(
+                    f"{type(estimator).__name__}.{method.__name__} takes {taken} by position; got "
+                    f"{len(args)} arguments. Name the others, as in "
+                    f"{method.__name__}({taken}, sensitive_features=groups)."
+                )
+            return method(estimator, *args, **kwargs)
+
+        return checked
+
+    return decorate
 
 
 @contextmanager

@@ -6,6 +6,7 @@ derives the final one from that solution (``_refined``).
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Self
@@ -22,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.constraints import Notion, Stack, as_notion
 from fairconstrained.estimators._around import (
+    data_by_position,
     progress,
     report,
     unchanged_on_error,
@@ -33,7 +35,6 @@ from fairconstrained.estimators._rows import (
     check_groups,
     checked_weight,
     random_seed,
-    seeded,
 )
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -48,6 +49,8 @@ from fairconstrained.models.cross_fitting import of_rows
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.process import seeded
+from fairconstrained.samples import check_samples
 from fairconstrained.solvers import (
     SGDA,
     AugmentedLagrangian,
@@ -171,6 +174,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ public methods
 
+    @data_by_position("X", "y")
     def fit(self, X, y, *, sensitive_features=None, sample_weight=None, **fit_params) -> Self:
         """Train under the constraints.
 
@@ -182,8 +186,9 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             Labels of any type, with two classes or more.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
             Strings, numbers or booleans without missing values, in a list, array, Series or
-            DataFrame (pandas or polars). Several columns are crossed. They are used in training
-            only.
+            DataFrame (pandas, polars or dask), or an array or table of pyarrow. Several columns are
+            crossed. They are used in training only. Like `y` and `sample_weight` they are taken by
+            position. An index with the labels of that of X in another order is refused.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative weights. An integer weight is equivalent to that many copies of the sample.
         **fit_params
@@ -297,6 +302,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     def _rows(self, X, y, sensitive_features, sample_weight, routed):
         """Validated samples of positive weight, with labels and groups as indices."""
+        check_samples(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
         X, y = self._specification().training_rows(self, X, y)
         check_classification_targets(y)
         weight = checked_weight(sample_weight, len(y))
@@ -328,6 +334,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 "Only binary classification is supported. The type of the target is "
                 f"{type_of_target(classes)}: {type(self).__name__} ranks one class above one other."
             )
+        for notion in self._notions():
+            notion.positive(classes)
 
     def _with_groups(self, rows):
         """The rows, in one group if none are known; warn if constraints then mean nothing."""
@@ -356,13 +364,19 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     # ------------------------------------------------------------------ problem
 
     def _train(self, rows):
-        with seeded(random_seed(self.random_state)) as rng:
+        with self._seeded(random_seed(self.random_state)) as rng:
             task = self._task(rows, rng)
             problem = self._problem(task)
             check_solves(task.solver, problem)
             task.solver.check(problem)
             problem = self._refined(problem, task)
             self._store(self._solved(problem, task), rows)
+
+    def _seeded(self, seed):
+        """A context with the generator of a fit; only modules need torch's global one as well."""
+        if self._is_linear():
+            return nullcontext(torch.Generator().manual_seed(seed))
+        return seeded(seed, self.device)
 
     def _task(self, rows, rng):
         """Fit the specification of the model and put its columns on the device."""
@@ -523,9 +537,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ prediction
 
-    def _table(self, X):
+    def _table(self, X, sensitive_features=None):
         """Columns of the model for new samples."""
         check_is_fitted(self)
+        check_samples(X=X, sensitive_features=sensitive_features)
         return self.model_.transform(self.model_.new_rows(self, X))
 
     def _scores(self, table):

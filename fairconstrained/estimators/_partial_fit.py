@@ -7,14 +7,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.estimators._around import unchanged_on_error
+from fairconstrained.estimators._around import data_by_position, unchanged_on_error
 from fairconstrained.estimators._base import Stage
 from fairconstrained.estimators._parameters import given_callbacks
 from fairconstrained.estimators._private import PrivateFairClassifier
-from fairconstrained.estimators._rows import checked_weight, random_seed, seeded
+from fairconstrained.estimators._rows import checked_weight, random_seed
 from fairconstrained.estimators._steps import Steps, as_batch, rows_to_begin
 from fairconstrained.estimators._stream import Stream
 from fairconstrained.groups import encode_groups
+from fairconstrained.samples import check_samples
 from fairconstrained.solvers import LevelSet
 
 __all__ = ["StreamingClassifier"]
@@ -31,6 +32,7 @@ class StreamingClassifier(PrivateFairClassifier):
         """Whether group moments are all that training needs."""
         raise NotImplementedError
 
+    @data_by_position("X", "y", "classes")
     def partial_fit(
         self,
         X: Any,
@@ -115,7 +117,7 @@ class StreamingClassifier(PrivateFairClassifier):
                 f"{type(self).__name__}.margin must be 0 with {type(solver).__name__} in "
                 f"partial_fit: a margin takes a second fit; got {self.margin!r}."
             )
-        with seeded(self._stream.seed) as rng:
+        with self._seeded(self._stream.seed) as rng:
             if self._steps is None:
                 chunk = self._stream.rows
                 self._steps = self._begun(chunk, solver, rng)
@@ -158,6 +160,7 @@ class StreamingClassifier(PrivateFairClassifier):
     def _extend_stream(self, X, y, classes, sensitive_features, sample_weight):
         """Add a chunk to the stream and return its rows."""
         first = self._stream is None
+        check_samples(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
         X, y = self._specification().training_rows(self, X, y, reset=first)
         weight = checked_weight(sample_weight, len(y))
         groups = None

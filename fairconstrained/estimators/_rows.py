@@ -1,14 +1,12 @@
-"""The samples of a fit, with labels and groups as indices, and its random numbers."""
+"""The samples of a fit, with labels and groups as indices, and the seed of its random numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.utils import check_array, check_random_state
 from torch import Generator
 
@@ -21,7 +19,7 @@ from fairconstrained.solvers import Solver
 _MANY_GROUPS = 20
 _FEW_SAMPLES = 5
 
-__all__ = ["Task", "TrainingRows", "check_groups", "checked_weight", "random_seed", "seeded"]
+__all__ = ["Task", "TrainingRows", "check_groups", "checked_weight", "random_seed"]
 
 
 @dataclass(frozen=True)
@@ -106,14 +104,3 @@ def check_groups(name, labels, n_samples):
 def random_seed(random_state):
     """A seed for torch from ``random_state``, as scikit-learn reads it."""
     return check_random_state(random_state).randint(np.iinfo(np.int32).max)
-
-
-@contextmanager
-def seeded(seed):
-    """Yield a generator, with the global generator of torch seeded alike in the meantime.
-
-    Modules draw their initial parameters and their dropout from the global generator.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield torch.Generator().manual_seed(seed)

@@ -204,7 +204,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         -------
         ndarray of shape (n_samples,)
         """
-        table = self._table(X)
+        table = self._table(X, sensitive_features)
         if self.group_features:
             codes = known_codes(sensitive_features, table.shape[0], self.groups_)
             table = with_group_columns(table, codes, len(self.groups_))

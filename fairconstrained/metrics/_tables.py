@@ -17,6 +17,7 @@ from sklearn.utils import check_array
 
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.samples import check_samples
 
 __all__ = [
     "Counts",
@@ -166,6 +167,12 @@ def count_table(
     pos_label: Any = None,
 ) -> Counts:
     """Count the rows of each group x true label x predicted label, in one pass."""
+    check_samples(
+        y_true=y_true,
+        y_pred=y_pred,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+    )
     true = check_labels(y_true, "y_true")
     predicted = check_labels(y_pred, "y_pred", len(true))
     weight = check_weights(sample_weight, len(true))

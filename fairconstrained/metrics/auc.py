@@ -27,6 +27,7 @@ from fairconstrained.metrics._tables import (
     warn_absent,
     warn_single_group,
 )
+from fairconstrained.samples import check_samples
 
 __all__ = [
     "auc_between",
@@ -111,6 +112,12 @@ def _ranked(
     sample_weight: ArrayLike | None,
     pos_label: Any,
 ) -> Ranked:
+    check_samples(
+        y_true=y_true,
+        y_score=y_score,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+    )
     true = check_labels(y_true, "y_true")
     scores = _scores(y_score, len(true))
     weight = check_weights(sample_weight, len(true))

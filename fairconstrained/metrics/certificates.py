@@ -32,6 +32,7 @@ from fairconstrained.metrics._tables import (
 )
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.partial import Scored
+from fairconstrained.samples import check_samples
 
 __all__ = ["Certificate", "certify"]
 
@@ -77,7 +78,8 @@ def certify(
         together, or of each group with ``FalseNegativeRate(per_group=True)``; "group_auc",
         "inter_group", "intra_group", "positive_equality_gap", "negative_equality_gap",
         "bpsn_bnsp"; and with `interval` "statistical_parity", "rank_parity", "group_auc",
-        "demographic_parity", "equal_opportunity", "equalized_odds".
+        "demographic_parity", "equal_opportunity", "equalized_odds". The positive label is the
+        ``pos_label`` of an object; by default the second one.
     slack : float
         The bound to certify; of a cap the cap.
     confidence : float, default=0.95
@@ -140,11 +142,13 @@ def certify(
     check_confidence(confidence)
     _check_numbers(slack, min_group_size)
     notion, per_group = _read(constraint, interval)
+    check_samples(X=X, y=y, sensitive_features=sensitive_features)
     true = check_labels(y, "y")
     if sensitive_features is None and notion in CAPS:
         sensitive_features = [EVERYBODY] * len(true)
     least = min(1.0 / max(slack, 1e-9), len(true)) if min_group_size == "auto" else min_group_size
-    sought = _Sought(notion, per_group, interval, threshold, float(least), 1.0 - float(confidence))
+    alpha, pos_label = 1.0 - float(confidence), getattr(constraint, "pos_label", None)
+    sought = _Sought(notion, per_group, interval, threshold, float(least), alpha, pos_label)
     of_labels = interval is None and (notion in PARITIES or notion in CAPS)
     judge = _of_labels if of_labels else _of_scores
     finding, rows, left_out = judge(estimator, X, true, sensitive_features, sought)
@@ -222,6 +226,7 @@ class _Sought(NamedTuple):
     threshold: float
     least: float  # rows of a group, or of a group within a label
     alpha: float
+    pos_label: Any  # of the constraint; None for the second label
 
 
 _Judged = tuple[Finding, dict[str, Any], list[str]]
@@ -232,7 +237,8 @@ def _of_labels(
 ) -> _Judged:
     """Of predicted labels: gaps and caps of rates."""
     classes: Any = getattr(estimator, "classes_", ())
-    positive = classes[1] if len(classes) == 2 else None
+    second = classes[1] if len(classes) == 2 else None
+    positive = second if sought.pos_label is None else sought.pos_label
     predicted = _predicted(estimator, X, sensitive_features)
     counts = count_table(true, predicted, sensitive_features, pos_label=positive)
     sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
@@ -273,7 +279,7 @@ def _of_scores(
         found = distribution_finding(scores, group, names, intervals, sought.notion, alpha)
         return found, groups, left_out
     (codes,), seen = encode_labels(true)
-    classes, targets = classes_of(seen, None)
+    classes, targets = classes_of(seen, sought.pos_label)
     if len(classes) > 2:
         raise ValueError(f"y must have two labels for {sought.notion!r}; got {classes}.")
     positive = (codes == targets[0])[rows]

@@ -29,6 +29,7 @@ from fairconstrained.metrics._tables import (
     warn_absent,
     warn_single_group,
 )
+from fairconstrained.samples import check_samples
 
 __all__ = [
     "independence_gap",
@@ -126,6 +127,12 @@ def wasserstein_distance_between_groups(
     >>> wasserstein_distance_between_groups([0, 1, 0, 1], y_score, sensitive_features=groups)
     0.375
     """
+    check_samples(
+        y_true=y_true,
+        y_score=y_score,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+    )
     true = check_labels(y_true, "y_true")
     weight = check_weights(sample_weight, len(true))
     group, groups = named_groups(sensitive_features, len(true))

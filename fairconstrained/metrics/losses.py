@@ -22,6 +22,7 @@ from fairconstrained.metrics._tables import (
     least,
     named_groups,
 )
+from fairconstrained.samples import check_samples
 
 __all__ = [
     "log_loss_group_max",
@@ -121,6 +122,12 @@ def _mean_losses(
     labels: Sequence[Any] | None,
 ) -> Rates:
     row_loss = choose(LOSSES, "loss", loss)
+    check_samples(
+        y_true=y_true,
+        y_proba=y_proba,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+    )
     true = check_labels(y_true, "y_true")
     weight = check_weights(sample_weight, len(true))
     group, groups = named_groups(sensitive_features, len(true))
@@ -201,6 +208,12 @@ def _of_numbers(
     sensitive_features: Any,
     sample_weight: ArrayLike | None = None,
 ) -> float:
+    check_samples(
+        y_true=y_true,
+        y_value=y_value,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+    )
     true, predicted = (
         check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
         for values, name in ((y_true, "y_true"), (y_value, "y_value"))

@@ -32,6 +32,7 @@ from fairconstrained.percentiles import (
     rank_of_scores,
     read_intervals,
 )
+from fairconstrained.samples import check_samples
 
 __all__ = [
     "ccdf_gap",
@@ -76,7 +77,7 @@ def partial_statistical_parity(
     >>> partial_statistical_parity(None, scores, sensitive_features=groups, interval=(0.5, 1))
     1.0
     """
-    data = Scored(y_score, sensitive_features, interval, sample_weight)
+    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
     rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank
     return _gap(data, data.intervals.share(rank), "")
 
@@ -113,7 +114,7 @@ def ccdf_gap(
     >>> ccdf_gap(None, scores, sensitive_features=groups, interval=(0.5, 1))
     0.5
     """
-    data = Scored(y_score, sensitive_features, interval, sample_weight)
+    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
     rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank
     inside = inside_intervals(rank, data.intervals)
     # Against the highest and the lowest of all groups, the group itself included: that adds zeros.
@@ -151,7 +152,7 @@ def partial_demographic_parity(
     ...     None, scores, sensitive_features=groups, interval=(0, 0.5), threshold=7)
     0.5
     """
-    data = Scored(y_score, sensitive_features, interval, sample_weight)
+    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
     return _gap(data, data.intervals.share(_rank_at(data, threshold, data.weight)), "")
 
 
@@ -186,7 +187,7 @@ def partial_equal_opportunity(
     ...     y, scores, sensitive_features=groups, interval=(0.5, 1), threshold=7)
     1.0
     """
-    data = Scored(y_score, sensitive_features, interval, sample_weight)
+    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
     labels, (positive,) = _two_labels(y_true, len(data.scores), pos_label)
     return _gap_of_labels(data, threshold, {positive: labels[positive]})
 
@@ -220,7 +221,7 @@ def partial_equalized_odds(
     >>> partial_equalized_odds(y, scores, sensitive_features=groups, interval=(0, 1), threshold=7)
     0.5
     """
-    data = Scored(y_score, sensitive_features, interval, sample_weight)
+    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
     labels, _ = _two_labels(y_true, len(data.scores), pos_label)
     return _gap_of_labels(data, threshold, labels)
 
@@ -253,7 +254,7 @@ def partial_group_auc(
     >>> partial_group_auc(None, scores, sensitive_features=groups, interval=(0.5, 1))
     0.5
     """
-    data = Scored(y_score, sensitive_features, interval, sample_weight)
+    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
     rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank
     return _worst(data, np.abs(auc_inside(data.intervals.share(rank)) - 0.5).max(axis=1))
 
@@ -262,8 +263,19 @@ class Scored:
     """Checked input: scores, groups and their intervals, weights."""
 
     def __init__(
-        self, y_score: ArrayLike, sensitive_features: Any, interval: Any, sample_weight: Any
+        self,
+        y_score: ArrayLike,
+        sensitive_features: Any,
+        interval: Any,
+        sample_weight: Any,
+        y_true: Any = None,  # may say that the samples are in another order
     ):
+        check_samples(
+            y_true=y_true,
+            y_score=y_score,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+        )
         scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
         if scores.ndim == 2 and scores.shape[1] <= 2:
             scores = scores[:, -1]  # one column, or the positive class of two

@@ -19,6 +19,7 @@ from fairconstrained.metrics._tables import (
 )
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
 from fairconstrained.metrics.partial import Scored
+from fairconstrained.samples import check_samples
 
 __all__ = ["group_report"]
 
@@ -92,6 +93,7 @@ def group_report(
     overall        5            0.80                0.38                 0.96
     """
     check_confidence(confidence)
+    check_samples(y_true=y_true, y_score=y_score)
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
     if len(counts.targets) > 1:
         raise ValueError(f"pos_label must name one of the labels {counts.classes}; got None.")

@@ -27,6 +27,7 @@ from fairconstrained.metrics import Certificate, certify
 from fairconstrained.metrics._certified import CAPS
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.model_selection._rows import rows_of, split_within_groups
+from fairconstrained.samples import check_samples
 
 __all__ = ["CertifiedClassifier"]
 
@@ -181,6 +182,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self._check_parameters()
         constraint, slack = self._own("constraint"), self._own("slack")
         candidates = self._candidates(slack)
+        check_samples(X=X, y=y, sensitive_features=sensitive_features, **fit_params)
         X, y = indexable(X, y)
         if y is None:
             raise ValueError(

@@ -13,6 +13,7 @@ from sklearn.model_selection import StratifiedKFold
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics._tables import check_labels, encode_labels
+from fairconstrained.samples import check_samples
 
 __all__ = ["StratifiedSensitiveKFold"]
 
@@ -82,6 +83,7 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
         if groups is not None and sensitive_features is not None:
             raise ValueError("Give sensitive_features or groups, not both: they mean the same.")
         sensitive = groups if sensitive_features is None else sensitive_features
+        check_samples(X=X, y=y, sensitive_features=sensitive)
         strata = self._strata(y, sensitive)
         with warnings.catch_warnings():  # the scikit-learn warning speaks of classes, not strata
             warnings.simplefilter("ignore", UserWarning)

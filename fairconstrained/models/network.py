@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 
 from fairconstrained.models.base import ClippedPullback, Penalty, Pullback, attribute, clip_factors
 from fairconstrained.models.features import DenseFeatures, Features
@@ -22,10 +23,19 @@ from fairconstrained.models.per_row import (
 )
 from fairconstrained.models.platt import Rescale
 
-__all__ = ["NetworkModel"]
+__all__ = ["NetworkModel", "materialize"]
 
 # Rows that a network evaluates at a time outside training: bounds the memory of its activations.
 _CHUNK_ROWS = 16_384
+
+
+def materialize(network: nn.Module, rows: Tensor) -> nn.Module:
+    """Give lazy layers their shapes, which they take from the first rows that they see."""
+    tensors = [*network.parameters(), *network.buffers()]
+    if any(map(is_lazy, tensors)):
+        with torch.no_grad():
+            network.eval()(rows)
+    return network
 
 
 class NetworkModel:

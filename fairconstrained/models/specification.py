@@ -23,7 +23,7 @@ from torch import Generator, Tensor, nn
 from fairconstrained.models.base import column_variances
 from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel, ScaledLinearModel
-from fairconstrained.models.network import NetworkModel
+from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.models.perceptron import PerceptronModel
 from fairconstrained.models.standardize import Standardize
@@ -214,7 +214,13 @@ class Network(Specification):
         self.layers = layers
 
     def check(self) -> None:
-        """Raise ValueError unless the layers are sizes or a callable."""
+        """Raise ValueError unless the layers are sizes or a callable, which a module is not."""
+        if isinstance(self.layers, nn.Module):
+            raise ValueError(
+                "model must be a function that makes a module, so that each fit begins with a new "
+                "one: lambda n_features, n_outputs: module. It got a module, "
+                f"{type(self.layers).__name__}."
+            )
         if not (callable(self.layers) or are_sizes(self.layers)):
             raise ValueError(
                 "Network.layers must be a sequence of positive integers, or a callable "
@@ -249,6 +255,7 @@ class Network(Specification):
             )
         # A factory may return the same module twice, and an earlier fit keeps its own: copy it.
         network = copy.deepcopy(network).to(device=centre.device, dtype=centre.dtype).eval()
+        materialize(network, centre.new_zeros((2, len(centre))))
         for training in (False, True):
             _check_scores(copy.deepcopy(network).train(training), centre, n_outputs)
         return kind(network)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TypeVar
 
-import torch
-from threadpoolctl import threadpool_limits
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import DivergenceError
+from fairconstrained.process import one_thread
 from fairconstrained.solvers.base import (
     Callback,
     Iterate,
@@ -21,7 +19,7 @@ from fairconstrained.solvers.base import (
     check_solves,
 )
 
-__all__ = ["one_thread", "run"]
+__all__ = ["run"]
 
 P = TypeVar("P")
 
@@ -119,15 +117,3 @@ def run(
         raise RuntimeError(f"{solver!r} yielded no iterate.")
     chosen = history[-1] if status is Status.CONVERGED else solver.select(history)
     return Solution(chosen, len(history), status, history, times)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Limit torch and BLAS to one thread, since more threads slow small operations down."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(limits=1, user_api="blas"):
-            yield
-    finally:
-        torch.set_num_threads(threads)

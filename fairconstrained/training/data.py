@@ -1,4 +1,4 @@
-"""Where batches come from: tensors, data sets that can be indexed, or a loader's stream.
+"""Where batches come from: tensors and arrays, data sets that can be indexed, or a loader's stream.
 
 Each gives batches as tuples of tensors and holds no more in memory than it was given and one batch.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
@@ -59,8 +61,11 @@ class Indexed:
             raise ValueError("data has no rows.")
 
     def batch(self, rows: Tensor) -> Rows:
-        """These rows."""
-        return _as_tuple(default_collate([self._dataset[i] for i in rows.tolist()]))
+        """These rows, in one call if the data set has ``__getitems__``, as a loader takes them."""
+        index = rows.tolist()
+        if hasattr(self._dataset, "__getitems__"):
+            return _as_tuple(default_collate(self._dataset.__getitems__(index)))
+        return _as_tuple(default_collate([self._dataset[i] for i in index]))
 
     def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
         """A thousand rows at a time."""
@@ -106,8 +111,8 @@ class Stream:
         )
 
 
-def as_rows(data: Any) -> Source:
-    """The source for what a user gives as data.
+def as_rows(data: Any, dtype: torch.dtype) -> Source:
+    """The source for what a user gives as data; numbers of numpy arrays become `dtype`.
 
     Raises
     ------
@@ -116,16 +121,32 @@ def as_rows(data: Any) -> Source:
     """
     if isinstance(data, TensorDataset):
         return Tensors(data.tensors)
-    if isinstance(data, (tuple, list)) and data and all(isinstance(t, Tensor) for t in data):
-        return Tensors(data)
+    if isinstance(data, (tuple, list)) and data and all(map(_is_array, data)):
+        return Tensors([_as_tensor(array, dtype) for array in data])
     if isinstance(data, Dataset) and hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         return Indexed(data)
     if isinstance(data, Iterable) and not isinstance(data, (Tensor, tuple, list, str, dict)):
         return Stream(data)
     raise ValueError(
-        "data must be a tuple of tensors, a data set that can be indexed, or an iterable of "
-        f"batches such as torch.utils.data.DataLoader; got {type(data).__name__}."
+        "data must be a tuple of tensors or arrays, a data set that can be indexed, or an iterable "
+        f"of batches such as torch.utils.data.DataLoader; got {type(data).__name__}."
     )
+
+
+def _is_array(column: Any) -> bool:
+    return isinstance(column, (Tensor, np.ndarray))
+
+
+def _as_tensor(column: Tensor | NDArray[Any], dtype: torch.dtype) -> Tensor:
+    if isinstance(column, Tensor):
+        return column
+    if column.dtype.kind not in "biuf":
+        raise ValueError(
+            f"data must hold numbers; got an array of dtype {column.dtype}. Encode it first."
+        )
+    # numpy's numbers are float64 unless someone chose otherwise, and torch does not mix the two.
+    tensor = torch.from_numpy(column if column.flags.writeable else column.copy())
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
 def _as_tuple(batch: Any) -> Rows:

@@ -96,7 +96,7 @@ class ModuleProblem(FixedSoftness):
         Moments that add up are summed over batches. Other terms see all outputs at once, with the
         labels and whatever else a batch has; with the features where they read them.
         """
-        self.model.settle_on(x, (self._place(batch)[0] for _, batch in self.source.chunks()))
+        self.settle(x)
         members = [self._risk, *self._constraints]
         moments = _Moments(members)
         with torch.no_grad():
@@ -110,6 +110,10 @@ class ModuleProblem(FixedSoftness):
         values = _values(members, soft)
         values[0] += self._alpha * self.model.penalty(x).value
         return Evaluation(values, _values(members, hard))
+
+    def settle(self, x: Tensor) -> None:
+        """Compute batch statistics of all the data at `x`, where the module has them."""
+        self.model.settle_on(x, (self._place(batch)[0] for _, batch in self.source.chunks()))
 
     def _scores(self, x: Tensor, X: Tensor) -> Tensor:
         """Scores as in prediction; each worker passes a part of the rows through the module."""

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from fairconstrained.constraints import Notion
 from fairconstrained.groups import encode_groups
 from fairconstrained.models import NetworkModel
+from fairconstrained.models.network import materialize
+from fairconstrained.process import seeded
 from fairconstrained.solvers import ALM, Solution, Solver, cosine, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback
 from fairconstrained.training.checkpoint import Checkpointed
@@ -93,25 +95,27 @@ def train(
     Parameters
     ----------
     module : torch.nn.Module
-        Called with the first tensor of a batch. Buffers, dropout and batch normalisation work: in
-        training mode for steps, in evaluation mode, with batch statistics of all the data, for
-        measuring. It is left as it is; a copy is trained.
+        Called with the first tensor of a batch. Buffers, dropout, batch normalisation, lazy layers
+        and compiled modules work: in training mode for steps, in evaluation mode, with batch
+        statistics of all the data, for measuring. It is left as it is; a copy is trained.
     loss : callable
         ``loss(outputs, batch)``: one value, or one for each row.
     constraints : callable, constraint object, or list of them
         ``constraint(outputs, batch)`` returns values that must be at most zero, a vector or one
         number; or objects of :mod:`fairconstrained.constraints`, for which the second tensor of a
         batch must hold class indices, and outputs be scores (one column for two classes).
-    data : tuple of tensors, Dataset or iterable of batches
-        Tensors of equal length, a ``TensorDataset``, any data set with ``len`` and ``[i]``, or a
-        loader. Memory is bounded by what is given plus a batch. Of a loader each estimate takes the
-        next batch, whatever the solver's batch size.
+    data : tuple of tensors or arrays, Dataset or iterable of batches
+        Tensors or numpy arrays of equal length, a ``TensorDataset``, any data set with ``len`` and
+        ``[i]`` (or ``__getitems__``, which takes the rows of a batch at once), or a loader. Memory
+        is bounded by what is given plus a batch. Of a loader each estimate takes the next batch,
+        whatever the solver's batch size. Real numbers of arrays get the type of the module's.
     groups : array-like of shape (n_rows,) or (n_rows, n_columns), optional
         Batches for constraints have equally many rows of each group, so that a constraint can
         take means within groups. A tensor of integers holds group indices 0, 1, ..., each of which
         must occur. Not for loaders, which choose their rows themselves.
     solver : Solver, optional
-        Default: ``ALM`` with Adam, batches of 512 and steps that fall along a cosine.
+        Default: ``ALM`` with Adam, batches of 512 and steps that fall along a cosine. Its
+        ``n_evaluations`` says how often all the data are evaluated, which is a pass each time.
     alpha : float, default=0.0
         Weight of half the squared norm of the weight matrices.
     slack : float, default=0.05
@@ -123,10 +127,10 @@ def train(
     device : torch device, optional
         Where to train; batches are moved there. Default: where the module is.
     checkpoint : path-like, optional
-        A file for the state of training, written after each of thirty evaluations, whole or not at
-        all. If it is there, training goes on from it and ends as it would have without an
-        interruption, given the same arguments and data that can be indexed. For stochastic solvers
-        on the CPU.
+        A file for the state of training, written after each evaluation, whole or not at all. If it
+        is there, training goes on from it, in this process or another, and ends as it would have
+        without an interruption, given the same arguments and data that can be indexed. For
+        stochastic solvers on the CPU. Functions in the solver are known again by module and name.
 
     Returns
     -------
@@ -136,7 +140,10 @@ def train(
     ------
     ValueError
         If a loss or constraint returns the wrong shape, nan, or values without gradient; if data
-        run dry or a group is empty; if a parameter of the solver is not valid.
+        run dry or a group is empty; if a parameter of the solver is not valid; if the checkpoint is
+        damaged, of another run, or in no folder that can be written to.
+    OSError
+        If the checkpoint cannot be written, such as on a full disk. The last one is intact.
     DivergenceError
         If training diverges.
     WorkerError
@@ -169,20 +176,19 @@ def train(
     """
     network = _copied(module, device)
     first = next(p for p in network.parameters() if p.requires_grad)
-    source = as_rows(data)
+    source = as_rows(data, first.dtype)
     workers = Workers()
     seed = int(torch.randint(2**31, ())) if random_state is None else int(random_state)
     seed = int(workers.same(torch.tensor(seed, device=first.device)))
     solver = _default_solver() if solver is None else solver
     if not isinstance(solver, Solver):
         raise ValueError(f"solver must be an object of fairconstrained.solvers; got {solver!r}.")
-    # Modules draw dropout from torch's global generator: fork it.
-    devices = [first.device] if first.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+    if checkpoint is not None:
+        solver = Checkpointed(solver, checkpoint, writes=workers.rank == 0)
+    with seeded(seed, first.device) as rng:
         group = _group_index(groups, source)
         problem = ModuleProblem(
-            NetworkModel(network),
+            _modelled(network, source, first.device),
             source,
             Risk(loss),
             _as_constraints(constraints, source, group if groups is not None else None, slack),
@@ -193,9 +199,6 @@ def train(
         )
         x = workers.same(problem.start())
         dual = torch.zeros(problem.n_constraints, dtype=x.dtype, device=x.device)
-        rng = torch.Generator().manual_seed(seed)
-        if checkpoint is not None:
-            solver = Checkpointed(solver, checkpoint, writes=workers.rank == 0)
         solution = run(solver, problem, x, dual, rng, max_iter=None, tol=1e-4, callbacks=callbacks)
         return _trained(problem, solution, first.device)
 
@@ -213,8 +216,20 @@ def _default_solver() -> Solver:
 def _copied(module: Any, device: Any) -> nn.Module:
     if not isinstance(module, nn.Module) or not any(p.requires_grad for p in module.parameters()):
         raise ValueError(f"module must be an nn.Module with parameters to train; got {module!r}.")
+    low = {p.dtype for p in module.parameters()} & {torch.bfloat16, torch.float16}
+    if low:
+        raise ValueError(
+            f"module must have parameters of float32 or float64; got {low.pop()}, in which small "
+            "steps and sums over rows are lost. Use torch.autocast in its forward for speed."
+        )
     copied: nn.Module = copy.deepcopy(module)
     return copied if device is None else copied.to(device)
+
+
+def _modelled(network: nn.Module, source: Source, device: torch.device) -> NetworkModel:
+    """The model of a module, whose lazy layers take their shapes from the first rows."""
+    _, first = next(iter(source.chunks()))
+    return NetworkModel(materialize(network, first[0][:2].to(device)))
 
 
 def _group_index(groups: Any, source: Source) -> Tensor:
@@ -261,7 +276,8 @@ def _as_constraints(given: Any, source: Source, group: Tensor | None, slack: flo
 
 def _trained(problem: ModuleProblem, solution: Solution, device: torch.device) -> Trained:
     chosen, history = solution.iterate, solution.history
-    values = problem.evaluate(chosen.x).hard[1:].cpu().numpy()  # settles batch statistics, too
+    values = chosen.hard[1:].cpu().numpy()
+    problem.settle(chosen.x)
     module = problem.model.attributes(chosen.x)["module_"].to(device)
     return Trained(
         module=module,

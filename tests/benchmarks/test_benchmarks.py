@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -124,35 +126,85 @@ def test_report_without_runs_says_so(run):
 def test_results_of_other_columns_are_not_mixed(tmp_path):
     results = importlib.import_module("benchmarks.results")
     path = tmp_path / "new" / "table.csv"
-    results.append(path, {"a": 1, "b": 0.1}, ["a", "b"])
+    results.append(path, {"a": 1, "b": 0.1}, ["a", "b"], ["a"])
     assert results.finished(path, ["b"]) == {("0.1",)}
-    with pytest.raises(ValueError, match="move it away"):
-        results.append(path, {"a": 1, "c": 2}, ["a", "c"])
+    with pytest.raises(SystemExit, match=r"columns \['a', 'b'\], .* Move it away"):
+        results.append(path, {"a": 1, "c": 2}, ["a", "c"], ["a"])
+    with pytest.raises(SystemExit, match=r"columns \['a', 'b'\], .* Move it away"):
+        results.writable(path, ["a", "c"])
+    with pytest.raises(SystemExit, match=r"lacks the columns \['c'\]. Move it away"):
+        results.finished(path, ["a", "c"])
 
 
 def test_a_torn_last_line_is_no_run_and_is_cut_off(tmp_path):
     results = importlib.import_module("benchmarks.results")
     path = tmp_path / "table.csv"
-    results.append(path, {"a": 1, "b": 2}, ["a", "b"])
+    results.append(path, {"a": 1, "b": 2}, ["a", "b"], ["a"])
     with path.open("a") as file:
         file.write("3,")  # an interruption
     assert results.finished(path, ["a"]) == {("1",)}
-    results.append(path, {"a": 3, "b": 4}, ["a", "b"])
+    assert results.table(path, ["a"], ["b"]).to_dict("list") == {"a": [1], "b": [2]}
+    results.append(path, {"a": 3, "b": 4}, ["a", "b"], ["a"])
     assert pd.read_csv(path).to_dict("list") == {"a": [1, 3], "b": [2, 4]}
 
 
 def test_a_full_disk_leaves_the_rows_that_are_there(tmp_path, monkeypatch):
     results = importlib.import_module("benchmarks.results")
     path = tmp_path / "table.csv"
-    results.append(path, {"a": 1}, ["a"])
+    results.append(path, {"a": 1}, ["a"], ["a"])
 
     def full(file):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(results.os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        results.append(path, {"a": 2}, ["a"])
+        results.append(path, {"a": 2}, ["a"], ["a"])
     assert path.read_text() == "a\n1\n"
+
+
+APPEND = """
+import sys
+from pathlib import Path
+from benchmarks.results import append
+for i in range(200):
+    append(Path(sys.argv[1]), {"a": i, "b": sys.argv[2]}, ["a", "b"], ["a"])
+"""
+
+
+def test_processes_that_share_a_file_store_each_run_once(tmp_path):
+    """Rows of both, none torn or twice, one header: the first to end a run stores it."""
+    results = importlib.import_module("benchmarks.results")
+    path = tmp_path / "table.csv"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", APPEND, str(path), name], cwd=ROOT)
+        for name in ("first", "second")
+    ]
+    assert [process.wait(60) for process in processes] == [0, 0]
+    assert sorted(pd.read_csv(path)["a"]) == list(range(200))
+    first, rest = path.read_text().split("\n", 1)
+    path.write_text(f"{first}\n{rest}{rest}")  # as processes that did not take turns left it
+    assert len(results.table(path, ["a"], ["b"])) == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no run has finished"),
+        (b"objective,dataset\nx,y\n", "lacks the columns .*'method'.* Move it away"),
+        (b"\xff\xfe\x00PNG\n", "is no table of these runs: it is no text. Move it away"),
+        (b"a,b\n1,2,3\n1\n1,2,3,4\n", "is no table of these runs: .* Move it away"),
+    ],
+    ids=["empty", "columns", "bytes", "ragged"],
+)
+def test_foreign_tables_are_told_in_one_sentence_and_kept(run, tmp_path, content, message):
+    path = tmp_path / "rate_constrained.csv"
+    path.write_bytes(content)
+    with pytest.raises(SystemExit, match=message):
+        run("--report", "--output", str(tmp_path))
+    if content:
+        with pytest.raises(SystemExit, match=r"is no table of these runs: .* Move it away"):
+            run("--output", str(tmp_path))
+    assert path.read_bytes() == content
 
 
 def test_results_that_cannot_be_written_are_told_before_any_run(run, tmp_path):

@@ -3,6 +3,7 @@
 import inspect
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import log_loss
 
@@ -126,3 +127,41 @@ def test_every_metric_documents_every_parameter(metric):
     parameters = metric.__doc__.split("Parameters\n")[1].split("Returns\n")[0]
     assert all(f"\n{name} : " in parameters for name in inspect.signature(metric).parameters)
     assert all(section in metric.__doc__ for section in ("Raises\n", "Warns\n", "Examples\n"))
+
+
+# --- one order of the samples ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("moved", ["y_pred", "sensitive_features", "sample_weight"])
+def test_samples_in_another_order_are_refused(name, moved):
+    """The index of pandas says which entry belongs to which sample; positions say otherwise."""
+    named = dict.fromkeys(["y_pred", "y_score", "y_proba", "y_value"], "y_pred")
+    columns = {
+        "y_true": pd.Series([0, 1, 0, 1]),
+        "y_pred": pd.Series([0, 1, 1, 1]),
+        "sensitive_features": pd.Series(list("aabb")),
+        "sample_weight": pd.Series([1.0, 2.0, 1.0, 1.0]),
+    }
+    columns[moved] = columns[moved].iloc[::-1]
+    parameters = list(inspect.signature(METRICS[name]).parameters)
+    inputs = {p: columns[named.get(p, p)] for p in parameters if named.get(p, p) in columns}
+    options = {"interval": (0, 1)} if "interval" in parameters else {}
+    with pytest.raises(ValueError, match="has the samples of y_true in another order"):
+        METRICS[name](**inputs, **options)
+    masked = {**inputs, "sensitive_features": np.ma.masked_array([1, 1, 2, 2], mask=[1, 0, 0, 0])}
+    with pytest.raises(ValueError, match=r"has (masked values|the samples of y_true in another)"):
+        METRICS[name](**masked, **options)
+
+
+def test_reports_and_certificates_look_at_the_order_too():
+    y, groups = pd.Series([0, 1, 0, 1]), pd.Series(list("aabb")).iloc[::-1]
+    with pytest.raises(ValueError, match="sensitive_features has the samples of y_true in another"):
+        metrics.group_report(y, y, sensitive_features=groups)
+    with pytest.raises(ValueError, match="y_score has the samples of y_true in another"):
+        metrics.group_report(y, y, sensitive_features=list("aabb"), y_score=y.iloc[::-1])
+    X = pd.DataFrame({"x": y})
+    with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):
+        metrics.certify(
+            None, X, y, sensitive_features=groups, constraint="demographic_parity", slack=0.1
+        )

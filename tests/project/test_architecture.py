@@ -20,26 +20,30 @@ MAY_IMPORT = {
     "_version": set(),
     "exceptions": set(),
     "groups": set(),
+    "samples": set(),
     "percentiles": {"groups"},
     "auc": set(),
     "autograd": set(),
     "losses": set(),
+    "process": set(),
     "models": set(),
     "constraints": {"auc", "autograd", "groups", "losses", "percentiles"},
     "privacy": {"exceptions"},
-    "metrics": {"auc", "exceptions", "groups", "percentiles"},
+    "metrics": {"auc", "exceptions", "groups", "percentiles", "samples"},
     "datasets": {"_version"},
     "problems": {"auc", "autograd", "constraints", "losses", "models"},
     "problems.private": {
         *("constraints", "exceptions", "losses", "models", "privacy", "problems"),
     },
-    "solvers": {"exceptions", "models", "privacy", "problems", "problems.private"},
-    "training": {"constraints", "exceptions", "groups", "models", "problems", "solvers"},
+    "solvers": {"exceptions", "models", "privacy", "problems", "problems.private", "process"},
+    "training": {
+        *("constraints", "exceptions", "groups", "models", "problems", "process", "solvers"),
+    },
     "estimators": {
         *("constraints", "exceptions", "groups", "losses", "models", "percentiles"),
-        *("privacy", "problems", "problems.private", "solvers"),
+        *("privacy", "problems", "problems.private", "process", "samples", "solvers"),
     },
-    "model_selection": {"exceptions", "groups", "metrics", "privacy"},
+    "model_selection": {"exceptions", "groups", "metrics", "privacy", "samples"},
     "display": {"metrics", "model_selection", "percentiles"},
     "the package": {"_version", "estimators"},
     "quickstart": {
@@ -48,8 +52,8 @@ MAY_IMPORT = {
 }
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
-    *("exceptions", "groups", "percentiles", "auc", "metrics", "datasets"),
-    *("privacy", "model_selection", "display"),
+    *("exceptions", "groups", "samples", "percentiles", "auc", "metrics"),
+    *("datasets", "privacy", "model_selection", "display"),
 }
 # Installed by extras only: imported inside the functions that need them.
 OPTIONAL = {"cvxpy", "dp_accounting", "fairlearn", "matplotlib", "polars"}

@@ -1,5 +1,8 @@
 """A user's script as ``mypy --strict`` sees it; CI checks it, test_typing.py runs it."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -31,8 +34,9 @@ class SelectionRate(Cap):
 
     name = "selection_rate"
 
-    def events(self, n_classes: int) -> list[Event]:
+    def events(self, classes: Sequence[Any]) -> list[Event]:
         """The second class is predicted."""
+        n_classes = len(classes)
         selected = np.zeros((n_classes, n_classes))
         selected[:, 1] = 1.0
         return [Event(np.ones(n_classes), selected)]

@@ -269,7 +269,7 @@ def test_multipliers_are_the_slopes_of_the_objective_in_the_slack():
 def test_sgda_keeps_a_constraint_on_mini_batches():
     problem = biased([DemographicParity(0.1)])
     solution = solve(SGDA(n_steps=600, batch_size=128), problem, problem.start())
-    assert len(solution.history) == SGDA.length
+    assert len(solution.history) == SGDA().length
     assert solution.iterate.hard[1:].max() <= FEASIBILITY_TOL
     assert solution.iterate.hard[0] < 0.35
 

@@ -1,11 +1,22 @@
 """Interrupted training ends as uninterrupted training does; data larger than memory."""
 
+import copy
+import errno
+import functools
+import io
+import pickle
+import resource
+import signal
+import subprocess
+import sys
 import weakref
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sklearn.base import clone
 from torch import nn
 from torch.utils.data import Dataset
 
@@ -19,6 +30,7 @@ from fairconstrained.solvers import (
     cosine,
 )
 from fairconstrained.training import train
+from fairconstrained.training.checkpoint import identity
 
 RNG = torch.Generator().manual_seed(0)
 GROUP = torch.randint(2, (200,), generator=RNG)
@@ -38,12 +50,12 @@ def log_loss(outputs, batch):
     return F.binary_cross_entropy_with_logits(outputs[:, 0], batch[1].to(outputs))
 
 
-def trained(solver, *, data=(X, Y, GROUP), **params):
+def trained(solver, *, data=(X, Y, GROUP), loss=log_loss, constraint=None, **params):
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(0.2), nn.Linear(4, 1))
-    constraint = LossParity(0.02)
+    constraint = LossParity(0.02) if constraint is None else constraint
     params = {"groups": GROUP, "solver": solver, "random_state": 0, **params}
-    return train(network, log_loss, constraint, data, **params)
+    return train(network, loss, constraint, data, **params)
 
 
 class Interruption(Exception):
@@ -78,32 +90,147 @@ def test_a_resumed_run_ends_as_one_without_interruption(solver, tmp_path):
             np.testing.assert_array_equal(result.history[name], whole.history[name])
 
 
-@pytest.mark.slow
-def test_an_interrupted_write_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+@contextmanager
+def full_disk(n_bytes=1000):
+    """No file can grow beyond this, as on a disk without room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_and_nothing_else(tmp_path):
     path, solver = tmp_path / "state.pt", SOLVERS[0]
     with pytest.raises(Interruption):
         trained(solver, checkpoint=path, callbacks=[interrupts_at(5)])
     before = path.read_bytes()
-
-    def full(stored, target):
-        target.write_bytes(b"half")
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(torch, "save", full)
-        with pytest.raises(OSError, match="No space left"):
-            trained(solver, checkpoint=path)
+    with full_disk(), pytest.raises(OSError, match=r"could not be written.*state\.pt") as raised:
+        trained(solver, checkpoint=path)
+    assert raised.value.errno == errno.EFBIG
     assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
     assert len(trained(solver, checkpoint=path).history["time"]) == 30
 
 
-def test_checkpoints_that_cannot_be(tmp_path):
+def no_work(outputs, batch):
+    raise AssertionError("work has begun")
+
+
+def refused(message, path, solver=SOLVERS[1]):
+    with pytest.raises(ValueError, match=message):
+        trained(solver, checkpoint=path, loss=no_work)
+
+
+def test_checkpoints_that_cannot_be_are_refused_before_any_work(tmp_path):
     path = tmp_path / "state.pt"
-    with pytest.raises(ValueError, match="checkpoint needs a stochastic solver; got SGDA"):
-        trained(SGDA(n_steps=30), checkpoint=path)
+    refused("checkpoint needs a stochastic solver; got SGDA", path, SGDA(n_steps=30))
+    refused("must be the path of a file; .* lies in no folder", tmp_path / "none" / "state.pt")
+    refused("must be the path of a file; .* is a folder", tmp_path)
     trained(SOLVERS[1], checkpoint=path)
-    with pytest.raises(ValueError, match="is of another run"):
-        trained(SOLVERS[0], checkpoint=path)
+    stored = path.read_bytes()
+    refused(r"is of another run, with the solver SSLALM\(.*\), not ALM", path, SOLVERS[0])
+    with pytest.raises(ValueError, match=r"is of another run: of \(21, 2\) parameters"):
+        trained(SOLVERS[1], checkpoint=path, constraint=[])
+    assert path.read_bytes() == stored
+
+
+def damaged(content):
+    whole = io.BytesIO()
+    torch.save({"run": ("ALM()", 3, 2), "past": []}, whole)
+    functions = io.BytesIO()
+    torch.save({"solver": np.linalg.norm}, functions)
+    return {
+        "empty": b"",
+        "text": b"step,loss\n1,0.5\n",
+        "foreign": whole.getvalue(),
+        "torn": whole.getvalue()[:-50],
+        "code": functions.getvalue(),
+        "pickle": pickle.dumps({"a": 1}),
+        "number": pickle.dumps(3),
+    }[content]
+
+
+@pytest.mark.parametrize(
+    "content", ["empty", "text", "foreign", "torn", "code", "pickle", "number"]
+)
+def test_damaged_and_foreign_files_are_named_and_kept(content, tmp_path):
+    path = tmp_path / "state.pt"
+    path.write_bytes(damaged(content))
+    refused("cannot be read: it is damaged, or no checkpoint of train .* move it away", path)
+    assert path.read_bytes() == damaged(content)
+
+
+class Falling:
+    """A schedule with a state."""
+
+    def __init__(self, power):
+        self.power = power
+
+    def __call__(self, progress):
+        return (1.0 - progress) ** self.power
+
+
+def power_of(progress, power):
+    return (1.0 - progress) ** power
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [cosine, Falling(2), functools.partial(power_of, power=2), np.cos, Falling.__call__],
+)
+def test_the_identity_of_a_solver_is_its_state_and_not_an_address(schedule):
+    solver = ALM(n_steps=90, schedule=schedule, optimizer=torch.optim.Adam)
+    assert identity(solver) == identity(copy.deepcopy(solver))
+    assert "0x" not in identity(solver)
+    others = [clone(solver).set_params(step_size=0.02), SSLALM(n_steps=90)]
+    others += [clone(solver).set_params(schedule=Falling(3))]
+    others += [clone(solver).set_params(schedule=functools.partial(power_of, power=3))]
+    assert all(identity(solver) != identity(other) for other in others)
+
+
+RUN = """
+import os, signal, sys
+import torch
+from torch import nn
+from fairconstrained.constraints import LossParity
+from fairconstrained.training.train import _default_solver, train
+rng = torch.Generator().manual_seed(0)
+X, groups = torch.randn(200, 3, generator=rng), torch.randint(2, (200,), generator=rng)
+y = (X[:, 0] + 0.5 * groups > 0).long()
+torch.manual_seed(0)
+network = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(0.2), nn.Linear(4, 1))
+def loss(outputs, batch):
+    return nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], batch[1].to(outputs))
+seen = []
+def killed(iterate):
+    seen.append(iterate)
+    if len(seen) == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+def trained(checkpoint, *callbacks):
+    solver = _default_solver().set_params(n_steps=60)
+    result = train(network, loss, LossParity(0.02), (X, y), groups=groups, random_state=0,
+                   solver=solver, checkpoint=checkpoint, callbacks=callbacks)
+    return torch.cat([p.detach().reshape(-1) for p in result.module.parameters()])
+resumed, whole = trained(sys.argv[1], killed), trained(None)
+print(torch.equal(resumed, whole), len(seen))
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_was_killed_is_resumed_by_another_one(tmp_path):
+    """With the solver of the default, whose schedule is a function: to the last bit alike."""
+
+    def run(path, kill_at):
+        command = [sys.executable, "-c", RUN, str(path), str(kill_at)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    path = tmp_path / "state.pt"
+    assert run(path, kill_at=12).returncode == -signal.SIGKILL
+    assert path.exists()
+    resumed = run(path, kill_at=0)
+    assert resumed.stdout == "True 30\n", resumed.stderr
 
 
 # --- data larger than memory ---------------------------------------------------------------------
@@ -160,3 +287,43 @@ def test_memory_is_bounded_by_the_batch_and_not_by_the_data(n_rows):
     assert 500 < data.largest <= 1024
     assert data.alive == 0
     assert sum(passed) > 4 * n_rows
+
+
+class InBlocks(Dataset):
+    """Gives rows in blocks only, and counts what is read."""
+
+    def __init__(self, n_rows):
+        self.n_rows, self.blocks = n_rows, []
+
+    def __len__(self):
+        return self.n_rows
+
+    def __getitem__(self, i):
+        raise AssertionError("rows are read one by one")
+
+    def __getitems__(self, rows):
+        self.blocks.append(len(rows))
+        return [(X[i % 200], Y[i % 200], GROUP[i % 200]) for i in rows]
+
+
+@pytest.mark.parametrize("n_evaluations", [2, 5])
+def test_rows_are_read_in_blocks_and_only_as_often_as_asked_for(n_evaluations):
+    """Passes: one for labels, two for the start, and the evaluations; and three draws a step.
+
+    The first block is looked at twice before, for the shapes of lazy layers and of outputs.
+    """
+    data = InBlocks(4000)
+    solver = ALM(n_steps=20, batch_size=64, n_evaluations=n_evaluations)
+    result = trained(solver, data=data, groups=GROUP.repeat(20))
+    assert result.history["objective"].shape == (n_evaluations,)
+    assert sum(data.blocks) == 2 * 1000 + (3 + n_evaluations) * 4000 + 3 * 64 * 20
+    assert len(data.blocks) == 2 + (3 + n_evaluations) * 4 + 3 * 20
+
+
+@pytest.mark.parametrize("kind", [SGDA, ALM, SSLALM, SwitchingSubgradient])
+def test_every_solver_evaluates_as_often_as_asked_for(kind):
+    solver = kind(n_steps=12, batch_size=16, n_evaluations=3)
+    assert solver.length == 3
+    assert trained(solver).history["objective"].shape == (3,)
+    with pytest.raises(ValueError, match="n_evaluations must be an integer > 0; got 0"):
+        trained(kind(n_evaluations=0))

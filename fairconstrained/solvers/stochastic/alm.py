@@ -47,6 +47,8 @@ class ALM(StochasticSolver):
         Rows of each of the three draws; those for constraints are equally many from each part.
     n_steps : int, optional
         Default: 1000, or ten passes over the data if that is more.
+    n_evaluations : int, default=30
+        Iterations: evaluations on all the data, evenly spread over the steps. Each is a pass.
     optimizer : callable, optional
         ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
         plain step in x, such as ``torch.optim.Adam``.
@@ -92,6 +94,7 @@ class ALM(StochasticSolver):
         max_dual: float = 10.0,
         batch_size: int = 128,
         n_steps: int | None = None,
+        n_evaluations: int = 30,
         optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
@@ -101,6 +104,7 @@ class ALM(StochasticSolver):
         self.max_dual = max_dual
         self.batch_size = batch_size
         self.n_steps = n_steps
+        self.n_evaluations = n_evaluations
         self.optimizer = optimizer
         self.schedule = schedule
 
@@ -148,7 +152,8 @@ class SSLALM(ALM):
 
     Parameters
     ----------
-    step_size, dual_step_size, penalty, max_dual, batch_size, n_steps, optimizer, schedule
+    step_size, dual_step_size, penalty, max_dual, batch_size, n_steps, n_evaluations, optimizer,
+    schedule
         As in :class:`ALM`.
     smoothing : float, default=2.0
         :math:`\mu`.
@@ -182,6 +187,7 @@ class SSLALM(ALM):
         averaging: float = 0.5,
         batch_size: int = 128,
         n_steps: int | None = None,
+        n_evaluations: int = 30,
         optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
@@ -192,6 +198,7 @@ class SSLALM(ALM):
             max_dual=max_dual,
             batch_size=batch_size,
             n_steps=n_steps,
+            n_evaluations=n_evaluations,
             optimizer=optimizer,
             schedule=schedule,
         )

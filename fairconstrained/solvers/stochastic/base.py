@@ -16,9 +16,15 @@ from fairconstrained.problems import Linearization, SampledProblem
 from fairconstrained.solvers.base import Iterate, Solver, check_numbers
 from fairconstrained.solvers.stochastic.sampling import Balanced, BalancedBatches, ShuffledBatches
 
-__all__ = ["Descent", "Estimates", "Memory", "StochasticSolver", "constant", "cosine"]
-
-_ITERATIONS = 30  # evaluations on the full data in one run
+__all__ = [
+    "Descent",
+    "Estimates",
+    "Memory",
+    "StochasticSolver",
+    "constant",
+    "cosine",
+    "evaluated_steps",
+]
 
 
 def constant(progress: float) -> float:
@@ -63,6 +69,11 @@ def cosine(progress: float) -> float:
     [1.0, 0.5, 0.0]
     """
     return 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+def evaluated_steps(n_steps: int, n_evaluations: int) -> set[int]:
+    """The numbers of the steps, from 1, that are followed by an evaluation; the last one is."""
+    return set(torch.linspace(0, n_steps, n_evaluations + 1).round().int().tolist()[1:])
 
 
 class Descent:
@@ -210,18 +221,23 @@ class StochasticSolver(Solver):
     Subclasses have the parameters ``step_size``, ``batch_size`` and ``n_steps`` and name further
     ones to check in ``_positive`` and ``_nonnegative``.
 
-    An iteration is a thirtieth of the steps and one evaluation on the full data. The residual is
-    infinite: a run ends with its steps.
+    An iteration is a part of the steps and one evaluation on the full data; there are
+    ``n_evaluations`` of them. The residual is infinite: a run ends with its steps.
     """
 
-    length = _ITERATIONS
     scope = "problems with constraints whose rows can be drawn, without privacy (epsilon=None)"
     step_size: float
     batch_size: int
     n_steps: int | None
+    n_evaluations: int = 30
     _positive: tuple[str, ...] = ()
     _nonnegative: tuple[str, ...] = ()
     _callable: tuple[str, ...] = ("schedule",)
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        """Number of iterations."""
+        return self.n_evaluations
 
     def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
         """What the first step starts from; each step then changes it."""
@@ -251,7 +267,7 @@ class StochasticSolver(Solver):
     def check(self, problem: SampledProblem) -> None:
         """Raise ValueError for a bad parameter."""
         check_numbers(self, positive=["step_size", *self._positive], nonnegative=self._nonnegative)
-        lengths = ["batch_size"] if self.n_steps is None else ["batch_size", "n_steps"]
+        lengths = ["batch_size", "n_evaluations"] + ["n_steps"] * (self.n_steps is not None)
         check_numbers(self, positive=lengths, kind=Integral)
         given = [name for name in ("optimizer",) if getattr(self, name, None) is not None]
         for name in (*self._callable, *given):
@@ -263,7 +279,7 @@ class StochasticSolver(Solver):
     def iterate(
         self, problem: SampledProblem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Yield after every thirtieth of the steps."""
+        """Yield after each evaluation."""
         for iterate, _ in self.resumable(problem, x, dual, rng, {}):
             yield iterate
 
@@ -277,7 +293,7 @@ class StochasticSolver(Solver):
     ) -> Iterator[tuple[Iterate, dict[str, Any]]]:
         """Iterates, each with all that a later call needs to go on from there, as `saved`."""
         n_steps = self.n_steps or max(1000, 10 * problem.n_rows // self.batch_size)
-        ends = set(torch.linspace(0, n_steps, _ITERATIONS + 1).round().int().tolist()[1:])
+        ends = evaluated_steps(n_steps, self.n_evaluations)
         constraint_batch_size = getattr(self, "constraint_batch_size", None)
         estimates = Estimates(problem, self.batch_size, rng, constraint_batch_size)
         now, first = self.begin(estimates, x, dual), 0

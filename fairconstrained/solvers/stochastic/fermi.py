@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.solvers.base import Iterate, Solver, check_numbers, last
-from fairconstrained.solvers.stochastic.base import Descent
+from fairconstrained.solvers.stochastic.base import Descent, evaluated_steps
 from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
 
 __all__ = ["FERMI", "OUTPUTS", "Output", "recorded_steps"]
@@ -173,7 +173,7 @@ class FERMI(Solver):
 
 def recorded_steps(n_steps: int) -> Iterator[tuple[int, bool]]:
     """Number the steps from 1, and say after which of them to record: thirty times, at the end."""
-    ends = set(torch.linspace(0, n_steps, _ITERATIONS + 1).round().int().tolist()[1:])
+    ends = evaluated_steps(n_steps, _ITERATIONS)
     for step in range(1, n_steps + 1):
         yield step, step in ends
 

@@ -11,11 +11,10 @@ from torch import Generator, Tensor
 
 from fairconstrained.problems import SampledProblem
 from fairconstrained.solvers.base import Iterate, Solver, check_numbers
+from fairconstrained.solvers.stochastic.base import evaluated_steps
 from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
 
 __all__ = ["SGDA"]
-
-_ITERATIONS = 30  # evaluations on the full data in one run
 
 
 class SGDA(Solver):
@@ -43,6 +42,8 @@ class SGDA(Solver):
     batch_size : int, default=2048
     n_steps : int, optional
         Mini-batch steps in all; default: 1000, or ten passes over the data if that is more.
+    n_evaluations : int, default=30
+        Iterations: evaluations on all the data, evenly spread over the steps. Each is a pass.
     penalty : float, default=1.0
         :math:`\rho`, which damps the oscillation of descent-ascent.
     max_dual : float, default=100.0
@@ -52,7 +53,7 @@ class SGDA(Solver):
 
     Notes
     -----
-    An iteration is a thirtieth of the steps and one evaluation on the full data. Memory beyond the
+    An iteration ends with an evaluation on the full data. Memory beyond the
     data grows with the batch and, in evaluations, with n scores. The residual is infinite: the run
     ends with its steps, and the iterate of least error among the feasible ones is kept.
 
@@ -71,7 +72,6 @@ class SGDA(Solver):
     'the solver came to the end of its schedule'
     """
 
-    length = _ITERATIONS
     scope = "problems with constraints whose rows can be drawn, without privacy (epsilon=None)"
 
     def __init__(
@@ -81,6 +81,7 @@ class SGDA(Solver):
         dual_step_size: float = 0.2,
         batch_size: int = 2048,
         n_steps: int | None = None,
+        n_evaluations: int = 30,
         penalty: float = 1.0,
         max_dual: float = 100.0,
         optimizer: Callable[..., Any] = torch.optim.Adam,
@@ -89,15 +90,21 @@ class SGDA(Solver):
         self.dual_step_size = dual_step_size
         self.batch_size = batch_size
         self.n_steps = n_steps
+        self.n_evaluations = n_evaluations
         self.penalty = penalty
         self.max_dual = max_dual
         self.optimizer = optimizer
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        """Number of iterations."""
+        return self.n_evaluations
 
     def check(self, problem: SampledProblem) -> None:
         """Raise ValueError for a bad parameter."""
         rates = ("step_size", "dual_step_size", "max_dual")
         check_numbers(self, positive=rates, nonnegative=["penalty"])
-        lengths = ["batch_size"] if self.n_steps is None else ["batch_size", "n_steps"]
+        lengths = ["batch_size", "n_evaluations"] + ["n_steps"] * (self.n_steps is not None)
         check_numbers(self, positive=lengths, kind=Integral)
         if not callable(self.optimizer):
             raise ValueError(f"SGDA.optimizer must be callable; got {self.optimizer!r}.")
@@ -105,9 +112,9 @@ class SGDA(Solver):
     def iterate(
         self, problem: SampledProblem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Yield after every thirtieth of the steps."""
+        """Yield after each evaluation."""
         n_steps = self.n_steps or max(1000, 10 * problem.n_rows // self.batch_size)
-        ends = torch.linspace(0, n_steps, _ITERATIONS + 1).round().int().tolist()[1:]
+        ends = evaluated_steps(n_steps, self.n_evaluations)
         x = x.clone()
         optimizer = self.optimizer([x], lr=self.step_size)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_steps)

@@ -81,6 +81,8 @@ class StochasticGhost(StochasticSolver):
         Rows that an estimate starts from: :math:`S_J` has J times as many for the objective, and J
         times as many from each part of the table for the constraints. 1 is the paper.
     n_steps : int, default=3000
+    n_evaluations : int, default=30
+        Iterations: evaluations on all the data, evenly spread over the steps. Each is a pass.
 
     Notes
     -----
@@ -122,6 +124,7 @@ class StochasticGhost(StochasticSolver):
         tau: float = 1.0,
         batch_size: int = 1,
         n_steps: int = 3000,
+        n_evaluations: int = 30,
     ):
         self.step_size = step_size
         self.step_decay = step_decay
@@ -133,6 +136,7 @@ class StochasticGhost(StochasticSolver):
         self.tau = tau
         self.batch_size = batch_size
         self.n_steps = n_steps
+        self.n_evaluations = n_evaluations
 
     def check(self, problem: SampledProblem) -> None:
         """Raise ValueError for a bad parameter."""

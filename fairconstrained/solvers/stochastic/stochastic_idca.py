@@ -50,6 +50,8 @@ class StochasticIDCA(StochasticSolver):
         Rows of each of the two draws; those for constraints are equally many from each part.
     n_steps : int, optional
         Steps in all; default: 1000, or ten passes over the data if that is more.
+    n_evaluations : int, default=30
+        Iterations: evaluations on all the data, evenly spread over the steps. Each is a pass.
     optimizer : callable, optional
         ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
         plain step in x, such as ``torch.optim.Adam``.
@@ -59,7 +61,7 @@ class StochasticIDCA(StochasticSolver):
     Notes
     -----
     A step costs three forward passes over its rows for constraints and one backward pass; memory
-    does not grow with the data. An iteration is a thirtieth of the steps; the iterate of least
+    does not grow with the data. An iteration ends with an evaluation; the iterate of least
     error among the feasible ones is kept.
 
     References
@@ -94,6 +96,7 @@ class StochasticIDCA(StochasticSolver):
         max_dual: float = 100.0,
         batch_size: int = 64,
         n_steps: int | None = None,
+        n_evaluations: int = 30,
         optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = cosine,
     ):
@@ -103,6 +106,7 @@ class StochasticIDCA(StochasticSolver):
         self.max_dual = max_dual
         self.batch_size = batch_size
         self.n_steps = n_steps
+        self.n_evaluations = n_evaluations
         self.optimizer = optimizer
         self.schedule = schedule
 
@@ -110,7 +114,7 @@ class StochasticIDCA(StochasticSolver):
     def iterate(  # type: ignore[override]
         self, problem: FairERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Yield after every thirtieth of the steps."""
+        """Yield after each evaluation."""
         return super().iterate(problem, x, dual, tol, rng)
 
     def suits(self, problem: FairERM) -> bool:

@@ -52,6 +52,8 @@ class SwitchingSubgradient(StochasticSolver):
         Fraction of the run after which points are recorded for the result.
     n_steps : int, optional
         Default: 1000, or ten passes over the data if that is more.
+    n_evaluations : int, default=30
+        Iterations: evaluations on all the data, evenly spread over the steps. Each is a pass.
     optimizer : callable, optional
         ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
         plain step; each of the two kinds of steps has its own.
@@ -89,6 +91,7 @@ class SwitchingSubgradient(StochasticSolver):
         constraint_batch_size: int | None = None,
         record_from: float = 0.5,
         n_steps: int | None = None,
+        n_evaluations: int = 30,
         optimizer: Callable[..., Any] | None = None,
         schedule: Callable[[float], float] = constant,
     ):
@@ -99,6 +102,7 @@ class SwitchingSubgradient(StochasticSolver):
         self.constraint_batch_size = constraint_batch_size
         self.record_from = record_from
         self.n_steps = n_steps
+        self.n_evaluations = n_evaluations
         self.optimizer = optimizer
         self.schedule = schedule
 

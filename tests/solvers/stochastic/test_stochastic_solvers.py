@@ -122,7 +122,7 @@ def test_start_and_parameters_are_left_alone(solver):
     assert torch.equal(x, problem.x)
     assert torch.equal(dual, torch.ones(2).double())
     assert len({tuple(iterate.x.tolist()) for iterate in solution.history}) > 25
-    assert len(solution.history) == solver.length == 30
+    assert len(solution.history) == made.length == 30
 
 
 @every_solver

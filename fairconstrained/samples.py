@@ -1,0 +1,73 @@
+"""Checks of inputs that hold one entry for each sample, before they become arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+__all__ = ["check_samples"]
+
+
+def check_samples(**inputs: Any) -> None:
+    """Refuse masked values, and indices that put the same samples into different orders.
+
+    Inputs are taken by position, as in scikit-learn. pandas aligns by index instead, so an input
+    whose index holds the labels of another one in a different order means other samples than those
+    at its positions. It is refused, because either reading would be a guess. Indices with
+    different labels say nothing about the order.
+
+    Parameters
+    ----------
+    **inputs : array-like or dict of array-like
+        By the names that the user knows. None is allowed.
+
+    Raises
+    ------
+    ValueError
+        The message names the input.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairconstrained.samples import check_samples
+    >>> y = pd.Series([0, 1, 1])
+    >>> check_samples(y=y, sensitive_features=pd.Series(["a", "b", "b"], index=[7, 8, 9]))
+    >>> try:
+    ...     check_samples(y=y, sensitive_features=pd.Series(["a", "b", "b"], index=[2, 1, 0]))
+    ... except ValueError as error:
+    ...     print(str(error).split(":")[0])
+    sensitive_features has the samples of y in another order
+    """
+    first: tuple[str, Any] | None = None
+    for name, values in _columns(inputs):
+        if np.ma.is_masked(values):
+            raise ValueError(
+                f"{name} has masked values, whose data would be used as if they were not masked. "
+                "Drop these samples or fill the values (numpy.ma.filled)."
+            )
+        index = getattr(values, "index", None)
+        if not hasattr(index, "equals"):  # not from pandas; lists have a method `index`
+            continue
+        first = first or (name, index)
+        if _another_order(index, first[1]):
+            raise ValueError(
+                f"{name} has the samples of {first[0]} in another order: both indices hold the "
+                f"same labels. Inputs are taken by position: give {name}.loc[{first[0]}.index], "
+                "or arrays without indices (to_numpy()) if the positions are right."
+            )
+
+
+def _columns(inputs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, values in inputs.items():
+        if isinstance(values, dict):
+            yield from ((name, column) for column in values.values())
+        else:
+            yield name, values
+
+
+def _another_order(index: Any, known: Any) -> bool:
+    if len(index) != len(known) or index.equals(known):
+        return False
+    return bool(index.isin(known).all() and known.isin(index).all())

@@ -1,0 +1,179 @@
+"""The positive class of a notion is the one that the user names, and messages name it."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from fairconstrained import (
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.constraints import (
+    EqualOpportunity,
+    FalseNegativeRate,
+    FalsePositiveRate,
+    FalsePositiveRateParity,
+    LossParity,
+    PartialEqualOpportunity,
+    Space,
+)
+from fairconstrained.metrics import (
+    certify,
+    equal_opportunity_difference,
+    partial_equal_opportunity,
+)
+from tests.helpers import fits
+from tests.helpers.notions import hard_values, random_rows, soft_values
+
+NOTIONS = [
+    EqualOpportunity(),
+    FalsePositiveRateParity(),
+    FalseNegativeRate(per_group=True),
+    FalsePositiveRate(per_group=True),
+    LossParity(within="positive"),
+]
+GROUPS = ["a", "b", "c"]
+X, Y, GROUP = fits.table()
+LABELS = np.array(["bad", "good"])[Y]
+by_name = pytest.mark.parametrize("notion", NOTIONS, ids=lambda notion: notion.name)
+
+
+def naming(notion, label):
+    return clone(notion).set_params(pos_label=label)
+
+
+def mirrored(rows):
+    """The same rows if the labels are sorted the other way round."""
+    return rows._replace(scores=-rows.scores, y=1 - rows.y)
+
+
+@by_name
+@pytest.mark.parametrize("seed", range(3))
+def test_the_first_label_as_the_positive_one_is_the_second_one_of_mirrored_rows(notion, seed):
+    rows = random_rows(seed)
+    given = naming(notion, "bad").bind(Space(["bad", "good"], GROUPS), 0.1)
+    expected = notion.bind(Space(["good", "not good"], GROUPS), 0.1)
+    for values in (soft_values, hard_values):
+        torch.testing.assert_close(values(given, rows), values(expected, mirrored(rows)))
+    default, second = (
+        n.bind(Space(["bad", "good"], GROUPS), 0.1) for n in (notion, naming(notion, "good"))
+    )
+    assert torch.equal(soft_values(default, rows), soft_values(second, rows))
+
+
+@by_name
+def test_of_several_labels_the_named_one_counts_alone(notion):
+    rows = random_rows(0, n_classes=3)
+    space = Space(["bad", "fair", "good"], GROUPS)
+    every = notion.bind(space, 0.1)
+    named = [naming(notion, label).bind(space, 0.1) for label in ("fair", "good")]
+    values = torch.cat([soft_values(one, rows) for one in named])
+    torch.testing.assert_close(values, soft_values(every, rows)[-len(values) :])
+
+
+@pytest.mark.parametrize(
+    ("notion", "words"),
+    [
+        (EqualOpportunity(pos_label="bad"), "equal_opportunity: group a, label bad against"),
+        (EqualOpportunity(), "equal_opportunity: group a, label good against"),
+        (
+            FalsePositiveRateParity(pos_label="bad"),
+            "false_positive_rate_parity of bad: group a, label good against",
+        ),
+        (FalsePositiveRate(per_group=True), "false_positive_rate of good: group a, label bad"),
+        (FalseNegativeRate(pos_label="bad"), "false_negative_rate: label bad"),
+        (LossParity(within="positive", pos_label="bad"), "equal_opportunity: group a, label bad"),
+    ],
+)
+def test_messages_name_the_class(notion, words):
+    assert notion.bind(Space(["bad", "good"], GROUPS), 0.1).describe(0).startswith(words)
+
+
+@pytest.mark.parametrize("label", ["bad", "good"])
+def test_the_rates_of_the_named_class_are_kept(label):
+    clf = RateConstrainedClassifier(EqualOpportunity(), slack=0.03)
+    clf.set_params(constraint__pos_label=label).fit(X, LABELS, sensitive_features=GROUP)
+    gap = equal_opportunity_difference(
+        LABELS, clf.predict(X), sensitive_features=GROUP, pos_label=label
+    )
+    assert clf.violation_ == pytest.approx(gap)
+    assert gap <= 0.03 + fits.FORGIVEN
+    assert all(f"label {label}" in words for words in clf.constraints_)
+
+
+@pytest.mark.parametrize(
+    "clf",
+    [
+        DPFermiClassifier("equal_opportunity", epsilon=None, penalty=3.0),
+        LossParityClassifier(LossParity(within="positive"), slack=0.02),
+    ],
+)
+def test_fits_are_mirror_images(clf):
+    """With the labels and the positive one exchanged, scores change their sign."""
+    constraint = EqualOpportunity() if isinstance(clf, DPFermiClassifier) else clf.constraint
+    first = clone(clf).set_params(constraint=naming(constraint, "a"), tol=1e-6)
+    second = clone(clf).set_params(constraint=naming(constraint, "b"), tol=1e-6)
+    one = first.fit(X, np.array(["a", "b"])[Y], sensitive_features=GROUP)
+    other = second.fit(X, np.array(["b", "a"])[Y], sensitive_features=GROUP)
+    np.testing.assert_allclose(one.coef_, -other.coef_, atol=1e-3)
+    np.testing.assert_allclose(one.violation_, other.violation_, atol=1e-3)
+
+
+@pytest.mark.parametrize("label", ["bad", "good"])
+def test_partial_equal_opportunity_is_its_metric(label):
+    notion = PartialEqualOpportunity((0.1, 0.6), slack=0.05, pos_label=label)
+    clf = PartialParityClassifier(notion).fit(X, LABELS, sensitive_features=GROUP)
+    gap = partial_equal_opportunity(
+        LABELS,
+        clf.decision_function(X),
+        sensitive_features=GROUP,
+        interval=(0.1, 0.6),
+        pos_label=label,
+    )
+    assert clf.violation_ == pytest.approx(gap)
+
+
+def test_certificates_follow_the_constraint():
+    class Fixed:
+        classes_ = np.array(["bad", "good"])
+
+        def predict(self, X):
+            return np.array(["bad", "good"])[(X[:, 0] > 0).astype(int)]
+
+    for label in ("bad", "good"):
+        certificate = certify(
+            Fixed(),
+            X,
+            LABELS,
+            sensitive_features=GROUP,
+            constraint=EqualOpportunity(pos_label=label),
+            slack=0.5,
+        )
+        expected = equal_opportunity_difference(
+            LABELS, Fixed().predict(X), sensitive_features=GROUP, pos_label=label
+        )
+        assert certificate.estimate == pytest.approx(expected)
+        assert label in certificate.binding
+
+
+@pytest.mark.parametrize(
+    ("kind", "notion"),
+    [
+        (RateConstrainedClassifier, FalsePositiveRateParity()),
+        (LossParityClassifier, LossParity()),
+        (DPFermiClassifier, EqualOpportunity()),
+        (PartialParityClassifier, PartialEqualOpportunity((0.1, 0.4))),
+    ],
+)
+def test_labels_that_do_not_occur_are_refused_before_any_work(kind, notion):
+    def works(iterate):
+        raise AssertionError("work has begun")
+
+    clf = kind(naming(notion, "ugly"), callbacks=works)
+    message = r"\.pos_label must be one of the labels \['bad', 'good'\]; got 'ugly'"
+    with pytest.raises(ValueError, match=message) as refused:
+        clf.fit(X, LABELS, sensitive_features=GROUP)
+    assert "epsilon" not in "".join(refused.value.__notes__)  # nothing was released

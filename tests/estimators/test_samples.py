@@ -1,0 +1,128 @@
+"""What fits take one entry per sample of: by position, unmasked, and by name."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.model_selection import CertifiedClassifier, StratifiedSensitiveKFold
+from tests.helpers.fits import table
+
+ESTIMATORS = [
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+]
+X, Y, GROUP = table()
+FRAME = pd.DataFrame(X)
+ORDER = np.random.default_rng(0).permutation(len(Y))
+INPUTS = {"y": Y, "sensitive_features": GROUP, "sample_weight": np.ones(len(Y))}
+
+
+def given(clf, changed, *, X=FRAME, method="fit"):
+    inputs = {**INPUTS, **changed}
+    return getattr(clf, method)(X, inputs.pop("y"), **inputs)
+
+
+@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_samples_in_another_order_than_those_of_X_are_refused(kind, name):
+    """Pandas would align them, scikit-learn would not: either would be a guess."""
+    clf, moved = kind(), pd.Series(INPUTS[name]).iloc[ORDER]
+    with pytest.raises(ValueError, match=f"{name} has the samples of X in another order"):
+        given(clf, {name: moved})
+    assert not hasattr(clf, "n_features_in_")
+
+
+def test_without_an_index_of_X_the_others_are_compared():
+    y, groups = pd.Series(Y), pd.Series(GROUP).iloc[ORDER]
+    with pytest.raises(ValueError, match="sensitive_features has the samples of y in another"):
+        given(RateConstrainedClassifier(), {"y": y, "sensitive_features": groups}, X=X)
+    with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):
+        given(RateConstrainedClassifier(), {"sensitive_features": {"sex": groups}})
+
+
+def test_the_remedies_of_the_message_work():
+    moved = pd.Series(GROUP).iloc[ORDER]
+    aligned = given(RateConstrainedClassifier(), {"sensitive_features": moved.loc[FRAME.index]})
+    by_position = given(RateConstrainedClassifier(), {"sensitive_features": moved.to_numpy()})
+    np.testing.assert_array_equal(aligned.coef_, given(RateConstrainedClassifier(), {}, X=X).coef_)
+    assert not np.array_equal(aligned.coef_, by_position.coef_)
+
+
+def test_indices_with_other_labels_and_equal_orders_say_nothing():
+    """Rows of a split have their labels out of order, alike in all inputs."""
+    rows = ORDER[:300]
+    columns = {name: pd.Series(column).iloc[rows] for name, column in INPUTS.items()}
+    split = given(RateConstrainedClassifier(), columns, X=FRAME.iloc[rows])
+    columns["sensitive_features"] = columns["sensitive_features"].reset_index(drop=True)
+    reset = given(RateConstrainedClassifier(), columns, X=FRAME.iloc[rows])
+    np.testing.assert_array_equal(split.coef_, reset.coef_)
+
+
+def test_prediction_and_streams_and_splits_look_too():
+    moved = pd.Series(GROUP).iloc[ORDER]
+    clf = given(PartialParityClassifier(group_features=True), {})
+    with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):
+        clf.predict(FRAME, sensitive_features=moved)
+    with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):
+        given(AUCFairClassifier(), {"sensitive_features": moved}, method="partial_fit")
+    with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):
+        CertifiedClassifier(RateConstrainedClassifier()).fit(FRAME, Y, sensitive_features=moved)
+    with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):
+        next(StratifiedSensitiveKFold().split(FRAME, Y, sensitive_features=moved))
+
+
+@pytest.mark.parametrize("name", ["X", *INPUTS])
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_masks_are_refused(kind, name):
+    """Numpy's functions differ in whether they see a mask; ours read the data below it."""
+    values = {"X": X, **INPUTS}[name]
+    masked = np.ma.masked_array(values, mask=np.arange(values.size).reshape(values.shape) % 7 == 0)
+    with pytest.raises(ValueError, match=f"{name} has masked values"):
+        given(kind(), {name: masked}) if name != "X" else given(kind(), {}, X=masked)
+
+
+def test_masked_arrays_without_masked_values_are_arrays():
+    clf, plain = RateConstrainedClassifier(), given(RateConstrainedClassifier(), {})
+    given(clf, {name: np.ma.masked_array(v) for name, v in INPUTS.items()}, X=np.ma.array(X))
+    np.testing.assert_array_equal(clf.coef_, plain.coef_)
+    with pytest.raises(ValueError, match="X has masked values"):
+        clf.predict(np.ma.masked_array(X, mask=X > 1))
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_too_many_positional_arguments_are_answered_in_the_users_words(kind):
+    expected = rf"{kind.__name__}\.fit takes X, y by position; got 3 .*sensitive_features=groups"
+    with pytest.raises(TypeError, match=expected):
+        kind().fit(X, Y, GROUP)
+    with pytest.raises(TypeError, match=r"AUCFairClassifier\.partial_fit takes X, y, classes by"):
+        AUCFairClassifier().partial_fit(X, Y, [0, 1], GROUP)
+
+
+@pytest.mark.parametrize("n_samples", [4, 6])
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_a_handful_of_samples_can_be_fitted(kind, n_samples):
+    groups, y = [0, 0, 1, 1, 0, 1][:n_samples], [0, 1] * (n_samples // 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # groups left out, or a slack exceeded by one sample
+        clf = kind(random_state=0).fit(X[:n_samples], y, sensitive_features=groups)
+    assert np.isfinite(clf.coef_).all()
+
+
+def test_partial_parity_says_that_a_handful_of_samples_is_too_few():
+    clf, left_out = PartialParityClassifier(), r"leaves out group 0 \(3 rows, .*group 1 \(3 rows"
+    with pytest.warns(SmallGroupWarning, match=left_out):
+        clf.fit(X[:6], [0, 1] * 3, sensitive_features=[0, 0, 1, 1, 0, 1])
+    assert clf.constraints_ == []

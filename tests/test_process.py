@@ -1,0 +1,171 @@
+"""Fits in threads end like fits alone and leave nothing changed; forked processes do not hang."""
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from threadpoolctl import threadpool_info
+from torch import nn
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.process import one_thread, seeded
+from fairconstrained.solvers import SGDA
+from fairconstrained.training import train
+from tests.helpers.fits import table
+
+X, Y, GROUP = table()
+
+
+def limits():
+    """Threads of torch and of every BLAS."""
+    return torch.get_num_threads(), [
+        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    ]
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def network(n_features, n_outputs):
+    layers = nn.Linear(n_features, 4), nn.Tanh(), nn.Dropout(0.3), nn.Linear(4, n_outputs)
+    return nn.Sequential(*layers)
+
+
+def scores(_):
+    clf = RateConstrainedClassifier(
+        model=network, solver=SGDA(n_steps=60), slack=0.5, random_state=0
+    )
+    return clf.fit(X, Y, sensitive_features=GROUP).decision_function(X)
+
+
+def trained(_):
+    def loss(outputs, batch):
+        return nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], batch[1])
+
+    data = torch.tensor(X).float(), torch.tensor(Y).float()
+    with seeded(0):
+        module = network(X.shape[1], 1)
+    solver = SGDA(n_steps=60)
+    result = train(
+        module, loss, lambda outputs, _: outputs.mean() - 9.0, data, solver=solver, random_state=0
+    )
+    return result.module(data[0]).detach().numpy()
+
+
+@pytest.mark.parametrize("fit", [scores, trained])
+def test_networks_fitted_in_threads_are_those_of_a_lone_fit(fit, two_threads):
+    """Initial weights and dropout come from torch's global generator, of which there is one."""
+    alone, before = fit(None), limits()
+    state = torch.get_rng_state()
+    with ThreadPoolExecutor(4) as pool:
+        for together in pool.map(fit, range(4)):
+            np.testing.assert_array_equal(together, alone)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert limits() == before
+
+
+def test_linear_fits_leave_the_global_generator_alone():
+    state = torch.get_rng_state()
+    drawn = []
+    clf = RateConstrainedClassifier(callbacks=lambda iterate: drawn.append(torch.rand(1)))
+    clf.fit(X, Y, sensitive_features=GROUP)
+    torch.set_rng_state(state)
+    assert drawn == [torch.rand(1) for _ in drawn]
+
+
+def test_limits_are_restored_when_the_last_thread_leaves(two_threads):
+    """Two threads overlap: the first to come leaves first."""
+    before, second_is_in, first_has_left = limits(), threading.Event(), threading.Event()
+    found = {}
+
+    def second():
+        with one_thread():
+            second_is_in.set()
+            first_has_left.wait(10)
+            found["inside"] = limits()
+        found["after"] = limits()
+
+    with one_thread():
+        other = threading.Thread(target=second)
+        other.start()
+        assert second_is_in.wait(10)
+    first_has_left.set()
+    other.join()
+    assert found["inside"] == (1, [1] * len(before[1]))
+    assert found["after"] == before
+    assert limits() == before
+
+
+def test_limits_are_restored_after_nested_use_and_errors(two_threads):
+    before = limits()
+
+    def fails():
+        with one_thread():
+            with one_thread():
+                pass
+            assert torch.get_num_threads() == 1
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert limits() == before
+
+
+FORK = """
+import multiprocessing, threading
+import numpy as np, torch
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.process import one_thread, seeded
+from fairconstrained.solvers import SGDA
+torch.set_num_threads(2)
+rng = np.random.default_rng(0)
+X, groups = rng.normal(size=(40_000, 20)), rng.integers(0, 2, 40_000)
+def fit(model, solver):
+    clf = RateConstrainedClassifier(slack=1.0, model=model, solver=solver)
+    return clf.fit(X, X[:, 0] > 0, sensitive_features=groups).predict(X).mean()
+MODELS = [("linear", None), ((4,), SGDA(n_steps=30))]
+for model in MODELS:
+    fit(*model)
+inside, done = threading.Event(), threading.Event()
+def holding():  # what a forked process must not wait for
+    with seeded(0), one_thread():
+        inside.set()
+        done.wait()
+thread = threading.Thread(target=holding)
+thread.start()
+inside.wait()
+for model in MODELS:
+    child = multiprocessing.get_context("fork").Process(target=fit, args=model)
+    child.start()
+    child.join(60)
+    print(child.exitcode)
+    child.kill()
+done.set()
+print(torch.get_num_threads())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+def test_a_forked_process_fits_after_its_parent_did():
+    """OpenMP's threads are not in the child, and locks of other threads would never be released."""
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    printed = subprocess.run(
+        [sys.executable, "-c", FORK],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        timeout=240,
+    ).stdout
+    assert printed.split() == ["0", "0", "2"]

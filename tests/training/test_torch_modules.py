@@ -1,0 +1,120 @@
+"""Lazy and compiled modules, arrays of numpy, low precision: they work, or a sentence says why."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.solvers import ALM, SGDA
+from fairconstrained.training import train
+from tests.helpers.fits import table
+
+X, Y, GROUP = table()
+DATA = torch.tensor(X).float(), torch.tensor(Y)
+SHORT = ALM(n_steps=60, batch_size=64)
+
+
+def log_loss(outputs, batch):
+    return nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], batch[1].to(outputs))
+
+
+def few_positives(outputs, batch):
+    return torch.sigmoid(outputs).mean() - 0.9
+
+
+def module():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(X.shape[1], 3), nn.Tanh(), nn.Linear(3, 1))
+
+
+def trained(network, data=DATA):
+    return train(network, log_loss, few_positives, data, solver=SHORT, random_state=0)
+
+
+def weights(result):
+    return torch.cat([parameter.detach().reshape(-1) for parameter in result.module.parameters()])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_arrays_of_numpy_train_as_tensors_of_the_modules_type_do(dtype):
+    arrays = np.asarray(X, dtype), Y
+    for array in arrays:
+        array.flags.writeable = False
+    assert torch.equal(weights(trained(module(), arrays)), weights(trained(module())))
+
+
+def test_arrays_of_text_are_refused():
+    with pytest.raises(ValueError, match="data must hold numbers; got an array of dtype <U3"):
+        trained(module(), (X, np.array(["yes", "no"])[Y]))
+
+
+def test_lazy_layers_take_their_shape_from_the_data():
+    lazy = nn.Sequential(nn.LazyLinear(3), nn.Tanh(), nn.LazyLinear(1))
+    result = trained(lazy)
+    assert result.module[0].weight.shape == (3, X.shape[1])
+    assert torch.equal(weights(result), weights(trained(lazy)))  # the seed is of both
+    assert isinstance(lazy[0].weight, nn.UninitializedParameter)
+
+
+def test_a_compiled_module_trains_as_it_does_without():
+    plain = module()
+    compiled = trained(torch.compile(copy.deepcopy(plain), backend="eager"))
+    torch.testing.assert_close(weights(compiled), weights(trained(plain)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision_is_refused(dtype):
+    with pytest.raises(ValueError, match=f"float32 or float64; got {dtype}, in which small steps"):
+        trained(module().to(dtype))
+
+
+# --- estimators -----------------------------------------------------------------------------------
+
+
+def fitted(model):
+    clf = RateConstrainedClassifier(model=model, solver=SGDA(n_steps=60), slack=0.5, random_state=0)
+    return clf.fit(X, Y, sensitive_features=GROUP)
+
+
+def plain(n_features, n_outputs):
+    return nn.Linear(n_features, n_outputs)
+
+
+def lazy(n_features, n_outputs):
+    return nn.LazyLinear(n_outputs)
+
+
+def low_precision(n_features, n_outputs):
+    return nn.Linear(n_features, n_outputs).bfloat16()
+
+
+def compiled(n_features, n_outputs):
+    return torch.compile(nn.Linear(n_features, n_outputs), backend="eager")
+
+
+def test_lazy_layers_in_a_factory():
+    clf = fitted(lazy)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(clf)).decision_function(X), clf.decision_function(X)
+    )
+    np.testing.assert_allclose(clf.decision_function(X), fitted(lazy).decision_function(X))
+
+
+def test_compiled_modules_in_a_factory():
+    np.testing.assert_allclose(
+        fitted(compiled).decision_function(X), fitted(plain).decision_function(X), atol=1e-10
+    )
+
+
+def test_estimators_compute_in_double_precision_whatever_the_factory_gives():
+    assert {p.dtype for p in fitted(low_precision).module_.parameters()} == {torch.float64}
+
+
+def test_a_module_is_no_factory():
+    message = "function that makes a module, .* It got a module, Linear"
+    with pytest.raises(ValueError, match=message):
+        fitted(nn.Linear(X.shape[1], 1))
