@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.groups import encode_groups
 
 __all__ = ["known_codes", "with_group_columns"]
 
@@ -35,10 +35,10 @@ def known_codes(sensitive_features, n_samples, groups):
         )
     codes, labels = encode_groups(sensitive_features, n_samples)
     known = {label: i for i, label in enumerate(groups.tolist())}
-    unknown = [group_name(label) for label in labels.tolist() if label not in known]
-    if unknown:
+    unknown = [label for label in labels.tolist() if label not in known]
+    if unknown:  # 1 is not "1"
         raise ValueError(
             f"sensitive_features has groups that were not seen in training: {unknown}; known are "
-            f"{[group_name(label) for label in groups.tolist()]}."
+            f"{list(known)}."
         )
     return np.array([known[label] for label in labels.tolist()])[codes]

@@ -133,6 +133,9 @@ class Posteriors(Specification):
 
     Notes
     -----
+    The generator of a fit seeds every ``random_state`` that is None. A classifier that draws from
+    the global generator of numpy or torch instead has to be seeded by its user.
+
     Fits: ``cv`` + 1 of `estimator`, and as many of `group_model` for each set of labels. Predicting
     takes one prediction of each.
 
