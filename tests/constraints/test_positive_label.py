@@ -25,7 +25,7 @@ from fairconstrained.metrics import (
     equal_opportunity_difference,
     partial_equal_opportunity,
 )
-from tests.helpers import fits
+from tests.helpers.fits import FORGIVEN, table
 from tests.helpers.notions import hard_values, random_rows, soft_values
 
 NOTIONS = [
@@ -36,7 +36,7 @@ NOTIONS = [
     LossParity(within="positive"),
 ]
 GROUPS = ["a", "b", "c"]
-X, Y, GROUP = fits.table()
+X, Y, GROUP = table()
 LABELS = np.array(["bad", "good"])[Y]
 by_name = pytest.mark.parametrize("notion", NOTIONS, ids=lambda notion: notion.name)
 
@@ -100,7 +100,7 @@ def test_the_rates_of_the_named_class_are_kept(label):
         LABELS, clf.predict(X), sensitive_features=GROUP, pos_label=label
     )
     assert clf.violation_ == pytest.approx(gap)
-    assert gap <= 0.03 + fits.FORGIVEN
+    assert gap <= 0.03 + FORGIVEN
     assert all(f"label {label}" in words for words in clf.constraints_)
 
 
