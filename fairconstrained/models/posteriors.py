@@ -20,6 +20,7 @@ from sklearn.utils import InputTags, check_array, column_or_1d, get_tags
 from sklearn.utils.validation import check_memory, indexable, validate_data
 from torch import Generator, Tensor
 
+from fairconstrained.arrays import as_numpy
 from fairconstrained.models.cross_fitting import (
     Calibrated,
     CrossFit,
@@ -194,7 +195,7 @@ class Posteriors(Specification):
 
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
         """X as it came, and y as an array; the classifiers check the rest themselves."""
-        X, y = validate_data(estimator, X, y, reset=reset, skip_check_array=True)
+        X, y = validate_data(estimator, X, as_numpy(y), reset=reset, skip_check_array=True)
         X, y = indexable(X, column_or_1d(y, warn=True))
         return X, check_array(y, ensure_2d=False, dtype=None, input_name="y")
 

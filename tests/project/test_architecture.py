@@ -19,17 +19,18 @@ MAX_FUNCTION = 60  # lines
 MAY_IMPORT = {
     "_version": set(),
     "exceptions": set(),
-    "groups": set(),
+    "arrays": set(),
+    "groups": {"arrays"},
     "samples": set(),
     "percentiles": {"groups"},
     "auc": set(),
     "autograd": set(),
     "losses": set(),
     "process": set(),
-    "models": set(),
+    "models": {"arrays"},
     "constraints": {"auc", "autograd", "groups", "losses", "percentiles"},
     "privacy": {"exceptions"},
-    "metrics": {"auc", "exceptions", "groups", "percentiles", "samples"},
+    "metrics": {"arrays", "auc", "exceptions", "groups", "percentiles", "samples"},
     "datasets": {"_version"},
     "problems": {"auc", "autograd", "constraints", "losses", "models"},
     "problems.private": {
@@ -40,10 +41,10 @@ MAY_IMPORT = {
         *("constraints", "exceptions", "groups", "models", "problems", "process", "solvers"),
     },
     "estimators": {
-        *("constraints", "exceptions", "groups", "losses", "models", "percentiles"),
+        *("arrays", "constraints", "exceptions", "groups", "losses", "models", "percentiles"),
         *("privacy", "problems", "problems.private", "process", "samples", "solvers"),
     },
-    "model_selection": {"exceptions", "groups", "metrics", "privacy", "samples"},
+    "model_selection": {"arrays", "exceptions", "groups", "metrics", "privacy", "samples"},
     "display": {"metrics", "model_selection", "percentiles"},
     "the package": {"_version", "estimators"},
     "quickstart": {
@@ -52,7 +53,7 @@ MAY_IMPORT = {
 }
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
-    *("exceptions", "groups", "samples", "percentiles", "auc", "metrics"),
+    *("exceptions", "arrays", "groups", "samples", "percentiles", "auc", "metrics"),
     *("datasets", "privacy", "model_selection", "display"),
 }
 # Installed by extras only: imported inside the functions that need them.
