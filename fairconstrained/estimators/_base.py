@@ -53,6 +53,7 @@ from fairconstrained.losses import class_probabilities, hard_classes, log_loss, 
 from fairconstrained.models import as_specification
 from fairconstrained.models.cross_fitting import of_rows
 from fairconstrained.models.features import as_features
+from fairconstrained.models.layers import auditable
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.process import seeded
@@ -546,6 +547,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _fitted(self, problem, x):
         """The attributes with which the model at `x` predicts."""
         attributes = self._attributes(problem, x[: problem.model.n_params])
+        if "module_" in attributes:
+            attributes["module_"] = auditable(attributes["module_"])
         space = problem.constraint.space
         return {**attributes, "classes_": space.classes, "groups_": space.groups}
 

@@ -266,7 +266,7 @@ class _ReadingScorer:
 # AUC gaps judge scores; probabilities rank alike.
 _SCORES = ["decision_function", "predict_proba"]
 # What a scorer measures, and which response of the estimator, by the name without "_scorer".
-_MEASURED: dict[str, tuple[Metric, str | list[str]]] = {
+MEASURED: dict[str, tuple[Metric, str | list[str]]] = {
     "demographic_parity": (demographic_parity_difference, "predict"),
     "demographic_parity_ratio": (demographic_parity_ratio, "predict"),
     "equal_opportunity": (equal_opportunity_difference, "predict"),
@@ -315,7 +315,7 @@ def scorers(*names: str, column: Any = None) -> dict[str, Scorer]:
     >>> sorted(cross_validate(LogisticRegression(), X, y, scoring=scoring, cv=2))
     ['fit_time', 'score_time', 'test_accuracy', 'test_demographic_parity']
     """
-    chosen = {name: choose(_MEASURED, "names", name) for name in names or _MEASURED}
+    chosen = {name: choose(MEASURED, "names", name) for name in names or MEASURED}
     return {
         name: fairness_scorer(metric, column=column, response_method=response)
         for name, (metric, response) in chosen.items()

@@ -36,7 +36,7 @@ __all__ = ["FittedPosteriors", "Posteriors", "Question", "questions"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
+LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
 
 
 class Question(NamedTuple):
@@ -360,14 +360,14 @@ class FittedPosteriors(NamedTuple):
     def assembled(self, answers: Sequence[Floats]) -> Floats:
         """The columns from the models' posteriors: of the label, and of each model for groups."""
         label, *of_groups = answers
-        logs = np.log(np.maximum(label, _LEAST))
+        logs = np.log(np.maximum(label, LEAST))
         logs = np.diff(logs, axis=1) if label.shape[1] == 2 else logs
         own = np.hstack((logs, label[:, 1:]))
         table = [own]
         for (question, prior, model), answer in zip(self.asked, of_groups, strict=True):
             within = label[:, question.labels].sum(axis=1, keepdims=True)
             joint = within * answer[:, np.isin(model.kinds, question.parts)]
-            density = joint / np.maximum(prior, _LEAST)
+            density = joint / np.maximum(prior, LEAST)
             products = own[:, :, None] * density[:, None, :]
             table += [density, products.reshape(len(label), -1)]
         return np.hstack(table)

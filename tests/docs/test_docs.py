@@ -30,7 +30,7 @@ MODULES = [
     *(
         f"fairconstrained.{name}"
         for name in (
-            *("constraints", "datasets", "display", "exceptions", "metrics"),
+            *("constraints", "datasets", "display", "exceptions", "export", "metrics"),
             *("model_selection", "privacy", "privacy.audit", "solvers", "training"),
         )
     ),

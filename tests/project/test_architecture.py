@@ -46,6 +46,7 @@ MAY_IMPORT = {
     },
     "model_selection": {"arrays", "exceptions", "groups", "metrics", "privacy", "samples"},
     "display": {"metrics", "model_selection", "percentiles"},
+    "export": {"estimators", "groups", "metrics", "models"},
     "the package": {"_version", "estimators"},
     "quickstart": {
         *("the package", "datasets", "display", "groups", "metrics", "model_selection"),
@@ -57,7 +58,9 @@ WITHOUT_TORCH = {
     *("datasets", "privacy", "model_selection", "display"),
 }
 # Installed by extras only: imported inside the functions that need them.
-OPTIONAL = {"cvxpy", "dp_accounting", "fairlearn", "matplotlib", "polars"}
+OPTIONAL = {
+    *("cvxpy", "dp_accounting", "fairlearn", "matplotlib", "onnx", "polars", "skl2onnx", "skops"),
+}
 
 
 def unit(path):
