@@ -16,8 +16,8 @@ from tests.helpers.repository import ROOT
 
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-# Executed by tests/docs/test_architecture_examples.py, in the ways that these pages describe, and by
-# tests/clients/test_page.py, block by block.
+# Executed by tests/docs/test_architecture_examples.py, in the ways that these pages describe, and
+# block by block by tests/clients/test_page.py.
 ELSEWHERE = {"architecture.md", "privacy.md", "works_with.md"}
 PAGES = sorted(
     str(page.relative_to(DOCS))
