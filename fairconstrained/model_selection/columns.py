@@ -41,7 +41,7 @@ class SensitiveColumnsClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstima
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
         Columns of X, with the sensitive ones.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_columns,)
         If X has names.
 
     Notes

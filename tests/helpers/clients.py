@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 import pandas as pd
+import sklearn
+from packaging.version import Version
 
 from fairconstrained.datasets import make_biased_classification
 from tests.helpers.repository import ROOT
@@ -21,6 +23,11 @@ def frame(n_samples=400):
     X, y, groups = biased(n_samples)
     names = [f"x{i}" for i in range(X.shape[1])]
     return pd.DataFrame(X, columns=names).assign(sex=groups), y
+
+
+def array_api():
+    """Whether scikit-learn is one whose array API we test, which needs no other package."""
+    return Version(sklearn.__version__) >= Version("1.9")
 
 
 def run_program(program, **environment):
