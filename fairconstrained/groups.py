@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairconstrained.arrays import as_numpy
+
 __all__ = ["Groups", "encode_groups", "group_name"]
 
 
@@ -119,7 +121,7 @@ def _in_memory(values: Any) -> Any:
 
 
 def _to_numpy(values: Any) -> NDArray[Any]:
-    array = values.to_numpy() if hasattr(values, "to_numpy") else values
+    array = values.to_numpy() if hasattr(values, "to_numpy") else as_numpy(values)
     try:
         array = np.asarray(array)
         if array.dtype.kind in "US" and not hasattr(values, "dtype"):

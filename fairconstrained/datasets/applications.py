@@ -84,7 +84,7 @@ def make_loan_applications(
     ['income', 'occupation', 'years_employed', 'housing', 'savings', 'debts', 'amount', 'months']
     >>> granted = loans.frame["decision"] == "granted"
     >>> granted.groupby(loans.frame["sex"]).mean().round(2).to_dict()
-    {'man': 0.69, 'woman': 0.41}
+    {'man': 0.62, 'woman': 0.32}
     """
     check_scalar(n_samples, "n_samples", Integral, min_val=1)
     for name, value, high in (("bias", bias, math.inf), ("missing", missing, 1)):

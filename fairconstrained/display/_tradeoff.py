@@ -11,10 +11,13 @@ from sklearn.metrics import zero_one_loss
 
 from fairconstrained.display._style import legend, new_label, next_style, pyplot, slack_line
 from fairconstrained.metrics import confidence_interval, demographic_parity_difference
+from fairconstrained.metrics._scorers import MEASURED
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.model_selection import pareto_front
 
 __all__ = ["TradeoffDisplay"]
+
+_OVER_SPLITS = "{} (mean over splits)"
 
 
 class TradeoffDisplay:
@@ -203,8 +206,8 @@ class TradeoffDisplay:
             chosen=chosen,
             slack=slack,
             name=name,
-            error_name=f"1 - {score}",
-            violation_name=f"{violation} (mean over splits)",
+            error_name=_OVER_SPLITS.format(_error_in_words(score)),
+            violation_name=_OVER_SPLITS.format(_in_words(violation)),
         )
         return display.plot(ax, **kwargs)
 
@@ -277,9 +280,19 @@ class TradeoffDisplay:
             slack=slack,
             name=name,
             error_name="error rate",
-            violation_name=metric.__name__.replace("_", " "),
+            violation_name=_in_words(metric.__name__),
         )
         return display.plot(ax, **kwargs)
+
+
+def _in_words(name: str) -> str:
+    """What a scorer of this name measures; other names are taken at their word."""
+    metric, _ = MEASURED.get("demographic_parity" if name == "dp" else name, (None, None))
+    return getattr(metric, "__name__", name).replace("_", " ")
+
+
+def _error_in_words(score: str) -> str:
+    return "error rate" if score == "accuracy" else f"1 - {_in_words(score)}"
 
 
 def _bars(

@@ -13,7 +13,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import torch
-from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import _safe_indexing
@@ -28,7 +27,14 @@ from fairconstrained.estimators._around import (
     report,
     unchanged_on_error,
 )
+from fairconstrained.estimators._callbacks import CallbackSupportMixin, fit_task, with_callbacks
 from fairconstrained.estimators._parameters import check_parameters, given_callbacks
+from fairconstrained.estimators._predictions import (
+    labels_of,
+    like,
+    linear_scores,
+    network_scores,
+)
 from fairconstrained.estimators._rows import (
     Task,
     TrainingRows,
@@ -47,6 +53,7 @@ from fairconstrained.losses import class_probabilities, hard_classes, log_loss, 
 from fairconstrained.models import as_specification
 from fairconstrained.models.cross_fitting import of_rows
 from fairconstrained.models.features import as_features
+from fairconstrained.models.layers import auditable
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.process import seeded
@@ -61,7 +68,6 @@ from fairconstrained.solvers import (
 )
 from fairconstrained.solvers.base import FEASIBILITY_TOL
 
-_CHUNK_ROWS = 65_536
 _FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
 
 
@@ -77,7 +83,7 @@ class Stage(NamedTuple):
         return self.problem.constraint
 
 
-class FairClassifier(ClassifierMixin, BaseEstimator):
+class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Base of the estimators. A subclass defines the problem, this class does the rest."""
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
@@ -209,11 +215,16 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         """
         with unchanged_on_error(self):
             self._forget()
-            self._check_all()
-            routed = self._routed_params(fit_params)
-            rows = self._rows(X, y, sensitive_features, sample_weight, routed)
-            self._train(rows)
+            self._fit(X, y, sensitive_features, sample_weight, fit_params)
         return self
+
+    @with_callbacks
+    def _fit(self, X, y, sensitive_features, sample_weight, fit_params):
+        self._check_all()
+        routed = self._routed_params(fit_params)
+        with fit_task(self, X, y, sample_weight) as watch:
+            rows = self._rows(X, y, sensitive_features, sample_weight, routed)
+            self._train(replace(rows, watch=watch))
 
     def decision_function(self, X) -> np.ndarray:
         """Scores of the samples.
@@ -241,8 +252,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples,)
         """
-        scores = torch.from_numpy(self._scores(self._table(X)))
-        return self.classes_[hard_classes(scores).numpy()]
+        scores = self._scores(self._table(X))
+        return labels_of(self.classes_, hard_classes(torch.as_tensor(scores)), scores)
 
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities of the logistic model.
@@ -258,7 +269,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        return class_probabilities(torch.from_numpy(self._scores(self._table(X)))).numpy()
+        scores = self._scores(self._table(X))
+        return like(class_probabilities(torch.as_tensor(scores)), scores)
 
     def get_metadata_routing(self):
         """What this estimator and a classifier given as `model` request.
@@ -396,7 +408,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             *(torch.as_tensor(column, device=self.device) for column in (rows.y, rows.group)),
             torch.as_tensor(rows.weight, device=self.device),
         )
-        return Task(data, rows.space, self._chosen_solver(), rng, rows.moments)
+        return Task(data, rows.space, self._chosen_solver(), rng, rows.moments, rows.watch)
 
     def _specification(self):
         return as_specification(self.model)
@@ -483,7 +495,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
                 task.rng,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                callbacks=[*given_callbacks(self.callbacks), tick],
+                callbacks=[*given_callbacks(self.callbacks), partial(task.watch, problem), tick],
             )
         return Stage(problem, solution)
 
@@ -513,11 +525,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             delattr(self, name)  # of a former fit, perhaps with another model
         problem, solution = stages[-1]
         stack, iterate = problem.constraint, solution.iterate
-        w = iterate.x[: problem.model.n_params]
-        problem.model.settle(w, problem.data.X)
-        vars(self).update(self._attributes(problem, w))
-        self.classes_ = rows.classes
-        self.groups_ = rows.space.groups
+        problem.model.settle(iterate.x[: problem.model.n_params], problem.data.X)
+        vars(self).update(self._fitted(problem, iterate.x))
         self.n_iter_ = sum(stage.solution.n_iter for stage in stages)
         self.converged_ = solution.status is Status.CONVERGED
         self.status_ = solution.status.value
@@ -535,6 +544,14 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         self.history_ = _history(stages)
         report(self, solution, excess, self._errors_of_estimates(problem))
 
+    def _fitted(self, problem, x):
+        """The attributes with which the model at `x` predicts."""
+        attributes = self._attributes(problem, x[: problem.model.n_params])
+        if "module_" in attributes:
+            attributes["module_"] = auditable(attributes["module_"])
+        space = problem.constraint.space
+        return {**attributes, "classes_": space.classes, "groups_": space.groups}
+
     # ------------------------------------------------------------------ prediction
 
     def _table(self, X, sensitive_features=None):
@@ -544,16 +561,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         return self.model_.transform(self.model_.new_rows(self, X))
 
     def _scores(self, table):
+        """Scores (n, K), in the library of the table."""
         if hasattr(self, "coef_"):
-            return table @ self.coef_.T + self.intercept_
-        chunks = []
-        with torch.no_grad():
-            for start in range(0, table.shape[0], _CHUNK_ROWS):
-                rows = table[start : start + _CHUNK_ROWS]
-                rows = rows.toarray() if sparse.issparse(rows) else rows
-                scores = self.module_(torch.tensor(rows))
-                chunks.append(scores.reshape(len(rows), -1).numpy())
-        return np.concatenate(chunks)
+            return linear_scores(table, self.coef_, self.intercept_)
+        return network_scores(table, self.module_)
 
 
 def narrowed(problem, x, margin):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from scipy import sparse
 
+from fairconstrained.estimators._predictions import like
 from fairconstrained.groups import encode_groups
 
 __all__ = ["known_codes", "with_group_columns"]
@@ -18,11 +20,11 @@ def with_group_columns(X, codes, n_groups):
     """
     blocks = [X]
     for g in range(1, n_groups):
-        rows = (codes == g).astype(X.dtype)[:, None]
+        rows = like((codes == g).astype(np.float64)[:, None], X)
         blocks += [rows, X.multiply(rows) if sparse.issparse(X) else X * rows]
     if sparse.issparse(X):
         return sparse.csr_array(sparse.hstack(blocks))
-    return np.hstack(blocks)
+    return torch.hstack(blocks) if isinstance(X, torch.Tensor) else np.hstack(blocks)
 
 
 def known_codes(sensitive_features, n_samples, groups):

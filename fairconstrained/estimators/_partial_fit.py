@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairconstrained.arrays import as_numpy
 from fairconstrained.estimators._around import data_by_position, unchanged_on_error
 from fairconstrained.estimators._base import Stage
 from fairconstrained.estimators._parameters import given_callbacks
@@ -162,7 +163,7 @@ class StreamingClassifier(PrivateFairClassifier):
         first = self._stream is None
         check_samples(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
         X, y = self._specification().training_rows(self, X, y, reset=first)
-        weight = checked_weight(sample_weight, len(y))
+        X, weight = as_numpy(X), checked_weight(sample_weight, len(y))  # a stream is kept in numpy
         groups = None
         if sensitive_features is not None:
             groups = encode_groups(sensitive_features, len(y))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from torch import Generator
 
+from fairconstrained.arrays import as_numpy, check_array
 from fairconstrained.constraints import Space
+from fairconstrained.estimators._callbacks import unwatched
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.problems import Batch
 from fairconstrained.problems.moments import GroupMoments
@@ -34,6 +36,7 @@ class TrainingRows:
     groups: np.ndarray | None  # None if there are no sensitive features
     moments: GroupMoments | None = None  # of a whole stream, if these rows are a sample of it
     routed: Mapping[str, Any] = field(default_factory=dict)  # for the fit of the user's classifier
+    watch: Callable = unwatched  # called with the problem and each iterate
 
     @property
     def space(self) -> Space:
@@ -50,13 +53,14 @@ class Task:
     solver: Solver
     rng: Generator  # the only source of randomness, except for dropout in networks
     moments: GroupMoments | None = None
+    watch: Callable = unwatched  # called with the problem and each iterate
 
 
 def checked_weight(sample_weight, n_samples):
     """Validate sample weights: one non-negative number for each sample."""
     if sample_weight is None:
         return np.ones(n_samples)
-    n_dims = np.asarray(sample_weight).ndim
+    n_dims = np.asarray(as_numpy(sample_weight)).ndim
     if n_dims != 1:
         raise ValueError(
             f"sample_weight must be one-dimensional, one number for each of {n_samples} samples; "

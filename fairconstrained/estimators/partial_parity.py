@@ -17,6 +17,7 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.estimators._group_columns import known_codes, with_group_columns
 from fairconstrained.estimators._intervals import in_least_fair_interval, warn_of_fine_grids
+from fairconstrained.estimators._predictions import labels_of, like
 from fairconstrained.estimators._private import PrivateFairClassifier
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
 from fairconstrained.problems.objectives import MeanLoss
@@ -220,7 +221,8 @@ class PartialParityClassifier(PrivateFairClassifier):
         ndarray of shape (n_samples,)
         """
         scores = self.decision_function(X, sensitive_features=sensitive_features)
-        return self.classes_[(scores > self.threshold_).astype(int)]
+        codes = (torch.as_tensor(scores) > self.threshold_).long()
+        return labels_of(self.classes_, codes, scores)
 
     def predict_proba(self, X, *, sensitive_features=None) -> np.ndarray:
         """Class probabilities, as well calibrated as the constraints allow.
@@ -232,7 +234,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         ndarray of shape (n_samples, 2)
         """
         scores = self.decision_function(X, sensitive_features=sensitive_features)
-        return class_probabilities(torch.from_numpy(scores[:, None])).numpy()
+        return like(class_probabilities(torch.as_tensor(scores)[:, None]), scores)
 
     def score(self, X, y, sample_weight=None, *, sensitive_features=None) -> float:
         """Accuracy.

@@ -1,7 +1,7 @@
 """Scorers of fairness metrics for ``cross_validate``, ``GridSearchCV`` and the like.
 
-scikit-learn hands a scorer the estimator, X and y. The sensitive features come either by metadata
-routing or from columns of X; :func:`fairness_scorer` makes both kinds.
+scikit-learn hands a scorer the estimator, X and y. The sensitive features come by metadata routing,
+from columns of X, or from the scorer itself; :func:`fairness_scorer` makes all three kinds.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import accuracy_score, make_scorer
 
+from fairconstrained.arrays import read_columns
 from fairconstrained.metrics._tables import choose
 from fairconstrained.metrics.auc import (
     bpsn_bnsp_gap,
@@ -61,13 +61,15 @@ _NO_SENSITIVE_FEATURES = """\
 - metadata routing: call sklearn.set_config(enable_metadata_routing=True) once (in each thread), \
 then search.fit(X, y, sensitive_features=s), search.score(X, y, sensitive_features=s) or \
 cross_validate(..., params={{"sensitive_features": s}});
-- a column of X, without routing: fairness_scorer({metric}, column="name of the column")."""
+- a column of X, without routing: fairness_scorer({metric}, column="name of the column");
+- held by the scorer, without routing: fairness_scorer({metric}, sensitive_features=s)."""
 
 
 def fairness_scorer(
     metric: Metric,
     *,
     column: Any = None,
+    sensitive_features: Any = None,
     response_method: str | list[str] = "predict",
     greater_is_better: bool | None = None,
     **kwargs: Any,
@@ -84,8 +86,15 @@ def fairness_scorer(
     column : column name, position, or list of them, optional
         Columns of X that hold the sensitive features: X as given to the search, before any step
         of a pipeline; a pandas or polars DataFrame, a numpy array or a sparse matrix. An integer
-        that is no column's name is a position. By default the scorer asks for
-        ``sensitive_features`` through scikit-learn's metadata routing.
+        that is no column's name is a position.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
+        Groups that the scorer holds, for callers that route no metadata, such as
+        :func:`sklearn.inspection.permutation_importance`. Of a pandas Series or DataFrame it takes
+        the rows with the index of X, whatever part of the rows X is; otherwise X must have the
+        same rows in the same order.
+
+        Without `column` and `sensitive_features` the scorer asks for ``sensitive_features``
+        through scikit-learn's metadata routing.
     response_method : str or list of str, default="predict"
         What the metric judges: "predict", "predict_proba" (of the positive class if there are
         two), "decision_function", or the first that the estimator has of several.
@@ -101,14 +110,15 @@ def fairness_scorer(
     callable
         ``scorer(estimator, X, y)``; it can be pickled. The routed one is a scikit-learn scorer and
         also works in ``TunedThresholdClassifierCV`` (which gives its scorer no X, hence no
-        column). To weight it too, call
+        column and no index). To weight it too, call
         ``scorer.set_score_request(sensitive_features=True, sample_weight=True)`` on a scorer of
         your own, with routing enabled.
 
     Raises
     ------
     ValueError
-        If nothing says whether the metric grows with fairness.
+        If nothing says whether the metric grows with fairness, or if there are both `column` and
+        `sensitive_features`.
 
     Notes
     -----
@@ -131,8 +141,14 @@ def fairness_scorer(
         "greater_is_better": greater_is_better,
         **kwargs,
     }
+    if column is not None and sensitive_features is not None:
+        raise ValueError(
+            f"column must be None where sensitive_features are given; got column={column!r}."
+        )
     if column is not None:
-        return _ColumnScorer(metric, column, options)
+        return _ReadingScorer(metric, _Columns(column), options)
+    if sensitive_features is not None:
+        return _ReadingScorer(metric, _Held(sensitive_features), options)
     return _RoutedScorer(metric, options)
 
 
@@ -186,18 +202,57 @@ class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
 _RoutedScorer.set_score_request = _SklearnScorer.set_score_request
 
 
-class _ColumnScorer:
-    """Scorer that takes the sensitive features from columns of X."""
+class _Columns:
+    """Groups in columns of X."""
 
-    def __init__(self, metric: Metric, column: Any, options: dict[str, Any]) -> None:
-        self.metric = metric
+    def __init__(self, column: Any) -> None:
         self.column = column
+
+    def __call__(self, X: Any) -> dict[str, Any]:
+        return read_columns(X, self.column)
+
+    def __repr__(self) -> str:
+        return f"column={self.column!r}"
+
+
+class _Held:
+    """Groups that a scorer holds: of the rows with X's index, or of all rows of X in order."""
+
+    def __init__(self, sensitive_features: Any) -> None:
+        self.sensitive_features = sensitive_features
+
+    def __call__(self, X: Any) -> Any:
+        if not hasattr(X, "index") or not hasattr(self.sensitive_features, "loc"):
+            return self.sensitive_features
+        known = self.sensitive_features.index
+        if not known.is_unique:
+            raise ValueError(
+                "sensitive_features must have an index without repetitions to be found by it; got "
+                f"{known[known.duplicated()].tolist()[0]!r} more than once."
+            )
+        if len(unknown := X.index.difference(known)):
+            raise ValueError(
+                f"sensitive_features has no row {unknown.tolist()[0]!r}, nor {len(unknown) - 1} "
+                "other rows of the index of X."
+            )
+        return self.sensitive_features.loc[X.index]
+
+    def __repr__(self) -> str:
+        return f"sensitive_features=<{type(self.sensitive_features).__name__}>"
+
+
+class _ReadingScorer:
+    """Scorer that finds the sensitive features itself."""
+
+    def __init__(self, metric: Metric, source: Callable[[Any], Any], options: dict[str, Any]):
+        self.metric = metric
+        self.source = source
         self.options = options
 
     def __call__(
         self, estimator: Any, X: Any, y_true: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        options = {**self.options, "sensitive_features": _read_columns(X, self.column)}
+        options = {**self.options, "sensitive_features": self.source(X)}
         if sample_weight is not None:
             options["sample_weight"] = sample_weight
         return float(make_scorer(self.metric, **options)(estimator, X, y_true))
@@ -205,34 +260,13 @@ class _ColumnScorer:
     def __repr__(self) -> str:
         name = getattr(self.metric, "__name__", repr(self.metric))
         options = "".join(f", {key}={value!r}" for key, value in self.options.items())
-        return f"fairness_scorer({name}, column={self.column!r}{options})"
-
-
-def _read_columns(X: Any, column: Any) -> dict[str, Any]:
-    keys = column if isinstance(column, list) else [column]
-    return {str(i): _read_column(X, key) for i, key in enumerate(keys)}
-
-
-def _read_column(X: Any, key: Any) -> Any:
-    names = list(getattr(X, "columns", ()))
-    if key in names:
-        return X[key]
-    try:
-        if names:
-            return X[names[key]]
-        values = (X if hasattr(X, "shape") else np.asarray(X, dtype=object))[:, [key]]
-    except (TypeError, IndexError) as error:
-        raise ValueError(
-            f"column must name a column of X or be its position; got {key!r}, and X has the "
-            f"columns {names or f'0 to {np.shape(X)[1] - 1}'}."
-        ) from error
-    return (values.toarray() if hasattr(values, "toarray") else values).reshape(-1)
+        return f"fairness_scorer({name}, {self.source!r}{options})"
 
 
 # AUC gaps judge scores; probabilities rank alike.
 _SCORES = ["decision_function", "predict_proba"]
 # What a scorer measures, and which response of the estimator, by the name without "_scorer".
-_MEASURED: dict[str, tuple[Metric, str | list[str]]] = {
+MEASURED: dict[str, tuple[Metric, str | list[str]]] = {
     "demographic_parity": (demographic_parity_difference, "predict"),
     "demographic_parity_ratio": (demographic_parity_ratio, "predict"),
     "equal_opportunity": (equal_opportunity_difference, "predict"),
@@ -281,7 +315,7 @@ def scorers(*names: str, column: Any = None) -> dict[str, Scorer]:
     >>> sorted(cross_validate(LogisticRegression(), X, y, scoring=scoring, cv=2))
     ['fit_time', 'score_time', 'test_accuracy', 'test_demographic_parity']
     """
-    chosen = {name: choose(_MEASURED, "names", name) for name in names or _MEASURED}
+    chosen = {name: choose(MEASURED, "names", name) for name in names or MEASURED}
     return {
         name: fairness_scorer(metric, column=column, response_method=response)
         for name, (metric, response) in chosen.items()

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.utils import check_array
 
+from fairconstrained.arrays import check_array
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.samples import check_samples

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
 
+from fairconstrained.arrays import check_array
 from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.metrics._docs import docstring, documented, specialised

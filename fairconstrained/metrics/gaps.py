@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
 
+from fairconstrained.arrays import check_array
 from fairconstrained.metrics import _notions as notions
 from fairconstrained.metrics._docs import docstring, documented, specialised
 from fairconstrained.metrics._tables import (

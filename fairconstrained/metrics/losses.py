@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
 
+from fairconstrained.arrays import check_array
 from fairconstrained.metrics._docs import documented, specialised
 from fairconstrained.metrics._tables import (
     Rates,

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
 
+from fairconstrained.arrays import check_array
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics._docs import documented
 from fairconstrained.metrics._tables import (

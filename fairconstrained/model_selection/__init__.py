@@ -2,12 +2,14 @@
 
 from fairconstrained.model_selection.certified import CertifiedClassifier
 from fairconstrained.model_selection.choice import pareto_front, select_feasible
+from fairconstrained.model_selection.columns import SensitiveColumnsClassifier
 from fairconstrained.model_selection.curves import tradeoff_curve
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 from fairconstrained.privacy.search import epsilon_per_fit, search_privacy_cost
 
 __all__ = [
     "CertifiedClassifier",
+    "SensitiveColumnsClassifier",
     "StratifiedSensitiveKFold",
     "epsilon_per_fit",
     "pareto_front",

@@ -11,12 +11,12 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import check_array, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, indexable
 
+from fairconstrained.arrays import as_numpy, check_array
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -26,6 +26,7 @@ from fairconstrained.exceptions import (
 from fairconstrained.metrics import Certificate, certify
 from fairconstrained.metrics._certified import CAPS
 from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.model_selection._delegation import estimator_has
 from fairconstrained.model_selection._rows import rows_of, split_within_groups
 from fairconstrained.samples import check_samples
 
@@ -40,14 +41,6 @@ FRACTIONS = (
     0.9,
     0.95,
 )  # of the slack: what candidates are trained to keep
-
-
-def _estimator_has(method: str) -> Any:
-    def check(self: CertifiedClassifier) -> bool:
-        getattr(getattr(self, "estimator_", self.estimator), method)
-        return True
-
-    return available_if(check)
 
 
 class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -233,7 +226,9 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 interval=getattr(_last(model), "interval_", interval),
                 name="rows split off before training",
             )
-            accuracy = float(np.mean(model.predict(X_test) == np.asarray(y_test)))
+            accuracy = float(
+                np.mean(as_numpy(model.predict(X_test)) == np.asarray(as_numpy(y_test)))
+            )
             tested.append((parameters, model, certificate, accuracy))
             if not certificate.kept:
                 break
@@ -339,7 +334,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     # ------------------------------------------------------------------ predictions, as estimator_
 
-    @_estimator_has("predict")  # type: ignore[untyped-decorator]
+    @estimator_has("predict")  # type: ignore[untyped-decorator]
     def predict(self, X: Any, **params: Any) -> Any:
         """Labels that `estimator_` predicts.
 
@@ -356,13 +351,13 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict(X, **params)
 
-    @_estimator_has("predict_proba")  # type: ignore[untyped-decorator]
+    @estimator_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, **params: Any) -> Any:
         """Class probabilities of `estimator_`; see :meth:`predict`."""
         check_is_fitted(self, "estimator_")
         return self.estimator_.predict_proba(X, **params)
 
-    @_estimator_has("decision_function")  # type: ignore[untyped-decorator]
+    @estimator_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any, **params: Any) -> Any:
         """Scores of `estimator_`; see :meth:`predict`."""
         check_is_fitted(self, "estimator_")

@@ -22,8 +22,8 @@ def tradeoff_curve(
     y: ArrayLike,
     *,
     sensitive_features: Any,
-    param_name: str,
-    param_range: Sequence[Any],
+    param_name: str | Mapping[str, str] | None = None,
+    param_range: Sequence[Any] | Mapping[str, Sequence[Any]] = (),
     cv: Any = None,
     scoring: Any = None,
     params: Mapping[str, Any] | None = None,
@@ -34,15 +34,17 @@ def tradeoff_curve(
 
     Parameters
     ----------
-    estimator : estimator
-        Also a pipeline; each step that asks for `sensitive_features` receives them.
+    estimator : estimator or dict of str to estimator
+        Also pipelines; each step that asks for `sensitive_features` receives them. Of several
+        estimators, one that lacks `param_name`, such as one without a constraint, gives one row.
     X : array-like of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-    param_name : str
-        Parameter to vary, such as ``"slack"``, or ``"clf__slack"`` in a pipeline.
-    param_range : sequence
-        Its values.
+    param_name : str or dict of str to str, optional
+        Parameter to vary, such as ``"slack"``, or ``"clf__slack"`` in a pipeline; where estimators
+        differ, a dict by their names, which may leave some out. None: nothing varies.
+    param_range : sequence or dict of str to sequence
+        Its values, or a dict of them by the names of the estimators.
     cv : int or splitter, default=5
         A number of folds of :class:`StratifiedSensitiveKFold`, or any splitter.
     scoring : dict of str to scorer, optional
@@ -60,12 +62,14 @@ def tradeoff_curve(
         One row per value, in the order of `param_range`: the column `param_name`, and for each
         score ``mean_test_<score>`` and ``std_test_<score>`` over the folds (``..._train_...``
         likewise), ``mean_fit_time`` and ``std_fit_time`` in seconds, and ``split0_test_<score>``
-        and so on of single folds. Named as in ``cv_results_``,
-        so that :func:`select_feasible` and
-        :meth:`~fairconstrained.display.TradeoffDisplay.from_cv_results` read it.
+        and so on of single folds. Named as in ``cv_results_``, so that :func:`select_feasible` and
+        :meth:`~fairconstrained.display.TradeoffDisplay.from_cv_results` read it. Of several
+        estimators the rows stand below each other, with their names in the column ``estimator``.
 
     Raises
     ------
+    ValueError
+        If no estimator has the parameter `param_name`.
     Exception
         Whatever a fit or a scorer raises: no nan hides an error.
 
@@ -83,26 +87,71 @@ def tradeoff_curve(
     ...                        param_name="C", param_range=[1e-6, 1.0], cv=2)
     >>> bool(curve["mean_test_accuracy"].diff()[1] > 0.3)
     True
+
+    Several models, each a line of one picture:
+
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> models = {"regression": LogisticRegression(), "naive Bayes": GaussianNB()}
+    >>> curves = tradeoff_curve(models, X, X[:, 0] > 0, sensitive_features=X[:, 1] > 0,
+    ...                         param_name="C", param_range=[1e-6, 1.0], cv=2)
+    >>> curves[["estimator", "C"]]
+         estimator         C
+    0   regression  0.000001
+    1   regression  1.000000
+    2  naive Bayes       NaN
     """
     if cv is None or isinstance(cv, int):
         cv = StratifiedSensitiveKFold(n_splits=5 if cv is None else cv)
     if scoring is None:
         scoring = {"accuracy": "accuracy", "dp": demographic_parity_scorer}
-    values = list(param_range)
+    given: dict[str, Any] = {"sensitive_features": sensitive_features, **(params or {})}
+    options = {"scoring": scoring, "cv": cv, "n_jobs": n_jobs}
+    options["return_train_score"] = return_train_score
+    several = isinstance(estimator, Mapping)
+    models = estimator if several else {type(estimator).__name__: estimator}
+    grids = _grids(models, param_name, param_range)
+    curves = {
+        name: _curve(models[name], grid, X, y, given, options) for name, grid in grids.items()
+    }
+    if not several:
+        return next(iter(curves.values()))
+    whole = pd.concat(curves, names=["estimator", None]).reset_index(level=0)
+    varied = dict.fromkeys(parameter for grid in grids.values() for parameter in grid)
+    return whole.reset_index(drop=True)[list(dict.fromkeys(["estimator", *varied, *whole]))]
+
+
+def _grids(
+    estimators: Mapping[str, Any], param_name: Any, param_range: Any
+) -> dict[str, dict[str, list[Any]]]:
+    """What varies of each estimator: one parameter, or nothing where it has no such parameter."""
+    grids: dict[str, dict[str, list[Any]]] = {}
+    for name, estimator in estimators.items():
+        parameter = param_name.get(name) if isinstance(param_name, Mapping) else param_name
+        values = param_range.get(name, ()) if isinstance(param_range, Mapping) else param_range
+        varies = parameter in estimator.get_params()
+        grids[name] = {str(parameter): list(values)} if varies else {}
+    if param_name is not None and not any(grids.values()):
+        raise ValueError(
+            f"param_name must be a parameter of at least one of {list(estimators)}; got "
+            f"{param_name!r}."
+        )
+    return grids
+
+
+def _curve(
+    estimator: Any,
+    grid: Mapping[str, list[Any]],
+    X: Any,
+    y: ArrayLike,
+    given: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> pd.DataFrame:
     with config_context(enable_metadata_routing=True):
-        search = GridSearchCV(
-            estimator,
-            {param_name: values},
-            scoring=scoring,
-            cv=cv,
-            refit=False,
-            n_jobs=n_jobs,
-            return_train_score=return_train_score,
-            error_score="raise",
-        ).fit(X, y, sensitive_features=sensitive_features, **(params or {}))
-    results = search.cv_results_
+        search = GridSearchCV(estimator, grid, refit=False, error_score="raise", **options)
+        results = search.fit(X, y, **given).cv_results_
     prefixes = ("mean_test_", "std_test_", "mean_train_", "std_train_", "mean_fit_", "std_fit_")
     folds = [key for key in results if key.startswith("split") and "_test_" in key]
     columns = {key: column for key, column in results.items() if key.startswith(prefixes)}
     columns |= {key: results[key] for key in folds}
-    return pd.DataFrame({param_name: pd.Series(values), **columns})
+    varied = {parameter: pd.Series(values) for parameter, values in grid.items()}
+    return pd.DataFrame({**varied, **columns})

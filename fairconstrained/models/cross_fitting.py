@@ -14,6 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
+from fairconstrained.arrays import as_numpy
+
 __all__ = ["Calibrated", "CrossFit", "dealt", "is_scoring_classifier", "of_rows"]
 
 Floats = NDArray[np.float64]
@@ -22,7 +24,7 @@ Ints = NDArray[np.int64]
 # Less than this classifiers seldom mean: forests and trees say 0 where a leaf has no such row, and
 # the logarithm of that would decide how all others are calibrated (Adult, out of fold, log loss of
 # a forest of 20 trees .367 with 1e-6 and .347 with 1e-3, of boosted trees .2762 with both).
-_LEAST_GIVEN = 1e-3
+LEAST_GIVEN = 1e-3
 _MOST_STEPS = 200
 
 
@@ -116,10 +118,10 @@ class Calibrated(NamedTuple):
 def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
     """Logarithms of probabilities, or decisions, a column for each of the `kinds`."""
     if hasattr(model, "predict_proba"):
-        given = np.asarray(model.predict_proba(X), dtype=float)
-        given, lacking = np.log(np.maximum(given, _LEAST_GIVEN)), np.log(_LEAST_GIVEN)
+        given = np.asarray(as_numpy(model.predict_proba(X)), dtype=float)
+        given, lacking = np.log(np.maximum(given, LEAST_GIVEN)), np.log(LEAST_GIVEN)
     else:
-        given = np.asarray(model.decision_function(X), dtype=float)
+        given = np.asarray(as_numpy(model.decision_function(X)), dtype=float)
         if given.ndim == 1:
             given = np.column_stack((-0.5 * given, 0.5 * given))
         lacking = given.min(initial=0.0)

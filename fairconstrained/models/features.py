@@ -250,11 +250,11 @@ class SparseFeatures(_Rows):
 
 @singledispatch
 def as_features(X: Any, device: str = "cpu") -> Features:
-    """Wrap a checked array or sparse matrix of float64.
+    """Wrap a checked array, tensor or sparse matrix of float64.
 
     Parameters
     ----------
-    X : ndarray or scipy sparse matrix of shape (n_samples, n_features)
+    X : ndarray, Tensor or scipy sparse matrix of shape (n_samples, n_features)
         A dense array that is mostly zeros (one-hot tables) is stored as CSR on the CPU.
     device : str, default="cpu"
         Torch device of a dense matrix.
@@ -267,6 +267,11 @@ def as_features(X: Any, device: str = "cpu") -> Features:
     if torch.device(device).type == "cpu" and np.count_nonzero(X) < _SPARSE_BELOW * X.size:
         return SparseFeatures(sp.csr_array(X))
     return DenseFeatures(torch.as_tensor(X, device=device))
+
+
+@as_features.register
+def _(X: Tensor, device: str = "cpu") -> Features:
+    return DenseFeatures(X.to(device))
 
 
 @as_features.register(sp.sparray)

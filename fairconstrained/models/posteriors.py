@@ -20,6 +20,7 @@ from sklearn.utils import InputTags, check_array, column_or_1d, get_tags
 from sklearn.utils.validation import check_memory, indexable, validate_data
 from torch import Generator, Tensor
 
+from fairconstrained.arrays import as_numpy
 from fairconstrained.models.cross_fitting import (
     Calibrated,
     CrossFit,
@@ -35,7 +36,7 @@ __all__ = ["FittedPosteriors", "Posteriors", "Question", "questions"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
+LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
 
 
 class Question(NamedTuple):
@@ -197,7 +198,7 @@ class Posteriors(Specification):
 
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
         """X as it came, and y as an array; the classifiers check the rest themselves."""
-        X, y = validate_data(estimator, X, y, reset=reset, skip_check_array=True)
+        X, y = validate_data(estimator, X, as_numpy(y), reset=reset, skip_check_array=True)
         X, y = indexable(X, column_or_1d(y, warn=True))
         return X, check_array(y, ensure_2d=False, dtype=None, input_name="y")
 
@@ -362,14 +363,14 @@ class FittedPosteriors(NamedTuple):
     def assembled(self, answers: Sequence[Floats]) -> Floats:
         """The columns from the models' posteriors: of the label, and of each model for groups."""
         label, *of_groups = answers
-        logs = np.log(np.maximum(label, _LEAST))
+        logs = np.log(np.maximum(label, LEAST))
         logs = np.diff(logs, axis=1) if label.shape[1] == 2 else logs
         own = np.hstack((logs, label[:, 1:]))
         table = [own]
         for (question, prior, model), answer in zip(self.asked, of_groups, strict=True):
             within = label[:, question.labels].sum(axis=1, keepdims=True)
             joint = within * answer[:, np.isin(model.kinds, question.parts)]
-            density = joint / np.maximum(prior, _LEAST)
+            density = joint / np.maximum(prior, LEAST)
             products = own[:, :, None] * density[:, None, :]
             table += [density, products.reshape(len(label), -1)]
         return np.hstack(table)

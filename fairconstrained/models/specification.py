@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils import InputTags
 from sklearn.utils.validation import validate_data
 from torch import Generator, Tensor, nn
 
+from fairconstrained.arrays import as_numpy
 from fairconstrained.models.base import column_variances
 from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel, ScaledLinearModel
@@ -38,7 +40,11 @@ __all__ = [
 ]
 
 
-_AS_NUMBERS = {"accept_sparse": "csr", "dtype": np.float64, "order": "C"}
+def _as_numbers(X: Any) -> dict[str, Any]:
+    """Options of validation: float64 of X's library, if scikit-learn lets tensors be tensors."""
+    stays = isinstance(X, Tensor) and get_config()["array_api_dispatch"]
+    dtype = torch.float64 if stays else np.float64
+    return {"accept_sparse": "csr", "dtype": dtype, "order": "C"}
 
 
 class Specification(BaseEstimator):  # type: ignore[misc]
@@ -74,12 +80,15 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         y : array-like of shape (n_samples,)
         reset : bool, default=True
         """
+        options = _as_numbers(X)
         # The workers of joblib get read-only memory, and torch warns of it.
-        return validate_data(estimator, X, y, reset=reset, force_writeable=True, **_AS_NUMBERS)
+        return validate_data(
+            estimator, X, as_numpy(y), reset=reset, force_writeable=True, **options
+        )
 
     def new_rows(self, estimator: Any, X: Any) -> Any:
         """X as the model takes it in prediction, validated by scikit-learn."""
-        return validate_data(estimator, X, reset=False, **_AS_NUMBERS)
+        return validate_data(estimator, X, reset=False, **_as_numbers(X))
 
     def fit_transform(
         self,

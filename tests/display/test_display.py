@@ -108,11 +108,28 @@ def test_tradeoff_of_a_curve_and_of_cv_results():
     assert display.error_std == pytest.approx(curve["std_test_accuracy"])
     assert display.violation_std == pytest.approx(curve["std_test_dp"])
     assert len(display.front_.get_xdata()) == pareto_front(display.error, display.violation).sum()
-    assert display.ax_.get_ylabel() == "1 - accuracy"
+    assert display.ax_.get_ylabel() == "error rate (mean over splits)"
+    assert display.ax_.get_xlabel() == "demographic parity difference (mean over splits)"
     again = TradeoffDisplay.from_cv_results(curve.to_dict("list"), ax=display.ax_)
     assert again.ax_ is display.ax_
     with pytest.raises(ValueError, match=r"no \['mean_test_eo', 'std_test_eo'\]"):
         TradeoffDisplay.from_cv_results(curve, violation="eo")
+
+
+@pytest.mark.parametrize(
+    ("score", "violation", "labels"),
+    [
+        ("accuracy", "equalized_odds", ("error rate", "equalized odds difference")),
+        ("roc_auc", "group_auc", ("1 - roc auc", "group auc gap")),
+        ("my_own", "my_gap", ("1 - my own", "my gap")),
+    ],
+)
+def test_axes_are_labelled_in_words(score, violation, labels):
+    names = [f"{what}_test_{which}" for what in ("mean", "std") for which in (score, violation)]
+    results = {name: [0.1] for name in names}
+    display = TradeoffDisplay.from_cv_results(results, score=score, violation=violation)
+    shown = display.ax_.get_ylabel(), display.ax_.get_xlabel()
+    assert shown == tuple(f"{label} (mean over splits)" for label in labels)
 
 
 def test_tradeoff_of_predictions():

@@ -16,8 +16,9 @@ from tests.helpers.repository import ROOT
 
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-# Executed by tests/docs/test_architecture_examples.py, in the ways that these pages describe.
-ELSEWHERE = {"architecture.md", "privacy.md"}
+# Executed by tests/docs/test_architecture_examples.py, in the ways that these pages describe, and
+# block by block by tests/clients/test_page.py.
+ELSEWHERE = {"architecture.md", "privacy.md", "works_with.md"}
 PAGES = sorted(
     str(page.relative_to(DOCS))
     for page in DOCS.rglob("*.md")
@@ -30,7 +31,7 @@ MODULES = [
     *(
         f"fairconstrained.{name}"
         for name in (
-            *("constraints", "datasets", "display", "exceptions", "metrics"),
+            *("constraints", "datasets", "display", "exceptions", "export", "metrics"),
             *("model_selection", "privacy", "privacy.audit", "solvers", "training"),
         )
     ),

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
+from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
@@ -406,6 +407,62 @@ def test_repr_names_the_metric():
     assert "demographic_parity_difference" in repr(demographic_parity_scorer)
     by_column = fairness_scorer(demographic_parity_difference, column="sex")
     assert repr(by_column).startswith("fairness_scorer(demographic_parity_difference, column='sex'")
+
+
+# --- groups that the scorer holds ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("response", ["predict", "predict_proba"])
+def test_a_scorer_finds_the_groups_it_holds_by_the_index_of_x(data, response):
+    X, y, sex = data
+    X, metric = (
+        X.drop(columns="sex"),
+        loss_gap if "proba" in response else demographic_parity_difference,
+    )
+    options = {"response_method": response}
+    held = fairness_scorer(metric, sensitive_features=pd.Series(sex), **options)
+    asking = fairness_scorer(metric, **options)
+    model, rows = LogisticRegression().fit(X, y), np.random.default_rng(0).permutation(240)[:90]
+    with config_context(enable_metadata_routing=True):
+        expected = asking(model, X.iloc[rows], y[rows], sensitive_features=sex[rows])
+    assert held(model, X.iloc[rows], y[rows]) == expected
+    assert pickle.loads(pickle.dumps(held))(model, X.iloc[rows], y[rows]) == expected
+    weighted = fairness_scorer(metric, sensitive_features=sex, **options)
+    assert weighted(model, X, y, sample_weight=np.ones(240)) == held(model, X, y)
+    assert "sensitive_features=<Series>" in repr(held)
+
+
+def test_permutation_importance_of_fairness(data):
+    """The column that tells the groups apart is what the gap depends on."""
+    X, y, sex = data
+    X = X.assign(sex=(sex == "m").astype(float), noise=np.arange(240.0) % 7)
+    scorer = fairness_scorer(
+        demographic_parity_difference, sensitive_features=pd.Series(sex, index=X.index)
+    )
+    model = LogisticRegression().fit(X, y)
+    found = permutation_importance(
+        model, X, y, scoring=scorer, n_repeats=5, max_samples=0.8, random_state=0
+    )
+    assert scorer(model, X, y) < -0.1
+    assert abs(found.importances_mean[2]) < np.abs(found.importances_mean[:2]).max()
+
+
+def test_groups_that_the_scorer_lacks_are_named(data):
+    X, y, sex = data
+    X, model = X.drop(columns="sex"), LogisticRegression()
+    model.fit(X, y)
+    half = fairness_scorer(demographic_parity_difference, sensitive_features=pd.Series(sex[:120]))
+    with pytest.raises(ValueError, match="has no row 120, nor 119 other rows of the index of X"):
+        half(model, X, y)
+    twice = pd.Series(sex, index=np.arange(240) // 2)
+    doubled = fairness_scorer(demographic_parity_difference, sensitive_features=twice)
+    with pytest.raises(ValueError, match=r"index without repetitions .* got 0 more than once"):
+        doubled(model, X, y)
+    of_others = fairness_scorer(demographic_parity_difference, sensitive_features=sex[:5])
+    with pytest.raises(ValueError, match="sensitive_features has 5 rows"):
+        of_others(model, X, y)
+    with pytest.raises(ValueError, match=r"column must be None .* got column='sex'"):
+        fairness_scorer(demographic_parity_difference, column="sex", sensitive_features=sex)
 
 
 # --- mistakes that scikit-learn would turn into nan ----------------------------------------------

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_score
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -298,6 +300,42 @@ def test_tradeoff_curve_with_train_scores_other_scorers_splitters_and_weights():
         )
     assert {"mean_test_eo", "std_test_eo", "mean_train_eo", "std_train_eo"} <= set(curve)
     assert curve["mean_test_eo"][0] == curve["mean_train_eo"][0] == 0.0  # everybody is positive
+
+
+def test_tradeoff_curves_of_several_estimators_are_those_of_each():
+    """An estimator without the parameter gives one row, and so does one alone without a range."""
+    x, y, group = table()
+    given = {"sensitive_features": group, "cv": 3}
+    varied = {"param_name": "C", "param_range": [1e-3, 1.0]}
+    models = {"LR": LogisticRegression(), "none": DummyClassifier(), "shift": Recorder()}
+    curves = tradeoff_curve(models, x, y, **given, **varied)
+    assert curves["estimator"].tolist() == ["LR", "LR", "none", "shift"]
+    assert list(curves)[:2] == ["estimator", "C"]
+    alone = {"LR": varied, "none": {}, "shift": {}}
+    for name, points in curves.groupby("estimator"):
+        expected = tradeoff_curve(models[name], x, y, **given, **alone[name])
+        scores = ["mean_test_accuracy", "std_test_dp", "split2_test_dp"]
+        np.testing.assert_array_equal(points[scores], expected[scores])
+    both = tradeoff_curve(
+        models,
+        x,
+        y,
+        **given,
+        param_name={"LR": "C", "shift": "shift"},
+        param_range={"LR": [1.0], "shift": [0.5, 1.0]},
+    )
+    assert both["estimator"].tolist() == ["LR", "none", "shift", "shift"]
+    assert both["shift"].tolist()[2:] == [0.5, 1.0]
+    assert both["C"].isna().tolist() == [False, True, True, True]
+
+
+def test_tradeoff_curve_refuses_a_parameter_that_no_estimator_has():
+    x, y, group = table()
+    for models in (LogisticRegression(), {"LR": LogisticRegression(), "NB": GaussianNB()}):
+        with pytest.raises(ValueError, match=r"param_name must be .* of at least one .* 'slak'"):
+            tradeoff_curve(
+                models, x, y, sensitive_features=group, param_name="slak", param_range=[1]
+            )
 
 
 def test_tradeoff_curve_raises_what_a_fit_raises():

@@ -19,17 +19,18 @@ MAX_FUNCTION = 60  # lines
 MAY_IMPORT = {
     "_version": set(),
     "exceptions": set(),
-    "groups": set(),
+    "arrays": set(),
+    "groups": {"arrays"},
     "samples": set(),
     "percentiles": {"groups"},
     "auc": set(),
     "autograd": set(),
     "losses": set(),
     "process": set(),
-    "models": set(),
+    "models": {"arrays"},
     "constraints": {"auc", "autograd", "groups", "losses", "percentiles"},
     "privacy": {"exceptions"},
-    "metrics": {"auc", "exceptions", "groups", "percentiles", "samples"},
+    "metrics": {"arrays", "auc", "exceptions", "groups", "percentiles", "samples"},
     "datasets": {"_version"},
     "problems": {"auc", "autograd", "constraints", "losses", "models"},
     "problems.private": {
@@ -40,23 +41,26 @@ MAY_IMPORT = {
         *("constraints", "exceptions", "groups", "models", "problems", "process", "solvers"),
     },
     "estimators": {
-        *("constraints", "exceptions", "groups", "losses", "models", "percentiles"),
+        *("arrays", "constraints", "exceptions", "groups", "losses", "models", "percentiles"),
         *("privacy", "problems", "problems.private", "process", "samples", "solvers"),
     },
-    "model_selection": {"exceptions", "groups", "metrics", "privacy", "samples"},
+    "model_selection": {"arrays", "exceptions", "groups", "metrics", "privacy", "samples"},
     "display": {"metrics", "model_selection", "percentiles"},
+    "export": {"estimators", "groups", "metrics", "models"},
     "the package": {"_version", "estimators"},
     "quickstart": {
-        *("the package", "datasets", "display", "groups", "metrics", "model_selection"),
+        *("the package", "datasets", "display", "groups", "metrics", "model_selection", "models"),
     },
 }
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
-    *("exceptions", "groups", "samples", "percentiles", "auc", "metrics"),
+    *("exceptions", "arrays", "groups", "samples", "percentiles", "auc", "metrics"),
     *("datasets", "privacy", "model_selection", "display"),
 }
 # Installed by extras only: imported inside the functions that need them.
-OPTIONAL = {"cvxpy", "dp_accounting", "fairlearn", "matplotlib", "polars"}
+OPTIONAL = {
+    *("cvxpy", "dp_accounting", "fairlearn", "matplotlib", "onnx", "polars", "skl2onnx", "skops"),
+}
 
 
 def unit(path):
@@ -126,9 +130,9 @@ def test_the_table_allows_no_import_that_nothing_needs():
 
 def test_the_walk_sees_imports_in_functions():
     """The quick start imports the displays, and with them matplotlib, only where it draws."""
-    quickstart = ROOT / "quickstart.py"
-    assert {"the package", "datasets", "display"} <= units_imported(quickstart)
-    assert "fairconstrained.display.TradeoffDisplay" not in imports(parsed(quickstart).body)
+    reports = ROOT / "quickstart" / "reports.py"
+    assert {"display", "groups", "metrics"} <= units_imported(reports)
+    assert "fairconstrained.display.TradeoffDisplay" not in imports(parsed(reports).body)
 
 
 def test_optional_packages_are_imported_in_functions():

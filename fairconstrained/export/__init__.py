@@ -1,0 +1,13 @@
+"""What leaves Python: model cards, files that can be audited, and ONNX."""
+
+from fairconstrained.export.cards import ModelCard, model_card
+from fairconstrained.export.files import trusted_types
+from fairconstrained.export.onnx import register_onnx_converters, to_onnx
+
+__all__ = [
+    "ModelCard",
+    "model_card",
+    "register_onnx_converters",
+    "to_onnx",
+    "trusted_types",
+]

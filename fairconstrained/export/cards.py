@@ -1,0 +1,173 @@
+"""Model cards: what a fit promises, on whom, and what it does not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from fairconstrained.estimators._base import FairClassifier
+from fairconstrained.groups import group_name
+from fairconstrained.metrics import Certificate
+
+__all__ = ["ModelCard", "model_card"]
+
+# Where a wrapper keeps the fitted estimator in it.
+_INSIDE = ("best_estimator_", "estimator_", "estimator")
+
+_UNCERTIFIED = """\
+None. On new rows the violation differs from that on training rows, and is mostly larger:
+`fairconstrained.metrics.certify` bounds it from rows that no fit has seen."""
+_NOT_PRIVATE = "None: the model was trained without differential privacy."
+_LIMITS = """\
+The constraint is on the groups and the notion above. It says nothing about other groups, about
+subgroups of these, about other notions of fairness, or about rows of another population."""
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """A model card in sections. ``str`` gives Markdown.
+
+    Parameters
+    ----------
+    title : str
+    sections : dict of str to str
+        Markdown of each section, by its heading.
+
+    Examples
+    --------
+    >>> from fairconstrained.export import ModelCard
+    >>> print(ModelCard("A model", {"Limits": "Many."}))
+    # A model
+    <BLANKLINE>
+    ## Limits
+    <BLANKLINE>
+    Many.
+    """
+
+    title: str
+    sections: dict[str, str]
+
+    def __str__(self) -> str:
+        """Markdown."""
+        parts = [f"# {self.title}", *(f"## {name}\n\n{s}" for name, s in self.sections.items())]
+        return "\n\n".join(parts)
+
+    def to_skops(self, model: Any) -> Any:
+        """A ``skops.card.Card`` of the model with these sections.
+
+        Parameters
+        ----------
+        model : fitted estimator
+            What skops draws and lists the parameters of.
+
+        Returns
+        -------
+        skops.card.Card
+
+        Raises
+        ------
+        ImportError
+            If skops, of the extra ``clients``, is not installed.
+        """
+        try:
+            from skops.card import Card
+        except ImportError as error:
+            raise ImportError(
+                "to_skops needs skops: pip install 'fairconstrained[clients]'."
+            ) from error
+        return Card(model).add(**self.sections)
+
+
+def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCard:
+    """Fill a model card from a fit: constraint, violation, groups, certificate and privacy.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Of this package, or a pipeline, search or ``CertifiedClassifier`` with one inside.
+    certificate : Certificate, optional
+        What :func:`fairconstrained.metrics.certify` found; by default the ``certificate_`` of the
+        model, if it has one.
+
+    Returns
+    -------
+    ModelCard
+
+    Raises
+    ------
+    NotFittedError
+        If the model is not fitted.
+    ValueError
+        If there is no estimator of this package in it.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.export import model_card
+    >>> data = make_biased_classification(300, random_state=0)
+    >>> clf = RateConstrainedClassifier()
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> print(model_card(clf).sections["Groups"])
+    Sensitive features are used in training only. Groups: 0, 1.
+    """
+    check_is_fitted(model)
+    clf = _inside(model)
+    check_is_fitted(clf)
+    certificate = certificate or getattr(model, "certificate_", None)
+    proof = f"```text\n{certificate}\n```" if certificate else _UNCERTIFIED
+    sections = {
+        "Model": _model(clf),
+        "Constraint": _constraint(clf),
+        "Groups": _groups(clf),
+        "Certificate": proof,
+        "Privacy": f"```text\n{clf.privacy_}\n```" if clf.privacy_ else _NOT_PRIVATE,
+        "Limits": _LIMITS,
+    }
+    notions = ", ".join(clf.violations_) or "no constraint"
+    return ModelCard(f"{type(clf).__name__}: {notions}", sections)
+
+
+def _inside(model: Any) -> Any:
+    """The estimator of this package in pipelines and wrappers."""
+    inner = model
+    while not isinstance(inner, FairClassifier):
+        if hasattr(inner, "steps"):
+            inner = inner.steps[-1][1]
+            continue
+        names = [name for name in _INSIDE if hasattr(inner, name)]
+        if not names:
+            raise ValueError(
+                f"model must be a classifier of fairconstrained, or hold one; got {model!r}."
+            )
+        inner = getattr(inner, names[0])
+    return inner
+
+
+def _model(clf: Any) -> str:
+    classes = ", ".join(map(str, clf.classes_))
+    return (
+        f"```python\n{clf!r}\n```\n\n"
+        f"It tells the classes {classes} apart by {clf.n_features_in_} features. Training ended "
+        f"after {clf.n_iter_} iterations: {clf.status_}."
+    )
+
+
+def _constraint(clf: Any) -> str:
+    source = "training rows" if clf.privacy_ is None else "the noisy numbers that were released"
+    rows = [f"| {name} | {value:.4f} |" for name, value in clf.violations_.items()]
+    slack = f" The slack is {clf.slack:g}." if hasattr(clf, "slack") else ""
+    if not len(clf.multipliers_):
+        verdict = "It is penalised and not bounded."
+    else:
+        verdict = f"It {'is' if clf.feasible_ else 'is NOT'} kept there."
+    table = "\n".join(["| notion | violation |", "|---|---|", *rows])
+    return f"Measured by {source}:\n\n{table}\n\n{verdict}{slack}"
+
+
+def _groups(clf: Any) -> str:
+    names = ", ".join(group_name(label) for label in clf.groups_)
+    used = "and in prediction" if getattr(clf, "group_features", False) else "only"
+    return f"Sensitive features are used in training {used}. Groups: {names}."

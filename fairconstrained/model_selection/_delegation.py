@@ -1,0 +1,19 @@
+"""Methods that a wrapper has where the estimator in it has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.utils.metaestimators import available_if
+
+__all__ = ["estimator_has"]
+
+
+def estimator_has(method: str) -> Any:
+    """Decorator of a method that exists where the estimator has one of this name."""
+
+    def check(self: Any) -> bool:
+        getattr(getattr(self, "estimator_", self.estimator), method)
+        return True
+
+    return available_if(check)

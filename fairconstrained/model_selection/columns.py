@@ -1,0 +1,150 @@
+"""A classifier that finds its sensitive features in columns of X."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fairconstrained.arrays import as_numpy, other_columns, read_columns
+from fairconstrained.model_selection._delegation import estimator_has
+
+__all__ = ["SensitiveColumnsClassifier"]
+
+
+class SensitiveColumnsClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that takes its sensitive features from columns of X.
+
+    For whatever fits classifiers and passes on no metadata, such as
+    :class:`sklearn.ensemble.AdaBoostClassifier`, or changes the rows, such as the samplers of
+    imbalanced-learn: the groups travel inside of X.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Its ``fit`` takes ``sensitive_features``, as those of this package do; also a pipeline with
+        such a step. It sees X without the columns.
+    column : column name, position, or list of them
+        Columns of X that hold the sensitive features; several are crossed. Use positions where the
+        caller turns tables into arrays.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        Fitted on the other columns.
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+        Columns of X, with the sensitive ones.
+    feature_names_in_ : ndarray of shape (n_columns,)
+        If X has names.
+
+    Notes
+    -----
+    Predictions take X with the same columns. They use the groups only if the ``predict`` of the
+    estimator takes ``sensitive_features``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.ensemble import AdaBoostClassifier
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.model_selection import SensitiveColumnsClassifier
+    >>> data = make_biased_classification(200, random_state=0)
+    >>> X = np.column_stack((data.sensitive_features, data.data))
+    >>> fair = SensitiveColumnsClassifier(RateConstrainedClassifier(), column=0)
+    >>> AdaBoostClassifier(fair, n_estimators=2).fit(X, data.target).predict(X).shape
+    (200,)
+    """
+
+    def __init__(self, estimator: Any, column: Any):
+        self.estimator = estimator
+        self.column = column
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the estimator on the other columns, with the groups of the columns.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+            Passed to the estimator if given.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If X has no such column.
+        """
+        given: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
+        given["sensitive_features"] = self._groups(X)
+        with config_context(enable_metadata_routing=True):  # where the estimator is a pipeline
+            self.estimator_ = clone(self.estimator).fit(other_columns(X, self.column), y, **given)
+        self.classes_ = np.unique(as_numpy(y))
+        validate_data(self, X, skip_check_array=True)
+        return self
+
+    @estimator_has("predict")  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> Any:
+        """Labels by the fitted estimator.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self._answer("predict", X)
+
+    @estimator_has("predict_proba")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Class probabilities by the fitted estimator.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return self._answer("predict_proba", X)
+
+    @estimator_has("decision_function")  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:
+        """Scores by the fitted estimator.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+        """
+        return self._answer("decision_function", X)
+
+    def _answer(self, method: str, X: Any) -> Any:
+        check_is_fitted(self)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        ask = getattr(self.estimator_, method)
+        table = other_columns(X, self.column)
+        if "sensitive_features" in inspect.signature(ask).parameters:
+            return ask(table, sensitive_features=self._groups(X))
+        return ask(table)
+
+    def _groups(self, X: Any) -> Any:
+        columns = read_columns(X, self.column)
+        return columns["0"] if len(columns) == 1 else pd.DataFrame(columns)

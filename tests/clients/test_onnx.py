@@ -1,0 +1,106 @@
+"""ONNX graphs give the labels of predict, to the last one."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from fairconstrained import (
+    AUCFairClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.export import to_onnx
+from tests.helpers.clients import biased
+
+pytest.importorskip("skl2onnx", reason="skl2onnx is in the extra `clients`")
+runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is in the extra `clients`")
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of fits that are cut short, and of skl2onnx
+
+NETWORK = {"model": (4, 3), "max_iter": 3, "random_state": 0}
+OF_TWO = {
+    "linear": RateConstrainedClassifier(),
+    "ranking": AUCFairClassifier(),
+    "ranking perceptron": AUCFairClassifier(**NETWORK),
+    "interval": PartialParityClassifier(slack=0.3),
+    "loss": LossParityClassifier(),
+    "perceptron": RateConstrainedClassifier(**NETWORK),
+    "posteriors": RateConstrainedClassifier(model=LogisticRegression()),
+    "odds": RateConstrainedClassifier("equalized_odds", slack=0.2, model=LogisticRegression()),
+    "forest": RateConstrainedClassifier(model=RandomForestClassifier(5, random_state=0)),
+    "pipeline": make_pipeline(StandardScaler(), RateConstrainedClassifier()),
+}
+OF_THREE = {name: OF_TWO[name] for name in ("linear", "perceptron", "posteriors", "odds")}
+
+
+def answers(graph, X):
+    """Labels and probabilities by onnxruntime."""
+    session = runtime.InferenceSession(graph.SerializeToString())
+    return session.run(None, {session.get_inputs()[0].name: X})
+
+
+def fitted(estimator, y):
+    X, _, groups = biased()
+    with config_context(enable_metadata_routing=True):
+        return clone(estimator).fit(X, y, sensitive_features=groups), X
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_two_classes(name):
+    clf, X = fitted(OF_TWO[name], biased()[1])
+    labels, probabilities = answers(to_onnx(clf, X[:1]), X)
+    np.testing.assert_array_equal(labels, clf.predict(X))
+    np.testing.assert_allclose(probabilities, clf.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize("name", OF_THREE)
+def test_three_classes(name, words):
+    X, y, _ = biased()
+    y = y + (X[:, 0] > 1)
+    clf, X = fitted(OF_THREE[name], np.array(["a", "b", "c"])[y] if words else y)
+    labels, probabilities = answers(to_onnx(clf, X[:1]), X)
+    np.testing.assert_array_equal(labels, clf.predict(X))
+    np.testing.assert_allclose(probabilities, clf.predict_proba(X), atol=1e-6)
+
+
+def test_inputs_in_single_precision_are_computed_with_in_double():
+    clf, X = fitted(RateConstrainedClassifier(), biased()[1])
+    X = X.astype(np.float32)
+    labels, probabilities = answers(to_onnx(clf, X[:1]), X)
+    np.testing.assert_array_equal(labels, clf.predict(X))
+    assert probabilities.dtype == np.float32
+
+
+def test_modules_of_users_go_through_torch(tmp_path):
+    pytest.importorskip("onnxscript", reason="onnxscript is in the extra `clients`")
+    clf, X = fitted(RateConstrainedClassifier(model=torch.nn.Linear, max_iter=3), biased()[1])
+    rows = torch.from_numpy(X)
+    file = str(tmp_path / "module.onnx")
+    dynamic = ({0: torch.export.Dim("rows")},)
+    torch.onnx.export(clf.module_, (rows[:2],), file, dynamic_shapes=dynamic, dynamo=True)
+    session = runtime.InferenceSession(file)
+    (scores,) = session.run(None, {session.get_inputs()[0].name: X})
+    np.testing.assert_array_equal(clf.classes_[(scores[:, 0] > 0).astype(int)], clf.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "words"),
+    [
+        (PartialParityClassifier(slack=0.3, group_features=True), "group_features=False"),
+        (RateConstrainedClassifier(model=torch.nn.Linear, max_iter=3), "torch.onnx.export"),
+        (RateConstrainedClassifier(model=LinearSVC()), "predict_proba"),
+    ],
+)
+def test_what_has_no_graph_is_refused_in_words(estimator, words):
+    clf, X = fitted(estimator, biased()[1])
+    with pytest.raises(ValueError, match=words):
+        to_onnx(clf, X[:1])

@@ -1,0 +1,76 @@
+"""The blocks of the page on other libraries run, each after the first."""
+
+import ast
+import importlib.util
+import re
+
+import pytest
+
+from tests.helpers.clients import array_api, run_program
+from tests.helpers.repository import ROOT
+
+TEXT = (ROOT / "docs" / "guide" / "works_with.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+START, *SECTIONS = re.split(r"^## (?=.)", TEXT, flags=re.MULTILINE)
+BLOCKS = {section.partition("\n")[0]: BLOCK.findall(section) for section in SECTIONS}
+
+
+def missing(code):
+    """Packages that the code imports and that are not installed."""
+    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
+    names = {node.module for node in nodes}
+    names |= {
+        alias.name
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    return sorted(
+        name
+        for name in names
+        if importlib.util.find_spec(name.partition(".")[0]) is None
+        or (name == "sklearn.callback" and importlib.util.find_spec(name) is None)
+    )
+
+
+def test_every_section_has_a_block():
+    assert len(BLOCKS) >= 11
+    assert all(BLOCKS.values())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the other libraries
+@pytest.mark.parametrize("section", BLOCKS)
+def test_the_blocks_of_a_section_run(section, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some write files
+    code = "\n".join(BLOCK.findall(START) + BLOCKS[section])
+    if absent := missing(code):
+        pytest.skip(f"not installed: {absent}")
+    if "array_api_dispatch" in code and not array_api():
+        pytest.skip("scikit-learn before 1.9 needs more packages for its array API")
+    if "array_api_dispatch" in code:  # for which scipy has to be asked before it is imported
+        quiet = "import warnings\nwarnings.simplefilter('ignore')\n"
+        run_program(quiet + code, SCIPY_ARRAY_API="1")
+    else:
+        exec(compile(code, section, "exec"), {"__name__": "page"})
+
+
+def test_the_versions_are_those_of_the_constraints():
+    """The table names what `constraints.txt` pins, which `.ci/run` installs."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    named = {
+        "scikit-learn callbacks": ["scikit-learn"],
+        "scikit-learn array API": ["scikit-learn"],
+        "scikit-learn wrappers": ["scikit-learn"],
+        "mlflow": ["mlflow-skinny"],
+        "skl2onnx, onnxruntime": ["skl2onnx", "onnxruntime"],
+        "xgboost, lightgbm": ["xgboost-cpu", "lightgbm"],
+        "polars, pandas": ["polars", "pandas"],
+        "pyarrow, dask": ["pyarrow", "dask"],
+    }
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|", START, re.MULTILINE)[1:]
+    assert len(rows) >= 11
+    for library, versions in rows:
+        for package in named.get(library, [library]):
+            assert pinned[package] in versions, package

@@ -1,0 +1,90 @@
+"""Fitted models in files of skops, which name every type that is in them."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.constraints import EqualizedOdds
+from fairconstrained.export import model_card, trusted_types
+from fairconstrained.models.layers import Layers
+from tests.helpers.clients import biased
+
+skops = pytest.importorskip("skops", reason="skops is in the extra `clients`")
+
+ESTIMATORS = {
+    "linear": RateConstrainedClassifier(),
+    "notion object": RateConstrainedClassifier(EqualizedOdds(slack=0.1)),
+    "posteriors": RateConstrainedClassifier(model=LogisticRegression()),
+    "perceptron": RateConstrainedClassifier(model=(4,), max_iter=3),
+    "ranking perceptron": AUCFairClassifier(model=(4, 3), max_iter=3),
+    "ranking": AUCFairClassifier(),
+    "interval": PartialParityClassifier(slack=0.3),
+    "loss": LossParityClassifier(),
+    "private": DPFermiClassifier(epsilon=1.0, max_iter=3),
+    "private perceptron": DPFermiClassifier(epsilon=1.0, model=(4,), max_iter=3),
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return biased()
+
+
+@pytest.mark.filterwarnings("ignore")  # of fits that are cut short
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_models_load_with_the_types_of_this_package_named(data, name):
+    import skops.io
+
+    X, y, groups = data
+    clf = copy.deepcopy(ESTIMATORS[name]).set_params(random_state=0)
+    clf.fit(X, y, sensitive_features=groups)
+    file = skops.io.dumps(clf)
+    named = trusted_types(clf)
+    assert named == skops.io.get_untrusted_types(data=file)
+    again = skops.io.loads(file, trusted=named)
+    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+    np.testing.assert_array_equal(again.predict(X), clf.predict(X))
+    if clf.privacy_ is None:  # it goes on from there
+        again.set_params(warm_start=True).fit(X, y, sensitive_features=groups)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["perceptron", "ranking perceptron"])
+def test_perceptrons_hold_arrays_and_no_code(data, name):
+    X, y, groups = data
+    clf = copy.deepcopy(ESTIMATORS[name]).fit(X, y, sensitive_features=groups)
+    assert isinstance(clf.module_, Layers)
+    for again in (pickle.loads(pickle.dumps(clf.module_)), copy.deepcopy(clf.module_)):
+        assert list(again.state_dict()) == list(clf.module_.state_dict())
+        for name, tensor in clf.module_.state_dict().items():
+            assert tensor.equal(again.state_dict()[name])
+    assert b"torch._utils" not in pickle.dumps(clf.module_)  # which rebuilds pickled tensors
+
+
+def test_types_of_other_packages_are_left_for_the_user_to_judge(data):
+    X, y, groups = data
+    clf = RateConstrainedClassifier().fit(X, y, sensitive_features=groups)
+    pipe = make_pipeline(StandardScaler(), clf)
+    assert trusted_types(pipe) == trusted_types(clf)
+    assert all(name.startswith("fairconstrained.") for name in trusted_types(clf))
+
+
+def test_a_card_of_skops_has_the_sections_of_ours(data):
+    X, y, groups = data
+    clf = RateConstrainedClassifier().fit(X, y, sensitive_features=groups)
+    card = model_card(clf)
+    rendered = card.to_skops(clf).render()
+    for name, text in card.sections.items():
+        assert f"# {name}\n\n{text}" in rendered

@@ -1,0 +1,96 @@
+"""Model cards say what the fit says."""
+
+import pytest
+from sklearn import config_context
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fairconstrained import DPFermiClassifier, PartialParityClassifier, RateConstrainedClassifier
+from fairconstrained.export import model_card
+from fairconstrained.metrics import certify
+from fairconstrained.model_selection import CertifiedClassifier, SensitiveColumnsClassifier
+from tests.helpers.clients import biased, frame
+
+
+@pytest.fixture(scope="module")
+def data():
+    return biased(900)
+
+
+def test_a_card_holds_the_constraint_its_violation_the_groups_and_the_certificate(data):
+    X, y, groups = data
+    sex = ["mf"[g] for g in groups]
+    clf = RateConstrainedClassifier(["demographic_parity", "equal_opportunity"], slack=0.07)
+    clf.fit(X, y, sensitive_features=sex)
+    certificate = certify(
+        clf, X, y, sensitive_features=sex, constraint="demographic_parity", slack=0.3
+    )
+    card = model_card(clf, certificate=certificate)
+    assert card.title == "RateConstrainedClassifier: demographic_parity, equal_opportunity"
+    for name, value in clf.violations_.items():
+        assert f"| {name} | {value:.4f} |" in card.sections["Constraint"]
+    assert card.sections["Constraint"].endswith("It is kept there. The slack is 0.07.")
+    assert card.sections["Groups"].endswith("Groups: f, m.")
+    assert str(certificate) in card.sections["Certificate"]
+    assert repr(clf) in card.sections["Model"]
+    assert "without differential privacy" in card.sections["Privacy"]
+    headings = [line for line in str(card).splitlines() if line.startswith("#")]
+    assert headings == [f"# {card.title}", *(f"## {name}" for name in card.sections)]
+
+
+def test_without_a_certificate_it_says_that_nothing_is_proved(data):
+    X, y, groups = data
+    clf = RateConstrainedClassifier().fit(X, y, sensitive_features=groups)
+    assert model_card(clf).sections["Certificate"].startswith("None.")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_of_a_private_fit_it_says_the_promise_and_that_violations_are_estimates(data):
+    X, y, groups = data
+    clf = DPFermiClassifier(epsilon=1.0, max_iter=5, random_state=0)
+    card = model_card(clf.fit(X, y, sensitive_features=groups))
+    assert str(clf.privacy_) in card.sections["Privacy"]
+    assert "noisy numbers that were released" in card.sections["Constraint"]
+    assert "penalised and not bounded" in card.sections["Constraint"]
+
+
+def test_a_constraint_that_is_not_kept_is_said_to_be_so(data):
+    X, y, groups = data
+    clf = RateConstrainedClassifier(slack=0.01, max_iter=1)
+    with pytest.warns(UserWarning, match=r"exceeds its slack|stopped after"):
+        clf.fit(X, y, sensitive_features=groups)
+    assert "is NOT kept" in model_card(clf).sections["Constraint"]
+
+
+def test_groups_that_predictions_need_are_named():
+    X, y, groups = biased()
+    clf = PartialParityClassifier(slack=0.3, group_features=True)
+    card = model_card(clf.fit(X, y, sensitive_features=groups))
+    assert "in training and in prediction" in card.sections["Groups"]
+
+
+def test_wrappers_are_looked_into():
+    table, y = frame()
+    X, groups = table.drop(columns="sex"), table["sex"]
+    pipe = make_pipeline(StandardScaler(), RateConstrainedClassifier())
+    search = GridSearchCV(pipe, {"rateconstrainedclassifier__slack": [0.125]}, cv=2)
+    with config_context(enable_metadata_routing=True):
+        search.fit(X, y, sensitive_features=groups)
+    assert "The slack is 0.125." in model_card(search).sections["Constraint"]
+    columns = SensitiveColumnsClassifier(RateConstrainedClassifier(slack=0.125), "sex")
+    assert "The slack is 0.125." in model_card(columns.fit(table, y)).sections["Constraint"]
+    certified = CertifiedClassifier(
+        RateConstrainedClassifier(slack=0.5), candidates={"slack": [0.1]}, random_state=0
+    ).fit(X, y, sensitive_features=groups)
+    assert str(certified.certificate_) in str(model_card(certified))
+
+
+def test_other_models_are_refused(data):
+    X, y, _ = data
+    with pytest.raises(NotFittedError):
+        model_card(RateConstrainedClassifier())
+    with pytest.raises(ValueError, match="must be a classifier of fairconstrained, or hold one"):
+        model_card(LogisticRegression().fit(X, y))
