@@ -27,7 +27,7 @@ from fairconstrained.estimators._around import (
     report,
     unchanged_on_error,
 )
-from fairconstrained.estimators._callbacks import CallbackSupportMixin, fit_task, with_callbacks
+from fairconstrained.estimators._callbacks import CallbackSupportMixin, fit_task
 from fairconstrained.estimators._parameters import check_parameters, given_callbacks
 from fairconstrained.estimators._predictions import (
     labels_of,
@@ -215,16 +215,12 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """
         with unchanged_on_error(self):
             self._forget()
-            self._fit(X, y, sensitive_features, sample_weight, fit_params)
+            self._check_all()
+            routed = self._routed_params(fit_params)
+            with fit_task(self, X, y, sample_weight) as watch:
+                rows = self._rows(X, y, sensitive_features, sample_weight, routed)
+                self._train(replace(rows, watch=watch))
         return self
-
-    @with_callbacks
-    def _fit(self, X, y, sensitive_features, sample_weight, fit_params):
-        self._check_all()
-        routed = self._routed_params(fit_params)
-        with fit_task(self, X, y, sample_weight) as watch:
-            rows = self._rows(X, y, sensitive_features, sample_weight, routed)
-            self._train(replace(rows, watch=watch))
 
     def decision_function(self, X) -> np.ndarray:
         """Scores of the samples.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -16,7 +17,14 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
-__all__ = ["CallbackSupportMixin", "fit_task", "unwatched", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "fit_task", "unwatched"]
+
+
+# To decorate `fit` itself would put a line of scikit-learn between `fit` and its caller, to which
+# our warnings would then point.
+@with_callbacks
+def _tear_down(estimator):
+    """Nothing itself: scikit-learn ends the callbacks of a fit after what it decorates."""
 
 
 def unwatched(problem, iterate):
@@ -41,17 +49,20 @@ def fit_task(estimator, X, y, sample_weight):
     metadata = None if sample_weight is None else {"sample_weight": sample_weight}
     private = estimator.epsilon is not None
     rows = {} if private else {"X": X, "y": y, "metadata": metadata}
-    fit = estimator._init_callback_context(max_subtasks=None)
+    try:
+        fit = estimator._init_callback_context(max_subtasks=None)
+        fit.call_on_fit_task_begin(estimator=estimator, **rows)
+        yield partial(_watch, estimator, fit, rows)
+        model = {} if rows else None
+        fit.call_on_fit_task_end(estimator=estimator, **rows, reconstruction_attributes=model)
+    finally:
+        _tear_down(estimator)
 
-    def watch(problem, iterate):
-        iteration = fit.subcontext(task_name="iteration")
-        iteration.call_on_fit_task_begin(estimator=estimator, **rows)
-        model = None if private else lambda: estimator._fitted(problem, iterate.x)
-        return iteration.call_on_fit_task_end(
-            estimator=estimator, **rows, reconstruction_attributes=model
-        )
 
-    fit.call_on_fit_task_begin(estimator=estimator, **rows)
-    yield watch
-    model = None if private else {}
-    fit.call_on_fit_task_end(estimator=estimator, **rows, reconstruction_attributes=model)
+def _watch(estimator, fit, rows, problem, iterate):
+    iteration = fit.subcontext(task_name="iteration")
+    iteration.call_on_fit_task_begin(estimator=estimator, **rows)
+    model = (lambda: estimator._fitted(problem, iterate.x)) if rows else None
+    return iteration.call_on_fit_task_end(
+        estimator=estimator, **rows, reconstruction_attributes=model
+    )
