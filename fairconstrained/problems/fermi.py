@@ -147,13 +147,13 @@ class FermiERM:
         batch = self.data.rows(rows)
         # Each row stands for as many rows: dividing by the batch's weight instead would be biased.
         batch = batch._replace(weight=batch.weight * (self.n_rows / len(rows)))
-        fraction = batch.weight.sum() / self.data.weight.sum()
+        total = self.data.weight.sum()
         seen = []
 
         def lagrangian(scores: Tensor, batch: Membership) -> Tensor:
             counted = counted_by(self.constraint.statistic, table)
             seen.append(batch.sums(counted(scores.detach(), batch.y)))
-            risk = fraction * self.risk.soft(scores, batch.y, batch.weight)
+            risk = self.risk.soft(scores, batch.y, batch.weight, total)
             return risk + (weights * batch.sums(self._soft(scores, batch))).sum()
 
         terms = self._linearized(lagrangian, x, batch)
