@@ -92,13 +92,13 @@ class PairwiseLoss:
     Parameters
     ----------
     surrogate : Surrogate
-    shares : tuple of float
+    fractions : tuple of float
         Fractions of the total weight that belong to negatives and to positives. With these known,
         the means of a batch are unbiased, and a batch may be without positives.
     """
 
     surrogate: Surrogate
-    shares: tuple[float, float]
+    fractions: tuple[float, float]
 
     def soft(
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
@@ -116,7 +116,7 @@ class PairwiseLoss:
 
     def of_sums(self, sums: Tensor) -> Tensor:
         """Surrogate loss from sums over negatives and positives, divided by the total weight."""
-        means = sums / sums.new_tensor(self.shares)[:, None]
+        means = sums / sums.new_tensor(self.fractions)[:, None]
         return self.surrogate.loss(means[1], means[0])
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:

@@ -263,14 +263,14 @@ class SecretGroups(PrivateProblem):
 
     def prior(self) -> Tensor:
         """Fractions of the groups in each condition by counts, (n_conditions + 1, n_groups)."""
-        shares = self.counts.new_zeros((self.information.n_conditions + 1, self.n_groups))
+        fractions = self.counts.new_zeros((self.information.n_conditions + 1, self.n_groups))
         for part, cells in enumerate(self.constraint.part_cells()):
             if not self.information.used[part]:
                 continue
             condition = int(self.information.condition[part]) + 1
-            shares[condition, torch.as_tensor(cells.any(axis=0))] = self.counts[part]
-        shares[shares.sum(dim=1) == 0] = 1.0  # nothing is compared there
-        return shares
+            fractions[condition, torch.as_tensor(cells.any(axis=0))] = self.counts[part]
+        fractions[fractions.sum(dim=1) == 0] = 1.0  # nothing is compared there
+        return fractions
 
     def release(self, name: str, queries: Tensor, rng: Generator) -> tuple[Tensor, float]:
         """Noisy sums of the public queries (n, m) over conditions and groups, once for each name.
@@ -298,11 +298,11 @@ class SecretGroups(PrivateProblem):
         sums = sums.reshape(n_conditions, k, -1)
         return _with_noise_between_groups(sums, public, noise * largest, rng)
 
-    def surrogate(self, shares: Tensor) -> FermiERM:
+    def surrogate(self, fractions: Tensor) -> FermiERM:
         """The problem if each row belonged to the groups by these fractions, (n, n_groups)."""
-        part = self.constraint.part_of_cell.to(shares.device)[self.data.y] + 1
-        of_parts = shares.new_zeros((self.n_rows, self.constraint.n_parts + 1))
-        of_parts = of_parts.scatter_add(1, part, shares)[:, 1:]
+        part = self.constraint.part_of_cell.to(fractions.device)[self.data.y] + 1
+        of_parts = fractions.new_zeros((self.n_rows, self.constraint.n_parts + 1))
+        of_parts = of_parts.scatter_add(1, part, fractions)[:, 1:]
         return FermiERM(
             self.model,
             Membership(self.data.X, self.data.y, of_parts, self.data.weight),

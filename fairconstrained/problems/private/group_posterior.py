@@ -53,19 +53,21 @@ class GroupPosterior:
         self._sums.append(sums)
         self._variances.append(queries.new_full((queries.shape[1],), deviation**2))
 
-    def shares(self) -> Tensor:
+    def fractions(self) -> Tensor:
         """Estimated fractions of the groups in each row, (n, n_groups); rows add up to 1."""
         if not self._queries:
             return self.prior[self.condition]
         queries, variances = torch.cat(self._queries, dim=1), torch.cat(self._variances)
         sums = torch.cat(self._sums, dim=2)
-        shares = self.prior[self.condition]
+        fractions = self.prior[self.condition]
         for c in range(1, len(self.prior)):
             rows = self.condition == c
             own, weight, prior = queries[rows], self.weight[rows], self.prior[c]
             excess = (sums[c] - prior[:, None] * (weight @ own)).T
-            shares[rows] = prior + own @ _ridge(own.T @ (own * weight[:, None]), excess, variances)
-        return shares
+            fractions[rows] = prior + own @ _ridge(
+                own.T @ (own * weight[:, None]), excess, variances
+            )
+        return fractions
 
 
 def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
