@@ -28,10 +28,10 @@ __all__ = [
     "Intervals",
     "Ranks",
     "auc_inside",
+    "fraction_inside",
     "inside_intervals",
     "rank_of_scores",
     "read_intervals",
-    "share",
 ]
 
 Floats = NDArray[np.float64]
@@ -56,9 +56,9 @@ class Intervals(NamedTuple):
         """Select the intervals of some groups, in the given order."""
         return Intervals(self.lower[index], self.upper[index])
 
-    def share(self, rank: Floats) -> Floats:
+    def fraction(self, rank: Floats) -> Floats:
         """Evaluate G at ranks of each group, (n_groups, m)."""
-        return np.asarray(share(rank, self.lower, self.upper))
+        return np.asarray(fraction_inside(rank, self.lower, self.upper))
 
     def rank(self, fraction: Floats) -> tuple[Floats, Floats]:
         """Lowest and highest rank at which G has these values, two arrays of (n_groups, m).
@@ -86,7 +86,7 @@ def _inverse(lower: Floats, upper: Floats, fraction: Floats, side: Any) -> Float
     return np.asarray(upper[pieces][piece] - (ends[piece] - target))
 
 
-def share(rank: Numbers, lower: Numbers, upper: Numbers) -> Numbers:
+def fraction_inside(rank: Numbers, lower: Numbers, upper: Numbers) -> Numbers:
     """Evaluate G at ranks (n_sets, m) for unions of intervals (n_sets, n_pieces)."""
     low, high = lower[:, None], upper[:, None]
     covered = (rank[..., None].clip(low, high) - low).sum(-1)

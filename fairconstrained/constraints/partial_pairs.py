@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fairconstrained.constraints.moments import Rows
 from fairconstrained.constraints.within_intervals import IntervalParts, WithinIntervals
-from fairconstrained.percentiles import auc_inside, share
+from fairconstrained.percentiles import auc_inside, fraction_inside
 
 __all__ = ["PartialGroupAUCs", "PartialRates"]
 
@@ -61,7 +61,7 @@ class PartialRates(WithinIntervals):
 
     def _differences(self, sums: Tensor, counts: Tensor, leak: float) -> Tensor:
         rates: Tensor = self.statistic.above(sums) / counts[:, None]
-        inside: Tensor = share(rates, self.lower.to(rates), self.upper.to(rates))
+        inside: Tensor = fraction_inside(rates, self.lower.to(rates), self.upper.to(rates))
         leaky = inside + leak * (rates / self.lengths.to(rates)[:, None] - inside)
         first, second = self.first.to(rates.device), self.second.to(rates.device)
         return (leaky[first] - leaky[second]).reshape(-1) - self.slack.to(rates)
@@ -119,11 +119,13 @@ class PartialGroupAUCs(WithinIntervals):
         rates = sums / counts[:, None]
         ones, zeros = torch.ones_like(rates[:, :1]), torch.zeros_like(rates[:, :1])
         edges = torch.cat((ones, rates, zeros), dim=1)
-        return self._of_aucs(auc_inside(share(edges, self.lower.to(sums), self.upper.to(sums))))
+        return self._of_aucs(
+            auc_inside(fraction_inside(edges, self.lower.to(sums), self.upper.to(sums)))
+        )
 
     def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
         """Exact AUCs from sorted scores."""
-        inside = self.intervals.share(self.ranks(scores, rows).rank)
+        inside = self.intervals.fraction(self.ranks(scores, rows).rank)
         return self._of_aucs(torch.as_tensor(auc_inside(inside)).to(scores))
 
     def describe(self, j: int) -> str:

@@ -44,7 +44,7 @@ class FractionsInside:
     @staticmethod
     def gaps(intervals: Intervals, rank: Floats) -> tuple[Floats, Floats]:
         """How far each part is above and below the others at each threshold."""
-        inside = intervals.share(rank)
+        inside = intervals.fraction(rank)
         from_middle = 2.0 * inside - inside.max(axis=0) - inside.min(axis=0)
         return from_middle, -from_middle
 

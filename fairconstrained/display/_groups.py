@@ -196,7 +196,7 @@ class GroupScoreDisplay(_OfScores):
         # Ranks just below each edge: a bin contains its lower edge, and the last bin both edges.
         rank = ranks.rank[:, np.searchsorted(ranks.thresholds, edges, "left") - 1]
         rank[:, -1] = 0.0
-        covered = data.intervals.share(rank) * data.intervals.lengths[:, None]
+        covered = data.intervals.fraction(rank) * data.intervals.lengths[:, None]
         density, inside = (-np.diff(above, axis=1) / np.diff(edges) for above in (rank, covered))
         self.lines_, self.shades_ = [], []
         for g, name in enumerate(data.groups):

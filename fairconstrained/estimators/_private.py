@@ -124,7 +124,7 @@ class PrivateFairClassifier(FairClassifier):
         public = self._public_range(task.data)
         reach = _FAR * public.scale
         # Squares and sums of larger entries overflow, so one row could make a fit fail.
-        X = task.data.X.bounded(public.center - reach, public.center + public.scale + reach)
+        X = task.data.X.bounded(public.centre - reach, public.centre + public.scale + reach)
         return replace(task, data=task.data._replace(X=X))
 
     def _problem_class(self):
@@ -208,7 +208,7 @@ class PrivateFairClassifier(FairClassifier):
         """The model in public coordinates; ValueError for one that cannot be trained privately."""
         public = self._public_range(task.data)
         outputs = n_outputs(len(task.space.classes))
-        return self.model_.build_private(public.center, public.scale, outputs)
+        return self.model_.build_private(public.centre, public.scale, outputs)
 
     def _private_model(self, task, plan):
         """The model in released coordinates."""
@@ -216,7 +216,7 @@ class PrivateFairClassifier(FairClassifier):
         public, outputs = self._public_range(data), n_outputs(len(task.space.classes))
         self._spends(plan)
         coordinates = release_coordinates(data.X, public, plan.scaling_noise, task.rng)
-        model = self.model_.build_private(coordinates.center, coordinates.scale, outputs)
+        model = self.model_.build_private(coordinates.centre, coordinates.scale, outputs)
         if coordinates.far:
             self._warn_of_range()
         self._warn_of_noise(plan, len(data.y), model.n_params)

@@ -49,7 +49,7 @@ def released_problem(estimator, task):
     _refuse_early(estimator, task, plan)
     estimator._spends(plan)
     cell = data.y * n_groups + data.group
-    released = release(data.X, cell, 2 * n_groups, public.center, public.scale, plan, task.rng)
+    released = release(data.X, cell, 2 * n_groups, public.centre, public.scale, plan, task.rng)
     if released.far:
         estimator._warn_of_range()
     counts = released.counts.reshape(2, n_groups).round()

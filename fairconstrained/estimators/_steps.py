@@ -69,10 +69,10 @@ class Steps:
 
     def on(self, data: Batch) -> FairERM:
         """The problem on other rows, with a copy of the model, to measure the model."""
-        shares = torch.stack([data.weight[data.y == k].sum() for k in (0, 1)])
+        weights = torch.stack([data.weight[data.y == k].sum() for k in (0, 1)])
         risk = self.problem.risk
         if isinstance(risk, PairwiseLoss):
-            risk = replace(risk, shares=tuple((shares / shares.sum()).tolist()))
+            risk = replace(risk, fractions=tuple((weights / weights.sum()).tolist()))
         return replace(self.problem, data=data, risk=risk, model=copy.deepcopy(self.problem.model))
 
     def solution(self, problem: FairERM) -> Solution:

@@ -21,7 +21,7 @@ from fairconstrained.metrics import _notions as notions
 from fairconstrained.metrics._differences import difference_bound, difference_p_value
 from fairconstrained.metrics._tables import Counts, Rates
 from fairconstrained.metrics.bounds import clopper_pearson, distribution_band
-from fairconstrained.percentiles import Intervals, auc_inside, rank_of_scores, share
+from fairconstrained.percentiles import Intervals, auc_inside, fraction_inside, rank_of_scores
 
 __all__ = [
     "CAPS",
@@ -202,7 +202,7 @@ def partial_parity_finding(
     found = _counted(counts, *PARITIES[name], None)
     rates = found.hits / np.where(found.rows > 0, found.rows, np.nan)
     bounds = clopper_pearson(found.hits, found.rows, alpha / 2)
-    low, middle, high = (share(r, *intervals) for r in (bounds[0], rates, bounds[1]))
+    low, middle, high = (fraction_inside(r, *intervals) for r in (bounds[0], rates, bounds[1]))
     upper, binding = 0.0, NOTHING
     for g, h in permutations(range(len(found.groups)), 2):
         worst = int((high[g] - low[h]).argmax())
@@ -284,7 +284,9 @@ class _Band(NamedTuple):
 
     def inside(self) -> tuple[Array, Array, Array]:
         lower, upper = self.intervals
-        low, middle, high = (share(r, lower, upper) for r in (self.low, self.rank, self.high))
+        low, middle, high = (
+            fraction_inside(r, lower, upper) for r in (self.low, self.rank, self.high)
+        )
         return low, middle, high
 
 

@@ -25,7 +25,7 @@ from fairconstrained.metrics._tables import (
     Rates,
     count_table,
 )
-from fairconstrained.percentiles import share
+from fairconstrained.percentiles import fraction_inside
 
 __all__ = ["COMPONENTS", "components_of"]
 
@@ -233,8 +233,8 @@ def _decisions(notion: Callable[[Counts], Rates], labelled: bool) -> Reader:
             rows.y_true = above
         values, noise, *_rest = _group_rates(notion, rows, above, True)
         lower, upper = data.intervals
-        inside = share(values, lower, upper)
-        return Components(inside, share(values + noise, lower, upper) - inside, Range())
+        inside = fraction_inside(values, lower, upper)
+        return Components(inside, fraction_inside(values + noise, lower, upper) - inside, Range())
 
     return components
 

@@ -14,7 +14,7 @@ from fairconstrained.metrics import auc, losses, partial
 from fairconstrained.metrics._draws import Rows
 from fairconstrained.metrics._summaries import Components, Extreme, Largest, Range
 from fairconstrained.metrics._tables import check_labels, classes_of, encode_labels
-from fairconstrained.percentiles import auc_inside, inside_intervals, share
+from fairconstrained.percentiles import auc_inside, fraction_inside, inside_intervals
 
 __all__ = [
     "AUC_GAPS",
@@ -143,8 +143,8 @@ class _Distributions:
         return np.concatenate((above, np.zeros((*p.shape[:-1], 1))), axis=-1)
 
     def inside(self, rank: Array) -> Array:
-        """Share of the interval's rows above each threshold."""
-        return np.asarray(share(rank, self.intervals.lower, self.intervals.upper))
+        """Fraction of the interval's rows above each threshold."""
+        return np.asarray(fraction_inside(rank, self.intervals.lower, self.intervals.upper))
 
 
 def distributions_components(rows: Rows, interval: Any, **_: Any) -> Components:

@@ -79,7 +79,7 @@ def partial_statistical_parity(
     """
     data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
     rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank
-    return _gap(data, data.intervals.share(rank), "")
+    return _gap(data, data.intervals.fraction(rank), "")
 
 
 @documented
@@ -153,7 +153,7 @@ def partial_demographic_parity(
     0.5
     """
     data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
-    return _gap(data, data.intervals.share(_rank_at(data, threshold, data.weight)), "")
+    return _gap(data, data.intervals.fraction(_rank_at(data, threshold, data.weight)), "")
 
 
 @documented
@@ -256,7 +256,7 @@ def partial_group_auc(
     """
     data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
     rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank
-    return _worst(data, np.abs(auc_inside(data.intervals.share(rank)) - 0.5).max(axis=1))
+    return _worst(data, np.abs(auc_inside(data.intervals.fraction(rank)) - 0.5).max(axis=1))
 
 
 class Scored:
@@ -318,7 +318,7 @@ def _rank_at(data: Scored, threshold: float, weight: Array) -> Array:
 def _gap_of_labels(data: Scored, threshold: float, labels: dict[Any, Array]) -> float:
     """The worst label's gap of rates inside the interval."""
     ranks = [_rank_at(data, threshold, data.weight * rows) for rows in labels.values()]
-    rates = data.intervals.share(np.concatenate(ranks, axis=1))
+    rates = data.intervals.fraction(np.concatenate(ranks, axis=1))
     return _gap(data, rates, *(f" with label {label!r}" for label in labels))
 
 

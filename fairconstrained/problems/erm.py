@@ -61,8 +61,9 @@ class FairERM:
     the parameters of the model and the extra variables of the constraint.
 
     The table of a draw of rows is scaled up to all rows and divided by the counts N of all rows.
-    Linear constraints are then estimated without bias, and a group may be missing in the draw. If
-    rows are not drawn uniformly, as with equally many from each part, each row has a scale.
+    Linear constraints are then estimated without bias, and a group may be missing in the draw. In
+    the same way mean losses are divided by the weight of all rows. If rows are not drawn uniformly,
+    as with equally many from each part, each row has a scale.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ class FairERM:
             batch = self._batch(rows, None)
 
             def terms(scores: Tensor, aux: Tensor) -> Tensor:
-                risk = self.risk.soft(scores, batch.y, batch.weight)[None]
+                risk = self.risk.soft(scores, batch.y, batch.weight, self.total)[None]
                 return torch.cat((risk, self._values(scores, aux, batch)))
 
             return self._penalised(x, through_scores(terms, self.model, x, batch.X))
@@ -161,7 +162,7 @@ class FairERM:
         batch = self._batch(rows, None)
 
         def risk(scores: Tensor, aux: Tensor) -> Tensor:
-            return self.risk.soft(scores, batch.y, batch.weight)[None]
+            return self.risk.soft(scores, batch.y, batch.weight, self.total)[None]
 
         return self._penalised(x, through_scores(risk, self.model, x, batch.X))
 
@@ -190,9 +191,10 @@ class FairERM:
         if self.affine is None or not draws:
             return separate_estimates(self, x, rows, *draws)
         n = len(rows)
+        scales = [self.total.new_full((n,), self.n_rows / n), *(scale for _, scale in draws)]
         index = torch.cat((rows, *(drawn for drawn, _ in draws)))
         X, placed = self.data.X.rows(index), self.placed.take(index)
-        placed.weight[n:] *= torch.cat([scale for _, scale in draws]).to(placed.weight)
+        placed.weight.mul_(torch.cat(scales).to(placed.weight))
         first, later = slice(0, n), slice(n, None)
         sizes = [len(drawn) for drawn, _ in draws]
         return self._penalised(
@@ -232,7 +234,9 @@ class FairERM:
         """
         w, aux = self._split(x)
         scores, model_pullback = self.model.linearize(w, X)
-        risk, risk_gradient = self.risk.linearize(scores[first], rows.y[first], rows.weight[first])
+        risk, risk_gradient = self.risk.linearize(
+            scores[first], rows.y[first], rows.weight[first], self.total
+        )
         statistics, statistics_pullback = self.constraint.linearize(
             scores[drawn], rows.y[drawn], aux
         )
@@ -289,7 +293,7 @@ class FairERM:
         batch = self.data
 
         def terms(scores: Tensor, aux: Tensor) -> Tensor:
-            risk = self.risk.soft(scores, batch.y, batch.weight)[None]
+            risk = self.risk.soft(scores, batch.y, batch.weight, self.total)[None]
             parts = self.constraint.convex_parts(scores, self.placed, aux)
             return torch.cat((risk, parts.reshape(-1)))
 
@@ -321,11 +325,15 @@ class FairERM:
         return self.affine.of_table(sums)
 
     def _batch(self, rows: Tensor | None, scale: Tensor | None) -> Batch:
-        """Rows with weights whose sum is that of the data, exactly or in expectation."""
+        """Rows, each with the weight of the rows that it stands for.
+
+        By default all stand for as many. The sum of their weights is then that of the data in
+        expectation only: to divide by the batch's own sum would be biased.
+        """
         if rows is None:
             return self.data
         batch = self.data.rows(rows)
-        factor = self.total / batch.weight.sum() if scale is None else scale.to(self.total)
+        factor = self.n_rows / len(rows) if scale is None else scale.to(self.total)
         return batch._replace(weight=batch.weight * factor)
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:

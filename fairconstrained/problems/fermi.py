@@ -16,15 +16,22 @@ from torch import Tensor
 
 from fairconstrained.constraints import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
+from fairconstrained.constraints.statistics import Statistic
 from fairconstrained.models import Model
 from fairconstrained.models.features import Features
 from fairconstrained.problems.base import Batch, Evaluation, Linearization, with_penalty
 from fairconstrained.problems.erm import through_scores
 from fairconstrained.problems.objectives import Objective
 
-__all__ = ["FermiERM", "Membership"]
+__all__ = ["TABLES", "FermiERM", "Membership", "counted_by"]
 
+TABLES = ("labels", "probabilities")  # what W may answer to
 Terms = Callable[[Tensor, "Membership"], Tensor]
+
+
+def counted_by(statistic: Statistic, table: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """What a row adds to the table that W answers to, a function of its scores and label."""
+    return statistic.hard if table == "labels" else statistic.soft
 
 
 class Membership(NamedTuple):
@@ -115,32 +122,43 @@ class FermiERM:
         """The penalised objective."""
         return self._linearized(self._objective, x, self.data)
 
-    def saddle(self, x: Tensor, dual: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def saddle(
+        self, x: Tensor, dual: Tensor, rows: Tensor, table: str = "labels"
+    ) -> tuple[Tensor, Tensor]:
         r"""Estimate gradients of the saddle form from rows that are drawn uniformly.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n_variables,)
+        dual : Tensor of shape (n_parts, n_classes)
+            W.
+        rows : LongTensor
+        table : {"labels", "probabilities"}, default="labels"
+            What the gradient in W is taken for.
 
         Returns
         -------
         on_x : Tensor of shape (n_variables,)
             Gradient of risk plus :math:`\lambda \psi(\cdot, W)`.
         on_dual : Tensor of shape (n_parts, n_classes)
-            Gradient of :math:`\psi` in W.
+            Gradient of :math:`\psi` in W, by the table.
         """
         weights = self.weight * self.information.weights(dual, self.counts)
         batch = self.data.rows(rows)
         # Each row stands for as many rows: dividing by the batch's weight instead would be biased.
         batch = batch._replace(weight=batch.weight * (self.n_rows / len(rows)))
-        fraction = batch.weight.sum() / self.data.weight.sum()
-        tables = []
+        total = self.data.weight.sum()
+        seen = []
 
         def lagrangian(scores: Tensor, batch: Membership) -> Tensor:
-            table = batch.sums(self._soft(scores, batch))
-            tables.append(table.detach())
-            risk = fraction * self.risk.soft(scores, batch.y, batch.weight)
-            return risk + (weights * table).sum()
+            counted = counted_by(self.constraint.statistic, table)
+            seen.append(batch.sums(counted(scores.detach(), batch.y)))
+            risk = self.risk.soft(scores, batch.y, batch.weight, total)
+            return risk + (weights * batch.sums(self._soft(scores, batch))).sum()
 
         terms = self._linearized(lagrangian, x, batch)
         on_x = terms.pullback(torch.ones_like(terms.value))
-        return on_x, self.information.ascent(dual, tables[0], self.counts)
+        return on_x, self.information.ascent(dual, seen[0], self.counts)
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Objective and error, each with the measured values of the notion."""
@@ -152,15 +170,29 @@ class FermiERM:
             self._measured(objective, self._soft(scores, self.data)), self._measured(error, hard)
         )
 
-    def of_labels(self, x: Tensor) -> tuple[float, float]:
-        """The objective with the penalty of predicted labels, and their mutual information."""
-        scores = self.model.scores(x, self.data.X)
-        information = float(self.information.value(self._label_table(scores), self.counts))
-        loss = self.risk.soft(scores, self.data.y, self.data.weight)
-        loss = loss + self.alpha * self.model.penalty(x).value
-        return float(loss) + self.weight * information, information
+    @property
+    def offsets(self) -> Tensor:
+        """Positions of the intercepts, or of the biases of the last layer of a network."""
+        return self.model.offsets
 
-    def moved_to_labels(self, x: Tensor, step: float) -> Self:
+    def of_labels(self, x: Tensor) -> tuple[float, float]:
+        """Error plus penalty of predicted labels, and their mutual information (0 if unused)."""
+        scores = self.model.scores(x, self.data.X)
+        error = float(self.risk.hard(scores, self.data.y, self.data.weight))
+        if not self._is_penalised:
+            return error, 0.0
+        information = float(self.information.value(self._label_table(scores), self.counts))
+        return error + self.weight * information, information
+
+    def of_weight(self, weight: float) -> Self:
+        r"""The problem with another :math:`\lambda`."""
+        return replace(self, weight=weight)
+
+    def sharpened_at(self, x: Tensor) -> Self:
+        """The problem with probabilities twice as sharp, and the table of the labels at x."""
+        return replace(self, constraint=self.constraint.sharpened(), shift=None).moved_to_labels(x)
+
+    def moved_to_labels(self, x: Tensor, step: float = 1.0) -> Self:
         """The problem with its table shifted towards that of the labels at x; itself if unused."""
         if not self._is_penalised:
             return self
@@ -168,8 +200,8 @@ class FermiERM:
         apart = self._label_table(scores) - self.data.sums(self._soft(scores, self.data))
         before = torch.zeros_like(apart) if self.shift is None else self.shift
         # The first shift is whole: none is the paper's problem, not an estimate of it.
-        share = 1.0 if self.shift is None else step
-        return replace(self, shift=torch.lerp(before, apart, share))
+        fraction = 1.0 if self.shift is None else step
+        return replace(self, shift=torch.lerp(before, apart, fraction))
 
     @property
     def _is_penalised(self) -> bool:

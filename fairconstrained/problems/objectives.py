@@ -22,12 +22,20 @@ Gradient = Callable[[], Tensor]
 
 
 class Objective(Protocol):
-    """The first value of a problem: soft as optimised, hard as measured."""
+    """The first value of a problem: soft as optimised, hard as measured.
 
-    def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    Sums are divided by `total`, by default the sum of the weights. For a batch whose weights are
+    scaled up it is that of all rows: the ratio to the batch's own would be biased.
+    """
+
+    def soft(
+        self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
+    ) -> Tensor:
         """The value that is minimised, (), differentiable."""
 
-    def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
+    def linearize(
+        self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
+    ) -> tuple[Tensor, Gradient]:
         """`soft`, and a function that returns its derivative by the scores, (n, K)."""
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
@@ -39,13 +47,17 @@ class _WeightedMean:
 
     loss: Loss
 
-    def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    def soft(
+        self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
+    ) -> Tensor:
         """Weighted mean of the loss."""
-        return weight @ self.loss(scores, y) / weight.sum()
+        return weight @ self.loss(scores, y) / (weight.sum() if total is None else total)
 
-    def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
+    def linearize(
+        self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
+    ) -> tuple[Tensor, Gradient]:
         """In closed form."""
-        fraction = weight / weight.sum()
+        fraction = weight / (weight.sum() if total is None else total)
         value = fraction @ self.loss(scores, y)
         return value, lambda: fraction[:, None] * self.loss.gradient(scores, y)
 
@@ -80,26 +92,31 @@ class PairwiseLoss:
     Parameters
     ----------
     surrogate : Surrogate
-    shares : tuple of float
+    fractions : tuple of float
         Fractions of the total weight that belong to negatives and to positives. With these known,
         the means of a batch are unbiased, and a batch may be without positives.
     """
 
     surrogate: Surrogate
-    shares: tuple[float, float]
+    fractions: tuple[float, float]
 
-    def soft(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    def soft(
+        self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
+    ) -> Tensor:
         """Surrogate loss in O(n), without pairs."""
-        return self.of_sums(self.surrogate.statistic.sums(scores, y, weight, y, 2) / weight.sum())
+        sums = self.surrogate.statistic.sums(scores, y, weight, y, 2)
+        return self.of_sums(sums / (weight.sum() if total is None else total))
 
-    def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
+    def linearize(
+        self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
+    ) -> tuple[Tensor, Gradient]:
         """By autograd."""
-        value, pullback = linearized(lambda z: self.soft(z, y, weight), scores)
+        value, pullback = linearized(lambda z: self.soft(z, y, weight, total), scores)
         return value, lambda: pullback(torch.ones_like(value))[0]
 
     def of_sums(self, sums: Tensor) -> Tensor:
         """Surrogate loss from sums over negatives and positives, divided by the total weight."""
-        means = sums / sums.new_tensor(self.shares)[:, None]
+        means = sums / sums.new_tensor(self.fractions)[:, None]
         return self.surrogate.loss(means[1], means[0])
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:

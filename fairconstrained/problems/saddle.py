@@ -144,7 +144,8 @@ class Saddle:
             pairs = self.c1 * (self.c2**2 - 2.0 * self.c2 * lead + around)
             values = pairs.new_zeros(self.n_values).index_add(0, self.owner, pairs) - self.slack
             if not self.pairwise:
-                risk = problem.risk.soft(h, batch.y, batch.weight)
+                total = self._mean_weight * len(batch.y)  # of the batch, in expectation
+                risk = problem.risk.soft(h, batch.y, batch.weight, total)
                 values = torch.cat((risk[None], values[1:]))
             return torch.cat((values, 2.0 * self.c1**0.5 * lead))
 

@@ -98,13 +98,13 @@ def test_bins_err_by_at_most_half_the_mass_they_share():
         rows = random_rows(seed, n_groups=2, n=300)
         z, group = rows.scores[:, 0].numpy(), rows.group.numpy()
         intervals = read_intervals((0.1, 0.6), ["a", "b"])
-        exact = auc_inside(intervals.share(rank_of_scores(z, group, rows.weight, 2).rank))
+        exact = auc_inside(intervals.fraction(rank_of_scores(z, group, rows.weight, 2).rank))
         constraint = bound(PartialGroupAUC((0.1, 0.6), 0.0), 2, temperature=1e6)
         binned = soft(constraint, rows, torch.zeros(0)) + 0.5
         edges = np.concatenate(([-np.inf], _EDGES.numpy(), [np.inf]))
         above = torch.as_tensor(z[:, None] > edges).double()
         rates = np.stack(rates_of(rows, above))
-        mass = -np.diff(intervals.share(rates), axis=1)
+        mass = -np.diff(intervals.fraction(rates), axis=1)
         error = abs(float(binned[0]) - exact[0, 1])
         assert 0 < error <= 0.5 * mass[0] @ mass[1] < 0.1
 

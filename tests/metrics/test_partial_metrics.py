@@ -309,8 +309,8 @@ def test_ranks_of_shares_invert_shares_of_ranks(case, share):
     low, high = intervals.rank(np.array(share))
     assert (low <= high + 1e-12).all()
     for rank, outside in ((low, low - 1e-6), (high, high + 1e-6)):
-        assert intervals.share(rank) == pytest.approx(np.tile(share, (len(low), 1)), abs=1e-9)
-        moved = intervals.share(outside) - share
+        assert intervals.fraction(rank) == pytest.approx(np.tile(share, (len(low), 1)), abs=1e-9)
+        moved = intervals.fraction(outside) - share
         at_the_end = (outside <= intervals.lower[:, :1]) | (np.array(share) >= 1.0 - 1e-9)
         assert (at_the_end | (np.abs(moved) > 1e-8)).all()
 

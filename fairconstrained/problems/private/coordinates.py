@@ -26,9 +26,9 @@ _TYPICAL = 4.0  # rows of a larger typical norm are scaled down to this one
 
 
 class Coordinates(NamedTuple):
-    """Columns become (x - center) / scale."""
+    """Columns become (x - centre) / scale."""
 
-    center: Tensor  # (d,)
+    centre: Tensor  # (d,)
     scale: Tensor  # (d,)
     far: bool = False  # whether most rows are outside of the public range, by what was released
 
@@ -65,41 +65,41 @@ def release_coordinates(
     Coordinates
     """
     n_rows, n_columns = X.shape
-    squares = X.square_norms(public.center, 1.0 / public.scale)
+    squares = X.square_norms(public.centre, 1.0 / public.scale)
     total = squares.clamp_max(n_columns).sum()
     typical = with_gaussian_noise(total, noise * n_columns, rng) / n_rows
     far = bool(typical > _FAR * n_columns)
     typical = typical.clamp(1.0, float(n_columns))
     reach = _REACH * float(typical.sqrt())
     factors = clip_factors(squares.sqrt(), reach)
-    total = weighted_sum(X, factors, public.center, public.scale)
+    total = weighted_sum(X, factors, public.centre, public.scale)
     mean = with_gaussian_noise(total, noise * reach, rng) / n_rows
     of_noise = n_columns * (noise * reach / n_rows) ** 2
     mean = mean * (1.0 - of_noise / mean.square().sum().clamp_min(1e-30)).clamp_min(0.0)
     spread = (typical - mean.square().sum()).clamp_min(0.0).sqrt()
     return Coordinates(
-        public.center + public.scale * mean,
+        public.centre + public.scale * mean,
         public.scale * (spread / _TYPICAL).clamp_min(1.0),
         far,
     )
 
 
-def centred_chunks(X: Features, center: Tensor, scale: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Dense (x - center) / scale of some rows at a time, and which rows they are.
+def centred_chunks(X: Features, centre: Tensor, scale: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Dense (x - centre) / scale of some rows at a time, and which rows they are.
 
     The difference comes first: where a centre is many scales away from zero, sums of x and of the
     centre differ by rounding errors that are larger than what a row may add.
     """
     n_rows, n_columns = X.shape
     size = max(1, _CHUNK_NUMBERS // n_columns)
-    for index in torch.split(torch.arange(n_rows, device=center.device), size):
+    for index in torch.split(torch.arange(n_rows, device=centre.device), size):
         rows = slice(int(index[0]), int(index[-1]) + 1)
-        yield rows, (X.rows(index).to_dense() - center) / scale
+        yield rows, (X.rows(index).to_dense() - centre) / scale
 
 
-def weighted_sum(X: Features, factor: Tensor, center: Tensor, scale: Tensor) -> Tensor:
-    """Sum of factor (x - center) / scale, (d,)."""
-    total = torch.zeros_like(center)
-    for rows, centred in centred_chunks(X, center, scale):
+def weighted_sum(X: Features, factor: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
+    """Sum of factor (x - centre) / scale, (d,)."""
+    total = torch.zeros_like(centre)
+    for rows, centred in centred_chunks(X, centre, scale):
         total += factor[rows] @ centred
     return total

@@ -147,14 +147,22 @@ class NoisySteps(PrivateProblem):
         return with_gaussian_noise(table, self.final_noise, rng)
 
     def _joint_release(
-        self, x: Tensor, weigh: Callable[[Tensor], Tensor], max_norm: float, rng: Generator
+        self,
+        x: Tensor,
+        weigh: Callable[[Tensor], Tensor],
+        max_norm: float,
+        rng: Generator,
+        counted: Callable[[Tensor, Tensor], Tensor],
     ) -> Release:
-        """One step: a table and, with the weights that `weigh` gives for it, a gradient."""
+        """One step: a table and, with the weights that `weigh` gives for it, a gradient.
+
+        The table adds up `counted`, a function of the scores and labels of rows.
+        """
         batch = self.data.rows(self._next_rows(rng))
         scores, clipped = self.model.linearize_rows(x, batch.X)
         scores = finite(scores)
-        soft, on_scores = self.constraint.statistic.linearize(scores, batch.y)
-        table = self._noisy_table(self._counted(scores, soft, batch.y), batch.bins, rng)
+        _, on_scores = self.constraint.statistic.linearize(scores, batch.y)
+        table = self._noisy_table(counted(scores, batch.y), batch.bins, rng)
         weights = self.n_rows * weigh(table)
         scale = 1.0 / (1.0 + self._mean_spread(weights))
         # Row by row what the weights on the table are: no sum over parts, forth and back.
@@ -177,10 +185,6 @@ class NoisySteps(PrivateProblem):
         """The table of a batch, scaled up to all rows."""
         noise = self.plan.histogram_noise * self.constraint.bound
         return self._add_noise(self._table(statistics, bins), noise, rng) / self._rate
-
-    def _counted(self, scores: Tensor, soft: Tensor, y: Tensor) -> Tensor:
-        """Statistics that the table of a step adds up."""
-        raise NotImplementedError
 
     def _mean_spread(self, weights: Tensor) -> float:
         """Mean spread of the weights over the rows of the released counts."""
@@ -235,7 +239,7 @@ class PrivateERM(NoisySteps):
         RuntimeError
             If the plan has no step left.
         """
-        return self._joint_release(x, weigh, max_norm, rng)
+        return self._joint_release(x, weigh, max_norm, rng, self.constraint.statistic.hard)
 
     def weights(self, table: Tensor, dual: Tensor) -> Tensor:
         """Derivative of dual . g by the table, (n_parts, n_columns)."""
@@ -269,10 +273,6 @@ class PrivateERM(NoisySteps):
     def deviations_of_estimates(self) -> Tensor:
         """Of the values of the final table."""
         return self.noise_of_values(self.final_noise).cpu()
-
-    def _counted(self, scores: Tensor, soft: Tensor, y: Tensor) -> Tensor:
-        """Predicted labels."""
-        return self.constraint.statistic.hard(scores, y)
 
     def _uniform_table(self) -> Tensor:
         columns = self.constraint.statistic.n_columns

@@ -24,7 +24,7 @@ from fairconstrained.models.features import Features
 from fairconstrained.privacy import ReleasePlan, Unit
 from fairconstrained.privacy.mechanisms import with_gaussian_noise
 from fairconstrained.problems.base import Batch
-from fairconstrained.problems.fermi import FermiERM, Membership
+from fairconstrained.problems.fermi import FermiERM, Membership, counted_by
 from fairconstrained.problems.objectives import Objective
 from fairconstrained.problems.private.base import PrivateProblem
 from fairconstrained.problems.private.erm import NoisySteps, Release, finite, with_zero_row
@@ -72,7 +72,8 @@ def _with_noise_between_groups(
 class RecordFermi(NoisySteps):
     r"""Loss plus ERMI with the whole record protected: every row's whole gradient is clipped.
 
-    Tables hold class probabilities, and the weights on them are those of the saddle form.
+    Weights on class probabilities are those of the saddle form. The tables that W answers to hold
+    predicted labels or class probabilities, and one row adds at most one either way.
 
     Parameters
     ----------
@@ -91,18 +92,25 @@ class RecordFermi(NoisySteps):
         self.weight = weight
 
     def release_saddle(
-        self, x: Tensor, choose_dual: ChooseDual, max_norm: float, rng: Generator
+        self,
+        x: Tensor,
+        choose_dual: ChooseDual,
+        max_norm: float,
+        rng: Generator,
+        table: str = "labels",
     ) -> Release:
-        """One step: a table, and a gradient of the saddle form at the W chosen for this table."""
+        """One step: a table, and a gradient of the saddle form at the W chosen for this table.
 
-        def weigh(table: Tensor) -> Tensor:
-            return self.weight * self.information.weights(choose_dual(table), self.counts)
+        The table is of "labels" or of "probabilities".
+        """
 
-        return self._joint_release(x, weigh, max_norm, rng)
+        def weigh(released: Tensor) -> Tensor:
+            return self.weight * self.information.weights(choose_dual(released), self.counts)
 
-    def _counted(self, scores: Tensor, soft: Tensor, y: Tensor) -> Tensor:
-        """Class probabilities."""
-        return soft
+        return self._joint_release(x, weigh, max_norm, rng, self._counted(table))
+
+    def _counted(self, table: str) -> Callable[[Tensor, Tensor], Tensor]:
+        return counted_by(self.constraint.statistic, table)
 
 
 class AttributeFermi(RecordFermi):
@@ -127,7 +135,12 @@ class AttributeFermi(RecordFermi):
         self._shared = self.weight * self.n_rows * of_label
 
     def release_saddle(
-        self, x: Tensor, choose_dual: ChooseDual, max_norm: float, rng: Generator
+        self,
+        x: Tensor,
+        choose_dual: ChooseDual,
+        max_norm: float,
+        rng: Generator,
+        table: str = "labels",
     ) -> Release:
         """One step, as above: one pass over the rows of both kinds, each clipped or not."""
         sampled, drawn = self._next_rows(rng), self._public_rows(rng)
@@ -135,10 +148,10 @@ class AttributeFermi(RecordFermi):
         rows = self.data.rows(torch.cat((sampled, drawn)))
         scores, clipped = self.model.linearize_rows(x, rows.X)
         scores = finite(scores)
-        soft, on_scores = self.constraint.statistic.linearize(scores[:n], rows.y[:n])
+        _, on_scores = self.constraint.statistic.linearize(scores[:n], rows.y[:n])
         bins = rows.bins[:n]
-        table = self._noisy_table(soft, bins, rng)
-        dual = choose_dual(table)
+        released = self._noisy_table(self._counted(table)(scores[:n], rows.y[:n]), bins, rng)
+        dual = choose_dual(released)
         # Of a sum over the batch, in units of the mean over all rows.
         scale = self.weight / (self._rate * self.n_rows)
         weights = scale * self.n_rows * self.information.group_weights(dual, self.counts)
@@ -148,7 +161,7 @@ class AttributeFermi(RecordFermi):
         max_norms[:n].fill_(scale * max_norm)
         gradient = clipped(torch.cat((of_batch, of_public)), max_norms)
         noise = self.plan.gradient_noise * scale * max_norm
-        return Release(table, with_gaussian_noise(gradient, noise, rng), 1.0)
+        return Release(released, with_gaussian_noise(gradient, noise, rng), 1.0)
 
     def _public_rows(self, rng: Generator) -> Tensor:
         """As many rows as a batch is expected to have, drawn independently of it."""
@@ -250,14 +263,14 @@ class SecretGroups(PrivateProblem):
 
     def prior(self) -> Tensor:
         """Fractions of the groups in each condition by counts, (n_conditions + 1, n_groups)."""
-        shares = self.counts.new_zeros((self.information.n_conditions + 1, self.n_groups))
+        fractions = self.counts.new_zeros((self.information.n_conditions + 1, self.n_groups))
         for part, cells in enumerate(self.constraint.part_cells()):
             if not self.information.used[part]:
                 continue
             condition = int(self.information.condition[part]) + 1
-            shares[condition, torch.as_tensor(cells.any(axis=0))] = self.counts[part]
-        shares[shares.sum(dim=1) == 0] = 1.0  # nothing is compared there
-        return shares
+            fractions[condition, torch.as_tensor(cells.any(axis=0))] = self.counts[part]
+        fractions[fractions.sum(dim=1) == 0] = 1.0  # nothing is compared there
+        return fractions
 
     def release(self, name: str, queries: Tensor, rng: Generator) -> tuple[Tensor, float]:
         """Noisy sums of the public queries (n, m) over conditions and groups, once for each name.
@@ -285,11 +298,11 @@ class SecretGroups(PrivateProblem):
         sums = sums.reshape(n_conditions, k, -1)
         return _with_noise_between_groups(sums, public, noise * largest, rng)
 
-    def surrogate(self, shares: Tensor) -> FermiERM:
+    def surrogate(self, fractions: Tensor) -> FermiERM:
         """The problem if each row belonged to the groups by these fractions, (n, n_groups)."""
-        part = self.constraint.part_of_cell.to(shares.device)[self.data.y] + 1
-        of_parts = shares.new_zeros((self.n_rows, self.constraint.n_parts + 1))
-        of_parts = of_parts.scatter_add(1, part, shares)[:, 1:]
+        part = self.constraint.part_of_cell.to(fractions.device)[self.data.y] + 1
+        of_parts = fractions.new_zeros((self.n_rows, self.constraint.n_parts + 1))
+        of_parts = of_parts.scatter_add(1, part, fractions)[:, 1:]
         return FermiERM(
             self.model,
             Membership(self.data.X, self.data.y, of_parts, self.data.weight),

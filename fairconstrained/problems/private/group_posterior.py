@@ -53,19 +53,21 @@ class GroupPosterior:
         self._sums.append(sums)
         self._variances.append(queries.new_full((queries.shape[1],), deviation**2))
 
-    def shares(self) -> Tensor:
+    def fractions(self) -> Tensor:
         """Estimated fractions of the groups in each row, (n, n_groups); rows add up to 1."""
         if not self._queries:
             return self.prior[self.condition]
         queries, variances = torch.cat(self._queries, dim=1), torch.cat(self._variances)
         sums = torch.cat(self._sums, dim=2)
-        shares = self.prior[self.condition]
+        fractions = self.prior[self.condition]
         for c in range(1, len(self.prior)):
             rows = self.condition == c
             own, weight, prior = queries[rows], self.weight[rows], self.prior[c]
             excess = (sums[c] - prior[:, None] * (weight @ own)).T
-            shares[rows] = prior + own @ _ridge(own.T @ (own * weight[:, None]), excess, variances)
-        return shares
+            fractions[rows] = prior + own @ _ridge(
+                own.T @ (own * weight[:, None]), excess, variances
+            )
+        return fractions
 
 
 def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
@@ -93,9 +95,9 @@ def principal_components(X: Features, weight: Tensor, n_components: int) -> Tens
     They depend on features only. With more columns than components a random sketch (with a seed of
     its own) and one power iteration find them. Columns without variance are left out.
     """
-    total, center = weight.sum(), X.mean(weight)
-    scale = X.variance(weight, center).sqrt()
-    scale = torch.where(scale > 1e-6 * center.abs().clamp_min(1e-6), 1.0 / scale, 0.0 * scale)
+    total, centre = weight.sum(), X.mean(weight)
+    scale = X.variance(weight, centre).sqrt()
+    scale = torch.where(scale > 1e-6 * centre.abs().clamp_min(1e-6), 1.0 / scale, 0.0 * scale)
     n_columns = X.shape[1]
     basis = torch.eye(n_columns).to(scale)
     if n_columns > n_components:
@@ -104,17 +106,17 @@ def principal_components(X: Features, weight: Tensor, n_components: int) -> Tens
         )
         basis = sketch.to(scale)
         for _ in range(2):
-            found = _standardised(X, center, scale, basis) * weight[:, None]
-            back = scale[:, None] * (X.t_matmul(found) - torch.outer(center, found.sum(dim=0)))
+            found = _standardised(X, centre, scale, basis) * weight[:, None]
+            back = scale[:, None] * (X.t_matmul(found) - torch.outer(centre, found.sum(dim=0)))
             basis = torch.linalg.qr(back).Q
-    rows = _standardised(X, center, scale, basis)
+    rows = _standardised(X, centre, scale, basis)
     values, vectors = torch.linalg.eigh(rows.T @ (rows * weight[:, None]) / total)
     keep = (values > 1e-6 * values.max()).nonzero()[:, 0].flip(0)[:n_components]
     components = rows @ vectors[:, keep] / values[keep].sqrt()
     return torch.cat((torch.ones_like(components[:, :1]), components), dim=1)
 
 
-def _standardised(X: Features, center: Tensor, scale: Tensor, basis: Tensor) -> Tensor:
+def _standardised(X: Features, centre: Tensor, scale: Tensor, basis: Tensor) -> Tensor:
     """Standardised rows in a basis, (n, r), without a dense copy of X."""
     scaled = scale[:, None] * basis
-    return X.matmul(scaled) - center @ scaled
+    return X.matmul(scaled) - centre @ scaled

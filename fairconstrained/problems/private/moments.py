@@ -246,8 +246,8 @@ class PrivateMomentERM(MomentERM):
         model = whitened_model(moments, alpha, 2.0 * surrogate.c1)
         none = torch.zeros(0, dtype=torch.long)
         no_rows = Batch(as_features(moments.mean[:0].numpy()), none, none, moments.weight[:0])
-        shares = (by_label[0] / sum(by_label), by_label[1] / sum(by_label))
-        risk = PairwiseLoss(surrogate, shares)
+        fractions = (by_label[0] / sum(by_label), by_label[1] / sum(by_label))
+        risk = PairwiseLoss(surrogate, fractions)
         zeros = torch.zeros(sum(len(member.slack) for member in constraint.members)).double()
         return cls(model, moments, risk, constraint, alpha, no_rows, released, plan, zeros, zeros)
 
@@ -267,8 +267,8 @@ class PrivateMomentERM(MomentERM):
         coef = self.model.unpack(x)[0] / self.released.scale[:, None]
         scores = (X.matmul(coef) - self.released.centre @ coef)[:, 0]
         negative, positive = self._score_moments(x)
-        share = torch.tensor(self.risk.shares).to(x)
-        mean, square = share @ torch.stack((negative, positive))
+        fraction = torch.tensor(self.risk.fractions).to(x)
+        mean, square = fraction @ torch.stack((negative, positive))
         z = (scores - mean) / (square - mean**2).clamp_min(1e-12).sqrt()
         n_cells = len(self.moments.weight)
         exact = score_table(z, cell, n_cells)

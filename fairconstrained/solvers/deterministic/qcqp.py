@@ -88,8 +88,9 @@ class QCQP(Solver):
     """
 
     scope = (
-        "quadratic objectives and constraints: AUCFairClassifier with model='linear', "
-        "objective='auc', surrogate='quadratic', without privacy (epsilon=None)"
+        "quadratic objectives and constraints: AUCFairClassifier(AUCParity(..., "
+        "surrogate='quadratic')) with model='linear' and objective='auc', without privacy "
+        "(epsilon=None)"
     )
 
     def __init__(self, *, max_dual: float = 1e8):

@@ -15,7 +15,12 @@ from fairconstrained.privacy import (
 from fairconstrained.problems.private.fermi import RecordFermi
 from fairconstrained.solvers.base import Iterate, check_numbers
 from fairconstrained.solvers.private.base import Budget, PrivateSolver, default_rate, unreleased
-from fairconstrained.solvers.stochastic.fermi import OUTPUTS, check_output, recorded_steps
+from fairconstrained.solvers.stochastic.fermi import (
+    OUTPUTS,
+    check_choices,
+    followed,
+    recorded_steps,
+)
 
 __all__ = ["DPFERMI", "NoisyTables"]
 
@@ -71,7 +76,7 @@ class DPFERMI(PrivateSolver):
         W &\leftarrow \Pi \big( W + \eta_w \tilde\nabla_W \psi(x, W) \big),
 
     both at the same point and from one Poisson batch: the gradient in W is a linear function of the
-    noisy table of class probabilities, the gradient in x a noisy sum of clipped gradients
+    noisy table (of predicted labels, see `table`), that in x a noisy sum of clipped gradients
     (``fairconstrained.problems.private.fermi.RecordFermi`` for the record,
     ``fairconstrained.problems.private.fermi.AttributeFermi`` for sensitive features). Noise is
     calibrated to the budget for both, the group counts, the final table and (for records) the
@@ -94,6 +99,10 @@ class DPFERMI(PrivateSolver):
         Share of a step's budget for its table.
     output : {"average", "last", "random"}, default="average"
         The mean over the second half of the steps, the last point, or one drawn uniformly.
+    table : {"labels", "probabilities"}, default="labels"
+        What the noisy tables add up, and so what W answers to: predicted labels, by which fairness
+        is measured (from the second quarter of the steps on, see :class:`FERMI`), or class
+        probabilities as in the paper. Either way a row adds at most one: the promise is the same.
 
     Notes
     -----
@@ -106,7 +115,9 @@ class DPFERMI(PrivateSolver):
     Paper: group proportions are exact; here: released with the budget, or public. Paper: the whole
     epsilon for each of both gradients; here: joint accounting. Paper: noise on
     :math:`W F` and on :math:`e_s F'`; here: on the table alone, of which both are functions. Paper:
-    a random point is returned in theory, the last in experiments; here the average by default.
+    the table of class probabilities; here: of predicted labels, which ``table="probabilities"``
+    undoes. Paper: a random point is returned in theory, the last in experiments; here the average
+    by default.
     Paper: ascent on :math:`\lambda \psi`; here: on :math:`\psi`, so that the step size that suits
     does not depend on the penalty.
 
@@ -135,6 +146,7 @@ class DPFERMI(PrivateSolver):
         batch_size: int | None = None,
         histogram_share: float = 0.2,
         output: str = "average",
+        table: str = "labels",
     ):
         self.step_size = step_size
         self.dual_step_size = dual_step_size
@@ -143,6 +155,7 @@ class DPFERMI(PrivateSolver):
         self.batch_size = batch_size
         self.histogram_share = histogram_share
         self.output = output
+        self.table = table
 
     def plan(self, n_rows: int, budget: Budget, counts: bool = True) -> TrainingPlan:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
@@ -170,7 +183,8 @@ class DPFERMI(PrivateSolver):
         output = OUTPUTS[self.output](n_steps, rng)
         recent = []
         for step, recorded in recorded_steps(n_steps):
-            released = problem.release_saddle(x, matrix.at, max_norm, rng)
+            table = followed(self.table, step, n_steps)
+            released = problem.release_saddle(x, matrix.at, max_norm, rng, table)
             gradient = released.gradient.add(problem.penalty_gradient(x), alpha=released.scale)
             x = x.add(gradient, alpha=-step_size)
             matrix.move(released.table)
@@ -199,19 +213,19 @@ class DPFERMI(PrivateSolver):
             check_numbers(self, positive=["step_size"])
         lengths = ["n_steps"] if self.batch_size is None else ["n_steps", "batch_size"]
         check_numbers(self, positive=lengths, kind=Integral)
-        check_output(self)
+        check_choices(self)
 
 
 class NoisyTables(DPFERMI):
     r"""As :class:`DPFERMI`, with W in closed form from an average of noisy tables.
 
-    The best W is a function of the table of class probabilities,
+    The best W is a function of the table,
     :math:`W^*_{rj} = \tilde P_{rj} / (\sqrt{p_r} \sum_q \tilde P_{qj})`, and averages of released
     tables cost nothing: there is no second player to follow the first.
 
     Parameters
     ----------
-    step_size, clip, n_steps, batch_size, histogram_share, output
+    step_size, clip, n_steps, batch_size, histogram_share, output, table
         As in :class:`DPFERMI`.
     memory : float, default=0.8
         Weight of the past in the average of tables, in [0, 1).
@@ -237,6 +251,7 @@ class NoisyTables(DPFERMI):
         batch_size: int | None = None,
         histogram_share: float = 0.2,
         output: str = "average",
+        table: str = "labels",
         memory: float = 0.8,
     ):
         super().__init__(
@@ -246,6 +261,7 @@ class NoisyTables(DPFERMI):
             batch_size=batch_size,
             histogram_share=histogram_share,
             output=output,
+            table=table,
         )
         self.memory = memory
 

@@ -145,7 +145,7 @@ class ReleasedMoments(PrivateSolver):
         for name in names or [""]:  # nothing to release where there are no groups
             if name:
                 posterior.add(queries, *problem.release(name, queries, rng))
-            surrogate = problem.surrogate(posterior.shares())
+            surrogate = problem.surrogate(posterior.fractions())
             # What is released next needs to be near the end only.
             accuracy = tol if name == (names or [""])[-1] else max(tol, _ROUGH)
             found: list[Iterate] = []
@@ -160,7 +160,7 @@ class ReleasedMoments(PrivateSolver):
         _, hard = problem.predictions(x)
         if names:
             posterior.add(hard, *problem.release("predicted labels", hard, rng))
-        soft, hard = problem.surrogate(posterior.shares()).evaluate(x)
+        soft, hard = problem.surrogate(posterior.fractions()).evaluate(x)
         yield Iterate(x, soft, hard, dual, chosen.residual)
 
     def _components(self, problem: SecretGroups) -> Tensor:

@@ -112,8 +112,8 @@ class ALM(StochasticSolver):
         """The point with its slack, which is the first centre too."""
         slack = (-estimates.problem.evaluate(x).soft[1:]).clamp_min(0.0)
         descent = Descent(x, self.optimizer, self.step_size)
-        center = torch.cat((x, slack))
-        return Memory(x=x, dual=dual, y=dual, slack=slack, center=center, descent=descent)
+        centre = torch.cat((x, slack))
+        return Memory(x=x, dual=dual, y=dual, slack=slack, centre=centre, descent=descent)
 
     def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
         """Without smoothing."""
@@ -134,10 +134,10 @@ class ALM(StochasticSolver):
         if float(torch.linalg.vector_norm(y)) >= self.max_dual:
             y = torch.zeros_like(y)
         force = y.add(draws.second + now.slack, alpha=self.penalty)
-        difference = torch.cat((now.x, now.slack)) - now.center
+        difference = torch.cat((now.x, now.slack)) - now.centre
         gradient = torch.cat((draws.gradient(1.0, force), force)).add(difference, alpha=smoothing)
         on_x, on_slack = gradient[: len(now.x)], gradient[len(now.x) :]
-        now.center = now.center.add(difference, alpha=averaging)
+        now.centre = now.centre.add(difference, alpha=averaging)
         now.x = now.descent.step(now.x, on_x, step_size)
         now.slack = now.slack.add(on_slack, alpha=-step_size).clamp_min(0.0)
         now.y, now.dual = y, y.clamp_min(0.0)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems.fermi import FermiERM
+from fairconstrained.problems.fermi import TABLES, FermiERM
 from fairconstrained.solvers.base import Iterate, Solver, check_numbers, last
 from fairconstrained.solvers.stochastic.base import Descent, evaluated_steps
 from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
@@ -76,7 +76,10 @@ class FERMI(Solver):
             \nabla_W \psi_i(x, W) \Big),
 
     starting from W = 0. Unlike ERMI itself, the saddle form is estimated without bias from batches
-    of any size.
+    of any size. Fairness is measured on labels, so W answers to these by default: after a quarter
+    of the steps the gradient in W is taken with predicted labels, 0 or 1, in place of class
+    probabilities. (Before that all scores are near the threshold.) Where W settles, the
+    penalty is that of the labels, with the slopes of probabilities, as in :class:`LabelRounds`.
 
     Parameters
     ----------
@@ -89,6 +92,9 @@ class FERMI(Solver):
         Default: 1000, or ten passes over the data if that is more.
     output : {"average", "last", "random"}, default="average"
         The mean over the second half of the steps, the last point, or one drawn uniformly.
+    table : {"labels", "probabilities"}, default="labels"
+        What the gradient in W is taken with: predicted labels, or class probabilities as in the
+        paper.
     optimizer : callable, default=torch.optim.Adam
         ``(parameters, lr=...) -> torch.optim.Optimizer`` for the descent.
 
@@ -101,8 +107,9 @@ class FERMI(Solver):
     ----------
     Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning", Algorithm 1
     without noise. Paper: ascent on :math:`\lambda \psi`; here: on :math:`\psi`, so that the step
-    size that suits does not depend on the penalty. Paper: plain steps; here: Adam, or what
-    `optimizer` says.
+    size that suits does not depend on the penalty. Paper: both gradients from class probabilities;
+    here: that in W from predicted labels, which ``table="probabilities"`` undoes. Paper: plain
+    steps; here: Adam, or what `optimizer` says.
 
     Examples
     --------
@@ -127,6 +134,7 @@ class FERMI(Solver):
         batch_size: int = 512,
         n_steps: int | None = None,
         output: str = "average",
+        table: str = "labels",
         optimizer: Callable[..., Any] = torch.optim.Adam,
     ):
         self.step_size = step_size
@@ -134,6 +142,7 @@ class FERMI(Solver):
         self.batch_size = batch_size
         self.n_steps = n_steps
         self.output = output
+        self.table = table
         self.optimizer = optimizer
 
     def check(self, problem: FermiERM) -> None:
@@ -141,7 +150,7 @@ class FERMI(Solver):
         check_numbers(self, positive=("step_size", "dual_step_size"))
         lengths = ["batch_size"] if self.n_steps is None else ["batch_size", "n_steps"]
         check_numbers(self, positive=lengths, kind=Integral)
-        check_output(self)
+        check_choices(self)
         if not callable(self.optimizer):
             raise ValueError(f"FERMI.optimizer must be callable; got {self.optimizer!r}.")
 
@@ -156,7 +165,8 @@ class FERMI(Solver):
         matrix = counts.new_zeros((information.n_parts, information.n_classes))
         output = OUTPUTS[self.output](n_steps, rng)
         for step, recorded in recorded_steps(n_steps):
-            gradient, ascent = problem.saddle(x, matrix, next(batches))
+            table = followed(self.table, step, n_steps)
+            gradient, ascent = problem.saddle(x, matrix, next(batches), table)
             fall = 0.5 * (1.0 + torch.cos(torch.tensor(torch.pi * (step - 1) / n_steps)).item())
             x = descent.step(x, gradient, fall * self.step_size)
             matrix = information.project(matrix + self.dual_step_size * ascent, counts)
@@ -178,9 +188,19 @@ def recorded_steps(n_steps: int) -> Iterator[tuple[int, bool]]:
         yield step, step in ends
 
 
-def check_output(solver: Any) -> None:
-    """Raise ValueError unless the solver's `output` is known."""
-    if not isinstance(solver.output, str) or solver.output not in OUTPUTS:
-        raise ValueError(
-            f"{type(solver).__name__}.output must be one of {list(OUTPUTS)}; got {solver.output!r}."
-        )
+def followed(table: str, step: int, n_steps: int) -> str:
+    """The table that W answers to in a step: probabilities in the first quarter.
+
+    Untrained scores are near the threshold, where one step moves all labels at once.
+    """
+    return "probabilities" if step <= n_steps // 4 else table
+
+
+def check_choices(solver: Any) -> None:
+    """Raise ValueError unless the solver's `output` and `table` are known."""
+    for name, known in (("output", tuple(OUTPUTS)), ("table", TABLES)):
+        value = getattr(solver, name)
+        if not isinstance(value, str) or value not in known:
+            raise ValueError(
+                f"{type(solver).__name__}.{name} must be one of {list(known)}; got {value!r}."
+            )

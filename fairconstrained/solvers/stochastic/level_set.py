@@ -95,8 +95,8 @@ class Descent:
 
 
 _SCOPE = (
-    "AUC constraints with the quadratic surrogate: AUCFairClassifier with surrogate='quadratic' "
-    "and sensitive features, without privacy (epsilon=None)"
+    "AUC constraints with the quadratic surrogate: AUCFairClassifier(AUCParity(..., "
+    "surrogate='quadratic')) with sensitive features, without privacy (epsilon=None)"
 )
 
 

@@ -14,6 +14,7 @@ from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Phase, plan_releases, plan_training, privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.problems import Batch
+from fairconstrained.problems.fermi import TABLES, FermiERM, Membership
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private import fermi as private_fermi
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi, SecretGroups
@@ -208,6 +209,36 @@ def test_one_person_moves_the_sums_by_no_more_than_was_priced(notion):
     assert max(moved) <= 2.0
     assert max(moved) > 1.0
     assert privacy_spent([Phase([Gaussian(1.0)])], delta=1e-3, unit="sensitive_features") > 0
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(
+    ("kind", "unit"), [(AttributeFermi, UNITS[0]), (RecordFermi, UNITS[1])], ids=UNITS
+)
+def test_a_step_without_noise_is_that_of_the_saddle_form(kind, unit, table):
+    """On all rows, unclipped: the gradients of FERMI, and a table of labels or probabilities."""
+    plan = plan_training(
+        epsilon=1.0, delta=DELTA, unit=unit, sampling_rate=1.0, n_steps=1, histogram_share=0.2
+    )
+    plan = replace(plan, histogram_noise=0.0, gradient_noise=0.0)
+    data = rows(0)
+    given = parts(data, plan)
+    problem = kind(loss=log_loss, **given)
+    x = torch.tensor([0.02, -1.0, 0.3], dtype=torch.float64)
+    released = problem.release_saddle(
+        x, lambda table: DUAL, 1e9, torch.Generator().manual_seed(0), table
+    )
+    stack, counts = given["constraint"], given["counts"]
+    exact = FermiERM(
+        given["model"], Membership.known(data, stack), MeanLoss(log_loss), stack, 0.0,
+        given["information"], counts, 1.0,
+    )  # fmt: skip
+    on_x, on_dual = exact.saddle(x, DUAL, torch.arange(N_ROWS), table)
+    torch.testing.assert_close(released.gradient, released.scale * on_x)
+    ascent = given["information"].ascent(DUAL, released.table, counts)
+    torch.testing.assert_close(ascent, on_dual)
+    whole = bool((released.table == released.table.round()).all())
+    assert whole == (table == "labels")
 
 
 def test_another_release_is_refused():

@@ -43,7 +43,7 @@ def on_rows(seed=0, notion="inter_group", slack=0.05, surrogate="quadratic", n=2
     moments = moment_problem(data, notion, surrogate, slack)
     objective = moments.risk
     if not isinstance(surrogate, str):
-        objective = type(objective)(surrogate, objective.shares)
+        objective = type(objective)(surrogate, objective.fractions)
     return FairERM(moments.model, data, objective, moments.constraint, moments.alpha), moments
 
 
