@@ -41,6 +41,7 @@ from fairconstrained.estimators._rows import (
     check_groups,
     checked_weight,
     random_seed,
+    relative_weight,
 )
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -406,7 +407,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         data = Batch(
             as_features(self._columns(table, rows.group, rows.groups), self.device),
             *(torch.as_tensor(column, device=self.device) for column in (rows.y, rows.group)),
-            torch.as_tensor(rows.weight, device=self.device),
+            torch.as_tensor(relative_weight(rows.weight), device=self.device),
         )
         return Task(data, rows.space, self._chosen_solver(), rng, rows.moments, rows.watch)
 

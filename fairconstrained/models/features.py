@@ -67,6 +67,9 @@ class Features(Protocol):
     def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
         """The diagonal of `covariance`, of shape (d,)."""
 
+    def binary_range(self) -> Tensor:
+        """Difference of the values of each column that has exactly two, (d,); zero for others."""
+
 
 class _Rows(ABC):
     """Base of dense and sparse matrices: selection of rows, with stored norms."""
@@ -173,6 +176,20 @@ class DenseFeatures(_Rows):
             total += w @ (X - centre) ** 2
         return total / weight.sum()
 
+    def binary_range(self) -> Tensor:
+        """Difference of the values of columns with two; chunk by chunk, to save memory."""
+        low, high = self.X.aminmax(dim=0)
+        binary = torch.nonzero(low < high)[:, 0]
+        for X in torch.split(self.X, _CHUNK_ROWS):
+            X = X.index_select(1, binary)
+            ends = X.eq(low[binary]) | X.eq(high[binary])
+            binary = binary[ends.all(dim=0)]
+            if not len(binary):
+                break
+        found = torch.zeros_like(low)
+        found[binary] = (high - low)[binary]
+        return found
+
 
 class SparseFeatures(_Rows):
     """A scipy CSR matrix on the CPU. Linear models make a dense copy only of small ones."""
@@ -246,6 +263,17 @@ class SparseFeatures(_Rows):
         return (torch.from_numpy(second) - 2 * centre * self.mean(weight) + centre**2).clamp_min(
             0.0
         )
+
+    def binary_range(self) -> Tensor:
+        """Difference of the values of columns with two, of which zero may be one."""
+        (n_rows, n_columns), column, value = self.X.shape, self.X.indices, self.X.data
+        zeros = np.bincount(column, minlength=n_columns) < n_rows  # that are not stored
+        low, high = (np.where(zeros, 0.0, end) for end in (np.inf, -np.inf))
+        np.minimum.at(low, column, value)
+        np.maximum.at(high, column, value)
+        within = (value != low[column]) & (value != high[column])
+        other = np.bincount(column, within, n_columns) + (zeros & (low < 0) & (high > 0))
+        return torch.from_numpy(np.where(other > 0, 0.0, high - low))
 
 
 @singledispatch

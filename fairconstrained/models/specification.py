@@ -22,9 +22,9 @@ from sklearn.utils.validation import validate_data
 from torch import Generator, Tensor, nn
 
 from fairconstrained.arrays import as_numpy
-from fairconstrained.models.base import column_variances
+from fairconstrained.models.base import column_variances, standard_scale
 from fairconstrained.models.features import Features
-from fairconstrained.models.linear import LinearModel, ScaledLinearModel
+from fairconstrained.models.linear import LinearModel
 from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.models.perceptron import PerceptronModel
@@ -196,7 +196,7 @@ class Linear(Specification):
         """Build a linear model of ``(x - centre) / scale``."""
         # Without an intercept the scores are zero at the origin, so it must not move.
         origin = centre if self.fit_intercept else torch.zeros_like(centre)
-        return ScaledLinearModel(n_outputs, origin, 1.0 / scale, self.fit_intercept)
+        return LinearModel(n_outputs, origin, 1.0 / scale, self.fit_intercept, scale)
 
 
 class Network(Specification):
@@ -239,8 +239,7 @@ class Network(Specification):
     def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> NetworkModel:
         """Build the network; a perceptron standardises the columns by these rows."""
         centre = X.mean(weight)
-        std = column_variances(X, weight, centre).sqrt()
-        scale = torch.where(std > 0, std, torch.ones_like(std))
+        scale = standard_scale(column_variances(X, weight, centre))
         return self._network(centre, scale, n_outputs)
 
     def build_private(self, centre: Tensor, scale: Tensor, n_outputs: int) -> NetworkModel:

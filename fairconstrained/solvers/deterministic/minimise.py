@@ -164,7 +164,7 @@ def lbfgs_then_newton(function: Function, x: Vector, *, accuracy: float, effort:
     """Run :func:`lbfgs`, then go on by Newton steps to where values differ by rounding only."""
     x = lbfgs(function, x, accuracy=accuracy, effort=effort)
     gradient = function(x)[1]
-    if np.abs(gradient).max() <= 10.0 * accuracy:
+    if np.abs(gradient).max() <= accuracy:
         return x
     return _newton(lambda v: function(v)[1], x, gradient, effort.max_iter)
 
