@@ -95,8 +95,9 @@ def relative_weight(weight):
     Only their ratios matter. Powers of two keep every digit, so integers remain exact.
     """
     _, exponent = np.frexp(weight.max())
-    relative = np.ldexp(weight, 1 - exponent)
-    return np.ones_like(weight) if np.ptp(relative) == 0 else relative
+    if weight.min() == weight.max():
+        return weight if weight[0] == 1 else np.ones_like(weight)
+    return np.ldexp(weight, 1 - exponent)
 
 
 def check_groups(name, labels, n_samples):

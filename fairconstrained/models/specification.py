@@ -41,9 +41,9 @@ __all__ = [
 
 
 def _as_numbers(X: Any) -> dict[str, Any]:
-    """Options of validation: float64 of X's library, if scikit-learn lets tensors be tensors."""
+    """Options of validation: floats of X's library, if scikit-learn lets tensors be tensors."""
     stays = isinstance(X, Tensor) and get_config()["array_api_dispatch"]
-    dtype = torch.float64 if stays else np.float64
+    dtype = torch.float64 if stays else [np.float64, np.float32]
     return {"accept_sparse": "csr", "dtype": dtype, "order": "C"}
 
 
@@ -80,11 +80,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         y : array-like of shape (n_samples,)
         reset : bool, default=True
         """
-        options = _as_numbers(X)
-        # The workers of joblib get read-only memory, and torch warns of it.
-        return validate_data(
-            estimator, X, as_numpy(y), reset=reset, force_writeable=True, **options
-        )
+        return validate_data(estimator, X, as_numpy(y), reset=reset, **_as_numbers(X))
 
     def new_rows(self, estimator: Any, X: Any) -> Any:
         """X as the model takes it in prediction, validated by scikit-learn."""

@@ -45,9 +45,9 @@ class _WeightedMean:
 
     def linearize(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Gradient]:
         """In closed form."""
-        fraction = weight / weight.sum()
-        value = fraction @ self.loss(scores, y)
-        return value, lambda: fraction[:, None] * self.loss.gradient(scores, y)
+        total = weight.sum()
+        value = (weight / total) @ self.loss(scores, y)
+        return value, lambda: (weight / total)[:, None] * self.loss.gradient(scores, y)
 
 
 @dataclass(frozen=True)
