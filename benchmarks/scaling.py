@@ -96,7 +96,7 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEGABYTE
 
 
-def _apart(function: Callable[..., Any], *args: Any) -> Any:
+def apart(function: Callable[..., Any], *args: Any) -> Any:
     """Call in a fresh process: a forked one would start with the peak of its parent."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *args).result()
@@ -158,8 +158,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         for run in bar:
             bar.set_postfix_str(" ".join(map(str, run)))
             with tempfile.TemporaryDirectory() as folder:
-                _apart(generate, *run, Path(folder))
-                measured = _apart(measure, run[0], Path(folder))
+                apart(generate, *run, Path(folder))
+                measured = apart(measure, run[0], Path(folder))
             row = {**dict(zip(KEY, run, strict=True)), **measured}
             results.append(path, {**row, "versions": results.versions()}, COLUMNS, KEY)
     print(report(path))

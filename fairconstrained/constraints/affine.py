@@ -15,7 +15,7 @@ from fairconstrained.constraints.steps import Above
 __all__ = ["AffineMap"]
 
 _RANK_TOL = 1e-12  # singular values below this fraction of their sum are zero
-_DENSE = 2**22  # entries up to which the product of both matrices is formed: 32 MB
+_DENSE = 2**16  # entries up to which the product of both matrices is formed: 0.5 MB
 
 
 class AffineMap:

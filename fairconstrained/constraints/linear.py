@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -164,14 +165,18 @@ class LinearMoments(MomentConstraint):
 
     def describe(self, j: int) -> str:
         """Describe the rates that value j compares."""
-        row = self.combinations[[j]]
+        entries = slice(*self.combinations.indptr[j : j + 2])
+        rates, signs = self.combinations.indices[entries], self.combinations.data[entries]
         sides = [
-            " and ".join(
-                sorted({self._describe_rate(r) for r in row.indices[sign * row.data > 0].tolist()})
-            )
+            " and ".join(sorted({self._rate_names[r] for r in rates[sign * signs > 0]}))
             for sign in (1, -1)
         ]
         return f"{self.title}: " + " against ".join(side for side in sides if side)
+
+    @cached_property
+    def _rate_names(self) -> list[str]:
+        """Words for each rate, which many values share."""
+        return [self._describe_rate(r) for r in range(self.combinations.shape[1])]
 
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.statistics import Statistic, sum_by
+from fairconstrained.constraints.statistics import Statistic, sum_by, sum_of_blocks
 from fairconstrained.constraints.steps import Above
 
 __all__ = ["NEVER_BINDS", "MomentConstraint", "Rows"]
@@ -157,7 +157,11 @@ class MomentConstraint:
 
     def hard_sums(self, scores: Tensor, rows: Rows) -> Tensor:
         """The table of hard statistics, (n_parts, n_columns)."""
-        return rows.sum(self.statistic.hard(scores, rows.y))
+
+        def of_block(scores: Tensor, y: Tensor, part: Tensor, weight: Tensor) -> Tensor:
+            return Rows(y, part, weight, rows.n_parts).sum(self.statistic.hard(scores, y))
+
+        return sum_of_blocks(of_block, scores, *rows[:3])
 
     # --- values ----------------------------------------------------------------------------------
 

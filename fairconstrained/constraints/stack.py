@@ -183,9 +183,12 @@ class Stack(MomentConstraint):
 
     def describe(self, j: int) -> str:
         """Describe value j, as its member does."""
-        ends = np.cumsum([len(member.slack) for member in self.members])
-        i = int(np.searchsorted(ends, j, side="right"))
-        return self.members[i].describe(j - int(ends[i] - len(self.members[i].slack)))
+        first = 0
+        for member in self.members:
+            if j < first + len(member.slack):
+                return member.describe(j - first)
+            first += len(member.slack)
+        raise IndexError(f"There are {first} values; got {j}.")
 
     def split(self, values: Tensor) -> list[Tensor]:
         """The values of each member."""

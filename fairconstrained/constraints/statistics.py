@@ -18,6 +18,7 @@ from fairconstrained.losses import (
 )
 
 __all__ = [
+    "BLOCK_ROWS",
     "ByAutograd",
     "ByRows",
     "ClassProbabilities",
@@ -27,7 +28,10 @@ __all__ = [
     "look_up",
     "side_by_side",
     "sum_by",
+    "sum_of_blocks",
 ]
+
+BLOCK_ROWS = 65_536
 
 
 Linear = tuple[Tensor, Callable[[Tensor], Tensor]]  # values and their pullback
@@ -73,7 +77,10 @@ class ByRows:
         self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
     ) -> Tensor:
         """Weighted sums of `soft`."""
-        return sum_by(self.soft(scores, y) * weight[:, None], index, n_parts)
+        own = (scores, y, weight, index)
+        return sum_of_blocks(
+            lambda z, y, w, part: sum_by(self.soft(z, y) * w[:, None], part, n_parts), *own
+        )
 
 
 class ByAutograd(ByRows):
@@ -191,6 +198,13 @@ def _side_by_side(scores: Tensor, blocks: Sequence[Tensor]) -> Tensor:
     """Join blocks of columns, (n, n_columns), with columns contiguous in memory."""
     none = scores.new_zeros((0, len(scores)))
     return torch.cat([none, *(block.T for block in blocks)]).T
+
+
+def sum_of_blocks(terms: Callable[..., Tensor], *columns: Tensor) -> Tensor:
+    """Sum of a function of some rows at a time, so that what it computes fits into the cache."""
+    blocks = zip(*(torch.split(column, BLOCK_ROWS) for column in columns), strict=True)
+    first = terms(*next(blocks))
+    return sum((terms(*block) for block in blocks), first)
 
 
 def sum_by(rows: Tensor, index: Tensor, n_parts: int) -> Tensor:

@@ -30,6 +30,7 @@ from fairconstrained.estimators._around import (
 from fairconstrained.estimators._callbacks import CallbackSupportMixin, fit_task
 from fairconstrained.estimators._parameters import check_parameters, given_callbacks
 from fairconstrained.estimators._predictions import (
+    by_blocks,
     labels_of,
     like,
     linear_scores,
@@ -41,6 +42,7 @@ from fairconstrained.estimators._rows import (
     check_groups,
     checked_weight,
     random_seed,
+    relative_weight,
 )
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -234,7 +236,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             With two classes, a positive score predicts the second class.
         """
-        scores = self._scores(self._table(X))
+        scores = self._by_blocks(lambda scores: scores, self._table(X))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X) -> np.ndarray:
@@ -248,8 +250,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples,)
         """
-        scores = self._scores(self._table(X))
-        return labels_of(self.classes_, hard_classes(torch.as_tensor(scores)), scores)
+        return self._by_blocks(self._labels, self._table(X))
 
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities of the logistic model.
@@ -265,8 +266,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        scores = self._scores(self._table(X))
-        return like(class_probabilities(torch.as_tensor(scores)), scores)
+        return self._by_blocks(_probabilities, self._table(X))
 
     def get_metadata_routing(self):
         """What this estimator and a classifier given as `model` request.
@@ -402,7 +402,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         data = Batch(
             as_features(self._columns(table, rows.group, rows.groups), self.device),
             *(torch.as_tensor(column, device=self.device) for column in (rows.y, rows.group)),
-            torch.as_tensor(rows.weight, device=self.device),
+            torch.as_tensor(relative_weight(rows.weight), device=self.device),
         )
         return Task(data, rows.space, self._chosen_solver(), rng, rows.moments, rows.watch)
 
@@ -556,11 +556,22 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         check_samples(X=X, sensitive_features=sensitive_features)
         return self.model_.transform(self.model_.new_rows(self, X))
 
-    def _scores(self, table):
-        """Scores (n, K), in the library of the table."""
+    def _by_blocks(self, function, table):
+        """A function of the scores of each row, some rows at a time."""
+        return by_blocks(lambda rows: function(self._scores(rows)), table)
+
+    def _labels(self, scores):
+        return labels_of(self.classes_, hard_classes(torch.as_tensor(scores)), scores)
+
+    def _scores(self, rows):
+        """Scores (n, K), in the library of the rows."""
         if hasattr(self, "coef_"):
-            return linear_scores(table, self.coef_, self.intercept_)
-        return network_scores(table, self.module_)
+            return linear_scores(rows, self.coef_, self.intercept_)
+        return network_scores(rows, self.module_)
+
+
+def _probabilities(scores):
+    return like(class_probabilities(torch.as_tensor(scores)), scores)
 
 
 def narrowed(problem, x, margin):

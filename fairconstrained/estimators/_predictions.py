@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-__all__ = ["labels_of", "like", "linear_scores", "network_scores"]
+__all__ = ["by_blocks", "labels_of", "like", "linear_scores", "network_scores"]
 
-_CHUNK_ROWS = 65_536
+BLOCK_ROWS = 65_536
 
 
 def like(values, table):
@@ -37,11 +38,24 @@ def network_scores(table, module):
     device = getattr(table, "device", "cpu")
     if str(device) != "cpu":
         module = copy.deepcopy(module).to(device)
-    chunks = []
+    rows = table.toarray() if sparse.issparse(table) else table
     with torch.no_grad():
-        for start in range(0, table.shape[0], _CHUNK_ROWS):
-            rows = table[start : start + _CHUNK_ROWS]
-            rows = rows.toarray() if sparse.issparse(rows) else rows
-            scores = module(torch.asarray(rows, copy=True))
-            chunks.append(scores.reshape(len(rows), -1))
-    return like(torch.cat(chunks), table)
+        scores = module(torch.asarray(rows, dtype=torch.float64, copy=True))
+    return like(scores.reshape(len(rows), -1), table)
+
+
+def by_blocks(function, table):
+    """A function of the rows of a table, for some rows at a time to save memory."""
+    result = None
+    for start in range(0, table.shape[0], BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        block = function(table[rows])
+        if result is None:
+            shape = (table.shape[0], *block.shape[1:])
+            result = (
+                block.new_empty(shape)
+                if isinstance(block, Tensor)
+                else np.empty(shape, block.dtype)
+            )
+        result[rows] = block
+    return result

@@ -21,7 +21,14 @@ from fairconstrained.solvers import Solver
 _MANY_GROUPS = 20
 _FEW_SAMPLES = 5
 
-__all__ = ["Task", "TrainingRows", "check_groups", "checked_weight", "random_seed"]
+__all__ = [
+    "Task",
+    "TrainingRows",
+    "check_groups",
+    "checked_weight",
+    "random_seed",
+    "relative_weight",
+]
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,17 @@ def checked_weight(sample_weight, n_samples):
     if not weight.any():
         raise ValueError("sample_weight is zero for all samples; at least one must be positive.")
     return weight
+
+
+def relative_weight(weight):
+    """Weights as multiples of the largest, up to a factor of two; ones if all are equal.
+
+    Only their ratios matter. Powers of two keep every digit, so integers remain exact.
+    """
+    _, exponent = np.frexp(weight.max())
+    if weight.min() == weight.max():
+        return weight if weight[0] == 1 else np.ones_like(weight)
+    return np.ldexp(weight, 1 - exponent)
 
 
 def check_groups(name, labels, n_samples):

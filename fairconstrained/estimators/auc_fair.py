@@ -237,7 +237,8 @@ class AUCFairClassifier(StreamingClassifier):
         if self._from_moments():
             moments = self._moments(task)
             risk = self._pairwise_loss(moments.weight.reshape(2, -1).sum(dim=1))
-            model = whitened_model(moments, alpha, 2.0 * risk.surrogate.c1)
+            scale = moments.standard_scale()
+            model = whitened_model(moments, scale, alpha, 2.0 * risk.surrogate.c1)
             return MomentERM(model, moments, risk, constraint, alpha, data)
         risk, model = LogLossForRanking(), self._model(task)
         if self.objective == "auc":

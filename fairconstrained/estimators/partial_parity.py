@@ -209,7 +209,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         if self.group_features:
             codes = known_codes(sensitive_features, table.shape[0], self.groups_)
             table = with_group_columns(table, codes, len(self.groups_))
-        return self._scores(table)[:, 0]
+        return self._by_blocks(lambda scores: scores[:, 0], table)
 
     def predict(self, X, *, sensitive_features=None) -> np.ndarray:
         """Predicted labels: the second class where the score is above ``threshold_``.

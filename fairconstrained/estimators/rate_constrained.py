@@ -68,8 +68,12 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         An object of :mod:`fairconstrained.solvers`. The default is ``AugmentedLagrangian()`` for
         linear models, ``SGDA()`` for networks, and ``DPSGDA()`` with ``epsilon``.
     alpha : float, default=1e-4
-        Weight of the l2 penalty on the coefficients of the original columns, without intercepts.
-        Without constraints the linear model is ``LogisticRegression(C=1 / (n * alpha))``.
+        Weight of the l2 penalty on the coefficients of standardised columns, without intercepts.
+        The units of a column therefore do not matter. A column is divided by its standard
+        deviation, or by its range if it has two values only. Without constraints the linear model
+        of columns of more than two values is
+        ``make_pipeline(StandardScaler(), LogisticRegression(C=1 / (n * alpha)))``. `coef_` and
+        `intercept_` are those of the columns as given.
     max_iter : int, optional
         Largest number of iterations of the solver. By default it runs until it ends.
     tol : float, default=1e-4

@@ -5,7 +5,7 @@ the two and knows nothing else.
 """
 
 from fairconstrained.models.base import Model, Penalty, Pullback
-from fairconstrained.models.linear import LinearModel, ScaledLinearModel, whitener
+from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.models.network import NetworkModel
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.short_forms import as_specification
@@ -26,7 +26,6 @@ __all__ = [
     "Penalty",
     "Posteriors",
     "Pullback",
-    "ScaledLinearModel",
     "Specification",
     "Standardize",
     "as_specification",

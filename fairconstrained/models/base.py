@@ -18,6 +18,8 @@ __all__ = [
     "attribute",
     "clip_factors",
     "column_variances",
+    "standard_scale",
+    "without_rounding",
 ]
 
 Pullback = Callable[[Tensor], Tensor]
@@ -68,7 +70,7 @@ class Model(Protocol):
         """
 
     def penalty(self, w: Tensor) -> Penalty:
-        """Half the squared norm of the coefficients, without intercepts and biases."""
+        """Half the squared norm of the penalised coefficients, without intercepts and biases."""
 
     def attributes(self, w: Tensor) -> dict[str, Any]:
         """Attributes of a fitted estimator that hold the model, on the CPU."""
@@ -92,7 +94,17 @@ def column_variances(X: Features, weight: Tensor, centre: Tensor) -> Tensor:
     if not variance.isfinite().all():
         column = int((~variance.isfinite()).nonzero()[0])
         raise ValueError(f"Column {column} of X is too large for its squares: scale the features.")
-    return torch.where(variance > _ROUNDING * centre**2, variance, torch.zeros_like(variance))
+    return without_rounding(variance, centre)
+
+
+def without_rounding(variances: Tensor, means: Tensor) -> Tensor:
+    """Variances of columns, with zeros where they are rounding errors only."""
+    return torch.where(variances > _ROUNDING * means**2, variances, torch.zeros_like(variances))
+
+
+def standard_scale(variances: Tensor) -> Tensor:
+    """Standard deviations of columns; 1 for a constant column."""
+    return torch.where(variances > 0, variances, torch.ones_like(variances)).sqrt()
 
 
 def attribute(attributes: Mapping[str, Any], name: str) -> Any:

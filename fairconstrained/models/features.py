@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, singledispatch
 from typing import Any, Protocol, Self
 
@@ -67,6 +68,9 @@ class Features(Protocol):
     def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
         """The diagonal of `covariance`, of shape (d,)."""
 
+    def binary_range(self) -> Tensor:
+        """Difference of the values of each column that has exactly two, (d,); zero for others."""
+
 
 class _Rows(ABC):
     """Base of dense and sparse matrices: selection of rows, with stored norms."""
@@ -105,7 +109,11 @@ class _Rows(ABC):
 
 
 class DenseFeatures(_Rows):
-    """A dense tensor on any device."""
+    """A dense tensor on any device, of single or double precision.
+
+    All results are those of double precision. A table of single precision is converted block by
+    block, because a copy of the whole would take twice its memory.
+    """
 
     def __init__(self, X: Tensor):
         super().__init__(X.shape)
@@ -113,27 +121,36 @@ class DenseFeatures(_Rows):
 
     def matmul(self, v: Tensor) -> Tensor:
         """X v."""
-        return self.X @ v
+        if self.X.dtype == v.dtype:
+            return self.X @ v
+        return torch.cat([X @ v for (X,) in self._blocks()])
 
     def t_matmul(self, c: Tensor) -> Tensor:
         """X' c."""
-        return self.X.T @ c
+        if self.X.dtype == c.dtype:
+            return self.X.T @ c
+        return torch.stack([X.T @ rows for X, rows in self._blocks(c)]).sum(dim=0)
 
     def _rows(self, index: Tensor) -> Self:
         return type(self)(self.X.index_select(0, index))  # half the time of X[index]
 
     def to_dense(self) -> Tensor:
-        """The tensor itself."""
-        return self.X
+        """The tensor in double precision."""
+        return self.X.double()
 
     @property
     def better_dense(self) -> bool:
         """False, because the matrix is dense."""
         return False
 
+    def _blocks(self, *columns: Tensor, size: int = _CHUNK_ROWS) -> Iterator[tuple[Tensor, ...]]:
+        """The rows in double precision, some at a time, with those of other columns."""
+        blocks = zip(*(torch.split(rows, size) for rows in (self.X, *columns)), strict=True)
+        return ((X.double(), *others) for X, *others in blocks)
+
     def _square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
         squares = []
-        for X in torch.split(self.X, _NORM_ROWS):
+        for (X,) in self._blocks(size=_NORM_ROWS):
             if transform.ndim == 1:
                 rows = torch.addcmul(-centre * transform, X, transform)
             else:
@@ -150,28 +167,38 @@ class DenseFeatures(_Rows):
 
     def mean(self, weight: Tensor) -> Tensor:
         """Weighted column means."""
-        return weight @ self.X / weight.sum()
+        return self.t_matmul(weight[:, None])[:, 0] / weight.sum()
 
     def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
-        """Weighted second moments about `centre`, chunk by chunk to save memory."""
-        total = torch.zeros(
-            (self.shape[1], self.shape[1]), dtype=self.X.dtype, device=self.X.device
-        )
-        for X, w in self._chunks(weight):
+        """Weighted second moments about `centre`."""
+        total = weight.new_zeros((self.shape[1], self.shape[1]))
+        for X, w in self._blocks(weight):
             centred = (X - centre) * w.sqrt()[:, None]
             total += centred.T @ centred
         return total / weight.sum()
 
-    def _chunks(self, weight: Tensor) -> Iterable[tuple[Tensor, Tensor]]:
-        pairs = (torch.split(rows, _CHUNK_ROWS) for rows in (self.X, weight))
-        return zip(*pairs, strict=True)
-
     def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
         """Weighted variances about `centre`."""
-        total = torch.zeros(self.shape[1], dtype=self.X.dtype, device=self.X.device)
-        for X, w in self._chunks(weight):
+        total = weight.new_zeros(self.shape[1])
+        for X, w in self._blocks(weight):
             total += w @ (X - centre) ** 2
         return total / weight.sum()
+
+    def binary_range(self) -> Tensor:
+        """Difference of the values of columns with two; others leave at their third value."""
+        column = torch.arange(self.shape[1], device=self.X.device)
+        low = high = self.X[0]
+        for rows in torch.split(self.X, _CHUNK_ROWS):
+            X = rows.index_select(1, column)
+            below, above = low.minimum(X.amin(dim=0)), high.maximum(X.amax(dim=0))
+            known = torch.stack((low, high))
+            same = (known.eq(below) | known.eq(above)).all(dim=0)
+            two = same & (X.eq(below) | X.eq(above)).all(dim=0)
+            column, low, high = column[two], below[two], above[two]
+            if not len(column):
+                break
+        found = torch.zeros(self.shape[1], dtype=torch.float64, device=self.X.device)
+        return found.index_copy(0, column, (high.double() - low.double()))
 
 
 class SparseFeatures(_Rows):
@@ -179,7 +206,8 @@ class SparseFeatures(_Rows):
 
     def __init__(self, X: sp.csr_array):
         super().__init__(X.shape)
-        self.X = X
+        # scipy converts the whole matrix in each product of different precisions.
+        self.X = X.astype(np.float64, copy=False)
 
     @cached_property
     def _transposed(self) -> sp.csc_array:
@@ -247,10 +275,21 @@ class SparseFeatures(_Rows):
             0.0
         )
 
+    def binary_range(self) -> Tensor:
+        """Difference of the values of columns with two, of which zero may be one."""
+        (n_rows, n_columns), column, value = self.X.shape, self.X.indices, self.X.data
+        zeros = np.bincount(column, minlength=n_columns) < n_rows  # that are not stored
+        low, high = (np.where(zeros, 0.0, end) for end in (np.inf, -np.inf))
+        np.minimum.at(low, column, value)
+        np.maximum.at(high, column, value)
+        within = (value != low[column]) & (value != high[column])
+        other = np.bincount(column, within, n_columns) + (zeros & (low < 0) & (high > 0))
+        return torch.from_numpy(np.where(other > 0, 0.0, high - low))
+
 
 @singledispatch
 def as_features(X: Any, device: str = "cpu") -> Features:
-    """Wrap a checked array, tensor or sparse matrix of float64.
+    """Wrap a checked array, tensor or sparse matrix of float64 or float32.
 
     Parameters
     ----------
@@ -266,7 +305,10 @@ def as_features(X: Any, device: str = "cpu") -> Features:
     """
     if torch.device(device).type == "cpu" and np.count_nonzero(X) < _SPARSE_BELOW * X.size:
         return SparseFeatures(sp.csr_array(X))
-    return DenseFeatures(torch.as_tensor(X, device=device))
+    with warnings.catch_warnings():
+        # Nothing writes to X: memory that joblib or numpy maps need not be copied.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writ", UserWarning)
+        return DenseFeatures(torch.as_tensor(X, device=device))
 
 
 @as_features.register

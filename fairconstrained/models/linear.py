@@ -18,7 +18,7 @@ from fairconstrained.models.base import (
 )
 from fairconstrained.models.features import DenseFeatures, Features
 
-__all__ = ["LinearModel", "OwnCoordinates", "ScaledLinearModel", "whitener"]
+__all__ = ["LinearModel", "OwnCoordinates", "penalty_scale", "whitener"]
 
 # Whitening costs O(n d^2 + d^3). With more columns only the diagonal is used.
 _WHITEN_UP_TO = 1024
@@ -30,8 +30,12 @@ class LinearModel:
     r"""Scores :math:`z = (x - c) T v + b`, in coordinates in which training is well conditioned.
 
     ``T`` is chosen so that the Hessian of the penalised log loss in ``v`` is close to the identity.
-    The problem is still that of the coefficients :math:`\beta = T v` of the original columns. Only
-    the path of a solver depends on ``T``.
+    Only the path of a solver depends on it. The problem is that of the coefficients
+    :math:`\beta = T v` of the original columns, with the penalty
+
+    .. math:: \tfrac12 \sum_j (s_j \beta_j)^2 ,
+
+    the squared norm of the coefficients of the columns :math:`x_j / s_j`.
 
     Parameters
     ----------
@@ -41,15 +45,25 @@ class LinearModel:
     transform : Tensor of shape (d,) or (d, d)
         Diagonal or upper triangular ``T``.
     fit_intercept : bool
+    scale : Tensor of shape (d,), optional
+        Scales s of the columns in the penalty; default: ones.
     """
 
     linear = True
 
-    def __init__(self, n_outputs: int, centre: Tensor, transform: Tensor, fit_intercept: bool):
+    def __init__(
+        self,
+        n_outputs: int,
+        centre: Tensor,
+        transform: Tensor,
+        fit_intercept: bool,
+        scale: Tensor | None = None,
+    ):
         self.n_outputs = n_outputs
         self.centre = centre
         self.transform = transform
         self.fit_intercept = fit_intercept
+        self.scale = torch.ones_like(centre) if scale is None else scale
         self.n_coef = centre.shape[0] * n_outputs
         self.n_params = self.n_coef + fit_intercept * n_outputs
         self.offsets = torch.arange(self.n_coef, self.n_params)
@@ -58,26 +72,32 @@ class LinearModel:
     def preconditioned(
         cls, X: Features, weight: Tensor, n_outputs: int, alpha: float, fit_intercept: bool
     ) -> LinearModel:
-        """Choose centre and coordinates from the data. Private training must not use this."""
+        """Choose coordinates, and scales in the penalty, from the data.
+
+        Private training must not use this.
+        """
         n_features = X.shape[1]
-        centre = X.mean(weight) if fit_intercept else weight.new_zeros(n_features)
+        mean = X.mean(weight)
+        variances = column_variances(X, weight, mean)
+        scale = penalty_scale(X, mean, variances)
+        centre = mean if fit_intercept else torch.zeros_like(mean)
+        squares = variances + (mean - centre) ** 2
         # The logistic loss has curvature at most 1/4 in the score. A constant column keeps its
         # units, because later rows of a stream may vary in it.
-        variances = column_variances(X, weight, centre)
-        ridge = torch.where(variances > 0, alpha, 1.0).to(variances)
-        scale = (0.25 * variances + ridge).rsqrt()
+        ridge = torch.where(squares > 0, alpha * scale**2, 1.0)
+        units = (0.25 * squares + ridge).rsqrt()
         # With few rows per column the fit can be near perfect and its curvature far from 1/4.
         if n_features > _WHITEN_UP_TO or X.shape[0] < _WHITEN_ROWS * n_features:
-            return cls(n_outputs, centre, scale, fit_intercept)
+            return cls(n_outputs, centre, units, fit_intercept, scale)
         hessian = 0.25 * X.covariance(weight, centre) + torch.diag(ridge)
-        return cls(n_outputs, centre, whitener(hessian, scale), fit_intercept)
+        return cls(n_outputs, centre, whitener(hessian, units), fit_intercept, scale)
 
     def for_ranking(self) -> LinearModel:
         """The model without an intercept.
 
         An intercept changes no AUC, so where solvers stop along it would depend on rounding.
         """
-        return LinearModel(self.n_outputs, self.centre, self.transform, fit_intercept=False)
+        return LinearModel(self.n_outputs, self.centre, self.transform, False, self.scale)
 
     def rescaled(self, attributes: dict[str, Any], slope: float, offset: float) -> dict[str, Any]:
         """Attributes of the model whose scores are ``slope * scores + offset``."""
@@ -127,8 +147,9 @@ class LinearModel:
         return self, X.with_norms(self.centre, self.transform)
 
     def penalty(self, w: Tensor) -> Penalty:
-        """Half the squared norm of the coefficients of the original columns."""
-        gradient = self.coordinates(self._coef(w)).reshape(-1)
+        """Half the squared norm of the coefficients of the scaled columns."""
+        scale = self.scale[:, None]
+        gradient = self.coordinates(scale * (scale * self._coef(w))).reshape(-1)
         value = 0.5 * gradient @ w[: self.n_coef]
         return Penalty(value, torch.cat((gradient, torch.zeros_like(w[self.n_coef :]))))
 
@@ -173,20 +194,6 @@ class LinearModel:
         if self.transform.ndim == 2:
             return self.transform.T @ gradient
         return self.transform[:, None] * gradient
-
-
-class ScaledLinearModel(LinearModel):
-    """A linear model in given coordinates, with the penalty on its own coefficients ``v``.
-
-    It is for private training, which scales columns by public ranges. The penalty then treats all
-    columns alike. If units differ much, a penalty on coefficients of the original columns would
-    make steps diverge.
-    """
-
-    def penalty(self, w: Tensor) -> Penalty:
-        """Half the squared norm of the coefficients of the scaled columns."""
-        v = w[: self.n_coef]
-        return Penalty(0.5 * v @ v, torch.cat((v, torch.zeros_like(w[self.n_coef :]))))
 
 
 class OwnCoordinates(LinearModel):
@@ -241,6 +248,20 @@ class OwnCoordinates(LinearModel):
     def restore(self, attributes: Mapping[str, Any]) -> Tensor:
         """Parameters as the model for the original columns restores them."""
         return self._given.restore(attributes)
+
+
+def penalty_scale(X: Features, mean: Tensor, variances: Tensor) -> Tensor:
+    """Scales that make the penalty independent of the units of the columns, (d,).
+
+    They are the standard deviations, given the means and variances. A column of two values has its
+    range: its standard deviation is small if one value is rare, and a rare category needs the
+    penalty most. Gelman (2008), "Scaling regression inputs by dividing by two standard deviations",
+    also leaves such columns as they are. The scale of a constant column is its size.
+    """
+    size = torch.where(mean != 0, mean.abs(), torch.ones_like(mean))
+    scale = torch.where(variances > 0, variances.sqrt(), size)
+    binary = X.binary_range()
+    return torch.where(binary > 0, binary, scale)
 
 
 def whitener(hessian: Tensor, scale: Tensor) -> Tensor:

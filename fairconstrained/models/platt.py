@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 __all__ = ["Rescale", "log_odds_scale"]
 
-_RIDGE = 1.0  # keeps the slope finite if the scores separate the labels
+_RIDGE = 1e-4  # on the mean loss: keeps the slope finite if the scores separate the labels
 _FLATTEST = 1e-6  # least slope for standardised scores: the order must not be reversed
 _STEPS = 50
 _EXACT = 1e-13
@@ -41,13 +41,13 @@ def log_odds_scale(scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, T
     This is logistic regression on one variable by Newton's method. The slope stays positive, which
     keeps the order of the scores.
     """
-    total = weight.sum()
-    mean = weight @ scores / total
-    std = (weight @ (scores - mean) ** 2 / total).sqrt()
+    weight = weight / weight.sum()
+    mean = weight @ scores
+    std = (weight @ (scores - mean) ** 2).sqrt()
     unit = std if std > 0 else torch.ones_like(std)
     z = (scores - mean) / unit
     sign = 2.0 * y.to(scores.dtype) - 1.0
-    rate = weight[y == 1].sum() / total
+    rate = weight[y == 1].sum()
     x = torch.stack((torch.zeros_like(rate), torch.logit(rate)))
 
     def loss(x: Tensor) -> Tensor:

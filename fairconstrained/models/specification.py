@@ -22,9 +22,9 @@ from sklearn.utils.validation import validate_data
 from torch import Generator, Tensor, nn
 
 from fairconstrained.arrays import as_numpy
-from fairconstrained.models.base import column_variances
+from fairconstrained.models.base import column_variances, standard_scale
 from fairconstrained.models.features import Features
-from fairconstrained.models.linear import LinearModel, ScaledLinearModel
+from fairconstrained.models.linear import LinearModel
 from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.models.perceptron import PerceptronModel
@@ -41,9 +41,9 @@ __all__ = [
 
 
 def _as_numbers(X: Any) -> dict[str, Any]:
-    """Options of validation: float64 of X's library, if scikit-learn lets tensors be tensors."""
+    """Options of validation: floats of X's library, if scikit-learn lets tensors be tensors."""
     stays = isinstance(X, Tensor) and get_config()["array_api_dispatch"]
-    dtype = torch.float64 if stays else np.float64
+    dtype = torch.float64 if stays else [np.float64, np.float32]
     return {"accept_sparse": "csr", "dtype": dtype, "order": "C"}
 
 
@@ -80,11 +80,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         y : array-like of shape (n_samples,)
         reset : bool, default=True
         """
-        options = _as_numbers(X)
-        # The workers of joblib get read-only memory, and torch warns of it.
-        return validate_data(
-            estimator, X, as_numpy(y), reset=reset, force_writeable=True, **options
-        )
+        return validate_data(estimator, X, as_numpy(y), reset=reset, **_as_numbers(X))
 
     def new_rows(self, estimator: Any, X: Any) -> Any:
         """X as the model takes it in prediction, validated by scikit-learn."""
@@ -196,7 +192,7 @@ class Linear(Specification):
         """Build a linear model of ``(x - centre) / scale``."""
         # Without an intercept the scores are zero at the origin, so it must not move.
         origin = centre if self.fit_intercept else torch.zeros_like(centre)
-        return ScaledLinearModel(n_outputs, origin, 1.0 / scale, self.fit_intercept)
+        return LinearModel(n_outputs, origin, 1.0 / scale, self.fit_intercept, scale)
 
 
 class Network(Specification):
@@ -239,8 +235,7 @@ class Network(Specification):
     def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> NetworkModel:
         """Build the network; a perceptron standardises the columns by these rows."""
         centre = X.mean(weight)
-        std = column_variances(X, weight, centre).sqrt()
-        scale = torch.where(std > 0, std, torch.ones_like(std))
+        scale = standard_scale(column_variances(X, weight, centre))
         return self._network(centre, scale, n_outputs)
 
     def build_private(self, centre: Tensor, scale: Tensor, n_outputs: int) -> NetworkModel:

@@ -62,6 +62,12 @@ class Linearization(NamedTuple):
             return self.together(weights)
         return torch.stack([self.pullback(row) for row in weights])
 
+    def gradients(self, which: Tensor) -> Tensor:
+        """Gradients of the values with these indices, (len(which), n_variables)."""
+        weights = self.value.new_zeros(len(which), len(self.value))
+        weights[torch.arange(len(which)), which] = 1.0
+        return self.pullbacks(weights)
+
     def jacobian(self) -> Tensor:
         """The Jacobian J, (m, n_variables), from r gradients: J = U U'J for the span U."""
         identity = torch.eye(len(self.value), dtype=self.value.dtype, device=self.value.device)

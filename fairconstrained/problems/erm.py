@@ -17,6 +17,7 @@ from torch import Tensor
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import MomentConstraint, Rows
+from fairconstrained.constraints.statistics import BLOCK_ROWS, look_up
 from fairconstrained.constraints.steps import Above
 from fairconstrained.models import Model
 from fairconstrained.models.features import Features
@@ -149,6 +150,8 @@ class FairERM:
             steps = self.constraint.steps_at(self._split(x)[1])
             if steps is not None:
                 return self._penalised(x, self._at_thresholds(self.affine, steps, x))
+        if rows is None and self.n_rows > BLOCK_ROWS:
+            return self._penalised(x, self._on_blocks(self.affine, x))
         batch, placed = self._batch(rows, None), self.placed
         if rows is not None:
             placed = placed.take(rows)._replace(weight=batch.weight)
@@ -251,12 +254,37 @@ class FairERM:
             on_scores = of_values + of_risk if same else torch.cat((of_risk, of_values))
             return torch.cat((model_pullback(on_scores), on_aux))
 
-        def span() -> Tensor:
-            blocks = [risk.new_ones((1, 1)), *[affine.span] * len(sizes)]
-            diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
-            return diagonal
-
+        span = _span(affine, risk, len(sizes))
         return Linearization(torch.cat((risk[None], values)), pullback, span)
+
+    def _on_blocks(self, affine: AffineMap, x: Tensor) -> Linearization:
+        """`_in_closed_form` on all rows, keeping nothing but the scores.
+
+        The statistics of some rows at a time fit into the cache and are computed again for the
+        pullback. To keep them would take five vectors of length n.
+        """
+        w, aux = self._split(x)
+        scores, model_pullback = self.model.linearize(w, self.data.X)
+        rows, constraint = self.placed, self.constraint
+        risk, risk_gradient = self.risk.linearize(scores, rows.y, rows.weight)
+        values = affine.of_table(constraint.sums(scores, rows, aux))
+
+        def pullback(weights: Tensor) -> Tensor:
+            on_scores, on_aux = weights[0] * risk_gradient(), torch.zeros_like(aux)
+            on_table = torch.nn.functional.pad(affine.on_table(weights[1:]), (0, 0, 0, 1))
+            columns = (on_scores, scores, *rows[:3])
+            for total, *own in zip(
+                *(torch.split(column, BLOCK_ROWS) for column in columns), strict=True
+            ):
+                z, y, part, weight = own
+                soft, statistics_pullback = constraint.linearize(z, y, aux)
+                on_rows = look_up(on_table, part, soft) * weight[:, None]
+                of_scores, of_aux = statistics_pullback(on_rows)
+                total += of_scores
+                on_aux += of_aux
+            return torch.cat((model_pullback(on_scores), on_aux))
+
+        return Linearization(torch.cat((risk[None], values)), pullback, _span(affine, risk, 1))
 
     def _at_thresholds(self, affine: AffineMap, steps: Above, x: Tensor) -> Linearization:
         """All terms on all rows where extra variables are thresholds: many gradients in one pass.
@@ -341,3 +369,14 @@ class FairERM:
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[: self.model.n_params], x[self.model.n_params :]
+
+
+def _span(affine: AffineMap, risk: Tensor, n_draws: int) -> Callable[[], Tensor]:
+    """The span of the risk and of the values of each draw."""
+
+    def span() -> Tensor:
+        blocks = [risk.new_ones((1, 1)), *[affine.span] * n_draws]
+        diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
+        return diagonal
+
+    return span

@@ -17,6 +17,7 @@ from torch import Tensor
 from fairconstrained.constraints import Stack
 from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.models import LinearModel, whitener
+from fairconstrained.models.base import standard_scale, without_rounding
 from fairconstrained.models.features import Features
 from fairconstrained.problems.base import (
     Batch,
@@ -104,28 +105,36 @@ class GroupMoments:
             )
         return total
 
+    def standard_scale(self) -> Tensor:
+        """Standard deviations of the columns, (d,), as of the rows; 1 for a constant column."""
+        whole = self.union(torch.arange(len(self.weight)))
+        variances = whole.scatter[0].diagonal() / whole.weight[0]
+        return standard_scale(without_rounding(variances, whole.mean[0]))
+
     def by_label(self) -> tuple[GroupMoments, GroupMoments]:
         """Moments of the negatives and of the positives: the two halves of the cells."""
         halves = torch.arange(len(self.weight)).chunk(2)
         return self.union(halves[0]), self.union(halves[1])
 
 
-def whitened_model(moments: GroupMoments, alpha: float, curvature: float) -> LinearModel:
+def whitened_model(
+    moments: GroupMoments, scale: Tensor, alpha: float, curvature: float
+) -> LinearModel:
     r"""Linear model in coordinates where the penalised quadratic objective has Hessian I.
 
     For the original columns the Hessian is :math:`c (\Sigma_+ + \Sigma_- + \delta \delta') +
-    \alpha I`, with the covariance of each label, the difference :math:`\delta` of their means and
-    :math:`c = 2 c_1`.
+    \alpha\, \mathrm{diag}(s)^2`, with the covariance of each label, the difference :math:`\delta`
+    of their means, :math:`c = 2 c_1` and the scales s of the columns in the penalty.
     """
     negative, positive = moments.by_label()
     step = positive.mean[0] - negative.mean[0]
     covariances = sum(label.scatter[0] / label.weight[0] for label in (negative, positive))
     hessian = curvature * (covariances + torch.outer(step, step))
-    hessian.diagonal().add_(alpha)
+    hessian.diagonal().add_(alpha * scale**2)
     diagonal = hessian.diagonal()
-    scale = torch.where(diagonal > 0, diagonal, torch.ones_like(diagonal)).rsqrt()
+    units = torch.where(diagonal > 0, diagonal, torch.ones_like(diagonal)).rsqrt()
     none = torch.zeros_like(scale)
-    return LinearModel(1, none, whitener(hessian, scale), fit_intercept=False)
+    return LinearModel(1, none, whitener(hessian, units), fit_intercept=False, scale=scale)
 
 
 @dataclass(frozen=True)
@@ -260,8 +269,8 @@ class MomentERM(FixedSoftness):
             counts.index_add_(0, part, weight)
             forms.append(member.forms(sums[:-1], counts[:-1]))  # type: ignore[attr-defined]
         form = torch.cat(forms)
-        root = self._root
-        form[0, :-1, :-1] += self.alpha * root.T @ root
+        scaled = self.model.scale[:, None] * self._root
+        form[0, :-1, :-1] += self.alpha * scaled.T @ scaled
         return form[:, :-1, :-1], form[:, :-1, -1], 0.5 * form[:, -1, -1]
 
     def evaluate(self, x: Tensor) -> Evaluation:

@@ -57,9 +57,9 @@ class _WeightedMean:
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
     ) -> tuple[Tensor, Gradient]:
         """In closed form."""
-        fraction = weight / (weight.sum() if total is None else total)
-        value = fraction @ self.loss(scores, y)
-        return value, lambda: fraction[:, None] * self.loss.gradient(scores, y)
+        total = weight.sum() if total is None else total
+        value = (weight / total) @ self.loss(scores, y)
+        return value, lambda: (weight / total)[:, None] * self.loss.gradient(scores, y)
 
 
 @dataclass(frozen=True)

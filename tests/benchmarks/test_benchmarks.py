@@ -352,7 +352,7 @@ def test_violation_table_marks_what_exceeds_and_what_was_silent():
 
 def test_scaling_resumes_and_reports(tmp_path, monkeypatch, capsys):
     scaling = importlib.import_module("benchmarks.scaling")
-    monkeypatch.setattr(scaling, "_apart", lambda function, *args: function(*args))
+    monkeypatch.setattr(scaling, "apart", lambda function, *args: function(*args))
     arguments = ["--rows", "1000", "2000", "--kinds", "dense20", "--output", str(tmp_path)]
     scaling.main(arguments)
     scaling.main(arguments)
@@ -366,7 +366,7 @@ def test_scaling_resumes_and_reports(tmp_path, monkeypatch, capsys):
 
 def test_scaling_measures_in_processes_of_their_own():
     scaling = importlib.import_module("benchmarks.scaling")
-    processes = {os.getpid(), scaling._apart(os.getpid), scaling._apart(os.getpid)}
+    processes = {os.getpid(), scaling.apart(os.getpid), scaling.apart(os.getpid)}
     assert len(processes) == 3
 
 

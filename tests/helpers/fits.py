@@ -3,6 +3,8 @@
 import functools
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
 from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.datasets import make_biased_classification
@@ -42,6 +44,27 @@ def fitted(constraint="demographic_parity", data=None, sample_weight=None, **par
     X, y, group = table() if data is None else data
     clf = RateConstrainedClassifier(constraint, **params)
     return clf.fit(X, y, sensitive_features=group, sample_weight=sample_weight)
+
+
+def logistic_regression(X, y, penalty, *, fit_intercept=True, weight=None):
+    """``coef_`` and ``intercept_``, for columns as given, of scikit-learn's on standardised ones.
+
+    `penalty` is alpha times the sum of the weights.
+    """
+    scaler = StandardScaler(with_mean=fit_intercept)
+    model = LogisticRegression(
+        C=1 / penalty, fit_intercept=fit_intercept, tol=1e-10, max_iter=10_000
+    )
+    Z = scaler.fit_transform(X, sample_weight=weight)
+    model.fit(Z, y, sample_weight=weight)
+    coef = model.coef_ / scaler.scale_
+    shift = coef @ scaler.mean_ if fit_intercept else 0.0
+    return coef, model.intercept_ - shift
+
+
+def penalty(clf, X):
+    """Half the squared norm of the coefficients of standardised columns."""
+    return 0.5 * ((X.std(axis=0) * clf.coef_) ** 2).sum()
 
 
 def measured(clf, name, data, **options):

@@ -37,7 +37,7 @@ def problem(data, notion="inter_group", surrogate="binormal", slack=0.02, n_grou
     shares = [float(data.weight[data.y == k].sum() / data.weight.sum()) for k in (0, 1)]
     moments = moments_of(data, n_groups)
     risk = PairwiseLoss(Quadratic(), tuple(shares))
-    model = whitened_model(moments, ALPHA, 1.0)
+    model = whitened_model(moments, moments.standard_scale(), ALPHA, 1.0)
     return MomentERM(model, moments, risk, Stack(space, [bound]), ALPHA, data)
 
 

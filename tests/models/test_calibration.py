@@ -23,7 +23,8 @@ def test_calibration_is_logistic_regression_on_the_score(seed, scale):
     mean = np.average(scores, weights=weight)
     unit = np.sqrt(np.average((scores - mean) ** 2, weights=weight))
     z = ((scores - mean) / unit)[:, None]
-    lr = LogisticRegression(C=1.0, tol=1e-12, solver="newton-cholesky").fit(z, y, weight)
+    lr = LogisticRegression(C=1e4 / weight.sum(), tol=1e-12, solver="newton-cholesky")
+    lr.fit(z, y, weight)
     assert slope.item() * unit == pytest.approx(max(lr.coef_[0, 0], 1e-6), rel=1e-5, abs=2e-6)
     if lr.coef_[0, 0] > 0:
         assert offset.item() + slope.item() * mean == pytest.approx(lr.intercept_[0], abs=1e-5)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.models import features
 from fairconstrained.models.features import as_features
-from fairconstrained.models.linear import LinearModel, OwnCoordinates, ScaledLinearModel
+from fairconstrained.models.linear import LinearModel, OwnCoordinates
 
 N, D = 40, 5
 DRAWS = torch.Generator().manual_seed(0)
@@ -30,14 +30,14 @@ def draw(*shape):
     return torch.randn(shape, generator=DRAWS, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("kind", [LinearModel, ScaledLinearModel])
+@pytest.mark.parametrize("scale", [None, torch.linspace(0.1, 3.0, D, dtype=torch.float64)])
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array])
-def test_the_prepared_model_is_the_same_function(kind, transform, n_outputs, fit_intercept, wrap):
+def test_the_prepared_model_is_the_same_function(scale, transform, n_outputs, fit_intercept, wrap):
     centre = CENTRE if fit_intercept else torch.zeros_like(CENTRE)  # as all models are built
-    given_model = kind(n_outputs, centre, TRANSFORMS[transform], fit_intercept)
+    given_model = LinearModel(n_outputs, centre, TRANSFORMS[transform], fit_intercept, scale)
     given_rows = as_features(wrap(X.numpy()))
     model, rows = given_model.prepared(given_rows)
     assert (type(model) is OwnCoordinates) == (wrap is sp.csr_array)
@@ -62,7 +62,7 @@ def test_the_prepared_model_is_the_same_function(kind, transform, n_outputs, fit
 
 @given(st.floats(1e-3, 1e3), st.integers(0, N - 1))
 def test_no_row_moves_the_sum_by_more_than_the_clip(bound, row):
-    model, rows = ScaledLinearModel(1, CENTRE, TRANSFORMS["diagonal"], True).prepared(
+    model, rows = LinearModel(1, CENTRE, TRANSFORMS["diagonal"], True).prepared(
         as_features(sp.csr_array(X.numpy()))
     )
     one = rows.rows(torch.tensor([row]))
@@ -76,7 +76,7 @@ def test_no_row_moves_the_sum_by_more_than_the_clip(bound, row):
 def test_a_row_too_long_for_its_length_gives_nothing_and_spoils_nothing(entry, transform):
     huge = X.clone()
     huge[0, 0] = entry
-    model, rows = ScaledLinearModel(1, CENTRE, 1e3 * TRANSFORMS[transform], True).prepared(
+    model, rows = LinearModel(1, CENTRE, 1e3 * TRANSFORMS[transform], True).prepared(
         as_features(sp.csr_array(huge.numpy()))
     )
     cotangent = draw(N, 1)

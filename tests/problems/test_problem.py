@@ -20,7 +20,7 @@ from fairconstrained.constraints.statistics import ClassProbabilities
 from fairconstrained.losses import LOSSES, hard_classes, log_loss
 from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.models.features import DenseFeatures, SparseFeatures
-from fairconstrained.problems import Batch, FairERM, separate_estimates
+from fairconstrained.problems import Batch, FairERM, Linearization, separate_estimates
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers.stochastic.sampling import Balanced
 from tests.helpers.notions import at_temperature, random_rows
@@ -341,3 +341,9 @@ def test_batch_statistics_settle_on_all_rows_before_each_evaluation():
     after = problem.evaluate(x)
     torch.testing.assert_close(after.soft, before.soft)
     torch.testing.assert_close(after.hard, before.hard)
+
+
+def test_gradients_of_single_values_are_rows_of_the_jacobian():
+    matrix = torch.arange(12.0).reshape(4, 3)
+    terms = Linearization(torch.zeros(4), lambda weights: weights @ matrix)
+    torch.testing.assert_close(terms.gradients(torch.tensor([2, 0])), matrix[[2, 0]])

@@ -243,7 +243,8 @@ class PrivateMomentERM(MomentERM):
         cells = len(moments.weight) / 2
         noise = released.noise * cells**0.5 * sum(w**-2 for w in by_label) ** 0.5
         alpha += _RIDGE * 2.0 * surrogate.c1 * noise
-        model = whitened_model(moments, alpha, 2.0 * surrogate.c1)
+        ones = torch.ones_like(released.scale)  # the columns are already scaled
+        model = whitened_model(moments, ones, alpha, 2.0 * surrogate.c1)
         none = torch.zeros(0, dtype=torch.long)
         no_rows = Batch(as_features(moments.mean[:0].numpy()), none, none, moments.weight[:0])
         fractions = (by_label[0] / sum(by_label), by_label[1] / sum(by_label))

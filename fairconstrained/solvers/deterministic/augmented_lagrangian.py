@@ -370,9 +370,7 @@ def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
     violated = int((hard[near[:_WORST]] > FEASIBILITY_TOL).sum())
     if violated == 0:
         return directions
-    terms = problem.linearize(x)
-    unit = torch.eye(len(terms.value), dtype=x.dtype, device=x.device)
-    gradients = torch.stack([terms.pullback(unit[1 + j]) for j in near])
+    gradients = problem.linearize(x).gradients(1 + near)
     alone = torch.linalg.pinv(gradients, rtol=1e-6)[:, :violated].T
     at_once = (torch.linalg.pinv(gradients, rtol=1e-6) @ hard[near].clamp_min(0.0))[None]
     moves = torch.cat((gradients[:violated], alone, at_once))

@@ -34,6 +34,7 @@ _NOISE = 1e-14  # rounding error of the entries of a gradient, and relative one 
 ROUNDING = 1e-12  # rounding error of a gradient summed over few rows, with a margin
 _DECREASE, _FLATTER = 1e-4, 0.9  # constants of the Wolfe conditions
 _TRIALS = 50  # a step across the edge of a steep penalty may need 30
+_FLAT = 1e-7  # curvature added in Newton steps
 _BENT = 1e-10  # smaller curvature along a step, relative to the norms, is rounding error
 
 
@@ -164,7 +165,7 @@ def lbfgs_then_newton(function: Function, x: Vector, *, accuracy: float, effort:
     """Run :func:`lbfgs`, then go on by Newton steps to where values differ by rounding only."""
     x = lbfgs(function, x, accuracy=accuracy, effort=effort)
     gradient = function(x)[1]
-    if np.abs(gradient).max() <= 10.0 * accuracy:
+    if np.abs(gradient).max() <= accuracy:
         return x
     return _newton(lambda v: function(v)[1], x, gradient, effort.max_iter)
 
@@ -178,7 +179,9 @@ def _newton(gradient: Gradient, x: Vector, at_x: Vector, max_iter: int) -> Vecto
     def curvature(direction: Vector) -> Vector:
         step = 1e-5 / max(float(np.linalg.norm(direction)), 1e-30)
         there, back = gradient(x + step * direction), gradient(x - step * direction)
-        return (there - back) / (2.0 * step)
+        # Where there is no curvature, as along equal intercepts of all classes, a step would be a
+        # quotient of rounding errors.
+        return (there - back) / (2.0 * step) + _FLAT * direction
 
     # Steps from smaller gradients are rounding errors, and long where there is no curvature.
     while np.abs(at_x).max() > _NOISE:

@@ -274,10 +274,9 @@ class _QuadraticProgram:
     """
 
     def __init__(self, terms: Linearization, values: Tensor, dual: Tensor, curvature: Curvature):
-        unit = torch.eye(len(terms.value), dtype=values.dtype, device=values.device)
         self.near = torch.nonzero((values > -_NEAR) | (dual > 0)).reshape(-1)
         self._size = len(values)
-        gradients = terms.pullbacks(torch.cat((unit[:1], unit[1 + self.near])))
+        gradients = terms.gradients(torch.cat((self.near.new_zeros(1), 1 + self.near)))
         self.gradient, self.slopes = gradients[0], gradients[1:]
         self.curved = torch.as_tensor(curvature.inverse(gradients.T.cpu().numpy())).to(values)
         gram = (self.slopes @ self.curved).cpu().numpy()  # (k, 1 + k)

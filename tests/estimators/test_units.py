@@ -1,0 +1,117 @@
+"""Units do not matter: neither those of the columns nor those of the weights."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.constraints import AUCParity
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.models import Linear
+from tests.helpers.fits import fitted, logistic_regression, same_model
+
+DATA = make_biased_classification(2000, random_state=0)
+ESTIMATORS = {
+    "parity": RateConstrainedClassifier(),
+    "odds": RateConstrainedClassifier("equalized_odds"),
+    "network": RateConstrainedClassifier(model=(4,), random_state=0, max_iter=20, slack=0.9),
+    "auc": AUCFairClassifier("inter_group"),
+    "auc from moments": AUCFairClassifier(AUCParity("inter_group", surrogate="binormal")),
+    "loss": LossParityClassifier(),
+    "penalty": DPFermiClassifier(epsilon=None),
+}
+UNITS = {
+    "milli": 1e-3,
+    "micro": 1e-6,
+    "kilo": 1e3,
+    "one column": np.where(np.arange(DATA.data.shape[1]) == 0, 1e-3, 1.0),
+}
+
+
+def fit(clf, X=DATA.data, weight=None):
+    clf.fit(X, DATA.target, sensitive_features=DATA.sensitive_features, sample_weight=weight)
+    return clf.predict(X), clf.decision_function(X), clf.violation_
+
+
+@pytest.mark.parametrize("clf", ESTIMATORS.values(), ids=ESTIMATORS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_positive_factors_of_columns_change_no_prediction(clf):
+    labels, scores, violation = fit(clf)
+    for units in UNITS.values():
+        other = fit(clf, DATA.data * units)
+        np.testing.assert_array_equal(other[0], labels)
+        np.testing.assert_allclose(other[1], scores, atol=1e-6)
+        assert other[2] == pytest.approx(violation, abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_nor_do_they_under_partial_parity_but_for_rounding():
+    """Powers of two change no digit. The solver turns other rounding into some other labels."""
+    clf = PartialParityClassifier()
+    labels, scores, violation = fit(clf)
+    for units in (2.0**-10, 2.0**-20, 2.0 ** np.arange(DATA.data.shape[1])):
+        other = fit(clf, DATA.data * units)
+        np.testing.assert_array_equal(other[1], scores)
+    for units in UNITS.values():
+        other = fit(clf, DATA.data * units)
+        assert (other[0] == labels).mean() > 0.98
+        assert other[2] == pytest.approx(violation, abs=1e-3)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_sparse_tables_are_scaled_without_being_centred(fit_intercept):
+    """The standardised problem, from the nonzero entries alone."""
+    rng = np.random.default_rng(0)
+    X = np.where(np.abs(DATA.data) < 1.0, 0.0, DATA.data) * 10.0 ** rng.uniform(-4, 4, size=10)
+    clf = RateConstrainedClassifier(slack=np.inf, model=Linear(fit_intercept=fit_intercept))
+    clf.fit(sparse.csr_array(X), DATA.target, sensitive_features=DATA.sensitive_features)
+    coef, intercept = logistic_regression(X, DATA.target, 2000 * 1e-4, fit_intercept=fit_intercept)
+    np.testing.assert_allclose(clf.coef_, coef, rtol=1e-3)
+    np.testing.assert_allclose(clf.intercept_, intercept, atol=1e-4)
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("codes", [(0.0, 1.0), (-3.0, 3.0), (0.0, -1e-5), (7.0, 7.5)])
+def test_a_column_of_two_values_is_penalised_by_its_range(wrap, codes):
+    """A rare category has a small standard deviation, but is penalised as a frequent one."""
+    rng = np.random.default_rng(0)
+    rare = rng.random(2000) < 0.01
+    target = np.where(rare, rng.random(2000) < 0.9, DATA.target).astype(int)
+
+    def scores(column, X=None):
+        X = np.column_stack((DATA.data, np.where(rare, *codes[::-1]))) if X is None else X
+        clf = RateConstrainedClassifier(slack=np.inf, alpha=0.01)
+        clf.fit(wrap(X), target, sensitive_features=DATA.sensitive_features)
+        return clf.coef_[0, -1], clf.decision_function(wrap(X))
+
+    coef, found = scores(codes)
+    Z = (DATA.data - DATA.data.mean(axis=0)) / DATA.data.std(axis=0)
+    other, expected = scores((0.0, 1.0), np.column_stack((Z, rare)))
+    assert coef * (codes[1] - codes[0]) == pytest.approx(other, rel=1e-3)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("clf", ESTIMATORS.values(), ids=ESTIMATORS)
+@pytest.mark.parametrize("factor", [1e-310, 1e-5, 1e307])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_factor_of_all_weights_changes_no_prediction(clf, factor):
+    labels, scores, _ = fit(clf)
+    other = fit(clf, weight=np.full(2000, factor))
+    np.testing.assert_array_equal(other[0], labels)
+    np.testing.assert_allclose(other[1], scores, atol=1e-6)
+
+
+def test_weights_count_relative_to_each_other():
+    weight = np.random.default_rng(0).uniform(size=400)
+    same_model(fitted(sample_weight=weight), fitted(sample_weight=weight * 3e-300))
+    partial = PartialParityClassifier()
+    for factor in (2.0**-1030, 2.0**1000):  # powers of two change no digit
+        np.testing.assert_array_equal(
+            fit(partial, weight=np.full(2000, factor))[1], fit(partial)[1]
+        )
