@@ -13,7 +13,7 @@ from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._domain import categories, recoded
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
-from fairconstrained.privacy.mechanisms import seed_from_system, with_gaussian_noise
+from fairconstrained.privacy.mechanisms import SystemGenerator, with_gaussian_noise
 from fairconstrained.problems.private.coordinates import Coordinates, release_coordinates
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers import DPSGDA, Budget, check_solves
@@ -111,7 +111,7 @@ class PrivateFairClassifier(FairClassifier):
         if self.epsilon is None:
             return task
         if self.random_state is None:
-            seed_from_system(task.rng)
+            task = replace(task, rng=SystemGenerator())
         else:
             warn_caller(
                 f"random_state={self.random_state!r} seeds the noise of private training: whoever "

@@ -13,6 +13,7 @@ from scipy.optimize import brentq
 
 from fairconstrained.privacy._loss_distributions import TOLERANCE, gaussian_divergence, variance_of
 from fairconstrained.privacy.accounting import (
+    GRID_SHIFT,
     REPLACING,
     Gaussian,
     Laplace,
@@ -182,7 +183,12 @@ def one_off_gaussian(
     if not 0 < share <= 1:
         raise ValueError(f"share must be in (0, 1]; got {share!r}.")
     moves = 2 if unit in REPLACING else 1
-    return Gaussian(moves * _gaussian_multiplier(epsilon, delta) / math.sqrt(share), of=of)
+    shift = math.sqrt(share) / (moves * _gaussian_multiplier(epsilon, delta)) - GRID_SHIFT
+    if shift <= 0:
+        raise ValueError(
+            f"epsilon = {epsilon:g} at delta = {delta:g} is less than what rounding costs."
+        )
+    return Gaussian(1 / shift, of=of)
 
 
 @dataclass(frozen=True)
