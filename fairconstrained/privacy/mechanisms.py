@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 _BLOCK_ROWS = 8192  # expected rows of the batches that are drawn together
+_BLOCK_NORMALS = 1024  # pairs
 _GRID = 2.0**-24  # most that rounding adds to the norm of what a row adds, in units of the noise
 _LARGEST = 2.0**61  # steps of the grid; two such numbers add up within 64 bits
 
@@ -69,11 +70,21 @@ class SystemGenerator(Generator):
     def __init__(self) -> None:
         super().__init__()
         self.seed()
+        self._normals = np.empty(0)  # drawn and not yet used
 
     def uniform(self, *shape: int) -> Numbers:
         """Doubles in (0, 1] from 64 bits each."""
         words = np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64)
         return ((words.astype(np.float64) + 0.5) * 2.0**-64).reshape(shape)
+
+    def normal(self, n: int) -> Numbers:
+        """Standard normal doubles, by the pairs of Box and Muller, many drawn together."""
+        if n > len(self._normals):
+            first, second = self.uniform(2, max(n, _BLOCK_NORMALS))
+            radius, angle = np.sqrt(-2.0 * np.log(first)), 2.0 * math.pi * second
+            self._normals = np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))
+        drawn, self._normals = self._normals[:n], self._normals[n:]
+        return drawn
 
 
 @functools.singledispatch
@@ -95,10 +106,7 @@ def _normal(rng: Generator, n: int) -> Numbers:
 
 @_normal.register
 def _(rng: SystemGenerator, n: int) -> Numbers:
-    """Box and Muller's pairs."""
-    first, second = rng.uniform(2, (n + 1) // 2)
-    radius, angle = np.sqrt(-2.0 * np.log(first)), 2.0 * math.pi * second
-    return np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))[:n]
+    return rng.normal(n)
 
 
 class PoissonBatches:

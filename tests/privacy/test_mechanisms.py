@@ -102,19 +102,26 @@ def test_batches_of_the_system_have_the_rate():
 
 def test_noise_comes_from_the_system_alone(monkeypatch):
     """Equal bytes of the system give equal noise, whatever is seeded; one bit changes it."""
-    zeros, source = torch.zeros(6, dtype=torch.float64), bytearray(range(1, 97))
+    zeros, source = torch.zeros(6, dtype=torch.float64), bytearray(range(1, 255)) * 100
     monkeypatch.setattr(mechanisms.os, "urandom", lambda n: bytes(source[:n]))
 
     def drawn(seed):
         torch.manual_seed(seed)
         rng = SystemGenerator()
         rng.manual_seed(seed)
-        return torch.cat([add(zeros, 1.0, rng) for add in NOISES.values()])
+        return torch.stack([add(zeros, 1.0, rng) for add in NOISES.values()])
 
     before = drawn(0)
     assert torch.equal(drawn(1), before)
     source[7] ^= 1
     assert not torch.equal(drawn(0), before)
+
+
+def test_no_draw_is_used_twice():
+    """Draws that are kept for later are dropped with use, whatever the sizes asked for."""
+    rng = SystemGenerator()
+    drawn = np.concatenate([rng.normal(n) for n in (5, 3000, 700, 700, 700, 1, 5000)])
+    assert len(np.unique(drawn)) == len(drawn) == 10_106
 
 
 def test_noise_reaches_further_than_any_delta_can_tell(monkeypatch):
