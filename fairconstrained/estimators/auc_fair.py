@@ -73,9 +73,11 @@ class AUCFairClassifier(StreamingClassifier):
         column the log loss ranks new samples better.
     stream_memory : int, default=100_000
         Largest number of samples that :meth:`partial_fit` keeps.
-    epsilon : float, optional
+    epsilon : float or Budget, optional
         Train a linear model with (epsilon, delta)-differential privacy of the record, from noisy
-        group moments that are released once: see Notes. Needs the extra ``privacy``.
+        group moments that are released once: see Notes. Against any other record with
+        ``Budget(epsilon, delta, "record_replacement")`` of ``fairconstrained.privacy``. Needs the
+        extra ``privacy``.
     delta : float, default=1e-5
         Should be well below 1 / n.
     feature_range : (low, high), optional

@@ -40,13 +40,14 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         exceeds the slack less often. It is no promise, because a model is closer to its training
         samples than to others. The standard errors are those of a first fit, from which a second
         fit starts. Must be 0 with `epsilon`.
-    epsilon : float, optional
+    epsilon : float or Budget, optional
         Train with (epsilon, delta)-differential privacy: a change of one record (see `protect`)
         changes the probability of any outcome of ``fit`` by at most a factor :math:`e^\epsilon`, up
         to ``delta``. The number of rows, the classes and the names of the groups count as public.
         Needs the extra ``privacy``. Labels or sensitive features given as pandas categoricals
         declare by their categories what may occur; what is absent is then treated like a group of
-        too few samples.
+        too few samples. A :class:`fairconstrained.privacy.Budget` has its own delta and unit, which
+        replace `delta` and `protect`.
     delta : float, default=1e-5
         Should be well below 1 / n.
     protect : {"record", "record_replacement"}, default="record"

@@ -17,11 +17,12 @@ import importlib.metadata
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from fairconstrained.privacy._loss_distributions import TOLERANCE, Batch, epsilon_of
 
 __all__ = [
+    "Budget",
     "Gaussian",
     "Laplace",
     "Phase",
@@ -54,6 +55,35 @@ ASSUMPTIONS = (
 GRID_SHIFT = 2.0**-22
 # Below this the arithmetic (sums of some 10^5 rounded numbers) is no proof of anything.
 MIN_DELTA = 1e-10
+
+
+class Budget(NamedTuple):
+    """What a private training may spend, and who is protected.
+
+    Private estimators take it as ``epsilon``: the long form of their `epsilon`, `delta` and
+    `protect`.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    unit : {"record", "record_replacement", "sensitive_features"}
+        As in :func:`privacy_spent`.
+
+    Examples
+    --------
+    >>> from fairconstrained import AUCFairClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.privacy import Budget
+    >>> data = make_biased_classification(5000, random_state=0)
+    >>> clf = AUCFairClassifier(epsilon=Budget(1.0, 1e-5, "record_replacement"))
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.unit
+    'record_replacement'
+    """
+
+    epsilon: float
+    delta: float
+    unit: Unit
 
 
 @dataclass(frozen=True)

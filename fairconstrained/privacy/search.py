@@ -29,6 +29,7 @@ from fairconstrained.privacy._loss_distributions import from_guarantees
 from fairconstrained.privacy.accounting import (
     MIN_DELTA,
     UNITS,
+    Budget,
     check_budget,
     check_positive,
     rounded_up,
@@ -80,12 +81,6 @@ Not covered: scores of held-out rows are computed from exact data, and the best 
 chosen by them. Publish neither, unless the scores are computed on public data.
 Assumed: which row is in which fold depends on no protected data; other steps of a pipeline learn \
 nothing from protected data; every fit draws noise of its own (random_state=None)."""
-
-
-class _Budget(NamedTuple):
-    epsilon: float
-    delta: float
-    unit: str
 
 
 def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPrivacyCost:
@@ -245,7 +240,7 @@ def _is_private(estimator: Any) -> bool:
     return {"epsilon", "delta"} <= set(estimator.get_params(deep=False))
 
 
-def _budgets(estimator: Any) -> list[_Budget]:
+def _budgets(estimator: Any) -> list[Budget]:
     """What one fit may spend, for each private part."""
     if isinstance(estimator, Pipeline):
         return [budget for step in _steps(estimator) for budget in _budgets(step)]
@@ -257,8 +252,10 @@ def _budgets(estimator: Any) -> list[_Budget]:
                 f"{type(solver).__name__} may spend more than epsilon: the cost of a search over "
                 "it cannot be told from parameters. See privacy_ of each fit."
             )
-        epsilon = math.inf if own["epsilon"] is None else float(own["epsilon"])
-        return [_Budget(epsilon, float(own["delta"]), own.get("protect", "record"))]
+        epsilon = math.inf if own["epsilon"] is None else own["epsilon"]
+        if isinstance(epsilon, Budget):
+            return [epsilon]
+        return [Budget(float(epsilon), float(own["delta"]), own.get("protect", "record"))]
     nested = set(estimator.get_params())
     if any(
         f"{name.removesuffix('epsilon')}delta" in nested
@@ -272,7 +269,7 @@ def _budgets(estimator: Any) -> list[_Budget]:
     return []
 
 
-def _dearest(candidates: list[list[_Budget]]) -> dict[tuple[float, float], int]:
+def _dearest(candidates: list[list[Budget]]) -> dict[tuple[float, float], int]:
     """The refit, of whichever candidate."""
     budgets = [budget for budgets in candidates for budget in budgets]
     largest = max(b.epsilon for b in budgets), max(b.delta for b in budgets)
