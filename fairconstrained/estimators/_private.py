@@ -13,7 +13,7 @@ from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._domain import categories, in_order, recoded
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
-from fairconstrained.privacy import Budget
+from fairconstrained.privacy import Budget, PrivacyGuarantee
 from fairconstrained.privacy.mechanisms import SystemGenerator, with_gaussian_noise
 from fairconstrained.problems.private.coordinates import Coordinates, release_coordinates
 from fairconstrained.problems.private.erm import PrivateERM
@@ -193,6 +193,34 @@ class PrivateFairClassifier(FairClassifier):
 
     def _protects_records(self):
         return self._budget().unit != "sensitive_features"
+
+    def planned_privacy(self, n_samples) -> PrivacyGuarantee:
+        """What a fit with these parameters would spend, without any data.
+
+        Parameters
+        ----------
+        n_samples : int
+
+        Returns
+        -------
+        PrivacyGuarantee
+            The attribute ``privacy_`` of such a fit.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is not valid, or ``epsilon`` is None.
+        """
+        self._check_all()
+        if self.epsilon is None:
+            raise ValueError(
+                f"{type(self).__name__}.epsilon must be a number or a Budget for planned_privacy; "
+                "got None."
+            )
+        return self._planned(n_samples).privacy
+
+    def _planned(self, n_samples):
+        return self._chosen_solver().plan(n_samples, self._budget())
 
     def _budget(self):
         """What a private fit may spend, given as a number or in full."""

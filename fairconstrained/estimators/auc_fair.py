@@ -17,7 +17,7 @@ from fairconstrained.models.platt import log_odds_scale
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
 from fairconstrained.problems.objectives import LogLossForRanking, PairwiseLoss
-from fairconstrained.problems.private.moments import PrivateMomentERM
+from fairconstrained.problems.private.moments import PrivateMomentERM, plan_moments
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, solves
 
 __all__ = ["AUCFairClassifier"]
@@ -247,6 +247,9 @@ class AUCFairClassifier(StreamingClassifier):
             model = model.for_ranking()
         problem = RankingERM if self._is_linear() else FairERM
         return problem(model, data, risk, constraint, alpha)
+
+    def _planned(self, n_samples):
+        return plan_moments(*self._budget())
 
     def _private_problem(self, task):
         return released_problem(self, task)

@@ -252,6 +252,10 @@ class DPFermiClassifier(PrivateFairClassifier):
             cells = released_counts(data, task.space, plan.counts_noise, self._budget().unit, rng)
         return pose(model, data, *self._stack_on(task.space, cells, plan))
 
+    def _planned(self, n_samples):
+        counts = self.group_proportions is None
+        return self._chosen_solver().plan(n_samples, self._budget(), counts)
+
     def _plan(self, task, with_counts):
         """Plan the noise of all releases; there are none if the only secret is a single group."""
         solver, n_rows, budget = task.solver, len(task.data.y), self._budget()

@@ -232,6 +232,7 @@ class TrainingPlan:
     histogram_kind: str = "gaussian"
 
 
+@functools.cache
 def plan_training(
     *,
     epsilon: float,

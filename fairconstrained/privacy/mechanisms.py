@@ -28,7 +28,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -39,6 +39,8 @@ __all__ = [
     "NOISES",
     "PoissonBatches",
     "SystemGenerator",
+    "noise_generator",
+    "noisy_argmax",
     "with_gaussian_noise",
     "with_laplace_noise",
 ]
@@ -180,6 +182,24 @@ def with_laplace_noise(value: Tensor, scale: float, rng: Generator) -> Tensor:
     size = value.numel()
     one, other = _exponential(rng, 2, size)  # the difference of two is Laplace
     return _added_on_grid(value, one - other, scale, size)
+
+
+def noise_generator(seed: int | None) -> Generator:
+    """The system's randomness, or for experiments that of a seed."""
+    return SystemGenerator() if seed is None else Generator().manual_seed(seed)
+
+
+def noisy_argmax(values: Sequence[int], scale: float, rng: Generator) -> int:
+    """Report noisy max with exponential noise of this scale: the place of the largest, no more.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.privacy.mechanisms import noisy_argmax
+    >>> noisy_argmax([3, 900, 5], 2.0, torch.Generator())
+    1
+    """
+    return int(np.argmax(np.asarray(values) + scale * _exponential(rng, len(values))))
 
 
 def _added_on_grid(value: Tensor, noise: Numbers, scale: float, spread: float) -> Tensor:

@@ -157,10 +157,11 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
     5 fits: epsilon 5.00, delta 1.0e-05
     """
     check_is_fitted(search, "cv_results_")
-    candidates = [
-        _budgets(clone(search.estimator).set_params(**clone(params, safe=False)))
+    estimators = [
+        clone(search.estimator).set_params(**clone(params, safe=False))
         for params in search.cv_results_["params"]
     ]
+    candidates = list(map(_budgets, estimators))
     if not all(candidates):
         params = search.cv_results_["params"][candidates.index([])]
         raise ValueError(
@@ -172,7 +173,7 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
         raise ValueError(f"Candidates protect different things, {sorted(units)}: no sum exists.")
     (unit,) = units
     _check_folds(search, unit)
-    _check_parts(search, unit)
+    check_steps(estimators, unit)
     seen = search.n_splits_ - _is_partition(search)  # training sets that hold a given row
     fits: Counter[tuple[float, float]] = Counter()
     for budgets in candidates:
@@ -203,12 +204,12 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
     return SearchPrivacyCost(epsilon, delta, unit, n_fits, words)
 
 
-def _check_parts(search: Any, unit: str) -> None:
+def check_steps(candidates: list[Any], unit: str) -> None:
     """Warn of noise that is not every fit's own, and of steps that read the rows exactly."""
     seeds: dict[str, None] = {}  # in order, each once
     learning: dict[str, None] = {}
-    for params in search.cv_results_["params"]:
-        for step in _steps(clone(search.estimator).set_params(**clone(params, safe=False))):
+    for candidate in candidates:
+        for step in _steps(candidate):
             if _is_private(step):
                 seed = step.get_params(deep=False).get("random_state")
                 seeds |= {} if seed is None else {repr(seed): None}
@@ -217,8 +218,8 @@ def _check_parts(search: Any, unit: str) -> None:
     if seeds:
         _warn(
             f"The fits of this search are seeded (random_state={', '.join(seeds)}): they are not "
-            "independent, differences between them can cancel their noise, and the bound of "
-            "search_privacy_cost does not hold. Use random_state=None."
+            "independent, differences between them can cancel their noise, and the bound for all "
+            "of them does not hold. Use random_state=None."
         )
     if learning:
         _warn(
