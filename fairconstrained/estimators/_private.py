@@ -15,7 +15,11 @@ from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_c
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.privacy import Budget, PrivacyGuarantee
 from fairconstrained.privacy.mechanisms import SystemGenerator, with_gaussian_noise
-from fairconstrained.problems.private.coordinates import Coordinates, release_coordinates
+from fairconstrained.problems.private.coordinates import (
+    Coordinates,
+    release_coordinates,
+    release_scales,
+)
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers import DPSGDA, check_solves
 
@@ -255,6 +259,8 @@ class PrivateFairClassifier(FairClassifier):
         self._warn_of_noise(plan, len(data.y), n_params)
         self._warn_of_delta(len(data.y))
         self._spends(plan)
+        if self.feature_range is None:
+            public = release_scales(data.X, public, plan.scaling_noise, task.rng)
         coordinates = release_coordinates(data.X, public, plan.scaling_noise, task.rng)
         model = self.model_.build_private(coordinates.centre, coordinates.scale, outputs)
         if coordinates.far:

@@ -208,7 +208,8 @@ class TrainingPlan:
     privacy : PrivacyGuarantee
         For the attribute ``privacy_``.
     scaling_noise : float, default=inf
-        Noise multiplier of the rows' mean squared norm, and of their mean, each released once.
+        Noise multiplier of the sizes of entries in each column (released only where no range is
+        public), of the rows' mean squared norm and of their mean, each released once.
     final_tables : int, default=1
         How many final tables there may be, each with ``final_noise``.
     histogram_kind : {"gaussian", "laplace"}, default="gaussian"
@@ -269,7 +270,8 @@ def plan_training(
         Shares of the budget for the counts of all rows, released once before the training, and for
         tables of all rows, released after it; in [0, 1).
     scaling_share : float, default=0.0
-        Share of the budget for the rows' mean squared norm and for their mean together.
+        Share of the budget for the sizes of entries in each column, for the rows' mean squared norm
+        and for their mean together.
     final_tables : int, default=1
         How many tables are released after the training; they divide `final_share`.
 
@@ -301,8 +303,9 @@ def plan_training(
         for what, share in (
             ("group counts", counts_share),
             ("final table", final_share / final_tables),
-            ("mean squared norm", 0.5 * scaling_share),
-            ("mean row", 0.5 * scaling_share),
+            ("sizes of the columns' entries", scaling_share / 3),
+            ("mean squared norm", scaling_share / 3),
+            ("mean row", scaling_share / 3),
         )
         if share
     }

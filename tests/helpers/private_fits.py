@@ -17,6 +17,7 @@ STEPS = DPSGDA(n_steps=4, sampling_rate=0.2)
 
 PRIVATE = {
     "rates": RateConstrainedClassifier(solver=STEPS, **OF_RECORDS),
+    "rates of raw columns": RateConstrainedClassifier(solver=STEPS, epsilon=1.0, random_state=0),
     "rates of a network": RateConstrainedClassifier(model=(3,), solver=STEPS, **OF_RECORDS),
     "partial parity": PartialParityClassifier(solver=STEPS, **OF_RECORDS),
     "ranking": AUCFairClassifier(**OF_RECORDS),
