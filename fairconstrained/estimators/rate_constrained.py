@@ -57,9 +57,11 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         of the second, the first costs about twice epsilon.
     feature_range : (low, high), optional
         Publicly known range of the columns (numbers, or arrays of shape (n_features,)). Private
-        training sees ``(x - low) / (high - low)``, because it may not learn scales from the data.
-        These rows should have norms of a few units, since large gradients are clipped. ``alpha``
-        penalises the coefficients of the scaled columns. Not used without ``epsilon``.
+        training sees ``(x - low) / (high - low)``. These rows should have norms of a few units,
+        since large gradients are clipped. By default columns of numbers beyond 4 are divided by
+        powers of 4 that are released with a part of the budget, and the others are left as they
+        are. ``alpha`` penalises the coefficients of the scaled columns. Not used without
+        ``epsilon``.
     model : "linear", tuple of int, callable, or model object, default="linear"
         "linear" is logistic regression. A tuple is a network with hidden layers of these sizes. It
         can also be a function ``(n_features, n_outputs) -> torch.nn.Module``, with one output for
