@@ -37,6 +37,7 @@ __all__ = [
 
 PhasesAt = Callable[[float], Sequence[Phase]]
 NOISES: dict[str, Callable[..., Gaussian | Laplace]] = {"gaussian": Gaussian, "laplace": Laplace}
+_SCALING = ("sizes of the columns' entries", "mean squared norm", "mean row")
 # Calibrated noise spends between this and all of the budget.
 TIGHT = 0.995
 MOST_NOISE = 1e9
@@ -233,7 +234,6 @@ class TrainingPlan:
     histogram_kind: str = "gaussian"
 
 
-@functools.cache
 def plan_training(
     *,
     epsilon: float,
@@ -303,9 +303,7 @@ def plan_training(
         for what, share in (
             ("group counts", counts_share),
             ("final table", final_share / final_tables),
-            ("sizes of the columns' entries", scaling_share / 3),
-            ("mean squared norm", scaling_share / 3),
-            ("mean row", scaling_share / 3),
+            *((what, scaling_share / len(_SCALING)) for what in _SCALING),
         )
         if share
     }
