@@ -74,8 +74,9 @@ class Budget(NamedTuple):
     >>> from fairconstrained import AUCFairClassifier
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.privacy import Budget
-    >>> data = make_biased_classification(5000, random_state=0)
-    >>> clf = AUCFairClassifier(epsilon=Budget(1.0, 1e-5, "record_replacement"))
+    >>> data = make_biased_classification(20_000, random_state=0)
+    >>> budget = Budget(3.0, 1e-5, "record_replacement")
+    >>> clf = AUCFairClassifier(slack=0.1, epsilon=budget, feature_range=(-5, 5))
     >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     >>> clf.privacy_.unit
     'record_replacement'
