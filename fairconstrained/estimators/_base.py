@@ -317,7 +317,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         codes = labels = None
         if sensitive_features is not None:
             codes, labels = encode_groups(sensitive_features, len(y))
-            check_groups(type(self).__name__, labels, len(y))
+            check_groups(type(self).__name__, self._possible_groups(labels), len(y))
         used = weight > 0
         if not used.all():  # as if these rows were not there
             X, y, weight = _safe_indexing(X, np.flatnonzero(used)), y[used], weight[used]
@@ -330,6 +330,10 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self._check_classes(classes)
         rows = TrainingRows(X, y.reshape(-1), codes, weight, classes, labels, routed=routed)
         return self._with_groups(rows)
+
+    def _possible_groups(self, occurring):
+        """The groups that are counted, and named, if they are too many."""
+        return occurring
 
     def _check_classes(self, classes):
         if len(classes) < 2:

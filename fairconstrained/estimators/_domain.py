@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-__all__ = ["categories", "recoded"]
+__all__ = ["categories", "in_order", "recoded"]
 
 
 def categories(values):
@@ -20,8 +20,19 @@ def categories(values):
     return own[0] if names is None or len(own) == 1 else list(itertools.product(*own))
 
 
+def in_order(domain):
+    """The domain sorted, as an array; labels of crossed columns are tuples."""
+    try:
+        ordered = sorted(set(domain))
+    except TypeError:  # of different types
+        ordered = sorted(set(domain), key=str)
+    array = np.empty(len(ordered), dtype=object)
+    array[:] = ordered
+    return array if any(isinstance(label, tuple) for label in ordered) else np.array(ordered)
+
+
 def recoded(codes, labels, domain):
-    """Codes in a public domain, and the domain sorted as an array.
+    """Codes in a public domain, and the domain in order.
 
     Parameters
     ----------
@@ -30,13 +41,6 @@ def recoded(codes, labels, domain):
     labels : ndarray
     domain : list
     """
-    try:
-        ordered = sorted(set(domain))
-    except TypeError:  # of different types
-        ordered = sorted(set(domain), key=str)
-    place = {label: i for i, label in enumerate(ordered)}
-    array = np.empty(len(ordered), dtype=object)
-    array[:] = ordered
-    if not any(isinstance(label, tuple) for label in ordered):
-        array = np.array(ordered)
-    return np.array([place[label] for label in labels.tolist()], dtype=np.int64)[codes], array
+    ordered = in_order(domain)
+    place = {label: i for i, label in enumerate(ordered.tolist())}
+    return np.array([place[label] for label in labels.tolist()], dtype=np.int64)[codes], ordered

@@ -12,6 +12,7 @@ import torch
 from fairconstrained.losses import LOSSES
 from fairconstrained.models import as_specification
 from fairconstrained.percentiles import read_intervals
+from fairconstrained.privacy import Budget
 from fairconstrained.solvers import Solver
 
 __all__ = ["CHECKS", "check_parameters", "given_callbacks"]
@@ -45,6 +46,10 @@ def _is(kind, allowed, wording):
     return check
 
 
+def _positive(wording):
+    return _is(Real, lambda v: 0 < v < inf, wording)
+
+
 def _one_of(*names):
     def check(estimator, name, value):
         if not (isinstance(value, str) and value in names):
@@ -67,6 +72,15 @@ def _anything(estimator, name, value):
 
 def _protect(estimator, name, value):
     _one_of(*estimator._protects)(estimator, name, value)
+
+
+def _epsilon(estimator, name, value):
+    if isinstance(value, Budget):
+        _positive("a finite number > 0")(estimator, f"{name}.epsilon", value.epsilon)
+        CHECKS["delta"](estimator, f"{name}.delta", value.delta)
+        _protect(estimator, f"{name}.unit", value.unit)
+    elif value is not None:
+        _positive("None or a finite number > 0")(estimator, name, value)
 
 
 def _constraint(estimator, name, value):
@@ -157,7 +171,7 @@ CHECKS: dict[str, Callable] = {
     "objective": _one_of("auc", "log"),
     "stream_memory": _count,
     # of differential privacy
-    "epsilon": _optional(_is(Real, lambda v: 0 < v < inf, "None or a finite number > 0")),
+    "epsilon": _epsilon,
     "delta": _is(Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)"),
     "feature_range": _optional(_feature_range),
     "protect": _protect,

@@ -10,13 +10,18 @@ import torch
 
 from fairconstrained.constraints import Stack
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._domain import categories, recoded
+from fairconstrained.estimators._domain import categories, in_order, recoded
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
-from fairconstrained.privacy.mechanisms import seed_from_system, with_gaussian_noise
-from fairconstrained.problems.private.coordinates import Coordinates, release_coordinates
+from fairconstrained.privacy import Budget, PrivacyGuarantee
+from fairconstrained.privacy.mechanisms import SystemGenerator, with_gaussian_noise
+from fairconstrained.problems.private.coordinates import (
+    Coordinates,
+    release_coordinates,
+    release_scales,
+)
 from fairconstrained.problems.private.erm import PrivateERM
-from fairconstrained.solvers import DPSGDA, Budget, check_solves
+from fairconstrained.solvers import DPSGDA, check_solves
 
 __all__ = ["PrivateFairClassifier", "least_rows"]
 
@@ -94,6 +99,11 @@ class PrivateFairClassifier(FairClassifier):
         declared = self._domains and self._domains[0]
         super()._check_classes(np.asarray(declared) if declared else classes)
 
+    def _possible_groups(self, occurring):
+        """Of a public domain all groups count: how many of them occur is not told."""
+        groups = self._domains and self._domains[1]
+        return in_order(groups) if groups else occurring
+
     def _with_groups(self, rows):
         """With what a public domain declares: that a class or group is absent is not told."""
         classes, groups = self._domains or (None, None)
@@ -111,7 +121,7 @@ class PrivateFairClassifier(FairClassifier):
         if self.epsilon is None:
             return task
         if self.random_state is None:
-            seed_from_system(task.rng)
+            task = replace(task, rng=SystemGenerator())
         else:
             warn_caller(
                 f"random_state={self.random_state!r} seeds the noise of private training: whoever "
@@ -175,8 +185,9 @@ class PrivateFairClassifier(FairClassifier):
         def pose(model, rows, stack, counts):
             return PrivateERM(model, rows, log_loss, stack, float(self.alpha), counts, plan)
 
-        self._refuse_early(task, partial(pose, self._trial_model(task)))
-        model = self._private_model(task, plan)
+        trial = self._trial_model(task)
+        self._refuse_early(task, partial(pose, trial))
+        model = self._private_model(task, plan, trial.n_params)
         exact = space.count_cells(data.y, data.group).to(data.weight)
         counts = with_gaussian_noise(exact, plan.counts_noise, rng)
         stack = self._stack(space, counts.round(), least_rows(self, plan.counts_noise))
@@ -185,9 +196,40 @@ class PrivateFairClassifier(FairClassifier):
         return pose(model, data, stack, parts)
 
     def _protects_records(self):
-        return self.protect != "sensitive_features"
+        return self._budget().unit != "sensitive_features"
+
+    def planned_privacy(self, n_samples) -> PrivacyGuarantee:
+        """What a fit with these parameters would spend, without any data.
+
+        Parameters
+        ----------
+        n_samples : int
+
+        Returns
+        -------
+        PrivacyGuarantee
+            The attribute ``privacy_`` of such a fit.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is not valid, or ``epsilon`` is None.
+        """
+        self._check_all()
+        if self.epsilon is None:
+            raise ValueError(
+                f"{type(self).__name__}.epsilon must be a number or a Budget for planned_privacy; "
+                "got None."
+            )
+        return self._planned(n_samples).privacy
+
+    def _planned(self, n_samples):
+        return self._chosen_solver().plan(n_samples, self._budget())
 
     def _budget(self):
+        """What a private fit may spend, given as a number or in full."""
+        if isinstance(self.epsilon, Budget):
+            return self.epsilon
         return Budget(float(self.epsilon), float(self.delta), self.protect)
 
     def _public_range(self, data):
@@ -210,17 +252,19 @@ class PrivateFairClassifier(FairClassifier):
         outputs = n_outputs(len(task.space.classes))
         return self.model_.build_private(public.centre, public.scale, outputs)
 
-    def _private_model(self, task, plan):
+    def _private_model(self, task, plan, n_params):
         """The model in released coordinates."""
         data = task.data
         public, outputs = self._public_range(data), n_outputs(len(task.space.classes))
+        self._warn_of_noise(plan, len(data.y), n_params)
+        self._warn_of_delta(len(data.y))
         self._spends(plan)
+        if self.feature_range is None:
+            public = release_scales(data.X, public, plan.scaling_noise, task.rng)
         coordinates = release_coordinates(data.X, public, plan.scaling_noise, task.rng)
         model = self.model_.build_private(coordinates.centre, coordinates.scale, outputs)
         if coordinates.far:
             self._warn_of_range()
-        self._warn_of_noise(plan, len(data.y), model.n_params)
-        self._warn_of_delta(len(data.y))
         return model
 
     def _errors_of_estimates(self, problem):
@@ -246,10 +290,10 @@ class PrivateFairClassifier(FairClassifier):
         noise = plan.gradient_noise * np.sqrt(n_params / n_steps) / (rate * n_rows)
         if noise > _MUCH_NOISE:
             warn_caller(
-                f"With {n_rows} rows, {n_params} parameters and epsilon={self.epsilon:g} the noise "
-                f"on the gradients, averaged over the training, is {noise:.2g} times what a row "
-                "can contribute: little can be learnt. Use more rows, fewer features or a larger "
-                "epsilon.",
+                f"With {n_rows} rows, {n_params} parameters and "
+                f"epsilon={self._budget().epsilon:g} the noise on the gradients, averaged over the "
+                f"training, is {noise:.2g} times what a row can contribute: little can be learnt. "
+                "Use more rows, fewer features or a larger epsilon.",
                 PrivacyWarning,
             )
 
@@ -265,9 +309,10 @@ class PrivateFairClassifier(FairClassifier):
 
     def _warn_of_delta(self, n_rows):
         """Warn if delta is so large that the guarantee means little."""
-        if self.delta >= 1 / n_rows:
+        delta = self._budget().delta
+        if delta >= 1 / n_rows:
             warn_caller(
-                f"delta={self.delta:g} is not below 1/n = {1 / n_rows:.1g}: a mechanism that "
+                f"delta={delta:g} is not below 1/n = {1 / n_rows:.1g}: a mechanism that "
                 "publishes a random row in full would keep such a promise. Choose a smaller delta.",
                 PrivacyWarning,
             )

@@ -91,8 +91,8 @@ def _warn_of_noise(estimator, released, space):
     ]
     if noisy:
         warn_caller(
-            f"With epsilon={estimator.epsilon:g} the noise on the mean of {'; '.join(noisy)} is "
-            f"more than {_MUCH_NOISE:g} of the norm of a row: gaps there are mostly noise. Use "
-            "more rows, fewer columns, larger groups or a larger epsilon.",
+            f"With epsilon={estimator._budget().epsilon:g} the noise on the mean of "
+            f"{'; '.join(noisy)} is more than {_MUCH_NOISE:g} of the norm of a row: gaps there are "
+            "mostly noise. Use more rows, fewer columns, larger groups or a larger epsilon.",
             PrivacyWarning,
         )

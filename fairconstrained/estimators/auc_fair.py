@@ -17,7 +17,7 @@ from fairconstrained.models.platt import log_odds_scale
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
 from fairconstrained.problems.objectives import LogLossForRanking, PairwiseLoss
-from fairconstrained.problems.private.moments import PrivateMomentERM
+from fairconstrained.problems.private.moments import PrivateMomentERM, plan_moments
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, solves
 
 __all__ = ["AUCFairClassifier"]
@@ -73,9 +73,11 @@ class AUCFairClassifier(StreamingClassifier):
         column the log loss ranks new samples better.
     stream_memory : int, default=100_000
         Largest number of samples that :meth:`partial_fit` keeps.
-    epsilon : float, optional
+    epsilon : float or Budget, optional
         Train a linear model with (epsilon, delta)-differential privacy of the record, from noisy
-        group moments that are released once: see Notes. Needs the extra ``privacy``.
+        group moments that are released once: see Notes. Against any other record with
+        ``Budget(epsilon, delta, "record_replacement")`` of ``fairconstrained.privacy``. Needs the
+        extra ``privacy``.
     delta : float, default=1e-5
         Should be well below 1 / n.
     feature_range : (low, high), optional
@@ -246,6 +248,9 @@ class AUCFairClassifier(StreamingClassifier):
             model = model.for_ranking()
         problem = RankingERM if self._is_linear() else FairERM
         return problem(model, data, risk, constraint, alpha)
+
+    def _planned(self, n_samples):
+        return plan_moments(*self._budget())
 
     def _private_problem(self, task):
         return released_problem(self, task)

@@ -61,8 +61,10 @@ class DPFermiClassifier(PrivateFairClassifier):
         :math:`\lambda`. Loss and mutual information are means over samples, so the penalty does not
         depend on the size of the data or of batches. On Adult, 1 halves the gap of a fit without
         penalty, and 16 leaves an eighth of it.
-    epsilon : float or None, default=1.0
-        Budget of differential privacy; None trains without privacy. Needs the extra ``privacy``.
+    epsilon : float, Budget or None, default=1.0
+        Budget of differential privacy; None trains without privacy. Needs the extra ``privacy``. A
+        :class:`fairconstrained.privacy.Budget` has its own delta and unit, which replace `delta`
+        and `protect`.
     delta : float, default=1e-5
         Should be well below 1 / n.
     protect : {"sensitive_features", "record", "record_replacement"}, default="sensitive_features"
@@ -245,23 +247,27 @@ class DPFermiClassifier(PrivateFairClassifier):
         self._refuse_early(task, partial(pose, model))
         self._spends(plan)
         if of_record:
-            model = self._private_model(task, plan)
+            model = self._private_model(task, plan, model.n_params)
         if cells is None:
-            cells = released_counts(data, task.space, plan.counts_noise, self.protect, rng)
+            cells = released_counts(data, task.space, plan.counts_noise, self._budget().unit, rng)
         return pose(model, data, *self._stack_on(task.space, cells, plan))
+
+    def _planned(self, n_samples):
+        counts = self.group_proportions is None
+        return self._chosen_solver().plan(n_samples, self._budget(), counts)
 
     def _plan(self, task, with_counts):
         """Plan the noise of all releases; there are none if the only secret is a single group."""
-        solver, n_rows = task.solver, len(task.data.y)
+        solver, n_rows, budget = task.solver, len(task.data.y), self._budget()
         if len(task.space.groups) < 2 and self._problem_class() is SecretGroups:
-            return ReleasePlan({}, privacy_guarantee([], delta=self.delta, unit=self.protect))
-        plan = solver.plan(n_rows, self._budget(), with_counts)
+            return ReleasePlan({}, privacy_guarantee([], delta=budget.delta, unit=budget.unit))
+        plan = solver.plan(n_rows, budget, with_counts)
         if not self._protects_records():  # else it is said together with the noise
             self._warn_of_delta(n_rows)
-        if plan.privacy.epsilon > self.epsilon:
+        if plan.privacy.epsilon > budget.epsilon:
             warn_caller(
                 f"{type(solver).__name__} spends epsilon = {plan.privacy.epsilon:.3g}, more than "
-                f"the {self.epsilon:g} asked for: see privacy_.",
+                f"the {budget.epsilon:g} asked for: see privacy_.",
                 PrivacyWarning,
             )
         return plan

@@ -68,12 +68,13 @@ class PartialParityClassifier(PrivateFairClassifier):
         exceeds the slack less often. It is no promise, because a model is closer to its training
         samples than to others. The standard errors are those of a first fit, from which a second
         fit starts. All thresholds share the largest one. Must be 0 with `epsilon`.
-    epsilon : float, optional
+    epsilon : float or Budget, optional
         Train with (epsilon, delta)-differential privacy of the record, as in
-        :class:`fairconstrained.RateConstrainedClassifier`. Intervals are public, and ranks are
-        computed from released counts. ``"statistical_parity"`` compares fixed thresholds between -3
-        and 3 in log odds, and does not see gaps between them. Not with ``"rank_parity"``,
-        ``"group_auc"``, ``interval="auto"`` or group features.
+        :class:`fairconstrained.RateConstrainedClassifier`; against any other record with
+        ``Budget(epsilon, delta, "record_replacement")`` of ``fairconstrained.privacy``. Intervals
+        are public, and ranks are computed from released counts. ``"statistical_parity"`` compares
+        fixed thresholds between -3 and 3 in log odds, and does not see gaps between them. Not with
+        ``"rank_parity"``, ``"group_auc"``, ``interval="auto"`` or group features.
     delta, feature_range
         As in :class:`fairconstrained.RateConstrainedClassifier`.
     group_features : bool, default=False

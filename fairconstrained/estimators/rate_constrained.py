@@ -40,13 +40,14 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         exceeds the slack less often. It is no promise, because a model is closer to its training
         samples than to others. The standard errors are those of a first fit, from which a second
         fit starts. Must be 0 with `epsilon`.
-    epsilon : float, optional
+    epsilon : float or Budget, optional
         Train with (epsilon, delta)-differential privacy: a change of one record (see `protect`)
         changes the probability of any outcome of ``fit`` by at most a factor :math:`e^\epsilon`, up
         to ``delta``. The number of rows, the classes and the names of the groups count as public.
         Needs the extra ``privacy``. Labels or sensitive features given as pandas categoricals
         declare by their categories what may occur; what is absent is then treated like a group of
-        too few samples.
+        too few samples. A :class:`fairconstrained.privacy.Budget` has its own delta and unit, which
+        replace `delta` and `protect`.
     delta : float, default=1e-5
         Should be well below 1 / n.
     protect : {"record", "record_replacement"}, default="record"
@@ -56,9 +57,11 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         of the second, the first costs about twice epsilon.
     feature_range : (low, high), optional
         Publicly known range of the columns (numbers, or arrays of shape (n_features,)). Private
-        training sees ``(x - low) / (high - low)``, because it may not learn scales from the data.
-        These rows should have norms of a few units, since large gradients are clipped. ``alpha``
-        penalises the coefficients of the scaled columns. Not used without ``epsilon``.
+        training sees ``(x - low) / (high - low)``. These rows should have norms of a few units,
+        since large gradients are clipped. By default columns of numbers beyond 4 are divided by
+        powers of 4 that are released with a part of the budget, and the others are left as they
+        are. ``alpha`` penalises the coefficients of the scaled columns. Not used without
+        ``epsilon``.
     model : "linear", tuple of int, callable, or model object, default="linear"
         "linear" is logistic regression. A tuple is a network with hidden layers of these sizes. It
         can also be a function ``(n_features, n_outputs) -> torch.nn.Module``, with one output for

@@ -4,6 +4,7 @@ Needs dp-accounting: ``python -m pip install 'fairconstrained[privacy]'``.
 """
 
 from fairconstrained.privacy.accounting import (
+    Budget,
     Gaussian,
     Laplace,
     Phase,
@@ -21,6 +22,7 @@ from fairconstrained.privacy.calibration import (
 from fairconstrained.privacy.one_off import ReleasePlan, plan_releases
 
 __all__ = [
+    "Budget",
     "Gaussian",
     "Laplace",
     "Phase",

@@ -7,7 +7,8 @@ batch understates epsilon.
 
 Noise is given in units of the *sensitivity* of a sum, the largest norm of what one row contributes
 to it. Replacing a row by a null row, which adds nothing, then moves the sum by at most 1, replacing
-it by another row by at most 2.
+it by another row by at most 2. Sums are rounded before noise is added; what this adds to the
+sensitivity, :data:`GRID_SHIFT` in units of the noise, is charged.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import importlib.metadata
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from fairconstrained.privacy._loss_distributions import TOLERANCE, Batch, epsilon_of
 
 __all__ = [
+    "Budget",
     "Gaussian",
     "Laplace",
     "Phase",
@@ -48,8 +50,41 @@ ASSUMPTIONS = (
     "nothing else was learnt from the same rows: scales, encoders, choices by exact scores",
     "no one knows the seed (random_state=None)",
 )
+# Most that rounding to the grid of the noise (privacy/mechanisms.py) adds to the norm of what a row
+# adds, in units of the noise: 2^-24 for each of the up to 16 tensors of one release.
+GRID_SHIFT = 2.0**-22
 # Below this the arithmetic (sums of some 10^5 rounded numbers) is no proof of anything.
 MIN_DELTA = 1e-10
+
+
+class Budget(NamedTuple):
+    """What a private training may spend, and who is protected.
+
+    Private estimators take it as ``epsilon``: the long form of their `epsilon`, `delta` and
+    `protect`.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    unit : {"record", "record_replacement", "sensitive_features"}
+        As in :func:`privacy_spent`.
+
+    Examples
+    --------
+    >>> from fairconstrained import AUCFairClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.privacy import Budget
+    >>> data = make_biased_classification(20_000, random_state=0)
+    >>> budget = Budget(3.0, 1e-5, "record_replacement")
+    >>> clf = AUCFairClassifier(slack=0.1, epsilon=budget, feature_range=(-5, 5))
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.unit
+    'record_replacement'
+    """
+
+    epsilon: float
+    delta: float
+    unit: Unit
 
 
 @dataclass(frozen=True)
@@ -79,7 +114,7 @@ class Gaussian:
     @property
     def shifts(self) -> tuple[float, float]:
         """How far one row shifts unit Gaussian noise, and unit Laplace noise."""
-        return 1 / self.noise_multiplier, 0.0
+        return _shift(self.noise_multiplier), 0.0
 
     def __str__(self) -> str:
         return f"{self.of} with Gaussian noise, multiplier {self.noise_multiplier:.4g}"
@@ -114,7 +149,7 @@ class Laplace:
     @property
     def shifts(self) -> tuple[float, float]:
         """How far one row shifts unit Gaussian noise, and unit Laplace noise."""
-        return 0.0, 1 / self.scale
+        return 0.0, _shift(self.scale)
 
     def __str__(self) -> str:
         return f"{self.of} with Laplace noise, scale {self.scale:.4g}"
@@ -371,6 +406,11 @@ def privacy_guarantee(
         accountant=f"privacy-loss distributions (dp-accounting {version}), rounded up",
         phases=phases,
     )
+
+
+def _shift(noise: float) -> float:
+    """What a row adds in units of the noise, after rounding; nothing is released with no bound."""
+    return 0.0 if noise == math.inf else 1 / noise + GRID_SHIFT
 
 
 def rounded_up(epsilon: float) -> str:

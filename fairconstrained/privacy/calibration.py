@@ -13,6 +13,7 @@ from scipy.optimize import brentq
 
 from fairconstrained.privacy._loss_distributions import TOLERANCE, gaussian_divergence, variance_of
 from fairconstrained.privacy.accounting import (
+    GRID_SHIFT,
     REPLACING,
     Gaussian,
     Laplace,
@@ -36,6 +37,7 @@ __all__ = [
 
 PhasesAt = Callable[[float], Sequence[Phase]]
 NOISES: dict[str, Callable[..., Gaussian | Laplace]] = {"gaussian": Gaussian, "laplace": Laplace}
+_SCALING = ("sizes of the columns' entries", "mean squared norm", "mean row")
 # Calibrated noise spends between this and all of the budget.
 TIGHT = 0.995
 MOST_NOISE = 1e9
@@ -182,7 +184,12 @@ def one_off_gaussian(
     if not 0 < share <= 1:
         raise ValueError(f"share must be in (0, 1]; got {share!r}.")
     moves = 2 if unit in REPLACING else 1
-    return Gaussian(moves * _gaussian_multiplier(epsilon, delta) / math.sqrt(share), of=of)
+    shift = math.sqrt(share) / (moves * _gaussian_multiplier(epsilon, delta)) - GRID_SHIFT
+    if shift <= 0:
+        raise ValueError(
+            f"epsilon = {epsilon:g} at delta = {delta:g} is less than what rounding costs."
+        )
+    return Gaussian(1 / shift, of=of)
 
 
 @dataclass(frozen=True)
@@ -202,7 +209,8 @@ class TrainingPlan:
     privacy : PrivacyGuarantee
         For the attribute ``privacy_``.
     scaling_noise : float, default=inf
-        Noise multiplier of the rows' mean squared norm, and of their mean, each released once.
+        Noise multiplier of the sizes of entries in each column (released only where no range is
+        public), of the rows' mean squared norm and of their mean, each released once.
     final_tables : int, default=1
         How many final tables there may be, each with ``final_noise``.
     histogram_kind : {"gaussian", "laplace"}, default="gaussian"
@@ -262,7 +270,8 @@ def plan_training(
         Shares of the budget for the counts of all rows, released once before the training, and for
         tables of all rows, released after it; in [0, 1).
     scaling_share : float, default=0.0
-        Share of the budget for the rows' mean squared norm and for their mean together.
+        Share of the budget for the sizes of entries in each column, for the rows' mean squared norm
+        and for their mean together.
     final_tables : int, default=1
         How many tables are released after the training; they divide `final_share`.
 
@@ -294,8 +303,7 @@ def plan_training(
         for what, share in (
             ("group counts", counts_share),
             ("final table", final_share / final_tables),
-            ("mean squared norm", 0.5 * scaling_share),
-            ("mean row", 0.5 * scaling_share),
+            *((what, scaling_share / len(_SCALING)) for what in _SCALING),
         )
         if share
     }

@@ -1,47 +1,114 @@
-"""Poisson batches and noise: plain functions, all drawing from the generator they are given.
+r"""Poisson batches and noise: plain functions, all drawing from the generator they are given.
 
-Noise is drawn in double precision and added to sums of doubles; its lowest bits are not protected
-against attacks on floating-point arithmetic (Mironov, 2012). A generator with a public seed
-protects nothing: seeds are for experiments.
+*Randomness.* :class:`SystemGenerator` draws from the operating system, whose generator is
+cryptographic: no one can predict, repeat or try out its noise. A ``torch.Generator`` with a seed is
+for experiments.
+
+*Lowest bits.* Sums and noise in floating point give away what they hide: the doubles that a sum
+plus its noise can reach depend on the sum [1]_. Here both are rounded to multiples of a power of
+two and added as integers. The step :math:`s` of this grid depends on the noise alone, so that
+neighbouring data sets reach the same numbers. The result is a function of the rounded sum plus
+exact noise, so it is as private as the Gaussian or Laplace mechanism on rounded sums [2]_. Rounding
+moves each of d entries by at most :math:`s / 2`. A row moves the rounded sum by at most
+
+.. math:: \Delta_2 + s \sqrt d \le \Delta_2 + 2^{-24} \sigma,
+          \qquad \Delta_1 + s\, d \le \Delta_1 + 2^{-24} b ,
+
+and the accountant charges more than that
+(:data:`~fairconstrained.privacy.accounting.GRID_SHIFT`).
+
+References
+----------
+.. [1] Mironov (2012), "On Significance of the Least Significant Bits for Differential Privacy".
+.. [2] Balcer and Vadhan (2018), "Differential Privacy on Finite Computers", on rounding.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 __all__ = [
     "NOISES",
     "PoissonBatches",
-    "seed_from_system",
+    "SystemGenerator",
+    "noise_generator",
+    "noisy_argmax",
     "with_gaussian_noise",
     "with_laplace_noise",
 ]
 
-# Where torch keeps the 624 words of its Mersenne Twister in a CPU generator's state.
-_STATE_BYTES, _WORDS = 5056, slice(24, 24 + 624 * 8)
-
 _BLOCK_ROWS = 8192  # expected rows of the batches that are drawn together
+_BLOCK_NORMALS = 1024  # pairs
+_GRID = 2.0**-24  # most that rounding adds to the norm of what a row adds, in units of the noise
+_LARGEST = 2.0**61  # steps of the grid; two such numbers add up within 64 bits
 
+Numbers = NDArray[np.float64]
 AddNoise = Callable[[Tensor, float, Generator], Tensor]
 
 
-def seed_from_system(rng: Generator) -> None:
-    """Fill the generator's whole state with the operating system's randomness.
+class SystemGenerator(Generator):
+    """Randomness of the operating system, for all draws that privacy rests on.
 
-    Torch uses 32 bits of a seed: few enough to try them all out and subtract the noise.
+    The functions of this module draw from the system. Functions of torch that are given this
+    generator draw from its Mersenne Twister, which has a state of its own and tells nothing.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.privacy.mechanisms import SystemGenerator, with_gaussian_noise
+    >>> zeros, rng = torch.zeros(3, dtype=torch.float64), SystemGenerator()
+    >>> bool((with_gaussian_noise(zeros, 1.0, rng) != with_gaussian_noise(zeros, 1.0, rng)).all())
+    True
     """
-    state = rng.manual_seed(0).get_state()
-    if len(state) != _STATE_BYTES:
-        raise RuntimeError("This version of torch keeps the state of its generators otherwise.")
-    words = np.frombuffer(os.urandom(624 * 4), dtype=np.uint32).astype(np.uint64)
-    state[_WORDS] = torch.from_numpy(words.view(np.uint8))
-    rng.set_state(state)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seed()
+        self._normals = np.empty(0)  # drawn and not yet used
+
+    def uniform(self, *shape: int) -> Numbers:
+        """Doubles in (0, 1] from 64 bits each."""
+        words = np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64)
+        return ((words.astype(np.float64) + 0.5) * 2.0**-64).reshape(shape)
+
+    def normal(self, n: int) -> Numbers:
+        """Standard normal doubles, by the pairs of Box and Muller, many drawn together."""
+        if n > len(self._normals):
+            first, second = self.uniform(2, max(n, _BLOCK_NORMALS))
+            radius, angle = np.sqrt(-2.0 * np.log(first)), 2.0 * math.pi * second
+            self._normals = np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))
+        drawn, self._normals = self._normals[:n], self._normals[n:]
+        return drawn
+
+
+@functools.singledispatch
+def _exponential(rng: Generator, *shape: int) -> Numbers:
+    uniform: Numbers = torch.rand(shape, generator=rng, dtype=torch.float64).numpy()
+    return -np.log1p(-uniform)
+
+
+@_exponential.register
+def _(rng: SystemGenerator, *shape: int) -> Numbers:
+    return -np.log(rng.uniform(*shape))
+
+
+@functools.singledispatch
+def _normal(rng: Generator, n: int) -> Numbers:
+    normal: Numbers = torch.randn(n, generator=rng, dtype=torch.float64).numpy()
+    return normal
+
+
+@_normal.register
+def _(rng: SystemGenerator, n: int) -> Numbers:
+    return rng.normal(n)
 
 
 class PoissonBatches:
@@ -92,27 +159,67 @@ def _chosen(n_rows: int, rate: float, rng: Generator) -> Tensor:
     pieces, last = [], -1
     while last < n_rows:
         n_gaps = int(rate * (n_rows - last) + 4 * (rate * n_rows) ** 0.5) + 16
-        uniform = torch.rand(n_gaps, generator=rng, dtype=torch.float64)
-        # log1p(-u) with u in [0, 1) is finite; the gap is at least 1.
-        gaps = (torch.log1p(-uniform) / math.log1p(-rate)).floor() + 1
-        chosen = last + gaps.clamp_max(2.0 * n_rows + 2).cumsum(0).long()
+        # The gap is at least 1.
+        gaps = np.floor(_exponential(rng, n_gaps) / -math.log1p(-rate)) + 1
+        chosen = last + np.minimum(gaps, 2.0 * n_rows + 2).cumsum().astype(np.int64)
         pieces.append(chosen)
         last = int(chosen[-1])
-    rows = torch.cat(pieces)
-    return rows[rows < n_rows]
+    rows = np.concatenate(pieces)
+    return torch.from_numpy(rows[rows < n_rows])
 
 
 def with_gaussian_noise(value: Tensor, deviation: float, rng: Generator) -> Tensor:
     """Add independent normal noise of this standard deviation to every entry."""
-    noise = torch.randn(value.shape, generator=rng, dtype=torch.float64)
-    return value.add(noise.to(value), alpha=deviation)
+    size = value.numel()
+    return _added_on_grid(value, _normal(rng, size), deviation, math.sqrt(size))
 
 
 def with_laplace_noise(value: Tensor, scale: float, rng: Generator) -> Tensor:
-    """Add independent Laplace noise of this scale (deviation over sqrt(2)) to every entry."""
-    uniform = torch.rand((2, *value.shape), generator=rng, dtype=torch.float64)
-    exponential = -torch.log1p(-uniform)  # the difference of two is Laplace
-    return value + scale * (exponential[0] - exponential[1]).to(value)
+    """Add independent Laplace noise of this scale to every entry.
+
+    Its standard deviation is sqrt(2) times the scale.
+    """
+    size = value.numel()
+    one, other = _exponential(rng, 2, size)  # the difference of two is Laplace
+    return _added_on_grid(value, one - other, scale, size)
+
+
+def noise_generator(seed: int | None) -> Generator:
+    """The system's randomness, or for experiments that of a seed."""
+    return SystemGenerator() if seed is None else Generator().manual_seed(seed)
+
+
+def noisy_argmax(values: Sequence[int], scale: float, rng: Generator) -> int:
+    """Report noisy max with exponential noise of this scale: the place of the largest, no more.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.privacy.mechanisms import noisy_argmax
+    >>> noisy_argmax([3, 900, 5], 2.0, torch.Generator())
+    1
+    """
+    return int(np.argmax(np.asarray(values) + scale * _exponential(rng, len(values))))
+
+
+def _added_on_grid(value: Tensor, noise: Numbers, scale: float, spread: float) -> Tensor:
+    """`value` plus `scale` times `noise`, both rounded to multiples of a power of two.
+
+    `spread` is the largest norm of a vector of this size with entries of at most 1.
+    """
+    if scale == 0:  # no row adds anything: its bound, of which the scale is a multiple, is zero
+        return value
+    step = 2.0 ** math.floor(math.log2(_GRID * scale / max(spread, 1.0)))
+    exact: Numbers = value.detach().double().cpu().numpy().reshape(-1)
+    steps = _rounded(exact, step) + _rounded(scale * noise, step)
+    return torch.from_numpy(steps * step).reshape(value.shape).to(value)
+
+
+def _rounded(numbers: Numbers, step: float) -> NDArray[np.int64]:
+    """In steps of the grid, as 64-bit integers; what is not a number counts as zero."""
+    largest = _LARGEST * step
+    numbers = np.where(numbers == numbers, numbers, 0.0)  # np.nan_to_num would double the time
+    return np.rint(np.minimum(np.maximum(numbers, -largest), largest) / step).astype(np.int64)
 
 
 NOISES: dict[str, AddNoise] = {"gaussian": with_gaussian_noise, "laplace": with_laplace_noise}

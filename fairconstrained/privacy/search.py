@@ -29,6 +29,7 @@ from fairconstrained.privacy._loss_distributions import from_guarantees
 from fairconstrained.privacy.accounting import (
     MIN_DELTA,
     UNITS,
+    Budget,
     check_budget,
     check_positive,
     rounded_up,
@@ -80,12 +81,6 @@ Not covered: scores of held-out rows are computed from exact data, and the best 
 chosen by them. Publish neither, unless the scores are computed on public data.
 Assumed: which row is in which fold depends on no protected data; other steps of a pipeline learn \
 nothing from protected data; every fit draws noise of its own (random_state=None)."""
-
-
-class _Budget(NamedTuple):
-    epsilon: float
-    delta: float
-    unit: str
 
 
 def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPrivacyCost:
@@ -162,10 +157,11 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
     5 fits: epsilon 5.00, delta 1.0e-05
     """
     check_is_fitted(search, "cv_results_")
-    candidates = [
-        _budgets(clone(search.estimator).set_params(**clone(params, safe=False)))
+    estimators = [
+        clone(search.estimator).set_params(**clone(params, safe=False))
         for params in search.cv_results_["params"]
     ]
+    candidates = list(map(_budgets, estimators))
     if not all(candidates):
         params = search.cv_results_["params"][candidates.index([])]
         raise ValueError(
@@ -177,7 +173,7 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
         raise ValueError(f"Candidates protect different things, {sorted(units)}: no sum exists.")
     (unit,) = units
     _check_folds(search, unit)
-    _check_parts(search, unit)
+    check_steps(estimators, unit)
     seen = search.n_splits_ - _is_partition(search)  # training sets that hold a given row
     fits: Counter[tuple[float, float]] = Counter()
     for budgets in candidates:
@@ -208,12 +204,12 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
     return SearchPrivacyCost(epsilon, delta, unit, n_fits, words)
 
 
-def _check_parts(search: Any, unit: str) -> None:
+def check_steps(candidates: list[Any], unit: str) -> None:
     """Warn of noise that is not every fit's own, and of steps that read the rows exactly."""
     seeds: dict[str, None] = {}  # in order, each once
     learning: dict[str, None] = {}
-    for params in search.cv_results_["params"]:
-        for step in _steps(clone(search.estimator).set_params(**clone(params, safe=False))):
+    for candidate in candidates:
+        for step in _steps(candidate):
             if _is_private(step):
                 seed = step.get_params(deep=False).get("random_state")
                 seeds |= {} if seed is None else {repr(seed): None}
@@ -222,8 +218,8 @@ def _check_parts(search: Any, unit: str) -> None:
     if seeds:
         _warn(
             f"The fits of this search are seeded (random_state={', '.join(seeds)}): they are not "
-            "independent, differences between them can cancel their noise, and the bound of "
-            "search_privacy_cost does not hold. Use random_state=None."
+            "independent, differences between them can cancel their noise, and the bound for all "
+            "of them does not hold. Use random_state=None."
         )
     if learning:
         _warn(
@@ -245,7 +241,7 @@ def _is_private(estimator: Any) -> bool:
     return {"epsilon", "delta"} <= set(estimator.get_params(deep=False))
 
 
-def _budgets(estimator: Any) -> list[_Budget]:
+def _budgets(estimator: Any) -> list[Budget]:
     """What one fit may spend, for each private part."""
     if isinstance(estimator, Pipeline):
         return [budget for step in _steps(estimator) for budget in _budgets(step)]
@@ -257,8 +253,10 @@ def _budgets(estimator: Any) -> list[_Budget]:
                 f"{type(solver).__name__} may spend more than epsilon: the cost of a search over "
                 "it cannot be told from parameters. See privacy_ of each fit."
             )
-        epsilon = math.inf if own["epsilon"] is None else float(own["epsilon"])
-        return [_Budget(epsilon, float(own["delta"]), own.get("protect", "record"))]
+        epsilon = math.inf if own["epsilon"] is None else own["epsilon"]
+        if isinstance(epsilon, Budget):
+            return [epsilon]
+        return [Budget(float(epsilon), float(own["delta"]), own.get("protect", "record"))]
     nested = set(estimator.get_params())
     if any(
         f"{name.removesuffix('epsilon')}delta" in nested
@@ -272,7 +270,7 @@ def _budgets(estimator: Any) -> list[_Budget]:
     return []
 
 
-def _dearest(candidates: list[list[_Budget]]) -> dict[tuple[float, float], int]:
+def _dearest(candidates: list[list[Budget]]) -> dict[tuple[float, float], int]:
     """The refit, of whichever candidate."""
     budgets = [budget for budgets in candidates for budget in budgets]
     largest = max(b.epsilon for b in budgets), max(b.delta for b in budgets)

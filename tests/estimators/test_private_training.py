@@ -15,7 +15,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 from torch import nn
 
-from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
 from fairconstrained.constraints import FalseNegativeRate, LossParity, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
@@ -169,7 +174,7 @@ def test_the_promise_covers_every_release():
     assert privacy.n_steps == 400
     assert privacy.sampling_rate == 0.05
     assert privacy_spent(privacy.phases, delta=1e-5) == pytest.approx(privacy.epsilon)
-    assert len(privacy.mechanisms) == 5
+    assert len(privacy.mechanisms) == 6
     assert {len(phase.releases) for phase in privacy.phases} == {1, 2}
 
 
@@ -191,7 +196,8 @@ def test_no_more_is_released_than_was_priced(monkeypatch):
     plan = DPSGDA(n_steps=20).plan(3000, Budget(1.0, 1e-6, "record"))
     private(n=3000, solver=DPSGDA(n_steps=20))
     steps = [((2, 2), plan.histogram_noise), ((7,), plan.gradient_noise)] * 20
-    (of_norms, of_rows), others = noise[:2], noise[2:]
+    (of_sizes, of_norms, of_rows), others = noise[:3], noise[3:]
+    assert of_sizes == ((60,), 6**0.5 * plan.scaling_noise)  # at most 6 large entries in a row
     assert of_norms == ((), 6 * plan.scaling_noise)  # of 6 columns in [0, 1]
     assert of_rows[0] == (6,)
     assert 2 * plan.scaling_noise <= of_rows[1] <= 2 * 6**0.5 * plan.scaling_noise
@@ -200,8 +206,7 @@ def test_no_more_is_released_than_was_priced(monkeypatch):
     assert 1 <= len(after) <= plan.final_tables
     assert set(after) == {((2, 2), plan.final_noise)}
     expected = [
-        Phase([Gaussian(plan.scaling_noise)]),
-        Phase([Gaussian(plan.scaling_noise)]),
+        *[Phase([Gaussian(plan.scaling_noise)])] * 3,
         Phase([Gaussian(plan.counts_noise)]),
         Phase([Gaussian(plan.final_noise)], n_steps=plan.final_tables),
         Phase(
@@ -450,28 +455,57 @@ def test_hopeless_noise_and_a_large_delta_are_named():
 
 @quiet
 @pytest.mark.parametrize(
-    "clf",
+    ("clf", "wrong"),
     [
-        RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=5), slack=1.0),
-        AUCFairClassifier(epsilon=1.0),
+        (RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=5), slack=1.0), (0, 1)),
+        (AUCFairClassifier(epsilon=1.0), None),
     ],
     ids=["rates", "ranking"],
 )
-def test_raw_columns_are_answered_with_the_parameter_that_they_need(clf):
+def test_rows_out_of_range_are_answered_with_the_parameter_that_they_need(clf, wrong):
     clf = clone(clf).set_params(random_state=0)
     raw = 1000.0 * LARGE.data + 5000.0
     rows = {"y": LARGE.target, "sensitive_features": LARGE.sensitive_features}
     with pytest.warns(PrivacyWarning, match=r"Give feature_range=\(low, high\)"):
-        clf.fit(raw, **rows)
+        clf.set_params(feature_range=wrong).fit(raw, **rows)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         clf.set_params(feature_range=(raw.min(axis=0), raw.max(axis=0))).fit(raw, **rows)
     assert not any("feature_range" in str(w.message) for w in caught)
 
 
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.parametrize(
+    "clf",
+    [
+        RateConstrainedClassifier(epsilon=1.0, slack=1.0),
+        PartialParityClassifier(epsilon=1.0, slack=1.0),
+        DPFermiClassifier(epsilon=1.0, protect="record", penalty=0.0),
+    ],
+    ids=["rates", "partial", "penalty"],
+)
+def test_raw_columns_get_released_scales(clf):
+    """Columns from thousandths to hundreds of thousands, among them one that says nothing.
+
+    In a range of (0, 1) the last column drowns all others.
+    """
+    rng = np.random.default_rng(0)
+    useless = 1e5 * rng.normal(size=(len(LARGE.target), 1))
+    raw = np.hstack((LARGE.data * [1.0, 30.0, 1.0, 1000.0, 1.0, 5.0], useless))
+    rows = {"y": LARGE.target, "sensitive_features": LARGE.sensitive_features}
+    accuracies = []
+    for given in (None, (-4 * raw.std(axis=0), 4 * raw.std(axis=0)), (0, 1)):
+        fitted = clone(clf).set_params(random_state=0, feature_range=given).fit(raw, **rows)
+        accuracies.append(fitted.score(raw, LARGE.target))
+    released, public, unscaled = accuracies
+    assert released > public - 0.02
+    assert released > unscaled + 0.05
+
+
 def test_an_excess_within_its_error_does_not_warn(monkeypatch):
     """A slack of zero is exceeded by noise alone: that says nothing of the model."""
-    clf = private(slack=0.0, epsilon=0.1, n=4000, solver=DPSGDA(n_steps=5))
+    clf = private(slack=0.0, epsilon=0.1, n=6000, solver=DPSGDA(n_steps=5))
     assert not clf.feasible_
 
 

@@ -1,5 +1,7 @@
 """With a declared domain nothing tells whether a group or a class occurs."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -64,3 +66,20 @@ def test_one_class_alone_may_occur():
     declared = pd.Series(pd.Categorical(np.zeros(2000, dtype=int), categories=[0, 1]))
     clf = clone(ESTIMATORS["rates"]).fit(X, declared, sensitive_features=GROUPS)
     assert clf.classes_.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("occurring", [2, 30])
+def test_how_many_of_the_declared_groups_occur_decides_no_error(occurring):
+    """Thirty groups in 140 rows are refused by their number, whether two of them occur or all."""
+    groups = pd.Categorical(np.arange(140) % occurring, categories=range(30))
+    with pytest.raises(ValueError, match=r"has 30 groups in 140 samples"):
+        clone(ESTIMATORS["ranking"]).fit(X[:140], Y[:140], sensitive_features=pd.Series(groups))
+
+
+@pytest.mark.parametrize("occurring", [2, 30])
+def test_how_many_of_the_declared_groups_occur_is_in_no_warning(occurring):
+    groups = pd.Categorical(np.arange(2000) % occurring, categories=range(30))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clone(ESTIMATORS["rates"]).fit(X, Y, sensitive_features=pd.Series(groups))
+    assert any("has 30 different numbers" in str(w.message) for w in caught)

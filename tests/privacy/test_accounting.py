@@ -167,8 +167,8 @@ def test_ten_thousand_convolutions_do_not_lose_accuracy():
 @few
 def test_two_gaussians_of_a_batch_are_one(s, t, q, n, unit):
     joint = spent(Gaussian(s), Gaussian(t), q=q, n=n, unit=unit)
-    one = (s**-2 + t**-2) ** -0.5
-    assert joint == pytest.approx(spent(Gaussian(one), q=q, n=n, unit=unit), rel=1e-9)
+    one = (s**-2 + t**-2) ** -0.5  # up to what rounding costs: two releases are rounded twice
+    assert joint == pytest.approx(spent(Gaussian(one), q=q, n=n, unit=unit), rel=1e-4)
 
 
 @pytest.mark.slow

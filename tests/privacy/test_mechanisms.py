@@ -1,14 +1,21 @@
 """Poisson batches and noise have the laws that the accountant is told."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from fairconstrained.privacy import mechanisms, plan_releases
+from fairconstrained.privacy import Gaussian, Laplace, mechanisms, plan_releases
+from fairconstrained.privacy.accounting import GRID_SHIFT
 from fairconstrained.privacy.mechanisms import (
+    NOISES,
     PoissonBatches,
-    seed_from_system,
+    SystemGenerator,
     with_gaussian_noise,
     with_laplace_noise,
 )
@@ -65,32 +72,133 @@ def test_batches_that_are_drawn_together_are_independent_of_each_other(n_rows, m
         assert abs(both - 0.09) < 6 * np.sqrt(0.09 / n_batches)
 
 
+SOURCES = [generator, lambda: SystemGenerator()]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=["seeded", "system"])
 @pytest.mark.parametrize(
     ("add_noise", "law"),
     [(with_gaussian_noise, stats.norm(scale=2.5)), (with_laplace_noise, stats.laplace(scale=2.5))],
 )
-def test_noise_has_its_law(add_noise, law):
+def test_noise_has_its_law(add_noise, law, source):
     value = torch.arange(20_000, dtype=torch.float64).reshape(100, 200)
-    noise = (add_noise(value, 2.5, generator()) - value).numpy().ravel()
-    assert stats.kstest(noise, law.cdf).pvalue > 1e-4
-    neighbours = np.corrcoef(noise[:-1], noise[1:])[0, 1]
-    assert abs(neighbours) < 5 / np.sqrt(len(noise))
+    noise = (add_noise(value, 2.5, source()) - value).numpy().ravel()
+    assert stats.kstest(noise, law.cdf).pvalue > 1e-6
+    for lag in (1, 10_000):  # pairs of Box and Muller are half of the values apart
+        neighbours = np.corrcoef(noise[:-lag], noise[lag:])[0, 1]
+        assert abs(neighbours) < 5 / np.sqrt(len(noise) - lag)
+        squares = np.corrcoef(noise[:-lag] ** 2, noise[lag:] ** 2)[0, 1]
+        assert abs(squares) < 6 / np.sqrt(len(noise) - lag)
 
 
-def test_the_system_fills_the_whole_state():
-    """624 words of 32 bits, none of them those of a seed, and noise of the same law after."""
-    first, second = torch.Generator(), torch.Generator()
-    for rng in (first, second):
-        seed_from_system(rng)
-    words = [
-        rng.get_state()[24 : 24 + 624 * 8].numpy().view(np.uint64)
-        for rng in (first, second, generator(0))
-    ]
-    for one, other in ((0, 1), (0, 2), (1, 2)):
-        assert (words[one] != words[other]).mean() > 0.99
-    assert all(w.max() < 2**32 for w in words)
-    noise = with_gaussian_noise(torch.zeros(20_000, dtype=torch.float64), 1.0, first).numpy()
-    assert stats.kstest(noise, stats.norm.cdf).pvalue > 1e-6
+def test_batches_of_the_system_have_the_rate():
+    batches = PoissonBatches(1000, 0.1, SystemGenerator())
+    sizes = [len(next(batches)) for _ in range(200)]
+    assert abs(np.mean(sizes) - 100) < 6 * np.sqrt(90 / 200)
+
+
+# --- the randomness of the system ----------------------------------------------------------------
+
+
+def test_noise_comes_from_the_system_alone(monkeypatch):
+    """Equal bytes of the system give equal noise, whatever is seeded; one bit changes it."""
+    zeros, source = torch.zeros(6, dtype=torch.float64), bytearray(range(1, 255)) * 100
+    monkeypatch.setattr(mechanisms.os, "urandom", lambda n: bytes(source[:n]))
+
+    def drawn(seed):
+        torch.manual_seed(seed)
+        rng = SystemGenerator()
+        rng.manual_seed(seed)
+        return torch.stack([add(zeros, 1.0, rng) for add in NOISES.values()])
+
+    before = drawn(0)
+    assert torch.equal(drawn(1), before)
+    source[7] ^= 1
+    assert not torch.equal(drawn(0), before)
+
+
+def test_no_draw_is_used_twice():
+    """Draws that are kept for later are dropped with use, whatever the sizes asked for."""
+    rng = SystemGenerator()
+    drawn = np.concatenate([rng.normal(n) for n in (5, 3000, 700, 700, 700, 1, 5000)])
+    assert len(np.unique(drawn)) == len(drawn) == 10_106
+
+
+def test_noise_reaches_further_than_any_delta_can_tell(monkeypatch):
+    """The least word of the system is 9.4 standard deviations away: a probability below 1e-20."""
+    monkeypatch.setattr(mechanisms.os, "urandom", bytes)
+    far = with_gaussian_noise(torch.zeros(1, dtype=torch.float64), 1.0, SystemGenerator())
+    assert 2 * stats.norm.sf(float(far)) < 1e-20
+    assert float(SystemGenerator().uniform(1)[0]) == 2.0**-65
+    monkeypatch.setattr(mechanisms.os, "urandom", lambda n: b"\xff" * n)
+    near = with_gaussian_noise(torch.zeros(1, dtype=torch.float64), 1.0, SystemGenerator())
+    assert float(near) == 0.0
+
+
+# --- the lowest bits -----------------------------------------------------------------------------
+
+
+def told_apart(add_noise):
+    """How much oftener an output near zero is a multiple of 2^-53 with a sum of 1 than of 0."""
+    rates = []
+    for value in (0.0, 1.0):
+        output = add_noise(torch.full((50_000,), value, dtype=torch.float64), 1.0, generator())
+        near = output[output.abs() < 0.25].numpy()
+        rates.append(np.mean(near * 2.0**53 == np.rint(near * 2.0**53)))
+    return rates[1] - rates[0]
+
+
+def plain(value, scale, rng):
+    return value + scale * torch.randn(value.shape, generator=rng, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("add_noise", [with_gaussian_noise, with_laplace_noise])
+def test_the_lowest_bits_do_not_tell_neighbours_apart(add_noise):
+    """Sums of 0 and 1 reach the same numbers; the attack works where noise is simply added."""
+    assert told_apart(add_noise) == 0.0
+    assert told_apart(plain) > 0.5
+
+
+values = st.floats(-1e6, 1e6) | st.sampled_from([1 / 3, 1e-300, 2.0**-60, 1e12 + 0.1])
+vectors = arrays(float, 5, elements=values)
+
+
+@pytest.mark.parametrize("add_noise", [with_gaussian_noise, with_laplace_noise])
+@given(vectors, st.floats(1e-3, 1e6))
+def test_outputs_are_on_a_grid_that_the_noise_alone_determines(add_noise, value, scale):
+    norm = 5 if add_noise is with_laplace_noise else math.sqrt(5)
+    step = 2.0 ** math.floor(math.log2(2.0**-24 * scale / norm))
+    output = add_noise(torch.from_numpy(value), scale, generator()).numpy() / step
+    assert (output == np.rint(output)).all()
+
+
+@given(vectors, vectors, st.floats(1e-3, 1e6))
+def test_the_sensitivity_after_rounding_is_what_is_charged(one, other, scale):
+    """Of at most 16 tensors; with the same noise, which cancels exactly on the grid."""
+    for add_noise, norm, priced in (
+        (with_gaussian_noise, 2, Gaussian(1.0).shifts[0] - 1.0),
+        (with_laplace_noise, 1, Laplace(1.0).shifts[1] - 1.0),
+    ):
+        rounded = [add_noise(torch.from_numpy(v), scale, generator()) for v in (one, other)]
+        moved = float(torch.linalg.vector_norm(rounded[0] - rounded[1], norm))
+        exact = np.linalg.norm(one - other, norm)
+        assert moved <= (exact + 2.0**-24 * scale) * (1 + 1e-14)
+        assert math.sqrt(16) * 2.0**-24 <= priced == pytest.approx(GRID_SHIFT)
+
+
+@pytest.mark.parametrize("add_noise", [with_gaussian_noise, with_laplace_noise])
+def test_no_number_makes_a_release_that_is_not_finite(add_noise):
+    value = torch.tensor([math.nan, math.inf, -math.inf, 1e308], dtype=torch.float64)
+    output = add_noise(value, 1.0, generator())
+    assert output.isfinite().all()
+    assert abs(float(output[0])) < 20
+    assert float(output[1]) > 1e10 > -1e10 > float(output[2])
+
+
+def test_shape_and_type_are_kept():
+    for value in (torch.zeros(()), torch.zeros((2, 0)), torch.zeros((2, 3), dtype=torch.float32)):
+        output = with_gaussian_noise(value, 1.0, generator())
+        assert (output.shape, output.dtype) == (value.shape, value.dtype)
 
 
 def test_everything_comes_from_the_generator():
@@ -101,12 +209,6 @@ def test_everything_comes_from_the_generator():
     ):
         assert torch.equal(draw(generator(1)), draw(generator(1)))
         assert not torch.equal(draw(generator(1)), draw(generator(2)))
-
-
-def test_a_generator_of_another_kind_is_refused_and_not_seeded_by_32_bits(monkeypatch):
-    monkeypatch.setattr(mechanisms, "_STATE_BYTES", 16)
-    with pytest.raises(RuntimeError, match="keeps the state of its generators otherwise"):
-        seed_from_system(generator())
 
 
 @pytest.mark.parametrize("shares", [{}, {"counts": 0.0}, {"counts": 1.0, "moments": -0.1}])

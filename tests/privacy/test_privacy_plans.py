@@ -101,7 +101,13 @@ def test_a_one_off_release_takes_its_share(share, epsilon, unit):
     release = one_off_gaussian(share, epsilon=epsilon, delta=DELTA, unit=unit)
     whole = one_off_gaussian(1.0, epsilon=epsilon, delta=DELTA, unit=unit)
     assert spent(whole, unit=unit) == pytest.approx(epsilon, rel=5e-3)
-    assert release.noise_multiplier == pytest.approx(whole.noise_multiplier / math.sqrt(share))
+    # The shift is split, after what rounding adds to it.
+    assert release.shifts[0] == pytest.approx(whole.shifts[0] * math.sqrt(share))
+
+
+def test_a_budget_below_the_cost_of_rounding_is_refused():
+    with pytest.raises(ValueError, match="less than what rounding costs"):
+        one_off_gaussian(1e-13, epsilon=1.0, delta=DELTA)
 
 
 def test_a_guarantee_can_be_read_aloud():

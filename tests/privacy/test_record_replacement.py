@@ -1,11 +1,18 @@
 """A record in place of another moves sums twice as far as in place of none: priced, and audited."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 
-from fairconstrained import DPFermiClassifier, RateConstrainedClassifier
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
 from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss
@@ -80,19 +87,57 @@ def test_what_replacing_a_record_costs_where_a_null_record_was_meant(epsilon, st
     "clf",
     [
         RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=5)),
+        PartialParityClassifier(solver=DPSGDA(n_steps=5)),
         DPFermiClassifier(solver=NoisyTables(n_steps=5)),
+        AUCFairClassifier(),
     ],
-    ids=["rates", "fermi"],
+    ids=["rates", "partial", "fermi", "ranking"],
 )
 def test_it_is_calibrated_for(clf):
     """The guarantee is within the budget for replacement, and much below it for a null record."""
-    clf = clone(clf).set_params(protect="record_replacement", random_state=0)
+    budget = Budget(1.0, 1e-5, "record_replacement")
+    clf = clone(clf).set_params(epsilon=budget, delta=0.5, random_state=0)
     clf.fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)
     privacy = clf.privacy_
+    assert privacy.delta == 1e-5
     assert 0.97 <= privacy.epsilon <= 1.0
     assert privacy.unit == "record_replacement"
     assert privacy_spent(privacy.phases, delta=1e-5, unit="record") < 0.9
     assert "replace one record by any other" in str(privacy)
+
+
+def test_a_budget_is_the_long_form_of_three_parameters():
+    """Number, delta and unit, and the same in one object, give the same fit."""
+    short = RateConstrainedClassifier(
+        epsilon=1.0, delta=1e-6, protect="record_replacement", solver=DPSGDA(n_steps=5)
+    )
+    long = RateConstrainedClassifier(
+        epsilon=Budget(1.0, 1e-6, "record_replacement"), solver=DPSGDA(n_steps=5)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fits = [
+            clone(clf)
+            .set_params(random_state=0)
+            .fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)
+            for clf in (short, long)
+        ]
+    assert fits[0].privacy_ == fits[1].privacy_
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        (Budget(0.0, 1e-5, "record"), r"epsilon\.epsilon must be a finite number > 0; got 0\.0"),
+        (Budget(1.0, 1.0, "record"), r"epsilon\.delta must be a number in"),
+        (Budget(1.0, 1e-5, "sensitive_features"), r"epsilon\.unit must be one of \['record', 'rec"),
+    ],
+)
+def test_a_budget_is_checked(budget, message):
+    clf = AUCFairClassifier(epsilon=budget)
+    with pytest.raises(ValueError, match=rf"AUCFairClassifier\.{message}"):
+        clf.fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)
 
 
 def test_other_units_are_refused():

@@ -7,6 +7,7 @@ same way, and steps along their mean swing from one constant prediction to the o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -17,11 +18,14 @@ from fairconstrained.models.base import clip_factors
 from fairconstrained.models.features import Features
 from fairconstrained.privacy.mechanisms import with_gaussian_noise
 
-__all__ = ["Coordinates", "centred_chunks", "release_coordinates", "weighted_sum"]
+__all__ = ["Coordinates", "centred_chunks", "release_coordinates", "release_scales", "weighted_sum"]
 
 _REACH = 2.0  # largest norm in the mean, in units of the typical norm; larger rows are clipped
 _CHUNK_NUMBERS = 1 << 22  # of dense rows held at a time: 32 MB
 _FAR = 0.99  # of the largest mean squared norm that rows within the range can have
+_FACTOR, _BINS = 4.0, 10  # entries are told apart by their size, by powers of 4 up to 4^11
+_MOST_LARGE = 16  # large entries of a row that count in full
+_SURE, _FEW = 4.5, 0.01  # standard deviations of noise, fraction of rows: less is no large column
 _TYPICAL = 4.0  # rows of a larger typical norm are scaled down to this one
 
 
@@ -31,6 +35,49 @@ class Coordinates(NamedTuple):
     centre: Tensor  # (d,)
     scale: Tensor  # (d,)
     far: bool = False  # whether most rows are outside of the public range, by what was released
+
+
+def release_scales(X: Features, public: Coordinates, noise: float, rng: Generator) -> Coordinates:
+    r"""Scales of columns without a public range: powers of 4 where numbers are large, else 1.
+
+    Columns of large numbers would drown all others. The release is a table of counts
+
+    .. math:: T_{jb} = \sum_i w_i\, 1[4^b < |x_{ij}| \le 4^{b+1}] + C \sigma \xi_{jb},
+              \qquad b = 1, \dots, 10, \quad w_i = \min(1, C / \sqrt{k_i}),
+
+    where :math:`k_i` is the number of large entries of row i, those beyond 4, and
+    :math:`C = \min(d, 16)^{1/2}`: a row adds :math:`w_i` to :math:`k_i` entries, a vector of norm
+    at most C. The scale of column j is :math:`4^{b+1}` with the largest b whose count is beyond
+    the noise and at least 1 % of the rows.
+
+    Parameters
+    ----------
+    X : Features of shape (n, d)
+    public : Coordinates
+        Of which the centre is kept.
+    noise : float
+        Noise multiplier :math:`\sigma`.
+    rng : Generator
+
+    Returns
+    -------
+    Coordinates
+    """
+    n_rows, n_columns = X.shape
+    norm = min(n_columns, _MOST_LARGE) ** 0.5
+    zero, one = torch.zeros_like(public.center), torch.ones_like(public.scale)
+    table = zero.repeat(_BINS)
+    for _, entries in centred_chunks(X, zero, one):
+        size = (entries.abs().log2() / math.log2(_FACTOR)).ceil().clamp(1, _BINS + 1).long() - 1
+        row, column = torch.nonzero(size, as_tuple=True)
+        n_large = torch.bincount(row, minlength=len(entries)).double()
+        weight = (norm / n_large.clamp_min(1).sqrt()).clamp_max(1.0)
+        place = column * _BINS + size[row, column] - 1
+        table += torch.bincount(place, weight[row], minlength=len(table))
+    counts = with_gaussian_noise(table, noise * norm, rng).reshape(n_columns, _BINS)
+    seen = counts > max(_SURE * noise * norm, _FEW * n_rows)
+    largest = (seen * torch.arange(1, _BINS + 1, device=seen.device)).amax(dim=1)
+    return public._replace(scale=torch.where(largest > 0, _FACTOR ** (largest + one), one))
 
 
 def release_coordinates(

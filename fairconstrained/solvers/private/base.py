@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fairconstrained.privacy import ReleasePlan, TrainingPlan, Unit
+from fairconstrained.privacy import Budget, ReleasePlan, TrainingPlan
 from fairconstrained.solvers.base import Iterate, Solver, last
 
 __all__ = ["Budget", "PrivateSolver", "default_rate", "unreleased"]
 
 _RATE, _BATCH = 0.05, (256, 8192)  # fraction of the rows in a batch; fewest and most of them
-
-
-class Budget(NamedTuple):
-    """What a private training may spend, and on which unit of privacy.
-
-    Examples
-    --------
-    >>> from fairconstrained.solvers import DPSGDA, Budget
-    >>> plan = DPSGDA(n_steps=100).plan(10_000, Budget(1.0, 1e-5, "record"))
-    >>> plan.privacy.epsilon <= 1.0
-    True
-    """
-
-    epsilon: float
-    delta: float
-    unit: Unit
 
 
 class PrivateSolver(Solver):

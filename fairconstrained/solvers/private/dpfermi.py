@@ -25,7 +25,7 @@ from fairconstrained.solvers.stochastic.fermi import (
 __all__ = ["DPFERMI", "NoisyTables"]
 
 _STEPS = 400
-_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.02, 0.01
+_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.02, 0.015
 
 
 class _Ascent:

@@ -1,4 +1,4 @@
-"""Coordinates of private training: two releases of bounded sensitivity, and what they become."""
+"""Coordinates of private training: releases of bounded sensitivity, and what they become."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,11 @@ from scipy import sparse
 
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
 from fairconstrained.problems.private import coordinates as private_scaling
-from fairconstrained.problems.private.coordinates import Coordinates, release_coordinates
+from fairconstrained.problems.private.coordinates import (
+    Coordinates,
+    release_coordinates,
+    release_scales,
+)
 
 
 def public(d, low=0.0, width=1.0):
@@ -107,3 +111,61 @@ def test_a_mean_that_is_mostly_noise_is_not_believed():
     center, *_ = release_coordinates(DenseFeatures(X), coordinates, 50.0, rng())
     unshrunk = 50.0 * 2.0 / 20 * 300**0.5  # about the norm of its noise
     assert center.norm() < 0.2 * unshrunk
+
+
+# --- scales of columns without a public range -----------------------------------------------------
+
+
+def sizes(X, noise=1e-6):
+    """The exact table that is released, the deviation of its noise, and the scales."""
+    tables = []
+
+    def record(value, deviation, rng):
+        tables.append((value.clone(), deviation))
+        return value
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(private_scaling, "with_gaussian_noise", record)
+        found = release_scales(as_features(X), public(X.shape[1]), noise, rng())
+    return *tables[0], found.scale.numpy()
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 40), st.floats(0.01, 1e9), st.integers(0, 2**31))
+def test_one_row_moves_the_sizes_of_entries_by_at_most_their_norm(d, row, seed):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(20, d)) * 30
+    extra = np.vstack((X, random.normal(size=(1, d)) * row))
+    (one, norm, _), (other, same, _) = sizes(X, 1.0), sizes(extra, 1.0)
+    assert norm == same == min(d, 16) ** 0.5
+    assert (other - one).norm() <= norm * (1 + 1e-9)
+
+
+def test_the_bound_on_the_sizes_is_met():
+    """By a row with as many large entries as count in full, or with more."""
+    for d in (3, 16, 50):
+        table, norm, _ = sizes(np.full((1, d), 100.0), 1.0)
+        assert float(table.norm()) == pytest.approx(norm)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_scales_are_powers_of_four_above_nearly_all_entries(convert):
+    random = np.random.default_rng(0)
+    n = 4000
+    X = np.column_stack(
+        [
+            random.integers(0, 2, n),  # one-hot columns and standardised ones stay as they are
+            random.normal(size=n),
+            random.uniform(17, 90, n),
+            -random.uniform(1e4, 1e6, n),
+            np.where(np.arange(n) < 5, 1e6, 0.5),  # a few rows decide nothing
+            np.where(np.arange(n) < 400, 1000.0, 0.0),
+        ]
+    )
+    assert sizes(convert(X))[2].tolist() == [1.0, 1.0, 4.0**4, 4.0**10, 1.0, 4.0**5]
+
+
+def test_noise_alone_makes_no_scale():
+    """Ten thousand counts of nothing: none passes for a large column."""
+    found = release_scales(as_features(np.zeros((500, 1000))), public(1000), 40.0, rng())
+    assert (found.scale == 1.0).all()

@@ -1,0 +1,289 @@
+"""A grid search that keeps one budget of differential privacy in all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, indexable
+
+from fairconstrained.model_selection._rows import rows_of
+from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit, privacy_guarantee
+from fairconstrained.privacy.accounting import check_budget, check_positive
+from fairconstrained.privacy.mechanisms import noise_generator, noisy_argmax
+from fairconstrained.privacy.search import check_steps
+
+__all__ = ["PrivateGridSearch"]
+
+_TIGHT = 0.98  # the search for the budget of a fit ends when the fits spend this much of the total
+_MOST_PLANS = 12
+# Scale of the noise on counts of right predictions, times epsilon. A null record lowers all counts
+# or none; another record may raise some and lower others. Labels and features may be public.
+_NOISE: dict[Unit, float] = {"record": 1.0, "record_replacement": 2.0, "sensitive_features": 0.0}
+_CHOICE = "which candidate is best on held-out rows, by report noisy max, once"
+
+
+class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    r"""A search over candidates of a private estimator: one search, one epsilon in all.
+
+    Some rows are held out. On the others every candidate is trained. Of the candidates that keep
+    their constraints by their own released estimates, the one that is right most often on the
+    held-out rows is chosen by report noisy max. It is kept as it was trained.
+
+    Parameters
+    ----------
+    estimator : private estimator, or Pipeline that ends in one
+        Its budget is set by the search: its `epsilon` and `delta` are not used.
+    param_grid : dict of str to sequence, or sequence of dict
+        As in :class:`sklearn.model_selection.GridSearchCV`; not the budget.
+    epsilon, delta : float, default=1.0 and 1e-5
+        Of the whole search: all candidates, the held-out scores and the choice.
+    holdout_size : float, default=0.25
+        Fraction of the rows that are held out.
+    random_state : int, RandomState or None, default=None
+        Seed of the split and of the noise of the choice; with None the noise is the operating
+        system's. The candidates have a `random_state` of their own.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        The winner. It is not trained again: that would spend more.
+    best_index_, best_params_
+        The winner among ``candidates_``.
+    candidates_ : list of dict
+        The parameters of the candidates.
+    estimators_ : list of estimators
+        The fitted candidates, all of which may be published.
+    privacy_ : PrivacyGuarantee
+        Of everything above.
+    classes_ : ndarray
+        As usual.
+
+    Notes
+    -----
+    *Privacy.* The split depends on the number of rows only. A row is either among those that
+    candidates are trained on, or held out.
+
+    - A training row enters the releases of all C fits. Their phases are composed by the accountant,
+      all together, and the budget of a fit is the largest at which this costs at most `epsilon`. It
+      falls with about the square root of C, where a composition of the pairs (epsilon, delta) would
+      fall with C. The choice reads trained models and other rows: it is post-processing.
+    - A held-out row enters the choice alone. Let :math:`u_c` be the number of held-out rows that
+      candidate c predicts right, :math:`r_c` independent exponential noise of scale b, and c the
+      largest :math:`u_c + r_c`. Given the noise of the others, c wins if :math:`r_c` exceeds some
+      threshold t, which has probability :math:`e^{-\max(t, 0) / b}`. A null record in place of
+      the row lowers each count by 0 or 1, which moves t by at most 1; another record moves it by at
+      most 2. With :math:`b = 1 / \epsilon`, or :math:`2 / \epsilon`, no probability
+      changes by more than a factor :math:`e^\epsilon`. (This is the permute-and-flip mechanism
+      [1]_ [2]_, which errs less than the exponential mechanism.) Where only sensitive features are
+      protected, predictions and labels are public and need no noise.
+
+    Both hold at once, with different rows (parallel composition), so the search costs (epsilon,
+    delta), the held-out scores included. Cross-validation would put every row into all training
+    sets but one: :func:`search_privacy_cost` prices that.
+
+    The theorem on private selection from private candidates [3]_ costs about three times the
+    epsilon of a fit, however many candidates there are, and tries a random number of them. Up to
+    some ten candidates composition costs less.
+
+    References
+    ----------
+    .. [1] McKenna and Sheldon (2020), "Permute-and-Flip: A new mechanism for differentially private
+       selection".
+    .. [2] Ding, Kifer, Sayed Saghaian N. E., Steinke, Wang, Xiao and Zhang (2021), "The
+       Permute-and-Flip Mechanism is Identical to Report-Noisy-Max with Exponential Noise",
+       arXiv:2105.07260.
+    .. [3] Liu and Talwar (2019), "Private selection from private candidates", Theorem 3.2.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.model_selection import PrivateGridSearch
+    >>> from fairconstrained.solvers import DPSGDA
+    >>> data = make_biased_classification(8000, random_state=0)
+    >>> clf = RateConstrainedClassifier(solver=DPSGDA(n_steps=50), feature_range=(-4, 4))
+    >>> search = PrivateGridSearch(clf, {"slack": [0.05, 0.1]}, epsilon=1.0)
+    >>> search = search.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> search.privacy_.epsilon, len(search.estimators_)
+    (1.0, 2)
+    """
+
+    __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        holdout_size: float = 0.25,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.epsilon = epsilon
+        self.delta = delta
+        self.holdout_size = holdout_size
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any = None) -> Self:
+        """Train all candidates and choose one.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter is not valid, before any release.
+
+        Warns
+        -----
+        PrivacyWarning
+            If candidates are seeded, or a step of a pipeline is fitted on the protected rows.
+        """
+        self._check_parameters()
+        X, y = indexable(X, y)
+        train, held_out = self._split(len(y))  # type: ignore[arg-type]
+        candidates = [dict(params) for params in ParameterGrid(self.param_grid)]
+        unit = self._unit()
+        planned, models = self._planned(candidates, len(train), unit)
+        check_steps(models, unit)
+        groups = {}
+        if sensitive_features is not None:
+            groups["sensitive_features"] = rows_of(sensitive_features, train)
+        with config_context(enable_metadata_routing=True):
+            for model in models:
+                model.fit(rows_of(X, train), rows_of(y, train), **groups)
+        right = [
+            int(np.sum(model.predict(rows_of(X, held_out)) == np.asarray(rows_of(y, held_out))))
+            for model in models
+        ]
+        best = self._choose([_private_part(model) for model in models], right, unit)
+        self.candidates_, self.estimators_ = candidates, models
+        self.best_index_, self.best_params_ = best, candidates[best]
+        self.best_estimator_ = models[best]
+        self.classes_ = self.best_estimator_.classes_
+        self.privacy_ = replace(
+            planned, epsilon=float(self.epsilon), mechanisms=(*planned.mechanisms, _CHOICE)
+        )
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels, by the winner."""
+        return self._winner().predict(X)  # type: ignore[no-any-return]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Class probabilities, by the winner."""
+        return self._winner().predict_proba(X)  # type: ignore[no-any-return]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores, by the winner."""
+        return self._winner().decision_function(X)  # type: ignore[no-any-return]
+
+    def _winner(self) -> Any:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_
+
+    # ------------------------------------------------------------------ budget
+
+    def _check_parameters(self) -> None:
+        check_positive("epsilon", self.epsilon)
+        check_budget(delta=self.delta, unit="record")
+        if not 0 < self.holdout_size < 1:
+            raise ValueError(
+                f"holdout_size must be a number between 0 and 1; got {self.holdout_size!r}."
+            )
+        key = _key(self.estimator)
+        budget = {f"{key}{name}" for name in ("epsilon", "delta", "protect")}
+        varied = {name for grid in ParameterGrid(self.param_grid) for name in grid} & budget
+        if varied:
+            raise ValueError(
+                f"param_grid must not vary the budget, which belongs to the search; got "
+                f"{sorted(varied)}."
+            )
+
+    def _unit(self) -> Unit:
+        own = _private_part(self.estimator)
+        return own.epsilon.unit if isinstance(own.epsilon, Budget) else own.protect
+
+    def _planned(
+        self, candidates: list[dict[str, Any]], n_rows: int, unit: Unit
+    ) -> tuple[PrivacyGuarantee, list[Any]]:
+        """Models of the largest budget at which all of them together keep that of the search."""
+        own = self.epsilon / math.sqrt(len(candidates))  # were all releases Gaussian
+        for _ in range(_MOST_PLANS):
+            budget = {f"{_key(self.estimator)}epsilon": Budget(own, self.delta, unit)}
+            models = [
+                clone(self.estimator).set_params(**clone(params, safe=False), **budget)
+                for params in candidates
+            ]
+            phases = [
+                phase
+                for model in models
+                for phase in _private_part(model).planned_privacy(n_rows).phases
+            ]
+            planned = privacy_guarantee(phases, delta=self.delta, unit=unit)
+            if _TIGHT * self.epsilon <= planned.epsilon <= self.epsilon or planned.epsilon == 0:
+                break
+            own *= 0.5 * (1.0 + _TIGHT) * self.epsilon / planned.epsilon
+        if planned.epsilon > self.epsilon:
+            raise ValueError(
+                f"No budget of {len(models)} candidates was found that keeps epsilon = "
+                f"{self.epsilon:g} in all: search over fewer."
+            )
+        return planned, models
+
+    # ------------------------------------------------------------------ rows and choice
+
+    def _split(self, n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows to train on, and held-out rows; by their positions alone."""
+        shuffled = check_random_state(self.random_state).permutation(n_rows)
+        n_held_out = min(max(round(self.holdout_size * n_rows), 1), n_rows - 1)
+        return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])
+
+    def _choose(self, fitted: list[Any], right: list[int], unit: Unit) -> int:
+        """Of those that keep their constraints by released estimates, the noisily best."""
+        kept = [i for i, model in enumerate(fitted) if model.feasible_]
+        if not kept:
+            violations = np.nan_to_num([model.violation_ for model in fitted])
+            kept = np.flatnonzero(violations == violations.min()).tolist()
+        seed = None
+        if self.random_state is not None:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        scale = _NOISE[unit] / self.epsilon
+        return kept[noisy_argmax([right[i] for i in kept], scale, noise_generator(seed))]
+
+
+def _private_part(estimator: Any) -> Any:
+    """The private estimator itself, or the last step of a pipeline."""
+    part = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    if not hasattr(part, "planned_privacy"):
+        raise TypeError(
+            "estimator must be a private estimator of fairconstrained, or a Pipeline that ends in "
+            f"one; got {estimator!r}."
+        )
+    return part
+
+
+def _key(estimator: Any) -> str:
+    """What the names of the private part's parameters begin with."""
+    return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""

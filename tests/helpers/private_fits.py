@@ -1,0 +1,36 @@
+"""Small private fits on every path that releases something."""
+
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
+
+__all__ = ["DATA", "PRIVATE", "fitted"]
+
+DATA = make_biased_classification(2000, 6, bias=0.6, random_state=0)
+OF_RECORDS = {"epsilon": 1.0, "feature_range": (-4, 4), "random_state": 0}
+STEPS = DPSGDA(n_steps=4, sampling_rate=0.2)
+
+PRIVATE = {
+    "rates": RateConstrainedClassifier(solver=STEPS, **OF_RECORDS),
+    "rates of raw columns": RateConstrainedClassifier(solver=STEPS, epsilon=1.0, random_state=0),
+    "rates of a network": RateConstrainedClassifier(model=(3,), solver=STEPS, **OF_RECORDS),
+    "partial parity": PartialParityClassifier(solver=STEPS, **OF_RECORDS),
+    "ranking": AUCFairClassifier(**OF_RECORDS),
+    "penalty, records": DPFermiClassifier(
+        protect="record", solver=NoisyTables(n_steps=4, batch_size=400), **OF_RECORDS
+    ),
+    "penalty, groups": DPFermiClassifier(random_state=0),
+    "penalty, groups by steps": DPFermiClassifier(
+        solver=DPFERMI(n_steps=4, batch_size=400), random_state=0
+    ),
+}
+
+
+def fitted(clf, X=DATA.data, y=DATA.target, groups=DATA.sensitive_features):
+    """The estimator, fitted."""
+    return clf.fit(X, y, sensitive_features=groups)

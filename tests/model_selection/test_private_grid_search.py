@@ -1,0 +1,174 @@
+"""One search, one epsilon in all: what is spent, what is chosen, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import trapezoid
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import PrivacyWarning
+from fairconstrained.model_selection import PrivateGridSearch
+from fairconstrained.privacy import Budget, privacy_spent
+from fairconstrained.privacy.mechanisms import noisy_argmax
+from fairconstrained.solvers import DPSGDA
+from tests.helpers.private_fits import PRIVATE
+
+DATA = make_biased_classification(3000, 6, bias=0.6, random_state=0)
+STEPS = DPSGDA(n_steps=4)
+RATES = RateConstrainedClassifier(solver=STEPS, feature_range=(-4, 4))
+quiet = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def searched(estimator, grid, **params):
+    search = PrivateGridSearch(estimator, grid, **params)
+    return search.fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)
+
+
+@quiet
+@pytest.mark.parametrize("name", PRIVATE)
+def test_what_is_planned_is_what_is_spent(name):
+    clf = PRIVATE[name]
+    rows = slice(0, 1000)
+    planned = clf.planned_privacy(1000)
+    clf.fit(DATA.data[rows], DATA.target[rows], sensitive_features=DATA.sensitive_features[rows])
+    assert clf.privacy_ == planned
+
+
+def test_a_plan_needs_epsilon_and_valid_parameters():
+    with pytest.raises(ValueError, match=r"epsilon must be a number or a Budget"):
+        RateConstrainedClassifier().planned_privacy(1000)
+    with pytest.raises(ValueError, match=r"slack must be a number >= 0"):
+        RateConstrainedClassifier(epsilon=1.0, slack=-1).planned_privacy(1000)
+
+
+@quiet
+@pytest.mark.parametrize(
+    ("clf", "grid", "unit"),
+    [
+        (RATES, {"slack": [0.02, 0.1], "solver__clip": [0.5, 1.0]}, "record"),
+        (AUCFairClassifier(epsilon=Budget(9.0, 0.5, "record_replacement")),
+         [{"slack": [0.02]}, {"alpha": [1e-3]}], "record_replacement"),
+        (DPFermiClassifier(), {"penalty": [0.5, 2.0]}, "sensitive_features"),
+    ],
+    ids=["rates", "ranking", "penalty"],
+)  # fmt: skip
+def test_all_fits_together_keep_the_total(clf, grid, unit):
+    search = searched(clf, grid, epsilon=1.5, delta=1e-6, random_state=0)
+    phases = [p for model in search.estimators_ for p in model.privacy_.phases]
+    assert 0.97 * 1.5 <= privacy_spent(phases, delta=1e-6, unit=unit) <= 1.5
+    assert (search.privacy_.epsilon, search.privacy_.delta, search.privacy_.unit) == (
+        *(1.5, 1e-6),
+        unit,
+    )
+    assert search.privacy_.phases == tuple(phases)
+    assert "report noisy max" in str(search.privacy_)
+    # The square root of the number of candidates, and not the number itself.
+    own = search.estimators_[0].privacy_.epsilon
+    assert own > 1.2 * 1.5 / len(search.candidates_)
+
+
+@quiet
+def test_candidates_see_the_training_rows_and_the_choice_the_others():
+    search = searched(RATES, {"slack": [0.05, 0.2]}, holdout_size=0.3, random_state=0)
+    train, held_out = search._split(3000)
+    assert len(held_out) == 900
+    assert sorted([*train, *held_out]) == list(range(3000))
+    assert search.privacy_.phases[0] == search.estimators_[0].planned_privacy(2100).phases[0]
+    assert search.best_params_ == search.candidates_[search.best_index_]
+    assert search.best_estimator_ is search.estimators_[search.best_index_]
+    np.testing.assert_array_equal(
+        search.predict(DATA.data), search.best_estimator_.predict(DATA.data)
+    )
+    assert search.predict_proba(DATA.data).shape == (3000, 2)
+    assert search.decision_function(DATA.data).shape == (3000,)
+    assert search.classes_.tolist() == [0, 1]
+
+
+class Told:
+    """A fitted candidate, by what it has released."""
+
+    def __init__(self, feasible, violation):
+        self.feasible_, self.violation_ = feasible, violation
+
+
+def test_the_choice_is_among_those_that_keep_their_constraints():
+    search = PrivateGridSearch(RATES, {}, epsilon=50.0, random_state=0)
+    fitted = [Told(True, 0.01), Told(False, 0.3), Told(True, 0.02)]
+    assert search._choose(fitted, [500, 900, 700], "record") == 2
+    none = [Told(False, 0.4), Told(False, 0.3), Told(False, 0.5)]
+    assert search._choose(none, [500, 100, 700], "record") == 1
+
+
+def rates(counts, scale):
+    rng = torch.Generator().manual_seed(0)
+    drawn = [noisy_argmax(counts, scale, rng) for _ in range(10_000)]
+    return np.bincount(drawn, minlength=len(counts)) / len(drawn)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "scale"),
+    [
+        ([3, 2, 2], [3, 1, 1], 1.0),  # a null record: no count rises
+        ([3, 2, 2], [2, 2, 2], 1.0),
+        ([3, 2, 2], [2, 3, 3], 2.0),  # another record: some rise and some fall
+    ],
+)
+def test_the_choice_is_as_private_as_its_proof_says(one, other, scale):
+    """Probabilities of winning by a quadrature: none changes by more than a factor e."""
+    for a, b in ((one, other), (other, one)):
+        ratio = winning(a, scale) / winning(b, scale)
+        assert ratio.max() <= np.e * (1 + 1e-6)
+    if scale == 2.0:  # at half of the noise the promise would be broken
+        assert (winning(one, 1.0) / winning(other, 1.0)).max() > np.e
+    np.testing.assert_allclose(rates(one, scale), winning(one, scale), atol=0.025)
+
+
+def winning(counts, scale):
+    """P(c wins): the density of its noise times the probability that the others stay below."""
+    r = np.linspace(0, 60 * scale, 400_001)
+    density = np.exp(-r / scale) / scale
+    probabilities = []
+    for c, own in enumerate(counts):
+        below = [
+            -np.expm1(-np.maximum(own + r - u, 0) / scale) for k, u in enumerate(counts) if k != c
+        ]
+        probabilities.append(trapezoid(density * np.prod(below, axis=0), r))
+    return np.array(probabilities)
+
+
+@quiet
+def test_pipelines_and_what_they_learn_of_protected_rows():
+    grid = {"rateconstrainedclassifier__slack": [0.05, 0.2]}
+    pipeline = make_pipeline(FunctionTransformer(lambda X: X / 2), RATES)
+    search = searched(pipeline, grid)
+    assert search.predict(DATA.data).shape == (3000,)
+    with pytest.warns(PrivacyWarning, match="The pipeline fits StandardScaler"):
+        searched(make_pipeline(StandardScaler(), RATES), grid)
+
+
+@pytest.mark.filterwarnings(
+    "ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning",
+)
+def test_seeded_candidates_are_named():
+    with pytest.warns(PrivacyWarning, match="fits of this search are seeded"):
+        searched(RateConstrainedClassifier(solver=STEPS, random_state=0), {"slack": [0.1, 0.2]})
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"epsilon": 0.0}, ValueError, "epsilon must be positive; got 0.0"),
+        ({"delta": 2.0}, ValueError, "delta must be at least"),
+        ({"holdout_size": 1.0}, ValueError, "holdout_size must be a number between 0 and 1"),
+        ({"param_grid": {"epsilon": [1.0]}}, ValueError, r"must not vary the budget.*'epsilon'"),
+        ({"estimator": LogisticRegression()}, TypeError, "must be a private estimator"),
+    ],
+)
+def test_what_is_not_valid_is_refused_by_name(changed, error, message):
+    search = PrivateGridSearch(RATES, {"slack": [0.1]}).set_params(**changed)
+    with pytest.raises(error, match=message):
+        search.fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)

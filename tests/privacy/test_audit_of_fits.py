@@ -1,0 +1,227 @@
+"""A white-box audit of whole fits: every release of every private estimator, on neighbouring data.
+
+A fit on one data set is repeated on a neighbouring one, and every release is answered with what the
+first fit released. The sums behind the releases then differ by what one row adds to them at the
+same history, and nothing else may differ:
+
+* the distances, in units of the noise, add up (in squares: all releases are Gaussian and of all
+  rows) to at most what the plan has priced;
+* the fitted estimators are equal to the last bit: the fit is a function of its releases.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+import fairconstrained
+from fairconstrained.estimators import _private_ranking
+from fairconstrained.models import LinearModel
+from fairconstrained.privacy import Budget, mechanisms
+from fairconstrained.privacy.accounting import REPLACING, as_batch
+from fairconstrained.problems.private import erm, fermi, moments
+from fairconstrained.problems.private.erm import NoisySteps
+from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
+from tests.helpers.private_fits import DATA, PRIVATE
+
+N = 2000
+FEATURES = DATA.data[:N].copy()
+GROUPS = np.array(DATA.sensitive_features[:N])
+NAMES = np.unique(GROUPS)
+ALL_ROWS = {  # the same solvers on all rows, so that the canary is in every batch
+    DPSGDA: DPSGDA(n_steps=4, sampling_rate=1.0),
+    NoisyTables: NoisyTables(n_steps=4, batch_size=N),
+    DPFERMI: DPFERMI(n_steps=4, batch_size=N),
+}
+RECORDS = [name for name in PRIVATE if "groups" not in name]
+OF_GROUPS = [name for name in PRIVATE if "groups" in name]
+
+
+def with_canary(sign, group):
+    """The last row is far out, with the given group: its gradient is clipped."""
+    X, groups = FEATURES.copy(), GROUPS.copy()
+    X[-1], groups[-1] = 100.0 * sign, NAMES[group]
+    return X, groups
+
+
+def fit(name, unit, sign, group):
+    """A fit with the canary, and the text of its warnings."""
+    clf = clone(PRIVATE[name])
+    clf.set_params(epsilon=Budget(1.0, 1e-5, unit), solver=ALL_ROWS.get(type(clf.solver)))
+    X, groups = with_canary(sign, group)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf.fit(X, DATA.target[:N], sensitive_features=groups)
+    return clf, [str(w.message) for w in caught]
+
+
+def told(clf):
+    """All that a fitted estimator tells."""
+    names = ["violation_", "feasible_", "n_iter_", "multipliers_", "constraints_", "residual_"]
+    history = [clf.history_[name] for name in sorted(clf.history_)]
+    own = [getattr(clf, name) for name in names]
+    return [*own, *history, clf.classes_, clf.groups_, clf.decision_function(FEATURES)]
+
+
+def without_canary(batches):
+    return torch.arange(batches.n_rows - 1)
+
+
+def audit(name, unit, patch, null=False):
+    """(what the row moved, what was priced, whether nothing else differs).
+
+    With `null` the row is in no batch of the second fit: a null record, as far as steps go.
+    """
+    honest, answers, moved = mechanisms._added_on_grid, [], []
+
+    def first(value, noise, scale, spread):
+        released = honest(value, noise, scale, spread)
+        answers.append((value, scale, released))
+        return released
+
+    def second(value, noise, scale, spread):
+        before, same, released = answers.pop(0)
+        assert scale == same  # noise is no secret
+        moved.append(float((value - before).norm()) / scale if scale else 0.0)
+        return released
+
+    with patch.context() as p:
+        p.setattr(mechanisms, "_added_on_grid", first)
+        one, said = fit(name, unit, 1.0, 0)
+        p.setattr(mechanisms, "_added_on_grid", second)
+        if null:
+            p.setattr(mechanisms.PoissonBatches, "__next__", without_canary)
+        sign = 1.0 if null or unit == "sensitive_features" else -1.0
+        other, said_then = fit(name, unit, sign, 0 if null else 1)
+    assert not answers
+    equal = said == said_then
+    for mine, its in zip(told(one), told(other), strict=True):
+        equal = equal and np.array_equal(mine, its, equal_nan=np.asarray(mine).dtype.kind == "f")
+    batches = [as_batch(phase) for phase in one.privacy_.phases if not null or phase.n_steps == 4]
+    assert all(batch.rate == 1 and not batch.laplace for batch in batches)
+    priced = sum(batch.n_steps * batch.gaussian**2 for batch in batches) ** 0.5
+    return float(np.linalg.norm(moved)), (2 if unit in REPLACING else 1) * priced, equal
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_another_record_moves_no_fit_by_more_than_is_priced(name, monkeypatch):
+    moved, priced, equal = audit(name, "record_replacement", monkeypatch)
+    assert equal
+    assert 0.4 * priced < moved <= priced
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDS if name != "ranking"])
+def test_a_null_record_moves_the_steps_by_no_more_than_is_priced(name, monkeypatch):
+    """Of the releases that are made once, tests of their own say it (a ranking has no others)."""
+    moved, priced, equal = audit(name, "record", monkeypatch, null=True)
+    assert equal
+    assert 0.5 * priced < moved <= priced
+
+
+@pytest.mark.parametrize("name", OF_GROUPS)
+def test_another_group_moves_no_fit_by_more_than_is_priced(name, monkeypatch):
+    moved, priced, equal = audit(name, "sensitive_features", monkeypatch)
+    assert equal
+    assert 0.2 * priced < moved <= priced
+
+
+def test_the_fifth_estimator_promises_nothing():
+    assert "epsilon" not in fairconstrained.LossParityClassifier().get_params()
+    private = {type(clf).__name__ for clf in PRIVATE.values()}
+    assert private | {"LossParityClassifier"} == {
+        name for name in fairconstrained.__all__ if name.endswith("Classifier")
+    }
+
+
+# --- broken variants are caught ------------------------------------------------------------------
+
+
+def too_little_noise(patch, module):
+    honest = module.with_gaussian_noise
+    patch.setattr(module, "with_gaussian_noise", lambda v, s, rng: honest(v, 0.2 * s, rng))
+
+
+def no_clip(patch):
+    honest = LinearModel.linearize_rows
+
+    def unclipped(self, w, X):
+        scores, clipped = honest(self, w, X)
+        return scores, lambda cotangent, max_norm: clipped(cotangent, 10 * max_norm)
+
+    patch.setattr(LinearModel, "linearize_rows", unclipped)
+
+
+def unpriced_releases(patch):
+    honest = NoisySteps.release_table
+
+    def many(self, x, rng):
+        for _ in range(200):
+            self._left["final table"] += 1
+            honest(self, x, rng)
+        return honest(self, x, rng)
+
+    patch.setattr(NoisySteps, "release_table", many)
+
+
+MOVES_MORE = {
+    "noise of steps": ("rates", lambda patch: too_little_noise(patch, erm)),
+    "noise of steps, partial": ("partial parity", lambda patch: too_little_noise(patch, erm)),
+    "noise of moments": ("ranking", lambda patch: too_little_noise(patch, moments)),
+    "noise of penalties": ("penalty, records", lambda patch: too_little_noise(patch, erm)),
+    "noise of sums by group": ("penalty, groups", lambda patch: too_little_noise(patch, fermi)),
+    "gradients are not clipped": ("rates", no_clip),
+    "rows are not clipped": (
+        "ranking",
+        lambda patch: patch.setattr(moments, "clipped", lambda lengths, _: 1.0 + 0.0 * lengths),
+    ),
+    "releases without a price": ("rates", unpriced_releases),
+}
+
+
+def unit_of(name):
+    return "sensitive_features" if name in OF_GROUPS else "record_replacement"
+
+
+@pytest.mark.parametrize("case", MOVES_MORE)
+def test_the_audit_sees_what_moves_more(case, monkeypatch):
+    name, broken = MOVES_MORE[case]
+    broken(monkeypatch)
+    moved, priced, _ = audit(name, unit_of(name), monkeypatch)
+    assert moved > priced
+
+
+def exact_tables(patch):
+    patch.setitem(erm.NOISES, "gaussian", lambda value, scale, rng: value)
+
+
+def exact_final_table(patch):
+    def exact(self, x, rng):
+        scores = self.model.scores(x, self.data.X)
+        return self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.bins)
+
+    patch.setattr(NoisySteps, "release_table", exact)
+
+
+def exact_groups_in_a_warning(patch):
+    def told(estimator, task, plan):
+        warnings.warn(f"{task.data.group.sum()} rows", UserWarning, stacklevel=2)
+
+    patch.setattr(_private_ranking, "_refuse_early", told)
+
+
+LEAKS = {
+    "exact tables": ("rates", exact_tables),
+    "exact tables of probabilities": ("penalty, records", exact_tables),
+    "an exact violation": ("partial parity", exact_final_table),
+    "an exact number in a warning": ("ranking", exact_groups_in_a_warning),
+}
+
+
+@pytest.mark.parametrize("case", LEAKS)
+def test_the_audit_sees_what_leaves_without_noise(case, monkeypatch):
+    name, broken = LEAKS[case]
+    broken(monkeypatch)
+    _, _, equal = audit(name, unit_of(name), monkeypatch)
+    assert not equal
