@@ -65,7 +65,7 @@ def release_scales(X: Features, public: Coordinates, noise: float, rng: Generato
     """
     n_rows, n_columns = X.shape
     norm = min(n_columns, _MOST_LARGE) ** 0.5
-    zero, one = torch.zeros_like(public.center), torch.ones_like(public.scale)
+    zero, one = torch.zeros_like(public.centre), torch.ones_like(public.scale)
     table = zero.repeat(_BINS)
     for _, entries in centred_chunks(X, zero, one):
         size = (entries.abs().log2() / math.log2(_FACTOR)).ceil().clamp(1, _BINS + 1).long() - 1
