@@ -63,8 +63,6 @@ class AUCConstraint(MomentConstraint):
     ('AUCConstraint', 2)
     """
 
-    offsets_matter = False
-
     def __init__(self, space: Space, comparisons: Any, slack: Any, surrogate: Surrogate, name: str):
         self.space = space
         self.comparisons = np.asarray(comparisons, dtype=float)
