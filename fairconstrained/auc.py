@@ -82,7 +82,7 @@ def distinct_sets(comparisons: Floats) -> tuple[Floats, Indices]:
 
     Pairs of G groups are some G^2 comparisons of some G sets.
     """
-    rows = comparisons.reshape(-1, comparisons.shape[-1]) > 0
+    rows = comparisons.reshape(4 * len(comparisons), comparisons.shape[-1]) > 0
     if not rows.size:
         return np.zeros((0, rows.shape[1])), np.zeros((len(comparisons), 4), dtype=np.int64)
     packed = np.ascontiguousarray(np.packbits(rows, axis=1))

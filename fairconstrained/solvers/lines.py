@@ -19,16 +19,20 @@ ERROR_TOL = 1e-3
 _DIGITS = 12  # hard values that agree to so many are equal but for rounding
 
 
-def best_on_lines(problem: Sharpenable, iterate: Iterate, directions: Iterable[Tensor]) -> Iterate:
-    """The best point on the lines through an iterate, which may be the iterate itself."""
+def best_on_lines(
+    problem: Sharpenable, iterate: Iterate, directions: Iterable[Tensor], reach: float = np.inf
+) -> Iterate:
+    """The best point within `reach` on the lines through an iterate, or the iterate itself."""
     found = [iterate]
     for direction in directions:
-        steps, hard = (column.cpu().numpy() for column in problem.along(iterate.x, direction))
-        excess = hard[:, 1 : 1 + len(iterate.dual)].max(axis=1).clip(min=FEASIBILITY_TOL)
-        # The nearest of all feasible points of least error.
-        merits = np.abs(steps), hard[:, 0].round(_DIGITS), excess.round(_DIGITS)
-        step = float(steps[np.lexsort(merits)[0]])
-        found.append(_moved(problem, iterate, iterate.x + step * direction))
+        line = problem.along(iterate.x, direction)
+        steps, hard = (column[line.steps.abs() <= reach].cpu().numpy() for column in line)
+        if len(steps):
+            excess = hard[:, 1 : 1 + len(iterate.dual)].max(axis=1).clip(min=FEASIBILITY_TOL)
+            # The nearest of all feasible points of least error.
+            merits = np.abs(steps), hard[:, 0].round(_DIGITS), excess.round(_DIGITS)
+            step = float(steps[np.lexsort(merits)[0]])
+            found.append(_moved(problem, iterate, iterate.x + step * direction))
     return best_feasible(found)
 
 

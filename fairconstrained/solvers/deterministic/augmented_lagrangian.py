@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Integral
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -30,6 +29,7 @@ from fairconstrained.solvers.deterministic.minimise import (
     lbfgs,
     lbfgs_then_newton,
 )
+from fairconstrained.solvers.lines import along_offsets, best_on_lines, offsets
 
 __all__ = ["AugmentedLagrangian"]
 
@@ -48,9 +48,8 @@ _REPAIRS = 10
 _REPAIRABLE = 0.05  # a larger excess does not come from single rows
 _WORST = 3  # violated constraints that a repair moves against
 _BINDING = 20  # constraints that a repair considers
+_NEAR = 0.3  # a repair goes no further along a direction, in units of scores
 _NEARLY = 0.01  # largest unused slack of a constraint that nearly binds
-_NEAR = np.geomspace(1e-4, 0.3, 16)  # steps, in units of scores
-_FAR = np.geomspace(1e-3, 1e2, 200)
 
 
 class AugmentedLagrangian(Solver):
@@ -171,9 +170,7 @@ class AugmentedLagrangian(Solver):
                 x, dual = best.x, best.dual.clamp_max(_HOPELESS)
                 soft, hard = problem.evaluate(x)
                 shift = hard[1:] - soft[1:]
-        if not feasible:
-            feasible = [_search(problem, best, _directions(problem, best), _FAR)]
-        yield best_feasible(feasible)
+        yield best_feasible(feasible) if feasible else along_offsets(problem, best)
 
     def _rounds(
         self, problem: Problem, x: Tensor, dual: Tensor, shift: Tensor, tol: float
@@ -350,7 +347,7 @@ def _repair(problem: Sharpenable, iterate: Iterate) -> Iterate:
     slightly infeasible.
     """
     for _ in range(_REPAIRS if violation(iterate.hard) <= _REPAIRABLE else 0):
-        better = _search(problem, iterate, _directions(problem, iterate), _NEAR)
+        better = best_on_lines(problem, iterate, _directions(problem, iterate), _NEAR)
         if better is iterate:
             break
         iterate = better
@@ -364,7 +361,7 @@ def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
     other nearly binding constraints stay as they are), and one that corrects all at once.
     """
     x, hard = iterate.x, iterate.hard[1:]
-    directions = list(torch.eye(len(x), dtype=x.dtype, device=x.device)[problem.offsets])
+    directions = list(offsets(problem, x))
     worst = hard.argsort(descending=True)[:_BINDING]
     near = worst[hard[worst] > -_NEARLY]
     violated = int((hard[near[:_WORST]] > FEASIBILITY_TOL).sum())
@@ -375,16 +372,3 @@ def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
     at_once = (torch.linalg.pinv(gradients, rtol=1e-6) @ hard[near].clamp_min(0.0))[None]
     moves = torch.cat((gradients[:violated], alone, at_once))
     return directions + list(moves / moves.norm(dim=1, keepdim=True).clamp_min(1e-30))
-
-
-def _search(
-    problem: Problem, iterate: Iterate, directions: Sequence[Tensor], steps: Vector
-) -> Iterate:
-    """The best point one step along one of the directions, or the iterate itself."""
-    candidates = [iterate]
-    for direction in directions:
-        for step in (*steps, *-steps):
-            x = iterate.x + step * direction
-            soft, hard = problem.evaluate(x)
-            candidates.append(iterate._replace(x=x, soft=soft, hard=hard, residual=torch.inf))
-    return best_feasible(candidates)
