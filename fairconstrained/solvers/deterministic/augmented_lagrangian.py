@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from numbers import Integral
 from typing import TypeVar
@@ -40,11 +40,12 @@ _AIM = 0.5 * FEASIBILITY_TOL  # target for the largest hard value
 _SAME = 1e-12  # soft and hard values that differ by no more are the same function
 _ROOM = 5e-4  # unused slack of a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after so many rounds any feasible point is enough
-_MAX_ROUNDS = 40
+_MAX_ROUNDS = 15
 _HOPELESS = 100.0  # a constraint with a larger multiplier and a large excess cannot be met
 _SHARPENINGS = 4
 _MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
 _REPAIRS = 10
+_MIXED = 5  # iterates that a feasible point is moved towards
 _REPAIRABLE = 0.05  # a larger excess does not come from single rows
 _WORST = 3  # violated constraints that a repair moves against
 _BINDING = 20  # constraints that a repair considers
@@ -156,7 +157,7 @@ class AugmentedLagrangian(Solver):
                     break
             best = best_feasible(iterates)
             if best.residual > tol:
-                best = _repair(problem, best)
+                best = _mixed(problem, _repair(problem, best), iterates)
                 yield best
             sharper = problem.sharpened()
             last, problem = sharper is problem, sharper
@@ -352,6 +353,16 @@ def _repair(problem: Sharpenable, iterate: Iterate) -> Iterate:
             break
         iterate = better
     return iterate
+
+
+def _mixed(problem: Sharpenable, best: Iterate, iterates: Sequence[Iterate]) -> Iterate:
+    """Move a feasible point towards those of less error, nearly feasible ones first."""
+    if violation(best.hard) > FEASIBILITY_TOL:
+        return best
+    lower = [iterate for iterate in iterates if iterate.hard[0] < best.hard[0]]
+    for other in sorted(lower, key=lambda iterate: violation(iterate.hard))[:_MIXED]:
+        best = best_on_lines(problem, best, [other.x - best.x], reach=1.0)
+    return best
 
 
 def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
