@@ -44,6 +44,7 @@ _MAX_ROUNDS = 15
 _HOPELESS = 100.0  # a constraint with a larger multiplier and a large excess cannot be met
 _SHARPENINGS = 4
 _MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
+_REPAIRED = 3  # iterates of least violation that are repaired
 _REPAIRS = 10
 _MIXED = 5  # iterates that a feasible point is moved towards
 _REPAIRABLE = 0.05  # a larger excess does not come from single rows
@@ -157,7 +158,9 @@ class AugmentedLagrangian(Solver):
                     break
             best = best_feasible(iterates)
             if best.residual > tol:
-                best = _mixed(problem, _repair(problem, best), iterates)
+                near = sorted(iterates, key=lambda iterate: violation(iterate.hard))[:_REPAIRED]
+                best = best_feasible([best, *(_repair(problem, iterate) for iterate in near)])
+                best = _mixed(problem, best, iterates)
                 yield best
             sharper = problem.sharpened()
             last, problem = sharper is problem, sharper
