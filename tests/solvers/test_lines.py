@@ -119,7 +119,8 @@ def test_a_known_point_takes_the_place_of_an_infeasible_result(residual):
     solution = result(problem, x, problem.known(), residual, [seen.append])
     assert solution.status is Status.KNOWN
     assert solution.iterate.hard[1:].max() <= FEASIBILITY_TOL
-    assert seen == solution.history and seen[-1] is solution.iterate
+    assert seen == solution.history
+    assert seen[-1] is solution.iterate
     assert len(solution.times) == solution.n_iter == 2
 
 
@@ -127,7 +128,8 @@ def test_a_result_stays_where_known_points_are_no_better():
     problem = problem_of("demographic_parity", 2)
     zero = problem.start()
     solution = result(problem, zero, [zero])
-    assert solution.status is Status.CONVERGED and solution.n_iter == 1
+    assert solution.status is Status.CONVERGED
+    assert solution.n_iter == 1
 
 
 def test_a_known_point_that_is_infeasible_is_moved_along_its_offset():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Integral
 from typing import TypeVar
@@ -29,7 +29,8 @@ from fairconstrained.solvers.deterministic.minimise import (
     lbfgs,
     lbfgs_then_newton,
 )
-from fairconstrained.solvers.lines import along_offsets, best_on_lines, offsets
+from fairconstrained.solvers.deterministic.repair import REPAIRABLE, repaired
+from fairconstrained.solvers.lines import along_offsets
 
 __all__ = ["AugmentedLagrangian"]
 
@@ -44,14 +45,6 @@ _MAX_ROUNDS = 15
 _HOPELESS = 100.0  # a constraint with a larger multiplier and a large excess cannot be met
 _SHARPENINGS = 4
 _MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
-_REPAIRED = 3  # iterates of least violation that are repaired
-_REPAIRS = 10
-_MIXED = 5  # iterates that a feasible point is moved towards
-_REPAIRABLE = 0.05  # a larger excess does not come from single rows
-_WORST = 3  # violated constraints that a repair moves against
-_BINDING = 20  # constraints that a repair considers
-_NEAR = 0.3  # a repair goes no further along a direction, in units of scores
-_NEARLY = 0.01  # largest unused slack of a constraint that nearly binds
 
 
 class AugmentedLagrangian(Solver):
@@ -97,9 +90,9 @@ class AugmentedLagrangian(Solver):
     the coordinates of the solver, violation and complementarity. It is infinite while the targets
     still move.
 
-    A point that is slightly infeasible is repaired by short moves along its offsets and against the
-    violated constraints. If no iterate meets the hard constraints at the end, long moves along the
-    offsets are tried: far out all predictions are equal, and parity holds.
+    Where rounds end without a solution, nearly feasible iterates are repaired by searches of hard
+    values along lines. If no iterate meets the hard constraints at the end, the result is the best
+    point along an offset: far out all predictions are equal, and parity holds.
 
     References
     ----------
@@ -158,9 +151,7 @@ class AugmentedLagrangian(Solver):
                     break
             best = best_feasible(iterates)
             if best.residual > tol:
-                near = sorted(iterates, key=lambda iterate: violation(iterate.hard))[:_REPAIRED]
-                best = best_feasible([best, *(_repair(problem, iterate) for iterate in near)])
-                best = _mixed(problem, best, iterates)
+                best = repaired(problem, iterates)
                 yield best
             sharper = problem.sharpened()
             last, problem = sharper is problem, sharper
@@ -210,7 +201,7 @@ class AugmentedLagrangian(Solver):
                 iterate, _ = _update(passes, x, dual, targets.shift, penalty, polish)
                 done = violation(iterate.hard) <= _AIM
             yield iterate if done else iterate._replace(residual=torch.inf)
-            if violation(iterate.hard) > _REPAIRABLE and (dual > _HOPELESS).any():
+            if violation(iterate.hard) > REPAIRABLE and (dual > _HOPELESS).any():
                 break
             x, dual = targets.follow(iterate)
 
@@ -342,47 +333,3 @@ def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:
     shift = torch.where(dual > 0, -soft, torch.minimum(hard - soft, -soft))
     same = torch.isclose(hard, soft, rtol=0.0, atol=_SAME)  # their sums may round differently
     return torch.where(same, torch.zeros_like(soft), shift)
-
-
-def _repair(problem: Sharpenable, iterate: Iterate) -> Iterate:
-    """Make short moves along the offsets and against violated constraints, while they help.
-
-    Predicted labels change row by row, so there are many feasible points close to a point that is
-    slightly infeasible.
-    """
-    for _ in range(_REPAIRS if violation(iterate.hard) <= _REPAIRABLE else 0):
-        better = best_on_lines(problem, iterate, _directions(problem, iterate), _NEAR)
-        if better is iterate:
-            break
-        iterate = better
-    return iterate
-
-
-def _mixed(problem: Sharpenable, best: Iterate, iterates: Sequence[Iterate]) -> Iterate:
-    """Move a feasible point towards those of less error, nearly feasible ones first."""
-    if violation(best.hard) > FEASIBILITY_TOL:
-        return best
-    lower = [iterate for iterate in iterates if iterate.hard[0] < best.hard[0]]
-    for other in sorted(lower, key=lambda iterate: violation(iterate.hard))[:_MIXED]:
-        best = best_on_lines(problem, best, [other.x - best.x], reach=1.0)
-    return best
-
-
-def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
-    """Directions of the offsets, and against the worst violated constraints.
-
-    The latter are the gradient of each, the direction that changes each alone (to first order, the
-    other nearly binding constraints stay as they are), and one that corrects all at once.
-    """
-    x, hard = iterate.x, iterate.hard[1:]
-    directions = list(offsets(problem, x))
-    worst = hard.argsort(descending=True)[:_BINDING]
-    near = worst[hard[worst] > -_NEARLY]
-    violated = int((hard[near[:_WORST]] > FEASIBILITY_TOL).sum())
-    if violated == 0:
-        return directions
-    gradients = problem.linearize(x).gradients(1 + near)
-    alone = torch.linalg.pinv(gradients, rtol=1e-6)[:, :violated].T
-    at_once = (torch.linalg.pinv(gradients, rtol=1e-6) @ hard[near].clamp_min(0.0))[None]
-    moves = torch.cat((gradients[:violated], alone, at_once))
-    return directions + list(moves / moves.norm(dim=1, keepdim=True).clamp_min(1e-30))
