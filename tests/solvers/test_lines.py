@@ -148,5 +148,6 @@ def test_no_fit_is_clearly_worse_than_an_obvious_one(kind):
     """500 random problems: reports are right, and feasible points that are known are used."""
     for trial in stress.trials(kind, 100, seed=19):
         outcome = stress.check(trial)
-        assert not outcome.wrong and not outcome.infeasible, trial.estimator
+        assert not outcome.wrong, trial.estimator
+        assert not outcome.infeasible, trial.estimator
         assert outcome.worse <= stress.TOLERANCE + 1e-9, trial.estimator
