@@ -25,6 +25,8 @@ __all__ = [
     "auc_differences",
     "auc_influences",
     "auc_standard_errors",
+    "differences_of_sets",
+    "distinct_sets",
     "ranks",
     "win_table",
     "wins",
@@ -72,11 +74,30 @@ def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> 
     comparisons : ndarray of shape (m, 4, n_cells)
         Zeros and ones: the cells of G1, G1', G2, G2'.
     """
-    pairs = comparisons.reshape(len(comparisons), 2, 2, len(table))
+    return differences_of_sets(table, cell_weight, *distinct_sets(comparisons))
+
+
+def distinct_sets(comparisons: Floats) -> tuple[Floats, Indices]:
+    """The distinct sets (n_sets, n_cells) of comparisons (m, 4, n_cells), and the number of each.
+
+    Pairs of G groups are some G^2 comparisons of some G sets.
+    """
+    rows = comparisons.reshape(4 * len(comparisons), comparisons.shape[-1]) > 0
+    if not rows.size:
+        return np.zeros((0, rows.shape[1])), np.zeros((len(comparisons), 4), dtype=np.int64)
+    packed = np.ascontiguousarray(np.packbits(rows, axis=1))
+    keys = packed.view(np.dtype((np.void, packed.shape[1])))[:, 0]
+    _, first, index = np.unique(keys, return_index=True, return_inverse=True)
+    return rows[first].astype(float), index.reshape(-1, 4).astype(np.int64)
+
+
+def differences_of_sets(table: Floats, cell_weight: Floats, sets: Floats, index: Indices) -> Floats:
+    """:func:`auc_differences` of comparisons that :func:`distinct_sets` has taken apart."""
+    weight = sets @ cell_weight
     with np.errstate(invalid="ignore", divide="ignore"):
-        won = np.einsum("mpa,ab,mpb->mp", pairs[:, :, 0], table, pairs[:, :, 1])
-        aucs = won / (pairs @ cell_weight).prod(axis=2)
-    return np.asarray(aucs[:, 0] - aucs[:, 1])
+        aucs = sets @ table @ sets.T / np.outer(weight, weight)
+    first, first_, second, second_ = index.T
+    return np.asarray(aucs[first, first_] - aucs[second, second_])
 
 
 def auc_influences(

@@ -81,7 +81,11 @@ class AffineMap:
 
     def of_table(self, sums: Tensor) -> Tensor:
         """Values (m,) from the table (n_parts, n_columns), differentiable."""
-        return self._values(torch.nn.functional.pad(sums, (0, 0, 0, 1)).reshape(1, -1))[0]
+        return self.of_tables(sums[None])[0]
+
+    def of_tables(self, tables: Tensor) -> Tensor:
+        """Values (k, m) of several tables, (k, n_parts, n_columns)."""
+        return self._values(torch.nn.functional.pad(tables, (0, 0, 0, 1)).flatten(start_dim=1))
 
     def on_table(self, weights: Tensor) -> Tensor:
         """Derivative by the table, (..., n_parts, n_columns), of g weighted by (..., m)."""

@@ -17,7 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.auc import COMPARISONS, auc_differences, auc_standard_errors, win_table
+from fairconstrained.auc import (
+    COMPARISONS,
+    auc_standard_errors,
+    differences_of_sets,
+    distinct_sets,
+    win_table,
+)
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
 from fairconstrained.constraints.notions import (
     Notion,
@@ -63,8 +69,6 @@ class AUCConstraint(MomentConstraint):
     ('AUCConstraint', 2)
     """
 
-    offsets_matter = False
-
     def __init__(self, space: Space, comparisons: Any, slack: Any, surrogate: Surrogate, name: str):
         self.space = space
         self.comparisons = np.asarray(comparisons, dtype=float)
@@ -80,13 +84,20 @@ class AUCConstraint(MomentConstraint):
             torch.as_tensor(np.tile(np.asarray(slack, dtype=float), 2)).clamp_max(NEVER_BINDS),
             name,
         )
-        self.sides = torch.as_tensor(
-            columns[:, used].reshape(len(self.comparisons), 4, self.n_parts)
-        )
+        of_parts = columns[:, used].reshape(len(self.comparisons), 4, self.n_parts)
+        sets, index = distinct_sets(of_parts)
+        self.sets, self.index = torch.as_tensor(sets), torch.as_tensor(index)
+
+    @property
+    def sides(self) -> Tensor:
+        """The parts on each side of each comparison, (m, 4, n_parts)."""
+        return self.sets[self.index]
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (2 m,)."""
-        return self._compared(self.surrogate.loss, sums, counts) - 1.0 - self.slack.to(sums)
+        means = self._means(sums, counts)
+        losses = self.surrogate.loss(means[:, None], means[None])  # of all pairs of sets
+        return self._compared(lambda i, j: losses[i, j]) - 1.0 - self.slack.to(sums)
 
     def forms(self, sums: Tensor, counts: Tensor) -> Tensor:
         """Values as quadratic forms of a linear model's coefficients, (2 m, p + 1, p + 1).
@@ -94,18 +105,21 @@ class AUCConstraint(MomentConstraint):
         `sums` holds a moment matrix for each part, and the surrogate must be quadratic: see
         :meth:`Quadratic.form`.
         """
-        forms = self._compared(self.surrogate.form, sums, counts)  # type: ignore[attr-defined]
+        means, form = self._means(sums, counts), self.surrogate.form  # type: ignore[attr-defined]
+        forms = self._compared(lambda i, j: form(means[i], means[j]))
         forms[:, -1, -1] -= 2.0 * (1.0 + self.slack.to(sums))
         return forms
 
-    def _compared(
-        self, loss: Callable[[Tensor, Tensor], Tensor], sums: Tensor, counts: Tensor
-    ) -> Tensor:
-        """All comparisons with both signs, for a loss of the means of two sides."""
-        sides = self.sides.to(sums)
-        weights = (sides @ counts).reshape(*sides.shape[:2], *(1 for _ in sums.shape[1:]))
-        means = torch.tensordot(sides, sums, dims=1) / weights
-        first, first_, second, second_ = means.unbind(dim=1)
+    def _means(self, sums: Tensor, counts: Tensor) -> Tensor:
+        """Means over the sets of the comparisons, (n_sets, ...)."""
+        sets = self.sets.to(sums)
+        weight = (sets @ counts).reshape(-1, *(1 for _ in sums.shape[1:]))
+        means: Tensor = torch.tensordot(sets, sums, dims=1) / weight
+        return means
+
+    def _compared(self, loss: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """All comparisons with both signs, for the loss of two sets."""
+        first, first_, second, second_ = self.index.unbind(dim=1)
         above = loss(first_, first) + loss(second, second_)
         below = loss(second_, second) + loss(first, first_)
         return torch.cat((above, below))
@@ -115,7 +129,8 @@ class AUCConstraint(MomentConstraint):
         z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
         table = win_table(z, part, w, self.n_parts + 1)[: self.n_parts, : self.n_parts]
         counts = rows.counts().cpu().numpy()
-        difference = torch.as_tensor(auc_differences(table, counts, self.sides.numpy()))
+        found = differences_of_sets(table, counts, self.sets.numpy(), self.index.numpy())
+        difference = torch.as_tensor(found)
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
     def deviations(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.sparse import as_matrix
-from fairconstrained.constraints.statistics import Statistic
+from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 
 __all__ = ["LinearMoments"]
 
@@ -119,6 +119,11 @@ class LinearMoments(MomentConstraint):
         order = {key: q for q, key in enumerate(sorted(first_cell))}
         part = np.array([order.get(key, -1) for key in keys], dtype=np.int64)
         return part, np.array([first_cell[key] for key in order], dtype=np.int64)
+
+    @property
+    def of_labels(self) -> bool:  # type: ignore[override]
+        """Whether the rates are of predicted labels, and not means of losses."""
+        return isinstance(self.statistic, ClassProbabilities)
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""

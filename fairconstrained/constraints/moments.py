@@ -98,7 +98,7 @@ class MomentConstraint:
     tensor([-1.1000,  0.9000])
     """
 
-    offsets_matter = True  # whether adding a constant to all scores changes the hard values
+    of_labels = False  # whether hard values depend on scores by predicted labels only
     difference_of_convex = False  # whether `convex_parts` is implemented
 
     def __init__(

@@ -107,8 +107,6 @@ class PartialGroupAUCs(WithinIntervals):
     Parameters are as in the base class, with ascending thresholds in the statistic.
     """
 
-    offsets_matter = False
-
     def __init__(self, parts: IntervalParts, gap: float, statistic: Any, name: str):
         super().__init__(parts, gap, statistic, name)
         self.first, self.second = map(torch.as_tensor, parts.pairs_within_labels())

@@ -118,7 +118,6 @@ class PartialDistributions(WithinIntervals):
         The quantity that is compared. For ranks, replace G by r above.
     """
 
-    offsets_matter = False
     difference_of_convex = True
 
     def __init__(

@@ -69,8 +69,11 @@ class Stack(MomentConstraint):
         starts = np.cumsum([0, *(statistic.n_columns for statistic in statistics)])
         self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, own)]
         self.difference_of_convex = all(member.difference_of_convex for member in members)
-        # Without members only the objective matters.
-        self.offsets_matter = not members or any(member.offsets_matter for member in members)
+
+    @property
+    def of_labels(self) -> bool:  # type: ignore[override]
+        """Whether the hard values of all members depend on predicted labels only."""
+        return all(member.of_labels for member in self.members)
 
     def used_parts(self) -> Tensor:
         """Whether any member uses each part, (n_parts,)."""

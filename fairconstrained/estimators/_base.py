@@ -159,7 +159,9 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _refined(self, problem, task):
         """Return the final problem, after solving a simpler one if that is needed."""
-        return problem
+        if self.epsilon is not None or not self._is_linear() or not problem.n_constraints:
+            return problem
+        return replace(problem, free=self._preliminary(problem, task))
 
     def _default_solver(self):
         """Return the solver to use if none is given."""
@@ -478,11 +480,11 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return stages
 
     def _preliminary(self, problem, task):
-        """The point that solves a problem without constraints, which callbacks do not see."""
-        none = task.data.weight.new_zeros(0)
-        start = problem.start()
-        solution = run(task.solver, problem, start, none, task.rng, max_iter=None, tol=self.tol)
-        return solution.iterate.x
+        """The point that solves the problem without constraints, which callbacks do not see."""
+        free = replace(problem, constraint=Stack(task.space, []))
+        solver = AugmentedLagrangian() if self._is_linear() else task.solver
+        none, start = task.data.weight.new_zeros(0), free.start()
+        return run(solver, free, start, none, task.rng, max_iter=None, tol=self.tol).iterate.x
 
     def _run(self, problem, task, x, dual):
         length = self.max_iter or task.solver.length
@@ -496,6 +498,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 max_iter=self.max_iter,
                 tol=self.tol,
                 callbacks=[*given_callbacks(self.callbacks), partial(task.watch, problem), tick],
+                known=problem.known() if self.epsilon is None and len(dual) else (),
             )
         return Stage(problem, solution)
 

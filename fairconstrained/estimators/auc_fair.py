@@ -258,7 +258,7 @@ class AUCFairClassifier(StreamingClassifier):
     def _refined(self, problem, task):
         """Correct released moments by a noisy table of the scores of their solution."""
         if self.epsilon is None or not problem.constraint.members:
-            return problem
+            return super()._refined(problem, task)
         x, dual = problem.start(), torch.zeros(problem.n_constraints).double()
         x = self._run(problem, task, x, dual).solution.iterate.x
         cell = task.data.y * len(task.space.groups) + task.data.group

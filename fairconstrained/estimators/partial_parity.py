@@ -310,13 +310,12 @@ class PartialParityClassifier(PrivateFairClassifier):
         """Start from the model without constraints, and choose an automatic interval by it."""
         if self.epsilon is not None or not problem.constraint.members:
             return problem
-        if self._is_auto() or not task.solver.starts_feasible:
-            free = replace(problem, constraint=Stack(task.space, []))
-            w = self._preliminary(free, task)
+        if self._is_linear() or self._is_auto() or not task.solver.starts_feasible:
+            problem = replace(problem, free=self._preliminary(problem, task))
         if not task.solver.starts_feasible:
-            problem = replace(problem, initial=w)
+            problem = replace(problem, initial=problem.free)
         if self._is_auto():
-            scores = problem.model.scores(w, task.data.X)
+            scores = problem.model.scores(problem.free, task.data.X)
             (member,) = problem.constraint.members
             chosen = in_least_fair_interval(member, scores, self._threshold(), task.data)
             problem = replace(problem, constraint=Stack(task.space, [chosen]))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fairconstrained.models.base import Penalty
 from fairconstrained.models.features import Features
+from fairconstrained.problems.lines import Line, on_grid
 
 __all__ = [
     "Batch",
@@ -153,6 +154,9 @@ class Sharpenable(Problem, Protocol):
         Far out along an offset all predictions are equal.
         """
 
+    def along(self, x: Tensor, direction: Tensor) -> Line:
+        """Hard values at points of the line x + t direction."""
+
 
 class Loosenable(Sharpenable, Protocol):
     """A problem that can be relaxed by more slack."""
@@ -186,6 +190,8 @@ class QuadraticProgram(Problem, Protocol):
 class FixedSoftness:
     """Mixin for problems whose soft values cannot be sharpened and whose slack stays as it is."""
 
+    evaluate: Callable[[Tensor], Evaluation]
+
     def sharpened(self) -> Self:
         """Return the problem itself."""
         return self
@@ -193,6 +199,10 @@ class FixedSoftness:
     def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
         """Return the problem itself and `x`."""
         return self, x
+
+    def along(self, x: Tensor, direction: Tensor) -> Line:
+        """Hard values on a grid."""
+        return on_grid(lambda step: self.evaluate(x + step * direction).hard, x)
 
 
 class _Separate(Protocol):

@@ -28,9 +28,14 @@ from fairconstrained.problems.base import (
     separate_estimates,
     with_penalty,
 )
+from fairconstrained.problems.lines import Line, of_labels, on_grid
 from fairconstrained.problems.objectives import Objective
 
 __all__ = ["FairERM", "through_scores"]
+
+# Constant scores that are known points: losses hardly differ between groups for the smallest, and
+# the largest are beyond any threshold.
+_CONSTANTS = (-100.0, -1.0, -1e-3, 1e-3, 1.0, 100.0)
 
 
 def through_scores(
@@ -76,6 +81,8 @@ class FairERM:
         Weight of half the squared norm of the coefficients.
     initial : Tensor of shape (n_params,), optional
         Starting parameters; default: those of the model.
+    free : Tensor of shape (n_params,), optional
+        A solution of the problem without constraints, which no result may be worse than.
     """
 
     model: Model
@@ -84,6 +91,7 @@ class FairERM:
     constraint: MomentConstraint
     alpha: float
     initial: Tensor | None = None
+    free: Tensor | None = None
 
     @cached_property
     def total(self) -> Tensor:
@@ -211,11 +219,9 @@ class FairERM:
         self.model.settle(w, self.data.X)
         scores = self.model.scores(w, self.data.X)
         sums = self.constraint.sums(scores, self.placed, aux)
-        loss, error = (value(scores, y, weight)[None] for value in (self.risk.soft, self.risk.hard))
-        loss = loss + self.alpha * self.model.penalty(w).value
+        loss = self.risk.soft(scores, y, weight)[None] + self.alpha * self.model.penalty(w).value
         soft = torch.cat((loss, self.constraint.of_moments(sums, self.counts, aux)))
-        hard = torch.cat((error, self.constraint.hard_values(scores, self.placed, aux)))
-        return Evaluation(soft, hard)
+        return Evaluation(soft, self._hard(scores, aux))
 
     # ------------------------------------------------------------------ routes that exist for speed
 
@@ -342,9 +348,37 @@ class FairERM:
     @property
     def offsets(self) -> Tensor:
         """Positions of the intercepts, or of the biases of the last layer of a network."""
-        return self.model.offsets if self.constraint.offsets_matter else self.model.offsets[:0]
+        return self.model.offsets
+
+    # ------------------------------------------------------------------ comparisons of results
+
+    def known(self) -> list[Tensor]:
+        """Points whose predictions are all equal, and the solution without constraints."""
+        zero = torch.zeros_like(self.model.init())
+        unit = torch.eye(len(zero)).to(zero)[self.model.offsets]
+        shifts = [size * e for e in unit for size in _CONSTANTS]
+        points = [zero, *shifts] if self.free is None else [zero, *shifts, self.free]
+        return [self.variables(w) for w in points]
+
+    def along(self, x: Tensor, direction: Tensor) -> Line:
+        """Hard values on a line: all of them if labels determine them, else on a grid."""
+        moved = torch.nonzero(direction)[:, 0]
+        if not (self.model.linear or torch.isin(moved, self.model.offsets).all()):
+            return on_grid(lambda step: self.evaluate(x + step * direction).hard, x)
+        w, aux = self._split(x)
+        scores = self.model.scores(w, self.data.X)
+        slopes = self.model.scores(w + self._split(direction)[0], self.data.X) - scores
+        error, binary = self.risk.of_rows, scores.shape[1] == 1
+        if binary and error and self.affine is not None and self.constraint.of_labels:
+            statistic = self.constraint.statistic.hard
+            return of_labels(scores, slopes, self.placed, error, statistic, self.affine)
+        return on_grid(lambda step: self._hard(scores + step * slopes, aux), x)
 
     # ------------------------------------------------------------------ pieces
+
+    def _hard(self, scores: Tensor, aux: Tensor) -> Tensor:
+        error = self.risk.hard(scores, self.data.y, self.data.weight)[None]
+        return torch.cat((error, self.constraint.hard_values(scores, self.placed, aux)))
 
     def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
         sums = self.constraint.sums(scores, self.constraint.place(*batch[1:]), aux)

@@ -8,7 +8,7 @@ need no rows either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -155,6 +155,8 @@ class MomentERM(FixedSoftness):
         Weight of half the squared norm of the coefficients.
     data : Batch
         Rows on which hard values are measured: all rows, or those that a stream keeps.
+    free : Tensor of shape (n_params,), optional
+        A solution of the problem without constraints, which no result may be worse than.
     """
 
     model: LinearModel
@@ -163,6 +165,7 @@ class MomentERM(FixedSoftness):
     constraint: Stack
     alpha: float
     data: Batch
+    free: Tensor | None = field(default=None, kw_only=True)
 
     @cached_property
     def counts(self) -> Tensor:
@@ -211,6 +214,10 @@ class MomentERM(FixedSoftness):
     def variables(self, w: Tensor) -> Tensor:
         """The parameters of the model, which are the only variables."""
         return w
+
+    def known(self) -> list[Tensor]:
+        """Zero, where all scores are equal, and the solution without constraints."""
+        return [w for w in (self.model.init(), self.free) if w is not None]
 
     def values(self, x: Tensor) -> Tensor:
         """(f, c_1, ..., c_m) at x, differentiable, in O(d^2) operations for each cell."""

@@ -19,6 +19,7 @@ __all__ = ["LogLossForRanking", "MeanLoss", "Objective", "PairwiseLoss"]
 
 
 Gradient = Callable[[], Tensor]
+OfRows = Callable[[Tensor, Tensor], Tensor]  # scores and labels to (n,)
 
 
 class Objective(Protocol):
@@ -40,6 +41,10 @@ class Objective(Protocol):
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """The value by which solvers choose among feasible points, ()."""
+
+    @property
+    def of_rows(self) -> OfRows | None:
+        """The error of each row, if `hard` is its mean."""
 
 
 class _WeightedMean:
@@ -67,16 +72,23 @@ class MeanLoss(_WeightedMean):
     """The mean loss, measured by the error rate or by the mean of another loss."""
 
     loss: Loss
-    error: Callable[[Tensor, Tensor], Tensor] = zero_one_loss
+    error: OfRows = zero_one_loss
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Weighted mean of the error."""
         return weight @ self.error(scores, y) / weight.sum()
 
+    @property
+    def of_rows(self) -> OfRows:
+        """The error."""
+        return self.error
+
 
 @dataclass(frozen=True)
 class LogLossForRanking(_WeightedMean):
     """The log loss, measured by 1 - AUC."""
+
+    of_rows = None
 
     loss: Loss = field(default=log_loss, init=False)
 
@@ -96,6 +108,8 @@ class PairwiseLoss:
         Fractions of the total weight that belong to negatives and to positives. With these known,
         the means of a batch are unbiased, and a batch may be without positives.
     """
+
+    of_rows = None
 
     surrogate: Surrogate
     fractions: tuple[float, float]

@@ -79,6 +79,7 @@ class Status(Enum):
     STOPPED = "a callback asked to stop"
     FINISHED = "the solver came to the end of its schedule"
     MAX_ITER = "max_iter iterations were made without reaching tol"
+    KNOWN = "a point that was known beforehand is better than all iterates"
     STREAMING = "all rows of the stream so far were used; more may come"
 
 

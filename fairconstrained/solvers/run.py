@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import DivergenceError
+from fairconstrained.problems import Sharpenable
 from fairconstrained.process import one_thread
 from fairconstrained.solvers.base import (
     Callback,
@@ -18,6 +19,7 @@ from fairconstrained.solvers.base import (
     Status,
     check_solves,
 )
+from fairconstrained.solvers.lines import not_worse
 
 __all__ = ["run"]
 
@@ -34,6 +36,7 @@ def run(
     max_iter: int | None,
     tol: float,
     callbacks: Sequence[Callback] = (),
+    known: Sequence[Tensor] = (),
 ) -> Solution:
     """Run `solver` on `problem` until it converges, ends, or is stopped.
 
@@ -55,11 +58,17 @@ def run(
         The run ends when the residual of an iterate is at most `tol`.
     callbacks : sequence of callables
         Each is called with every iterate. A true answer ends the run. Exceptions pass through.
+    known : sequence of Tensor of shape (n_variables,)
+        Points that the result must not be worse than, such as those of equal predictions. A known
+        point that is infeasible is moved along its offsets first. The problem must then be
+        :class:`~fairconstrained.problems.Sharpenable`.
 
     Returns
     -------
     Solution
-        The last iterate if the run converged, otherwise the one that the solver selects.
+        The last iterate if the run converged, otherwise the one that the solver selects. A known
+        point takes its place, as one more iterate, if its violation is lower or, where both are
+        feasible, its hard objective, by more than 0.001.
 
     Raises
     ------
@@ -116,4 +125,13 @@ def run(
     if not history:
         raise RuntimeError(f"{solver!r} yielded no iterate.")
     chosen = history[-1] if status is Status.CONVERGED else solver.select(history)
+    if known:
+        with one_thread():
+            better = not_worse(cast(Sharpenable, problem), chosen, known)
+        if better is not chosen:
+            chosen, status = better, Status.KNOWN
+            history.append(better)
+            times.append(time.perf_counter() - start)
+            for callback in callbacks:
+                callback(better)
     return Solution(chosen, len(history), status, history, times)

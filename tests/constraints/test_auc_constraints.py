@@ -8,7 +8,7 @@ import torch
 from scipy.stats import norm
 
 from fairconstrained import metrics
-from fairconstrained.auc import COMPARISONS
+from fairconstrained.auc import COMPARISONS, auc_differences, distinct_sets
 from fairconstrained.constraints import (
     AUCConstraint,
     AUCParity,
@@ -203,6 +203,28 @@ def test_comparisons_count_every_pair():
     for name in ("group_auc", "inter_group", "intra_group"):
         assert len(COMPARISONS[name](4)) == pairs
         assert len(COMPARISONS[name](1)) == 0
+
+
+@pytest.mark.parametrize("notion", COMPARISONS)
+def test_distinct_sets_are_those_of_all_comparisons(notion):
+    """Sets and numbers give the comparisons back, and the sums over their cells the same AUCs."""
+    rng = np.random.default_rng(0)
+    comparisons = COMPARISONS[notion](5).reshape(-1, 4, 10)
+    sets, index = distinct_sets(comparisons)
+    assert len(np.unique(sets, axis=0)) == len(sets) <= 12
+    np.testing.assert_array_equal(sets[index], comparisons)
+    table, weight = rng.uniform(size=(10, 10)), rng.uniform(1, 2, size=10)
+    first, first_, second, second_ = comparisons.transpose(1, 0, 2)
+    aucs = [
+        np.einsum("ma,ab,mb->m", a, table, b) / ((a @ weight) * (b @ weight))
+        for a, b in ((first, first_), (second, second_))
+    ]
+    np.testing.assert_allclose(auc_differences(table, weight, comparisons), aucs[0] - aucs[1])
+
+
+def test_no_comparisons_have_no_sets():
+    sets, index = distinct_sets(np.zeros((0, 4, 0)))
+    assert (sets.shape, index.shape) == ((0, 0), (0, 4))
 
 
 def test_words_name_the_sets_and_the_direction():

@@ -132,6 +132,36 @@ def test_the_whole_interval_is_demographic_parity():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_names_of_groups_do_not_matter(n_groups):
+    """Another order of the groups changes no score beyond the rounding of sums."""
+    data = make_biased_classification(600, n_groups=n_groups, random_state=1)
+    first, other = (
+        PartialParityClassifier(slack=0.1)
+        .fit(data.data, data.target, sensitive_features=names[data.sensitive_features])
+        .decision_function(data.data)
+        for names in (np.arange(n_groups), np.arange(n_groups)[::-1])
+    )
+    np.testing.assert_allclose(first, other, rtol=0, atol=1e-8 * np.abs(first).max())
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@pytest.mark.parametrize("slack", [1e-4, 0.05])
+def test_few_rows_end_feasible(slack):
+    """Equal scores are feasible, so no fit is infeasible where gaps are multiples of 1/10."""
+    rng = np.random.default_rng(0)
+    groups, X = rng.integers(0, 2, 60), rng.normal(size=(60, 3))
+    X[:, 0] += 2.0 * groups
+    y = (X.sum(axis=1) + rng.normal(size=60) > 1).astype(int)
+    model = PartialParityClassifier(slack=slack).fit(X, y, sensitive_features=groups)
+    gap = metrics.partial_statistical_parity(
+        y, model.decision_function(X), sensitive_features=groups, interval=(0.0, 0.3)
+    )
+    assert model.feasible_
+    assert gap <= slack + 1e-3
+    assert model.score(X, y) >= max(y.mean(), 1 - y.mean())
+
+
 def test_a_fit_is_deterministic_and_survives_pickling():
     X, _, _ = table()
     one, other = fitted(), fitted()

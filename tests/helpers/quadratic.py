@@ -6,23 +6,15 @@ import cvxpy as cp
 import numpy as np
 import torch
 
-from fairconstrained.problems import Evaluation, Linearization, separate_estimates
+from fairconstrained.problems import Evaluation, FixedSoftness, Linearization, separate_estimates
 
 
-class SoftIsHard:
+class SoftIsHard(FixedSoftness):
     """What a problem has that is as sharp as it will be, over the whole space."""
 
     def estimates(self, x, rows, *draws):
         """One call for each draw."""
         return separate_estimates(self, x, rows, *draws)
-
-    def sharpened(self):
-        """Itself."""
-        return self
-
-    def loosened(self, x, by):
-        """Itself."""
-        return self, x
 
 
 @dataclass(frozen=True)

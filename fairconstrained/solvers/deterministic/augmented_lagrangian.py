@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Integral
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -30,6 +29,8 @@ from fairconstrained.solvers.deterministic.minimise import (
     lbfgs,
     lbfgs_then_newton,
 )
+from fairconstrained.solvers.deterministic.repair import REPAIRABLE, repaired
+from fairconstrained.solvers.lines import along_offsets
 
 __all__ = ["AugmentedLagrangian"]
 
@@ -40,17 +41,10 @@ _AIM = 0.5 * FEASIBILITY_TOL  # target for the largest hard value
 _SAME = 1e-12  # soft and hard values that differ by no more are the same function
 _ROOM = 5e-4  # unused slack of a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after so many rounds any feasible point is enough
-_MAX_ROUNDS = 40
+_MAX_ROUNDS = 15
 _HOPELESS = 100.0  # a constraint with a larger multiplier and a large excess cannot be met
 _SHARPENINGS = 4
 _MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
-_REPAIRS = 10
-_REPAIRABLE = 0.05  # a larger excess does not come from single rows
-_WORST = 3  # violated constraints that a repair moves against
-_BINDING = 20  # constraints that a repair considers
-_NEARLY = 0.01  # largest unused slack of a constraint that nearly binds
-_NEAR = np.geomspace(1e-4, 0.3, 16)  # steps, in units of scores
-_FAR = np.geomspace(1e-3, 1e2, 200)
 
 
 class AugmentedLagrangian(Solver):
@@ -96,9 +90,9 @@ class AugmentedLagrangian(Solver):
     the coordinates of the solver, violation and complementarity. It is infinite while the targets
     still move.
 
-    A point that is slightly infeasible is repaired by short moves along its offsets and against the
-    violated constraints. If no iterate meets the hard constraints at the end, long moves along the
-    offsets are tried: far out all predictions are equal, and parity holds.
+    Where rounds end without a solution, nearly feasible iterates are repaired by searches of hard
+    values along lines. If no iterate meets the hard constraints at the end, the result is the best
+    point along an offset: far out all predictions are equal, and parity holds.
 
     References
     ----------
@@ -157,7 +151,7 @@ class AugmentedLagrangian(Solver):
                     break
             best = best_feasible(iterates)
             if best.residual > tol:
-                best = _repair(problem, best)
+                best = repaired(problem, iterates)
                 yield best
             sharper = problem.sharpened()
             last, problem = sharper is problem, sharper
@@ -171,9 +165,7 @@ class AugmentedLagrangian(Solver):
                 x, dual = best.x, best.dual.clamp_max(_HOPELESS)
                 soft, hard = problem.evaluate(x)
                 shift = hard[1:] - soft[1:]
-        if not feasible:
-            feasible = [_search(problem, best, _directions(problem, best), _FAR)]
-        yield best_feasible(feasible)
+        yield best_feasible(feasible) if feasible else along_offsets(problem, best)
 
     def _rounds(
         self, problem: Problem, x: Tensor, dual: Tensor, shift: Tensor, tol: float
@@ -209,7 +201,7 @@ class AugmentedLagrangian(Solver):
                 iterate, _ = _update(passes, x, dual, targets.shift, penalty, polish)
                 done = violation(iterate.hard) <= _AIM
             yield iterate if done else iterate._replace(residual=torch.inf)
-            if violation(iterate.hard) > _REPAIRABLE and (dual > _HOPELESS).any():
+            if violation(iterate.hard) > REPAIRABLE and (dual > _HOPELESS).any():
                 break
             x, dual = targets.follow(iterate)
 
@@ -341,50 +333,3 @@ def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:
     shift = torch.where(dual > 0, -soft, torch.minimum(hard - soft, -soft))
     same = torch.isclose(hard, soft, rtol=0.0, atol=_SAME)  # their sums may round differently
     return torch.where(same, torch.zeros_like(soft), shift)
-
-
-def _repair(problem: Sharpenable, iterate: Iterate) -> Iterate:
-    """Make short moves along the offsets and against violated constraints, while they help.
-
-    Predicted labels change row by row, so there are many feasible points close to a point that is
-    slightly infeasible.
-    """
-    for _ in range(_REPAIRS if violation(iterate.hard) <= _REPAIRABLE else 0):
-        better = _search(problem, iterate, _directions(problem, iterate), _NEAR)
-        if better is iterate:
-            break
-        iterate = better
-    return iterate
-
-
-def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
-    """Directions of the offsets, and against the worst violated constraints.
-
-    The latter are the gradient of each, the direction that changes each alone (to first order, the
-    other nearly binding constraints stay as they are), and one that corrects all at once.
-    """
-    x, hard = iterate.x, iterate.hard[1:]
-    directions = list(torch.eye(len(x), dtype=x.dtype, device=x.device)[problem.offsets])
-    worst = hard.argsort(descending=True)[:_BINDING]
-    near = worst[hard[worst] > -_NEARLY]
-    violated = int((hard[near[:_WORST]] > FEASIBILITY_TOL).sum())
-    if violated == 0:
-        return directions
-    gradients = problem.linearize(x).gradients(1 + near)
-    alone = torch.linalg.pinv(gradients, rtol=1e-6)[:, :violated].T
-    at_once = (torch.linalg.pinv(gradients, rtol=1e-6) @ hard[near].clamp_min(0.0))[None]
-    moves = torch.cat((gradients[:violated], alone, at_once))
-    return directions + list(moves / moves.norm(dim=1, keepdim=True).clamp_min(1e-30))
-
-
-def _search(
-    problem: Problem, iterate: Iterate, directions: Sequence[Tensor], steps: Vector
-) -> Iterate:
-    """The best point one step along one of the directions, or the iterate itself."""
-    candidates = [iterate]
-    for direction in directions:
-        for step in (*steps, *-steps):
-            x = iterate.x + step * direction
-            soft, hard = problem.evaluate(x)
-            candidates.append(iterate._replace(x=x, soft=soft, hard=hard, residual=torch.inf))
-    return best_feasible(candidates)

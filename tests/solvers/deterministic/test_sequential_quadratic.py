@@ -10,11 +10,11 @@ from fairconstrained import PartialParityClassifier, metrics
 from fairconstrained.constraints.partial_parity import PartialDistributions
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
-from fairconstrained.problems import Evaluation, Linearization
+from fairconstrained.problems import Evaluation, FixedSoftness, Linearization
 from fairconstrained.solvers import AugmentedLagrangian, SequentialQuadratic, run
 
 
-class Circle:
+class Circle(FixedSoftness):
     """Minimise |x - (2, 1)|^2 / 2 in a disc of radius 1, whose hard values are off by `offset`."""
 
     n_rows, n_constraints = 10, 1
@@ -33,12 +33,6 @@ class Circle:
     def evaluate(self, x):
         soft = self.linearize(x).value
         return Evaluation(soft, soft + soft.new_tensor([0.0, self.offset]))
-
-    def sharpened(self):
-        return self
-
-    def loosened(self, x, by):
-        return self, x
 
 
 def solve(problem, solver=None, start=(0.0, 0.0)):

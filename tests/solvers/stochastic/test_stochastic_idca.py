@@ -18,7 +18,7 @@ from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import log_loss
 from fairconstrained.models import as_specification
 from fairconstrained.models.features import as_features
-from fairconstrained.problems import Batch, Evaluation, FairERM
+from fairconstrained.problems import Batch, Evaluation, FairERM, FixedSoftness
 from fairconstrained.problems.majorant import Majorant
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, StochasticIDCA, constant, run
@@ -112,7 +112,7 @@ def test_balanced_draws_estimate_it_without_bias():
 # --- the solver ----------------------------------------------------------------------------------
 
 
-class Subproblem:
+class Subproblem(FixedSoftness):
     """The convex subproblem at an anchor, on all rows, for full-batch solvers."""
 
     def __init__(self, problem, anchor):
@@ -123,9 +123,6 @@ class Subproblem:
     def evaluate(self, x):
         value = self.linearize(x).value
         return Evaluation(value, value)
-
-    def sharpened(self):
-        return self
 
 
 @pytest.mark.slow

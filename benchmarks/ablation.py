@@ -1,0 +1,112 @@
+"""What each part of `AugmentedLagrangian` buys: the solver without it, on the same problems.
+
+    python -m benchmarks.ablation --trials 30 --tasks compas acs_income_race_sex
+
+Problems are random ones of `benchmarks.stress`, and equalized odds on training rows of the tasks.
+The table shows means over all of them: the hard objective at the result (the error, or 1 - AUC),
+the problems that the solver itself does not solve, where a known point takes its place, and the
+processor time as a ratio to that of the whole solver.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.datasets.tables import DATASETS
+from benchmarks.frontier import markdown
+from benchmarks.objectives.rate_constrained import prepare
+from benchmarks.stress import error, trials
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.solvers import Status
+from fairconstrained.solvers.base import best_feasible
+from fairconstrained.solvers.deterministic import augmented_lagrangian as module
+
+# The whole solver, and what is changed in each variant.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "one sharpness": {"_MANY_ROWS": 0, "_SHARPENINGS": 0},
+    "first feasible sharpness": {"_MANY_ROWS": 0},
+    "no repairs": {"repaired": lambda problem, iterates: best_feasible(iterates)},
+    "up to 40 rounds": {"_MAX_ROUNDS": 40},
+    "goes on when hopeless": {"_HOPELESS": 1e12},
+    "constant penalty": {"_PENALTY_GROWTH": 1.0},
+    "accurate from the first": {"_LOOSE": 1e-4},
+    "room is left": {"_ROUNDS_FOR_ROOM": 1},
+}
+
+
+class Case(NamedTuple):
+    """An estimator, its rows, and what its scores are judged by."""
+
+    estimator: Any
+    X: Any
+    y: Any
+    group: Any
+    criterion: Callable[[Any], float]
+
+
+def cases(n_trials: int, tasks: list[str], seed: int) -> Iterator[Case]:
+    """Random problems, and equalized odds on training rows."""
+    for kind in ("rates", "losses", "auc", "partial"):
+        for trial in trials(kind, n_trials, seed):
+            if trial.notion != "statistical_parity":  # has another solver
+                judge = partial(lambda scored, z: scored(z)[0], trial.scored)
+                yield Case(trial.estimator, trial.X, trial.y, trial.group, judge)
+    for task in tasks:
+        train, _ = prepare(DATASETS[task].load(), seed)
+        for slack in (0.01, 0.05):
+            estimator = RateConstrainedClassifier("equalized_odds", slack=slack)
+            yield Case(estimator, *train, partial(error, train.y))
+
+
+def measure(changes: dict[str, Any], problems: list[Case]) -> dict[str, float]:
+    """Means and sums over all problems."""
+    rows = []
+    with mock.patch.multiple(module, **changes) if changes else nullcontext():
+        for estimator, X, y, group, criterion in problems:
+            start = time.process_time()
+            fitted = estimator.fit(X, y, sensitive_features=group)
+            cpu = time.process_time() - start
+            known = fitted.status_ == Status.KNOWN.value
+            rows.append((criterion(fitted.decision_function(X)), not fitted.feasible_, known, cpu))
+    objective, infeasible, known, cpu = np.array(rows).T
+    return {
+        "hard objective": objective.mean(),
+        "infeasible": int(infeasible.sum()),
+        "known point instead": int(known.sum()),
+        "cpu": cpu.sum(),
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=30, help="of each estimator")
+    parser.add_argument("--tasks", nargs="*", default=["compas", "acs_income_race_sex"])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    problems = list(cases(options.trials, options.tasks, options.seed))
+    rows = []
+    for name in options.variants:
+        rows.append({"variant": name} | measure(VARIANTS[name], problems))
+        print(rows[-1], flush=True)
+    table = pd.DataFrame(rows)
+    table["cpu"] = (table["cpu"] / table["cpu"].iloc[0]).round(2)
+    table["hard objective"] = table["hard objective"].round(4)
+    print(markdown(table))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,311 @@
+"""Random small problems over all five estimators, with every reported number computed anew.
+
+    python -m benchmarks.stress --trials 100 --seed 0
+
+A trial draws rows, columns, groups, scales and now and then an outlier, and then a notion and a
+slack. The checks use numpy and pairs of rows, and nothing of the package but the scores of its
+models. They compare each fit with *obvious* ones: constant scores, and the model without
+constraints at every threshold, where it exceeds the slack at its own.
+
+The table counts, for each estimator, wrong reports of ``violation_`` or ``feasible_``, fits that
+are infeasible although an obvious model is feasible, and feasible fits that are worse than an
+obvious feasible model by more than `TOLERANCE` in what is measured: the error, or 1 - AUC.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from benchmarks.frontier import markdown
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+
+__all__ = ["ESTIMATORS", "FEASIBLE", "TOLERANCE", "Outcome", "Trial", "check", "trials"]
+
+FEASIBLE = 1e-3  # an excess over the slack that counts as none, as documented
+TOLERANCE = 1e-3  # a difference of errors that counts as none
+ROUNDING = 1e-9
+
+Floats = NDArray[np.float64]
+Scored = Callable[[Floats], tuple[float, float]]  # scores to (criterion, violation)
+
+
+class Trial(NamedTuple):
+    """Rows of a random problem, an estimator for them, and what it promises."""
+
+    estimator: Any
+    X: Floats
+    y: NDArray[np.int64]
+    group: NDArray[np.int64]
+    notion: str
+    slack: float
+    scored: Scored
+
+
+class Outcome(NamedTuple):
+    """What a fit reported and what was found instead."""
+
+    wrong: bool  # violation_ or feasible_ differ from the values computed here
+    feasible: bool
+    infeasible: bool  # although an obvious model is feasible
+    worse: float  # than the best obvious feasible model, in the criterion; 0 if infeasible
+    cpu: float  # seconds
+
+
+# ------------------------------------------------------------------ notions, from definitions
+
+
+def spread(values: Any) -> float:
+    """Largest minus smallest, without sets that have no rows."""
+    known = [value for value in values if not np.isnan(value)]
+    return max(known) - min(known) if len(known) > 1 else 0.0
+
+
+def mean_by_group(values: Floats, group: NDArray[Any], inside: NDArray[np.bool_]) -> list[float]:
+    """Means over the rows of each group that are inside; nan where there are none."""
+    sets = [values[(group == g) & inside] for g in np.unique(group)]
+    return [float(own.mean()) if len(own) else np.nan for own in sets]
+
+
+def gap_of_rates(notion: str, y: Any, group: Any, scores: Floats) -> float:
+    """The rate notions: the worst label of those that the notion compares within."""
+    predicted = (scores > 0).astype(float)
+    everywhere = np.ones(len(y), dtype=bool)
+    within = {
+        "demographic_parity": [everywhere],
+        "equal_opportunity": [y == 1],
+        "false_positive_rate_parity": [y == 0],
+        "equalized_odds": [y == 0, y == 1],
+        "error_rate_parity": [everywhere],
+    }
+    values = (predicted != y).astype(float) if notion == "error_rate_parity" else predicted
+    return max(spread(mean_by_group(values, group, inside)) for inside in within[notion])
+
+
+def gap_of_losses(notion: str, y: Any, group: Any, scores: Floats) -> float:
+    """Mean log losses of the groups, overall or within labels."""
+    losses = np.logaddexp(0.0, np.where(y == 1, -scores, scores))
+    everywhere = np.ones(len(y), dtype=bool)
+    within = {"loss_parity": [everywhere], "equalized_odds": [y == 0, y == 1]}
+    return max(spread(mean_by_group(losses, group, inside)) for inside in within[notion])
+
+
+def gap_of_aucs(notion: str, y: Any, group: Any, scores: Floats) -> float:
+    """AUCs from all pairs of rows."""
+    above = np.sign(scores[:, None] - scores) / 2 + 0.5
+
+    def auc(first: Any, second: Any) -> float:
+        return (
+            float(above[np.ix_(first, second)].mean()) if first.any() and second.any() else np.nan
+        )
+
+    sets = [group == g for g in np.unique(group)]
+    pairs = [(a, b) for i, a in enumerate(sets) for b in sets[i + 1 :]]
+    gaps = {
+        "group_auc": lambda: [auc(a, b) - 0.5 for a, b in pairs],
+        "intra_group": lambda: [auc(a & p, a & n) - auc(b & p, b & n) for a, b in pairs],
+        "inter_group": lambda: [auc(a & p, b & n) - auc(b & p, a & n) for a, b in pairs],
+        "positive_equality_gap": lambda: [auc(a & p, p) - 0.5 for a in sets],
+    }
+    p, n = y == 1, y == 0
+    return max(abs(gap) for gap in [0.0, *gaps[notion]()] if not np.isnan(gap))
+
+
+def gap_of_scores(notion: str, interval: Any, y: Any, group: Any, scores: Floats) -> float:
+    """Distributions of scores inside the interval: at all thresholds, or at 0."""
+    low, high = interval
+    thresholds = np.array([0.0]) if notion != "statistical_parity" else np.unique(scores)
+    inside = y == 1 if notion == "equal_opportunity" else np.ones(len(y), dtype=bool)
+    ranks = [
+        (scores[(group == g) & inside][:, None] > thresholds).mean(axis=0)
+        for g in np.unique(group)
+        if ((group == g) & inside).any()
+    ]
+    found = [(rank.clip(low, high) - low) / (high - low) for rank in ranks]
+    return float(np.ptp(found, axis=0).max())
+
+
+def error(y: Any, scores: Floats) -> float:
+    """Fraction of wrong labels."""
+    return float(np.mean((scores > 0) != y))
+
+
+def misranked(y: Any, scores: Floats) -> float:
+    """1 - AUC of positives against negatives, from all pairs."""
+    differences = np.sign(scores[y == 1][:, None] - scores[y == 0])
+    return float(0.5 - differences.mean() / 2)
+
+
+# ------------------------------------------------------------------ random problems
+
+
+def rows_of(rng: np.random.Generator) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+    """Random rows: groups differ in size, in columns and in labels."""
+    n, d = int(np.exp(rng.uniform(np.log(30), np.log(1500)))), int(rng.integers(1, 13))
+    n_groups = int(rng.choice([2, 2, 3, 5]))
+    group = rng.choice(n_groups, size=n, p=rng.dirichlet(np.full(n_groups, 5.0)))
+    means = rng.normal(size=(n_groups, d)) * rng.choice([0.2, 1.0, 2.0])
+    X = rng.normal(size=(n, d)) + means[group]
+    log_odds = X @ rng.normal(size=d) * rng.choice([0.5, 1.0, 3.0]) + rng.normal()
+    log_odds += rng.normal(size=n_groups)[group]
+    y = (rng.uniform(size=n) < 1 / (1 + np.exp(-log_odds))).astype(np.int64)
+    y[:2] = 0, 1
+    X = X * np.exp(rng.normal(size=d) * rng.choice([0.0, 2.0]))
+    if rng.uniform() < 0.05:
+        X[rng.integers(n), rng.integers(d)] = 1e15 * rng.choice([-1, 1])
+    return X, y, group
+
+
+def _rates(rng: np.random.Generator, slack: float, y: Any, group: Any) -> tuple[Any, str, Scored]:
+    notion = str(
+        rng.choice(
+            ["demographic_parity", "equalized_odds", "equal_opportunity", "error_rate_parity"]
+        )
+    )
+    estimator = RateConstrainedClassifier(notion, slack=slack, min_group_size=1)
+    return estimator, notion, lambda z: (error(y, z), gap_of_rates(notion, y, group, z))
+
+
+def _losses(rng: np.random.Generator, slack: float, y: Any, group: Any) -> tuple[Any, str, Scored]:
+    notion = str(rng.choice(["loss_parity", "equalized_odds"]))
+    estimator = LossParityClassifier(notion, slack=slack, min_group_size=1)
+    return estimator, notion, lambda z: (error(y, z), gap_of_losses(notion, y, group, z))
+
+
+def _partial(rng: np.random.Generator, slack: float, y: Any, group: Any) -> tuple[Any, str, Scored]:
+    notion = str(rng.choice(["statistical_parity", "demographic_parity", "equal_opportunity"]))
+    low = float(rng.choice([0.0, 0.1, 0.3]))
+    interval = (low, low + float(rng.choice([0.2, 0.3, 0.5])))
+    estimator = PartialParityClassifier(notion, slack=slack, interval=interval, min_group_size=1)
+    return (
+        estimator,
+        notion,
+        lambda z: (error(y, z), gap_of_scores(notion, interval, y, group, z)),
+    )
+
+
+def _aucs(rng: np.random.Generator, slack: float, y: Any, group: Any) -> tuple[Any, str, Scored]:
+    notion = str(rng.choice(["group_auc", "inter_group", "intra_group", "positive_equality_gap"]))
+    estimator = AUCFairClassifier(notion, slack=slack, min_group_size=1)
+    return estimator, notion, lambda z: (misranked(y, z), gap_of_aucs(notion, y, group, z))
+
+
+def _fermi(rng: np.random.Generator, slack: float, y: Any, group: Any) -> tuple[Any, str, Scored]:
+    notion = str(rng.choice(["demographic_parity", "equalized_odds", "equal_opportunity"]))
+    penalty = float(rng.choice([0.0, 1.0, 20.0]))
+    estimator = DPFermiClassifier(notion, epsilon=None, penalty=penalty, min_group_size=1)
+    return estimator, notion, lambda z: (error(y, z), gap_of_rates(notion, y, group, z))
+
+
+ESTIMATORS: dict[str, Callable[..., tuple[Any, str, Scored]]] = {
+    "rates": _rates,
+    "losses": _losses,
+    "partial": _partial,
+    "auc": _aucs,
+    "fermi": _fermi,
+}
+
+
+def trials(kind: str, n: int, seed: int) -> Iterator[Trial]:
+    """Random problems for one of `ESTIMATORS`, equal for equal seeds."""
+    for i in range(n):
+        rng = np.random.default_rng([seed, list(ESTIMATORS).index(kind), i])
+        X, y, group = rows_of(rng)
+        slack = float(rng.choice([1e-4, 0.01, 0.05, 0.1, 0.3]))
+        estimator, notion, scored = ESTIMATORS[kind](rng, slack, y, group)
+        yield Trial(estimator, X, y, group, notion, slack, scored)
+
+
+# ------------------------------------------------------------------ checks
+
+
+def check(trial: Trial) -> Outcome:
+    """Fit, compute all values anew, and compare with obvious models."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = time.process_time()
+        fitted = trial.estimator.fit(trial.X, trial.y, sensitive_features=trial.group)
+        cpu = time.process_time() - start
+        scores = fitted.decision_function(trial.X)
+    criterion, violation = trial.scored(scores)
+    excess = violation - trial.slack
+    penalised = isinstance(fitted, DPFermiClassifier)
+    feasible = penalised or excess <= FEASIBLE + ROUNDING
+    reported = 0.0 if np.isnan(fitted.violation_) else fitted.violation_
+    wrong = abs(reported - violation) > ROUNDING or fitted.feasible_ != feasible
+    if penalised:  # nothing is constrained
+        return Outcome(bool(wrong), True, False, 0.0, cpu)
+    best = min((c for c, v in obvious(trial) if v <= trial.slack + FEASIBLE), default=np.inf)
+    return Outcome(
+        bool(wrong),
+        bool(feasible),
+        bool(not feasible and best < np.inf),
+        max(float(criterion - best), 0.0) if feasible else 0.0,
+        cpu,
+    )
+
+
+def obvious(trial: Trial) -> Iterator[tuple[float, float]]:
+    """Criterion and violation of constant scores and of the model without constraints."""
+    n = len(trial.y)
+    for constant in (-1.0, 1.0, -ROUNDING, ROUNDING):
+        yield trial.scored(np.full(n, constant))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scores = trial.estimator.fit(trial.X, trial.y).decision_function(trial.X)
+    yield trial.scored(scores)
+    if trial.scored(scores)[1] > trial.slack + FEASIBLE and not isinstance(
+        trial.estimator, AUCFairClassifier
+    ):
+        distinct = np.unique(scores)
+        for threshold in (distinct[1:] + distinct[:-1]) / 2:
+            yield trial.scored(scores - threshold)
+
+
+def summary(kind: str, outcomes: list[Outcome]) -> dict[str, Any]:
+    """A row of the table."""
+    worse = np.array([outcome.worse for outcome in outcomes])
+    cpu = np.array([outcome.cpu for outcome in outcomes])
+    return {
+        "estimator": kind,
+        "fits": len(outcomes),
+        "wrong reports": sum(outcome.wrong for outcome in outcomes),
+        "feasible": sum(outcome.feasible for outcome in outcomes),
+        "infeasible, obvious feasible": sum(outcome.infeasible for outcome in outcomes),
+        "worse than obvious": int((worse > TOLERANCE).sum()),
+        "by more than .01": int((worse > 0.01).sum()),
+        "most": f"{worse.max():.3f}",
+        "cpu s, median": f"{np.median(cpu):.2f}",
+        "most cpu s": f"{cpu.max():.1f}",
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=100, help="of each estimator")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--estimators", nargs="+", default=list(ESTIMATORS), choices=ESTIMATORS)
+    options = parser.parse_args()
+    rows = [
+        summary(kind, [check(trial) for trial in trials(kind, options.trials, options.seed)])
+        for kind in options.estimators
+    ]
+    print(markdown(pd.DataFrame(rows)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Repair of iterates whose predicted labels nearly meet the constraints, by searches along lines.
+
+Labels change row by row, so there are many feasible points close to a point that is slightly
+infeasible. Along a line all of them are seen at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fairconstrained.problems import Sharpenable
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, best_feasible, violation
+from fairconstrained.solvers.lines import best_on_lines, offsets
+
+__all__ = ["REPAIRABLE", "repaired"]
+
+REPAIRABLE = 0.05  # a larger excess does not come from single rows
+_REPAIRED = 3  # iterates of least violation that are repaired
+_MOVES = 10  # of each
+_REACH = 0.3  # of a move along a direction, in units of scores
+_WORST = 3  # violated constraints that a move is against
+_BINDING = 20  # constraints that a move considers
+_NEARLY = 0.01  # largest unused slack of a constraint that nearly binds
+_BETTER = 5  # iterates that a feasible point is moved towards
+
+
+def repaired(problem: Sharpenable, iterates: Sequence[Iterate]) -> Iterate:
+    """The best point that lines through the iterates of least violation lead to."""
+    nearest = sorted(iterates, key=lambda iterate: violation(iterate.hard))
+    found = [_moved(problem, iterate) for iterate in nearest[:_REPAIRED]]
+    best = best_feasible([best_feasible(iterates), *found])
+    if violation(best.hard) > FEASIBILITY_TOL:
+        return best
+    better = [iterate for iterate in nearest if iterate.hard[0] < best.hard[0]]
+    for other in better[:_BETTER]:
+        best = best_on_lines(problem, best, [other.x - best.x], reach=1.0)
+    return best
+
+
+def _moved(problem: Sharpenable, iterate: Iterate) -> Iterate:
+    """Make short moves along the offsets and against violated constraints, while they help."""
+    for _ in range(_MOVES if violation(iterate.hard) <= REPAIRABLE else 0):
+        better = best_on_lines(problem, iterate, _directions(problem, iterate), _REACH)
+        if better is iterate:
+            break
+        iterate = better
+    return iterate
+
+
+def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
+    """Directions of the offsets, and against the worst violated constraints.
+
+    The latter are the gradient of each, the direction that changes each alone (to first order, the
+    other nearly binding constraints stay as they are), and one that corrects all at once.
+    """
+    x, hard = iterate.x, iterate.hard[1:]
+    directions = list(offsets(problem, x))
+    worst = hard.argsort(descending=True)[:_BINDING]
+    near = worst[hard[worst] > -_NEARLY]
+    violated = int((hard[near[:_WORST]] > FEASIBILITY_TOL).sum())
+    if violated == 0:
+        return directions
+    gradients = problem.linearize(x).gradients(1 + near)
+    alone = torch.linalg.pinv(gradients, rtol=1e-6)[:, :violated].T
+    at_once = (torch.linalg.pinv(gradients, rtol=1e-6) @ hard[near].clamp_min(0.0))[None]
+    moves = torch.cat((gradients[:violated], alone, at_once))
+    return directions + list(moves / moves.norm(dim=1, keepdim=True).clamp_min(1e-30))

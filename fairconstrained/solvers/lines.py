@@ -1,0 +1,70 @@
+"""Search of hard values along lines, and comparison of a result with known points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairconstrained.problems import Sharpenable
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, best_feasible, violation
+
+__all__ = ["ERROR_TOL", "along_offsets", "best_on_lines", "not_worse"]
+
+# A known point replaces a result that exceeds the slack by so much more than it, or whose error is
+# so much larger. Smaller differences come from single rows, and the loss of a result is better.
+ERROR_TOL = 1e-3
+_DIGITS = 12  # hard values that agree to so many are equal but for rounding
+
+
+def best_on_lines(
+    problem: Sharpenable, iterate: Iterate, directions: Iterable[Tensor], reach: float = np.inf
+) -> Iterate:
+    """The best point within `reach` on the lines through an iterate, or the iterate itself."""
+    found = [iterate]
+    for direction in directions:
+        line = problem.along(iterate.x, direction)
+        steps, hard = (column[line.steps.abs() <= reach].cpu().numpy() for column in line)
+        if len(steps):
+            excess = hard[:, 1 : 1 + len(iterate.dual)].max(axis=1).clip(min=FEASIBILITY_TOL)
+            # The nearest of all feasible points of least error.
+            merits = np.abs(steps), hard[:, 0].round(_DIGITS), excess.round(_DIGITS)
+            step = float(steps[np.lexsort(merits)[0]])
+            found.append(_moved(problem, iterate, iterate.x + step * direction))
+    return best_feasible(found)
+
+
+def along_offsets(problem: Sharpenable, iterate: Iterate) -> Iterate:
+    """The iterate if it is feasible, or the best on the lines of its offsets."""
+    if violation(iterate.hard[: 1 + len(iterate.dual)]) <= FEASIBILITY_TOL:
+        return iterate
+    return best_on_lines(problem, iterate, offsets(problem, iterate.x))
+
+
+def offsets(problem: Sharpenable, x: Tensor) -> Tensor:
+    """Directions that shift the scores of all rows alike, as rows."""
+    return torch.eye(len(x), dtype=x.dtype, device=x.device)[problem.offsets]
+
+
+def not_worse(problem: Sharpenable, result: Iterate, known: Sequence[Tensor]) -> Iterate:
+    """The result, or a point that is clearly better among known ones and those on offset lines."""
+    candidates = [result, *(_moved(problem, result, x) for x in known)]
+    best = best_feasible([along_offsets(problem, iterate) for iterate in candidates])
+    return best if _clearly_better(best, result) else result
+
+
+def _clearly_better(rival: Iterate, result: Iterate) -> bool:
+    excess, own = (
+        max(violation(i.hard[: 1 + len(i.dual)]), FEASIBILITY_TOL) for i in (rival, result)
+    )
+    if own > FEASIBILITY_TOL:
+        return excess <= FEASIBILITY_TOL or excess < own - ERROR_TOL
+    return excess <= FEASIBILITY_TOL and bool(rival.hard[0] < result.hard[0] - ERROR_TOL)
+
+
+def _moved(problem: Sharpenable, iterate: Iterate, x: Tensor) -> Iterate:
+    """Another point, with the multipliers of an iterate."""
+    soft, hard = problem.evaluate(x)
+    return iterate._replace(x=x, soft=soft, hard=hard, residual=torch.inf)

@@ -1,0 +1,153 @@
+"""Lines of hard values, and the theorem of the loop: results against known points."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import stress
+from fairconstrained.constraints import CONSTRAINTS, Space, Stack
+from fairconstrained.losses import log_loss
+from fairconstrained.models.features import as_features
+from fairconstrained.models.linear import LinearModel
+from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.solvers import Iterate, Solver, Status, run
+from fairconstrained.solvers.base import FEASIBILITY_TOL
+from fairconstrained.solvers.lines import ERROR_TOL, best_on_lines
+
+
+def problem_of(notion, seed, n=25, d=3, n_groups=3):
+    """A random problem with ties, weights, and rows in no part."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)).round(1)
+    columns = rng.integers(0, 2, n), rng.integers(0, n_groups, n), rng.uniform(0.5, 2.0, n)
+    columns[0][:2] = 0, 1
+    data = Batch(as_features(X, "cpu"), *map(torch.as_tensor, columns))
+    space = Space([0, 1], list(range(n_groups)))
+    bound = CONSTRAINTS[notion]().bind(space, 0.1)
+    counts = space.count_cells(*data[1:3]).numpy()
+    stack = Stack(space, [bound.without_small(counts, 1)[0]])
+    model = LinearModel.preconditioned(data.X, data.weight, 1, 1e-4, fit_intercept=True)
+    return FairERM(model, data, MeanLoss(log_loss), stack, 1e-4)
+
+
+NOTIONS = ["demographic_parity", "equalized_odds", "equal_opportunity", "false_negative_rate"]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(NOTIONS), st.integers(0, 10_000), st.booleans())
+def test_a_line_gives_the_values_of_each_of_its_points(notion, seed, of_offsets):
+    problem, rng = problem_of(notion, seed), torch.Generator().manual_seed(seed)
+    x = torch.randn(4, generator=rng, dtype=torch.float64)
+    direction = torch.eye(4).double()[3] if of_offsets else torch.randn(4, generator=rng).double()
+    line = problem.along(x, direction)
+    expected = torch.stack([problem.evaluate(x + t * direction).hard for t in line.steps])
+    torch.testing.assert_close(line.hard, expected)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.sampled_from(NOTIONS), st.integers(0, 10_000))
+def test_a_line_has_all_labels_that_its_points_have(notion, seed):
+    """No threshold on the scores gives values that the line of offsets does not have."""
+    problem = problem_of(notion, seed)
+    x = torch.randn(4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    line = problem.along(x, torch.eye(4).double()[3])
+    scores = problem.model.scores(x, problem.data.X)[:, 0].unique()
+    thresholds = torch.cat((scores[:1] - 1, 0.5 * (scores[1:] + scores[:-1]), scores[-1:] + 1))
+    for threshold in thresholds:
+        hard = problem.evaluate(x - threshold * torch.eye(4).double()[3]).hard
+        assert (line.hard - hard).abs().amax(dim=1).min() < 1e-12
+
+
+def test_other_values_are_seen_on_a_grid():
+    problem = problem_of("loss_parity", 0)
+    x, direction = torch.zeros(4).double(), torch.eye(4).double()[0]
+    line = problem.along(x, direction)
+    expected = torch.stack([problem.evaluate(x + t * direction).hard for t in line.steps])
+    torch.testing.assert_close(line.hard, expected)
+
+
+def test_the_best_point_of_a_line_is_within_reach():
+    problem = problem_of("demographic_parity", 1)
+    x = torch.randn(4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    soft, hard = problem.evaluate(x)
+    start = Iterate(x, soft, hard, torch.zeros(problem.n_constraints), math.inf)
+    direction = torch.eye(4).double()[3]
+    far, near = (best_on_lines(problem, start, [direction], reach) for reach in (math.inf, 0.1))
+    assert (near.x - x).norm() <= 0.1
+    assert far.hard[1:].max() <= FEASIBILITY_TOL  # equal predictions at the ends
+    assert best_on_lines(problem, start, [direction], 1e-12).x is x
+
+
+# --- the theorem of the loop ---------------------------------------------------------------------
+
+
+class Stays(Solver):
+    """A solver that does not move, and converges or not."""
+
+    def __init__(self, residual=0.0):
+        self.residual = residual
+
+    def iterate(self, problem, x, dual, tol, rng):
+        soft, hard = problem.evaluate(x)
+        yield Iterate(x, soft, hard, dual, self.residual)
+
+
+def result(problem, x, known, residual=0.0, callbacks=()):
+    return run(
+        Stays(residual),
+        problem,
+        x,
+        torch.zeros(problem.n_constraints).double(),
+        torch.Generator(),
+        max_iter=None,
+        tol=1e-4,
+        callbacks=callbacks,
+        known=known,
+    )
+
+
+@pytest.mark.parametrize("residual", [0.0, math.inf])
+def test_a_known_point_takes_the_place_of_an_infeasible_result(residual):
+    problem, seen = problem_of("demographic_parity", 2), []
+    x = 3.0 * torch.randn(4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    assert problem.evaluate(x).hard[1:].max() > FEASIBILITY_TOL
+    solution = result(problem, x, problem.known(), residual, [seen.append])
+    assert solution.status is Status.KNOWN
+    assert solution.iterate.hard[1:].max() <= FEASIBILITY_TOL
+    assert seen == solution.history
+    assert seen[-1] is solution.iterate
+    assert len(solution.times) == solution.n_iter == 2
+
+
+def test_a_result_stays_where_known_points_are_no_better():
+    problem = problem_of("demographic_parity", 2)
+    zero = problem.start()
+    solution = result(problem, zero, [zero])
+    assert solution.status is Status.CONVERGED
+    assert solution.n_iter == 1
+
+
+def test_a_known_point_that_is_infeasible_is_moved_along_its_offset():
+    problem = problem_of("demographic_parity", 3)
+    x = 3.0 * torch.randn(4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    thresholds = problem.along(x, torch.eye(4).double()[3]).hard
+    least = thresholds[thresholds[:, 1:].amax(dim=1) <= FEASIBILITY_TOL, 0].min()
+    far = x + 100.0 * torch.eye(4).double()[3]  # feasible: all predictions are 1
+    solution = result(problem, far, [x])
+    assert float(solution.iterate.hard[0]) <= float(least) + ERROR_TOL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", stress.ESTIMATORS)
+def test_no_fit_is_clearly_worse_than_an_obvious_one(kind):
+    """500 random problems: reports are right, and feasible points that are known are used."""
+    for trial in stress.trials(kind, 100, seed=19):
+        outcome = stress.check(trial)
+        assert not outcome.wrong, trial.estimator
+        assert not outcome.infeasible, trial.estimator
+        assert outcome.worse <= stress.TOLERANCE + 1e-9, trial.estimator
