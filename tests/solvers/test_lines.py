@@ -147,9 +147,9 @@ def test_a_known_point_that_is_infeasible_is_moved_along_its_offset():
 def test_no_fit_is_clearly_worse_than_an_obvious_one(kind):
     """500 random problems: reports are right, and feasible points that are known are used.
 
-    Thresholds for partial notions are seen on a grid, and not all of them.
+    Thresholds for losses and partial notions are seen on a grid, and not all of them.
     """
-    allowed = 0.01 if kind == "partial" else stress.TOLERANCE + 1e-9
+    allowed = 0.02 if kind in ("losses", "partial") else stress.TOLERANCE + 1e-9
     for trial in stress.trials(kind, 100, seed=19):
         outcome = stress.check(trial)
         assert not outcome.wrong, trial.estimator
