@@ -48,6 +48,7 @@ class Finding(NamedTuple):
     binding: str  # which difference or rate the bound comes from
     method: str
     rates: list[dict[str, Any]]  # each with its simultaneous bounds
+    assumptions: tuple[str, ...] = ()  # of this bound, beyond those of every certificate
 
 
 NOTHING = "no rates to compare"
@@ -230,6 +231,9 @@ def auc_finding(
     A row of a set with m rows moves an AUC by at most 1 / m: deviations t have probability at most
     :math:`\exp(-2 t^2 / \sum c_i^2)` (McDiarmid 1989). For one AUC of two separate sets Hoeffding's
     bound (1963, section 5) of U-statistics, :math:`\exp(-2 \min(m, n) t^2)`, is never wider.
+
+    Both are given the sizes m of the sets. An AUC against all groups is then one against a mixture
+    in which each group has its fraction of these rows.
     """
     n_groups = len(groups)
     cell = np.where(positive, n_groups, 0) + group
@@ -242,7 +246,7 @@ def auc_finding(
     uppers = np.where(np.isnan(estimates), 1.0, np.abs(estimates) + widths)
     pairs = list(combinations(groups, 2))
     against = [f"group {g} and group {h}" for g, h in pairs]
-    if len(sets) != len(pairs) or name in _AGAINST_ALL:
+    if name in _AGAINST_ALL:
         against = [f"group {g} and all groups" for g in groups]
     worst = int(uppers.argmax())
     rates = [
@@ -255,10 +259,14 @@ def auc_finding(
         against[worst],
         "bounded differences of U-statistics (Hoeffding 1963, McDiarmid 1989)",
         rates,
+        _OF_MIXTURES if name in _AGAINST_ALL else (),
     )
 
 
 _AGAINST_ALL = ("positive_equality_gap", "negative_equality_gap", "bpsn_bnsp")
+_OF_MIXTURES = (
+    "each group's fraction of the samples with one label is the same here and in the population.",
+)
 
 
 def _moves(four: Array, rows: Array) -> float:

@@ -114,6 +114,12 @@ def certify(
     about, and neither the training nor the choice of the model has seen them. No certificate
     speaks of a population that changes; certify a later sample, and compare.
 
+    AUCs of a group against all groups ("positive_equality_gap", "negative_equality_gap",
+    "bpsn_bnsp") rest on one thing more. The bound takes the numbers of rows of each label and group
+    as given. It is therefore about a population in which, within each label, the groups have their
+    fractions of these rows. ``assumptions`` of the certificate says so. Other constraints do not
+    need it.
+
     Gaps of rates are bounded by exact tests of differences of proportions, caps by Clopper and
     Pearson's bound, AUCs by bounded differences, distributions of scores by the bands of Dvoretzky,
     Kiefer and Wolfowitz. A largest difference needs no correction for the number of groups (Berger
@@ -176,6 +182,7 @@ def certify(
         assumptions=[
             "the rows are independent draws from the population this is about;",
             "neither training nor the choice of the model has seen them.",
+            *finding.assumptions,
         ],
     )
 

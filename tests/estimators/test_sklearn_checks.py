@@ -48,6 +48,8 @@ TREE = RateConstrainedClassifier(model=DecisionTreeClassifier())
 BOOSTED_TREES = RateConstrainedClassifier(model=HistGradientBoostingClassifier())
 
 # 62 run with scikit-learn 1.6.1 and with 1.9.1 (where one more wants SCIPY_ARRAY_API to be set).
+# Two of them are not for boosted trees, which take missing values and no sparse matrices: that NaN
+# raises, and that weights of sparse rows count copies.
 AT_LEAST = 60
 
 _BATCHES = "a copy of a row and a row of weight two meet different rows in their mini-batches"
@@ -95,7 +97,7 @@ OF_VARIANTS = {
     FERMI_EXACT: {},
     FERMI_NETWORK: _OF_BATCHES,
     TREE: _OF_FOLDS,
-    BOOSTED_TREES: _OF_FOLDS,
+    BOOSTED_TREES: {"check_sample_weight_equivalence_on_dense_data": _FOLDS},
 }
 
 

@@ -143,6 +143,26 @@ def test_the_statement():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "of_a_mixture"),
+    [
+        ("positive_equality_gap", True),
+        ("negative_equality_gap", True),
+        ("bpsn_bnsp", True),
+        ("group_auc", False),
+        ("inter_group", False),
+        ("demographic_parity", False),
+    ],
+)
+def test_aucs_against_all_groups_assume_the_groups_fractions(name, of_a_mixture):
+    """Their bound is given the sizes of cells: it is about a mixture with these fractions."""
+    X, y, group = sample(400, np.random.default_rng(0), n_groups=3)
+    certificate = certify(Scores(), X, y, sensitive_features=group, constraint=name, slack=0.2)
+    told = [text for text in certificate.assumptions if "fraction of the samples" in text]
+    assert len(told) == of_a_mixture
+    assert all(text in str(certificate) for text in certificate.assumptions)
+
+
 @pytest.mark.slow
 def test_rates_hold_together():
     """Every interval of all 4 rates contains the truth, in 95 % of 200 samples or more."""
