@@ -23,6 +23,14 @@ from fairconstrained.training.workers import Workers
 __all__ = ["ModuleProblem"]
 
 
+class _AsGiven(DenseFeatures):
+    """Rows in the type that the user's module takes: single precision, or integers."""
+
+    def to_dense(self) -> Tensor:
+        """The tensor as it is."""
+        return self.X
+
+
 class ModuleProblem(FixedSoftness):
     """Minimise the mean loss of a module's outputs subject to constraints on them.
 
@@ -118,9 +126,9 @@ class ModuleProblem(FixedSoftness):
     def _scores(self, x: Tensor, X: Tensor) -> Tensor:
         """Scores as in prediction; each worker passes a part of the rows through the module."""
         if self._streams or self._workers.size == 1:
-            return self.model.scores(x, DenseFeatures(X))
+            return self.model.scores(x, _AsGiven(X))
         own = self._workers.part(len(X))
-        part = self.model.scores(x, DenseFeatures(X[own]))
+        part = self.model.scores(x, _AsGiven(X[own]))
         scores = part.new_zeros((len(X), *part.shape[1:]))
         scores[own] = part
         return self._workers.sum(scores)
@@ -136,7 +144,7 @@ class ModuleProblem(FixedSoftness):
             own = self._workers.part(len(rows), self._n_strata)
         share = 1 / self._workers.size if self._streams else len(rows[own]) / len(rows)
         batch = self._place(self.source.batch(rows[own]))
-        outputs, model_pullback = self.model.linearize(x, DenseFeatures(batch[0]))
+        outputs, model_pullback = self.model.linearize(x, _AsGiven(batch[0]))
         outputs = outputs.requires_grad_()
         group = self._group(rows[own], scale[own], batch, share)
         shaped = self._shaped(outputs)
