@@ -59,8 +59,8 @@ class DPFermiClassifier(PrivateFairClassifier):
         constrained.
     penalty : float, default=1.0
         :math:`\lambda`. Loss and mutual information are means over samples, so the penalty does not
-        depend on the size of the data or of batches. On Adult, 1 halves the gap of a fit without
-        penalty, and 16 leaves an eighth of it.
+        depend on the size of the data or of batches. On Adult, 1 leaves a third of the gap of a fit
+        without penalty, and 4 a tenth of it.
     epsilon : float, Budget or None, default=1.0
         Budget of differential privacy; None trains without privacy. Needs the extra ``privacy``. A
         :class:`fairconstrained.privacy.Budget` has its own delta and unit, which replace `delta`
