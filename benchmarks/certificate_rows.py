@@ -74,6 +74,8 @@ def main() -> None:
     parser.add_argument("--rates", nargs="+", type=float, default=[0.1, 0.3, 0.5])
     parser.add_argument("--gaps", nargs="+", type=float, default=[0.0, 0.025])
     options = parser.parse_args()
+    if max(options.gaps) >= options.slack:
+        parser.error(f"--gaps must be below --slack {options.slack:g}; got {options.gaps}")
     cells = [(rate, gap) for rate in options.rates for gap in options.gaps]
     rows = [rows_needed(*cell, options.slack) for cell in tqdm(cells)]
     table = pd.Series(rows, index=pd.MultiIndex.from_tuples(cells, names=["rate", "gap"]))
