@@ -54,11 +54,14 @@ def certified(most: int, least: int, n_rows: int, slack: float) -> bool:
 
 
 def rows_needed(rate: float, gap: float, slack: float) -> int:
-    """Least number of rows of each group for the power, by bisection around the normal one."""
+    """Least number of rows of each group for the power, by bisection.
+
+    Without a gap both tests can fail, and the normal approximation of one of them is too small.
+    """
     rates = (rate, rate + gap)
     variance = sum(p * (1 - p) for p in rates)
     normal = variance * ((norm.isf(1 - CONFIDENCE) + norm.ppf(POWER)) / (slack - gap)) ** 2
-    low, high = int(0.9 * normal), int(1.4 * normal)
+    low, high = int(0.9 * normal), int(2 * normal)
     while high - low > PRECISION * high:
         middle = (low + high) // 2
         low, high = (low, middle) if power(middle, rates, slack) >= POWER else (middle, high)

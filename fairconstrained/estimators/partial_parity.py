@@ -119,8 +119,8 @@ class PartialParityClassifier(PrivateFairClassifier):
     few posteriors is trained. The best rule for rates at one threshold has that form. For
     distributions, which are compared at all thresholds of the interval, a few coefficients may not
     reach a small slack. The fit can then end with equal scores, which satisfy every notion and
-    predict one class; all entries of ``coef_`` are then 0. A larger slack, a notion of rates or AUCs, or
-    ``model="linear"`` on the original columns is kept more easily.
+    predict one class; all entries of ``coef_`` are then 0. A larger slack, a notion of rates or
+    AUCs, or ``model="linear"`` on the original columns is kept more easily.
 
     With ``group_features=True`` predictions request ``sensitive_features`` by metadata routing.
 
