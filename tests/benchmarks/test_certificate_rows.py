@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.certificate_rows import certified, power
+from benchmarks.certificate_rows import POWER, certified, power, rows_needed
 from fairconstrained.metrics import certify
 
 N_ROWS, RATES, SLACK = 200, (0.2, 0.22), 0.1
@@ -41,3 +41,11 @@ def test_power_is_the_probability_that_certify_keeps_the_slack():
     exact = power(N_ROWS, RATES, SLACK)
     assert 0.2 < exact < 0.95
     assert np.mean(found) == pytest.approx(exact, abs=3 * np.sqrt(exact * (1 - exact) / 2000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gap", [0.0, 0.04])
+def test_the_rows_that_are_needed_have_the_power(gap):
+    """And 3 % fewer do not."""
+    rates, rows = (0.3, 0.3 + gap), rows_needed(0.3, gap, SLACK)
+    assert power(rows, rates, SLACK) >= POWER > power(int(0.97 * rows), rates, SLACK)
