@@ -115,12 +115,12 @@ class PartialParityClassifier(PrivateFairClassifier):
     Training starts from the model without constraints, because tied scores are feasible and solvers
     would stay there.
 
-    A classifier as `model` (:class:`fairconstrained.models.Posteriors`) leaves a linear model of a few
-    posteriors to train. The best rule for rates at one threshold is of that form. The best rule for
-    distributions, which are compared at all thresholds of the interval, need not be, and a few
-    coefficients may not reach a small slack. ``feasible_`` is then False, and a warning says so. A
-    larger slack, ``"rank_parity"`` in a short interval, a notion of rates or AUCs, or
-    ``model="linear"`` on the original columns is kept more easily.
+    With a classifier as `model` (:class:`fairconstrained.models.Posteriors`) a linear model of a
+    few posteriors is trained. The best rule for rates at one threshold has that form. For
+    distributions, which are compared at all thresholds of the interval, a few coefficients may not
+    reach a small slack. The fit can then end with equal scores, which satisfy every notion and
+    predict one class; all entries of ``coef_`` are then 0. A larger slack, a notion of rates or
+    AUCs, or ``model="linear"`` on the original columns is kept more easily.
 
     With ``group_features=True`` predictions request ``sensitive_features`` by metadata routing.
 
