@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted, indexable
 from fairconstrained.model_selection._rows import rows_of
 from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit, privacy_guarantee
 from fairconstrained.privacy.accounting import check_budget, check_positive
-from fairconstrained.privacy.mechanisms import noise_generator, noisy_argmax
 from fairconstrained.privacy.search import check_steps
 
 __all__ = ["PrivateGridSearch"]
@@ -270,6 +269,9 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         if self.random_state is not None:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         scale = _NOISE[unit] / self.epsilon
+        # Imported here: the rest of this room works without torch.
+        from fairconstrained.privacy.mechanisms import noise_generator, noisy_argmax
+
         return kept[noisy_argmax([right[i] for i in kept], scale, noise_generator(seed))]
 
 

@@ -99,7 +99,7 @@ def test_networks_meet_the_constraint_on_training_labels(model, n_classes):
     assert clf.score(*data[:2]) > 1.2 / n_classes
     assert not clf.module_.training
     assert {p.dtype for p in clf.module_.parameters()} == {torch.float64}
-    assert clf.n_iter_ == SGDA.length == len(clf.history_["objective"])
+    assert clf.n_iter_ == SGDA().length == len(clf.history_["objective"])
 
 
 def test_batch_statistics_behind_dropout_are_those_of_prediction():
@@ -261,7 +261,7 @@ def test_a_warm_start_goes_on_from_the_last_network(model):
     end = clf.history_["objective"].min()
     former, scores = clf.module_, clf.decision_function(X)
     clf.set_params(solver__step_size=1e-4).fit(X, y, sensitive_features=group)
-    first_cold, first_warm = seen[0], seen[SGDA.length]
+    first_cold, first_warm = seen[0], seen[SGDA().length]
     assert abs(first_warm - end) < 0.2 * abs(first_cold - end)
     # The former network is another object and did not change.
     assert clf.module_ is not former

@@ -129,7 +129,7 @@ def test_from_a_file_to_a_model(written, tmp_path, capsys):
     quickstart.main(["--csv", str(path), *own, *short, "--output", str(tmp_path)])
     out = capsys.readouterr().out
     assert "900 training rows, 300 held-out rows, 8 features" in out
-    assert "sex=woman, age_group=under 30" in out
+    assert "woman & under 30" in out
     new = frame.drop(columns=["sex", "age_group", "decision"]).head(3)
     new.loc[0, ["occupation", "income"]] = ["astronaut", np.nan]
     assert set(joblib.load(tmp_path / "model.joblib").predict(new)) <= {0, 1}
