@@ -61,7 +61,7 @@ def run(
     known : sequence of Tensor of shape (n_variables,)
         Points that the result must not be worse than, such as those of equal predictions. A known
         point that is infeasible is moved along its offsets first. The problem must then be
-        :class:`~fairconstrained.problems.Sharpenable`.
+        ``Sharpenable``.
 
     Returns
     -------
