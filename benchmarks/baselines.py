@@ -45,6 +45,8 @@ class SGD(StochasticSolver):
     SGD(step_size=0.1)
     """
 
+    keeps_slack = False
+
     def __init__(
         self,
         *,

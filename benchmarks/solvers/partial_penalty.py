@@ -25,6 +25,7 @@ class MaxPenalty(Solver):
     """Minimise f + weight * max(c, 0) by normalised subgradients; the last point counts."""
 
     length = 20
+    keeps_slack = False
 
     def __init__(self, weight: float, *, n_steps: int, step_size: float = 0.3):
         self.weight = weight

@@ -71,8 +71,8 @@ def progress(name, length, verbose):
         yield tick
 
 
-def report(estimator, solution, excess, errors):
-    """Warn if a fit exceeds its slacks or stopped before it converged.
+def report(estimator, solution, excess, errors, scores):
+    """Warn if a fit exceeds its slacks, stopped before it converged, or ended with equal scores.
 
     Where `errors` of the excess are given, it is an estimate, and less than its error says nothing.
     """
@@ -102,5 +102,13 @@ def report(estimator, solution, excess, errors):
         warn_caller(
             f"{type(estimator).__name__} stopped after {solution.n_iter} iterations with residual "
             f"{residual:.1e} > tol={estimator.tol:g}. {advice}",
+            ConvergenceWarning,
+        )
+    equal = bool((scores == scores[0]).all())
+    if solution.status is Status.KNOWN and estimator.feasible_ and equal:
+        warn_caller(
+            f"{type(estimator).__name__} gives all rows equal scores: the solver found nothing "
+            "better that keeps the slack. Try a larger slack, another solver, a richer model, or "
+            "min_group_size to leave small groups out.",
             ConvergenceWarning,
         )

@@ -528,7 +528,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             delattr(self, name)  # of a former fit, perhaps with another model
         problem, solution = stages[-1]
         stack, iterate = problem.constraint, solution.iterate
-        problem.model.settle(iterate.x[: problem.model.n_params], problem.data.X)
+        w = iterate.x[: problem.model.n_params]
+        problem.model.settle(w, problem.data.X)
         vars(self).update(self._fitted(problem, iterate.x))
         self.n_iter_ = sum(stage.solution.n_iter for stage in stages)
         self.converged_ = solution.status is Status.CONVERGED
@@ -545,7 +546,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self.feasible_ = bool((excess <= FEASIBILITY_TOL).all())
         self.privacy_ = None
         self.history_ = _history(stages)
-        report(self, solution, excess, self._errors_of_estimates(problem))
+        scores = problem.model.scores(w, problem.data.X).detach()
+        report(self, solution, excess, self._errors_of_estimates(problem), scores)
 
     def _fitted(self, problem, x):
         """The attributes with which the model at `x` predicts."""

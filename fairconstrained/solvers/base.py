@@ -132,6 +132,9 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         Number of iterations of a full run, if it is known in advance.
     starts_feasible : bool
         Whether the starting point must meet the constraints.
+    keeps_slack : bool
+        Whether the solver looks for a feasible point. If not, as in a penalty method, its result
+        stays as it is: no known feasible point takes its place.
     scope : str
         The problems that the solver is for, as messages describe them to users.
 
@@ -145,6 +148,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
     length: int | None = None
     starts_feasible = False
+    keeps_slack: bool = True
     scope = "other problems"
 
     def check(self, problem: Any) -> None:
@@ -177,6 +181,8 @@ P = TypeVar("P", contravariant=True)
 
 class Solves(Protocol[P]):
     """A solver for problems of type P, for type checkers."""
+
+    keeps_slack: bool
 
     def check(self, problem: Any) -> None: ...
 

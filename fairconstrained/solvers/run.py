@@ -61,7 +61,8 @@ def run(
     known : sequence of Tensor of shape (n_variables,)
         Points that the result must not be worse than, such as those of equal predictions. A known
         point that is infeasible is moved along its offsets first. The problem must then be
-        ``Sharpenable``.
+        ``Sharpenable``. They are not compared with the result of a
+        solver that does not look for a feasible point (``keeps_slack``).
 
     Returns
     -------
@@ -125,7 +126,7 @@ def run(
     if not history:
         raise RuntimeError(f"{solver!r} yielded no iterate.")
     chosen = history[-1] if status is Status.CONVERGED else solver.select(history)
-    if known:
+    if known and solver.keeps_slack:
         with one_thread():
             better = not_worse(cast(Sharpenable, problem), chosen, known)
         if better is not chosen:

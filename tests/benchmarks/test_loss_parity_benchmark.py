@@ -49,7 +49,8 @@ def test_two_methods_from_files_outside_end_in_a_table_and_pictures(tmp_path, ca
     assert table["method"].tolist() == ["mine, SSLALM", "mine, ALM"] * 2
     for row in table.to_dict("records"):
         arrays = load("results").arrays(output, row)
-        assert arrays["time"].shape == arrays["loss"].shape == arrays["violation"].shape == (30,)
+        assert arrays["time"].shape == arrays["loss"].shape == arrays["violation"].shape
+        assert arrays["time"].shape in {(30,), (31,)}  # iterates, and a known point if it is better
         assert arrays["scores"].shape == arrays["groups"].shape == (80,)
     assert main([*fixed, "--report"]) == 0
     text = capsys.readouterr().out

@@ -34,5 +34,5 @@ def test_the_examples_of_the_architecture_run_in_the_order_of_the_page():
 )
 def test_the_example_of_privacy_runs():
     n_blocks, namespace = examples_of("privacy.md")
-    assert n_blocks == 1
+    assert n_blocks == 3
     assert namespace["clf"].privacy_.n_steps == 400
