@@ -108,13 +108,18 @@ def test_it_goes_where_the_exact_solution_is():
     X, y, group = data = table(n=30_000, seed=1)
     exact = AUCFairClassifier(INTER, solver=QCQP(), **SURROGATE)
     exact.fit(X, y, sensitive_features=group)
+    # The true gap keeps the surrogate's slack everywhere, so the fit ends elsewhere: at the model
+    # without constraints, which follows the last iterate of the solver.
+    solved = np.flatnonzero(exact.history_["residual"] <= exact.tol)[-1]
+    optimum, auc_there = exact.history_["objective"][solved], 1 - exact.history_["error"][solved]
+    assert exact.history_["soft_violation"][solved] == pytest.approx(0.4, abs=1e-4)
     solver = LevelSet(batch_size=20, n_steps=250, step_size=0.03)
     clf = streamed(data, [1000] * 29, solver, stream_memory=2000)
     assert clf.n_iter_ == 1500
-    optimum, reached = exact.history_["objective"][-1], clf.history_["objective"][-1]
+    reached = clf.history_["objective"][-1]
     assert optimum - 0.01 < reached < optimum + 0.15 * (0.5 - optimum)
     assert clf.history_["soft_violation"][-1] <= 0.4 + 0.02
-    assert auc(clf, data) > auc(exact, data) - 0.01
+    assert auc(clf, data) > auc_there - 0.01
     assert len(clf._stream.y) == 2000
 
 

@@ -38,6 +38,13 @@ def private(
     )
 
 
+def weighed(weight, **params):
+    clf = DPFermiClassifier(**{"delta": 1e-6, **params})
+    return clf.fit(
+        LARGE.data, LARGE.target, sensitive_features=LARGE.sensitive_features, sample_weight=weight
+    )
+
+
 def gap_and_error(clf):
     predicted = clf.predict(LARGE.data)
     gap = demographic_parity_difference(
@@ -217,19 +224,26 @@ def test_bad_parameters_are_refused(params, message):
 
 
 @pytest.mark.slow
-def test_weights_are_public_with_the_features_and_refused_with_records():
-    weight = np.ones(20_000)
-    fit = {"sensitive_features": LARGE.sensitive_features, "sample_weight": 3 * weight}
-    plain = private(penalty=4.0)
-    weighted = DPFermiClassifier(penalty=4.0, delta=1e-6, random_state=0)
-    weighted.fit(LARGE.data, LARGE.target, **fit)
-    np.testing.assert_allclose(weighted.coef_, plain.coef_, atol=1e-3)
-    for clf in (
-        DPFermiClassifier(protect="record"),
-        DPFermiClassifier(solver=NoisyTables(n_steps=10)),
-    ):
-        with pytest.raises(ValueError, match="sample_weight must be None"):
-            clf.fit(LARGE.data, LARGE.target, **fit)
+@pytest.mark.parametrize("solver", [ReleasedMoments(), NoisyTables(n_steps=10)], ids=repr)
+def test_equal_weights_are_no_weights(solver):
+    """Weights are relative and public with the features: equal ones change no bit, no promise."""
+    plain = private(penalty=4.0, solver=solver)
+    weighted = weighed(np.full(20_000, 3.0), penalty=4.0, solver=solver, random_state=0)
+    np.testing.assert_array_equal(weighted.coef_, plain.coef_)
+    assert weighted.privacy_ == plain.privacy_
+
+
+@pytest.mark.parametrize("weight", [np.ones(20_000), np.full(20_000, 3.0)], ids=["one", "three"])
+@pytest.mark.parametrize("unit", ["record", "record_replacement"])
+def test_records_refuse_any_weights(unit, weight):
+    """Even ones: whether weights are equal is a fact about secret rows."""
+    with pytest.raises(ValueError, match="sample_weight must be None with epsilon"):
+        weighed(weight, protect=unit)
+
+
+def test_gradients_of_single_rows_refuse_unequal_weights():
+    with pytest.raises(ValueError, match="sample_weight must be None with NoisyTables"):
+        weighed(np.where(LARGE.target == 1, 3.0, 1.0), solver=NoisyTables(n_steps=10))
 
 
 def test_a_tiny_group_is_named_with_its_released_share():

@@ -32,14 +32,15 @@ class ByHand:
         F = c1 * c2**2 - 2 * c1 * c2 * h * (u - u_) + c1 * (h - a) ** 2 * u + c1 * (h - b) ** 2 * u_
         G = 2 * c1 * h * (u - u_)
         values = np.array([F[group].sum() for group in self.groups]) - np.append(r, slack)
-        coefficients = T @ self.w[:d]
+        s = self.model.scale.numpy()  # the penalty is on the coefficients of standardised columns
+        coefficients = s * (T @ self.w[:d])
         values[0] += 0.5 * self.ridge * coefficients @ coefficients
         of_pair = np.zeros(len(a))
         for i, group in enumerate(self.groups):
             of_pair[group] = self.y[i]
         dF = -2 * c1 * c2 * (u - u_) + 2 * c1 * (h - a) * u + 2 * c1 * (h - b) * u_
         grad_w = (of_pair @ dF + (of_pair * alpha) @ (2 * c1 * (u - u_))) * moved_x
-        grad_w[:d] += self.y[0] * self.ridge * T.T @ coefficients
+        grad_w[:d] += self.y[0] * self.ridge * T.T @ (s * coefficients)
         self.w = self.w - eta * grad_w
         self.a = np.clip(a + eta * 2 * c1 * of_pair * (h - a) * u, -interval, interval)
         self.b = np.clip(b + eta * 2 * c1 * of_pair * (h - b) * u_, -interval, interval)
