@@ -233,6 +233,16 @@ def test_equal_weights_are_no_weights(solver):
     assert weighted.privacy_ == plain.privacy_
 
 
+def test_unequal_weights_move_released_moments_as_the_fit_without_privacy():
+    """Positives that count thrice: far more rows get the label, with noise or without."""
+    weight = np.where(LARGE.target == 1, 3.0, 1.0)
+    clf = weighed(weight, penalty=4.0, random_state=0)
+    exact, plain = weighed(weight, penalty=4.0, epsilon=None), private(penalty=4.0)
+    rate, exact_rate, plain_rate = (c.predict(LARGE.data).mean() for c in (clf, exact, plain))
+    assert rate == pytest.approx(exact_rate, abs=0.03)
+    assert rate > plain_rate + 0.15
+
+
 @pytest.mark.parametrize("weight", [np.ones(20_000), np.full(20_000, 3.0)], ids=["one", "three"])
 @pytest.mark.parametrize("unit", ["record", "record_replacement"])
 def test_records_refuse_any_weights(unit, weight):
