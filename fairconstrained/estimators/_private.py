@@ -299,10 +299,10 @@ class PrivateFairClassifier(FairClassifier):
 
     def _warn_of_range(self):
         """Say which parameter raw columns need; known from what was released."""
-        taken = "(0, 1), the default" if self.feature_range is None else "what was given"
+        where = "(0, 1) in released scales" if self.feature_range is None else "what was given"
         warn_caller(
-            f"By the released norms most rows lie outside of {type(self).__name__}.feature_range = "
-            f"{taken}: columns of large numbers then drown all others, and most accuracy is lost. "
+            f"By the released norms most rows lie outside of {type(self).__name__}.feature_range "
+            f"({where}): columns of large numbers may then drown all others, and accuracy is lost. "
             "Give feature_range=(low, high), arrays of one number a column, from public knowledge.",
             PrivacyWarning,
         )

@@ -114,10 +114,9 @@ def test_three_classes_and_three_groups(constraint):
     ids=["perceptron", "layer normalisation"],
 )
 def test_networks_keep_it_too(model):
-    solver = DPSGDA(step_size=2.0, n_steps=100)
-    clf = private(model=model, solver=solver, slack=0.1, epsilon=3.0)
-    assert metric(clf, "demographic_parity", LARGE) <= 0.14
-    assert clf.score(LARGE.data, LARGE.target) > 0.65
+    clf = private(model=model, slack=0.1, epsilon=3.0)
+    assert metric(clf, "demographic_parity", LARGE) <= 0.12
+    assert clf.score(LARGE.data, LARGE.target) > 0.73
 
 
 @pytest.mark.slow
@@ -143,6 +142,10 @@ def test_a_public_range_undoes_the_units_of_columns():
 
 @pytest.mark.slow
 @quiet
+# Whether most rows lie outside of their range is read off released norms, so the noise decides.
+@pytest.mark.filterwarnings(
+    "ignore:By the released norms:fairconstrained.exceptions.PrivacyWarning"
+)
 def test_the_seed_decides_everything():
     first, second, third = (private(n=3000, random_state=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.coef_, second.coef_)
