@@ -113,14 +113,22 @@ def test_labels_of_many_small_cells_are_repaired_not_given_up():
 
 @pytest.mark.slow
 def test_fewer_rows_than_columns():
-    rng = np.random.default_rng(0)
-    group = np.arange(60) % 2
-    X = rng.normal(size=(60, 200)) + group[:, None]
-    y = (X[:, 0] + rng.normal(size=60) > 0.5).astype(int)
-    free = fitted(data=(X, y, group), slack=np.inf)
-    clf = fitted(data=(X, y, group), slack=0.1)
-    assert clf.violation_ <= 0.1 + FORGIVEN < free.violation_
-    assert clf.score(X, y) > 0.6
+    """Every labelling is linear: fits are feasible, beat constants, and mostly by far."""
+    scores, gaps = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        group = np.arange(60) % 2
+        X = rng.normal(size=(60, 200)) + group[:, None]
+        y = (X[:, 0] + rng.normal(size=60) > 0.5).astype(int)
+        free = fitted(data=(X, y, group), slack=np.inf)
+        clf = fitted(data=(X, y, group), slack=0.1)
+        assert free.score(X, y) == 1.0
+        assert clf.violation_ <= 0.1 + FORGIVEN
+        assert clf.score(X, y) > max(y.mean(), 1 - y.mean())
+        scores.append(clf.score(X, y))
+        gaps.append(free.violation_)
+    assert np.median(scores) > 0.8
+    assert np.median(gaps) > 0.1 + FORGIVEN
 
 
 def test_weights_are_repetitions_for_losses_too():
