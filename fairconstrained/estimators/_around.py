@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.solvers import Status
 
-__all__ = ["data_by_position", "progress", "report", "unchanged_on_error"]
+__all__ = ["data_by_position", "progress", "report", "report_equal", "unchanged_on_error"]
 
 P = ParamSpec("P")
 E = TypeVar("E")
@@ -71,8 +71,8 @@ def progress(name, length, verbose):
         yield tick
 
 
-def report(estimator, solution, excess, errors, scores):
-    """Warn if a fit exceeds its slacks, stopped before it converged, or ended with equal scores.
+def report(estimator, solution, excess, errors):
+    """Warn if a fit exceeds its slacks or stopped before it converged.
 
     Where `errors` of the excess are given, it is an estimate, and less than its error says nothing.
     """
@@ -104,8 +104,11 @@ def report(estimator, solution, excess, errors, scores):
             f"{residual:.1e} > tol={estimator.tol:g}. {advice}",
             ConvergenceWarning,
         )
-    equal = bool((scores == scores[0]).all())
-    if solution.status is Status.KNOWN and estimator.feasible_ and equal:
+
+
+def report_equal(estimator, scores):
+    """Warn if the point that replaced the solver's result gives all rows equal scores."""
+    if bool((scores == scores[0]).all()):
         warn_caller(
             f"{type(estimator).__name__} gives all rows equal scores: the solver found nothing "
             "better that keeps the slack. Try a larger slack, another solver, a richer model, or "

@@ -25,6 +25,7 @@ from fairconstrained.estimators._around import (
     data_by_position,
     progress,
     report,
+    report_equal,
     unchanged_on_error,
 )
 from fairconstrained.estimators._callbacks import CallbackSupportMixin, fit_task
@@ -546,8 +547,9 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self.feasible_ = bool((excess <= FEASIBILITY_TOL).all())
         self.privacy_ = None
         self.history_ = _history(stages)
-        scores = problem.model.scores(w, problem.data.X).detach()
-        report(self, solution, excess, self._errors_of_estimates(problem), scores)
+        report(self, solution, excess, self._errors_of_estimates(problem))
+        if solution.status is Status.KNOWN and self.feasible_:  # never of a private fit
+            report_equal(self, problem.model.scores(w, problem.data.X).detach())
 
     def _fitted(self, problem, x):
         """The attributes with which the model at `x` predicts."""

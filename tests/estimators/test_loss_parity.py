@@ -135,6 +135,7 @@ class Network(nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
+@pytest.mark.filterwarnings("ignore:.*gives all rows equal scores")
 def test_networks_of_the_user_train_and_copy():
     X, _, _ = table()
     solver = ALM(**ADAM, n_steps=400)
