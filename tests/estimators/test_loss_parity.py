@@ -135,12 +135,12 @@ class Network(nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
-@pytest.mark.filterwarnings("ignore:.*gives all rows equal scores")
 def test_networks_of_the_user_train_and_copy():
     X, _, _ = table()
     solver = ALM(**ADAM, n_steps=400)
-    clf = fitted(model=Network, solver=solver, slack=0.05)
-    assert gap(clf) <= 0.06
+    clf = fitted(model=Network, solver=solver, slack=0.15)
+    assert gap(clf) <= 0.15 + FORGIVEN
+    assert np.ptp(clf.decision_function(X)) > 0
     copy = pickle.loads(pickle.dumps(clf))
     np.testing.assert_array_equal(copy.predict_proba(X), clf.predict_proba(X))
     again = clone(clf).fit(X, table()[1], sensitive_features=table()[2])
