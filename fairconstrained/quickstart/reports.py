@@ -74,7 +74,7 @@ def draw_tradeoff(
     from fairconstrained.display import TradeoffDisplay
 
     table = pd.DataFrame(results)
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(12, 4), layout="constrained")
     axes = figure.subplots(1, 2)
     for ax, (rows, part) in zip(axes, table.groupby("rows", sort=False), strict=True):
         for method, points in part.groupby("method", sort=False):
@@ -90,6 +90,9 @@ def draw_tradeoff(
                 violation_name=f"violation of {options.notion.replace('_', ' ')}",
             ).plot(ax)
         ax.set_title(str(rows))
+        ax.get_legend().remove()
+    # The held-out rows show all methods.
+    figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside right center")
     figure.savefig(path, dpi=120)
 
 
