@@ -91,7 +91,8 @@ class Result(NamedTuple):
 def methods(table: Table, notion: str, seed: int, cache: str) -> list[Method]:
     """Boosted trees and a linear model, with and without a constraint."""
     trees = make_pipeline(
-        _codes(table), HistGradientBoostingClassifier(categorical_features=_first(table))
+        _codes(table),
+        HistGradientBoostingClassifier(categorical_features=list(range(len(table.words)))),
     ).set_params(histgradientboostingclassifier__random_state=seed)
     fair_trees = RateConstrainedClassifier(
         notion, model=Posteriors(trees, memory=cache), random_state=seed
@@ -115,7 +116,7 @@ def _indicators(table: Table) -> Any:
 
 
 def _codes(table: Table) -> Any:
-    """For trees: words as codes, the rest as it is."""
+    """For trees: words as codes, in the first columns, and the rest as it is."""
     words = OrdinalEncoder(
         handle_unknown="use_encoded_value",
         unknown_value=np.nan,
@@ -123,10 +124,6 @@ def _codes(table: Table) -> Any:
         max_categories=200,
     )
     return make_column_transformer((words, table.words), remainder="passthrough")
-
-
-def _first(table: Table) -> list[int]:
-    return list(range(len(table.words)))
 
 
 def cross_validate(
