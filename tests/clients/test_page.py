@@ -39,7 +39,6 @@ def test_every_section_has_a_block():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of the other libraries
 @pytest.mark.parametrize("section", BLOCKS)
 def test_the_blocks_of_a_section_run(section, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
@@ -48,11 +47,11 @@ def test_the_blocks_of_a_section_run(section, tmp_path, monkeypatch):
         pytest.skip(f"not installed: {absent}")
     if "array_api_dispatch" in code and not array_api():
         pytest.skip("scikit-learn before 1.9 needs more packages for its array API")
-    if "array_api_dispatch" in code:  # for which scipy has to be asked before it is imported
-        quiet = "import warnings\nwarnings.simplefilter('ignore')\n"
-        run_program(quiet + code, SCIPY_ARRAY_API="1")
-    else:
-        exec(compile(code, section, "exec"), {"__name__": "page"})
+    # Each in a process of its own: mlflow keeps its experiment, scikit-learn its settings, and
+    # scipy has to be asked for the array API before it is imported.
+    quiet = "import warnings\nwarnings.simplefilter('ignore')\n"
+    environment = {"SCIPY_ARRAY_API": "1"} if "array_api_dispatch" in code else {}
+    run_program(quiet + code, **environment)
 
 
 def test_the_versions_are_those_of_the_constraints():
