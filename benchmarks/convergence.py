@@ -60,8 +60,7 @@ def exact_gradient(clf: DPFermiClassifier, data: Batch) -> float:
         MeanLoss(log_loss),
         stack,
         _ALPHA,
-        MutualInformation.within(stack),
-        data.weight @ rows.parts,
+        MutualInformation.within(stack, data.weight @ rows.parts),
         _PENALTY,
     )
     terms = problem.linearize(problem.model.restore(vars(clf)))

@@ -48,6 +48,7 @@ def private_steps(solver: DPFERMI, unit: str, rows: Batch) -> Iterator[object]:
         else Linear().build(rows.X, rows.weight, 1, 1e-4)
     )
     budget = Budget(1.0, 1e-5, "record" if record else "sensitive_features")
+    counts = torch.full((2,), _ROWS / 2).double()
     kind = RecordFermi if record else AttributeFermi
     problem = kind(
         model=model,
@@ -55,8 +56,8 @@ def private_steps(solver: DPFERMI, unit: str, rows: Batch) -> Iterator[object]:
         loss=log_loss,
         alpha=1e-4,
         constraint=stack,
-        counts=torch.full((2,), _ROWS / 2).double(),
-        information=MutualInformation.within(stack),
+        counts=counts,
+        information=MutualInformation.within(stack, counts),
         weight=1.0,
         plan=solver.plan(_ROWS, budget, counts=True),
     )

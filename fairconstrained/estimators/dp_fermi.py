@@ -216,8 +216,7 @@ class DPFermiClassifier(PrivateFairClassifier):
             MeanLoss(log_loss),
             stack,
             float(self.alpha),
-            MutualInformation.within(stack),
-            data.weight @ rows.parts,
+            MutualInformation.within(stack, data.weight @ rows.parts),
             float(self.penalty),
         )
 
@@ -235,7 +234,7 @@ class DPFermiClassifier(PrivateFairClassifier):
                 alpha=float(self.alpha),
                 constraint=stack,
                 counts=counts,
-                information=MutualInformation.within(stack),
+                information=MutualInformation.within(stack, counts),
                 weight=float(self.penalty),
                 plan=plan,
                 **own,

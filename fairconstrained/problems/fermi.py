@@ -82,8 +82,7 @@ class FermiERM:
     alpha : float
         Weight of half the squared norm of the coefficients.
     information : MutualInformation
-    counts : Tensor of shape (n_parts,)
-        N: exact, released or public.
+        With the counts N: exact, released or public.
     weight : float
         :math:`\lambda`.
     shift : Tensor of shape (n_parts, n_classes), optional
@@ -96,7 +95,6 @@ class FermiERM:
     constraint: MomentConstraint
     alpha: float
     information: MutualInformation
-    counts: Tensor
     weight: float
     shift: Tensor | None = None
 
@@ -143,7 +141,7 @@ class FermiERM:
         on_dual : Tensor of shape (n_parts, n_classes)
             Gradient of :math:`\psi` in W, by the table.
         """
-        weights = self.weight * self.information.weights(dual, self.counts)
+        weights = self.weight * self.information.weights(dual)
         batch = self.data.rows(rows)
         # Each row stands for as many rows: dividing by the batch's weight instead would be biased.
         batch = batch._replace(weight=batch.weight * (self.n_rows / len(rows)))
@@ -158,7 +156,7 @@ class FermiERM:
 
         terms = self._linearized(lagrangian, x, batch)
         on_x = terms.pullback(torch.ones_like(terms.value))
-        return on_x, self.information.ascent(dual, seen[0], self.counts)
+        return on_x, self.information.ascent(dual, seen[0])
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Objective and error, each with the measured values of the notion."""
@@ -181,7 +179,7 @@ class FermiERM:
         error = float(self.risk.hard(scores, self.data.y, self.data.weight))
         if not self._is_penalised:
             return error, 0.0
-        information = float(self.information.value(self._label_table(scores), self.counts))
+        information = float(self.information.value(self._label_table(scores)))
         return error + self.weight * information, information
 
     def of_weight(self, weight: float) -> Self:
@@ -217,7 +215,7 @@ class FermiERM:
         table = batch.sums(self._soft(scores, batch))
         if self.shift is not None:
             table = table + self.shift
-        return risk + self.weight * self.information.value(table, self.counts)
+        return risk + self.weight * self.information.value(table)
 
     def _linearized(self, objective: Terms, x: Tensor, batch: Membership) -> Linearization:
         terms = through_scores(lambda z, _: objective(z, batch)[None], self.model, x, batch.X)
@@ -225,7 +223,7 @@ class FermiERM:
 
     def _measured(self, first: Tensor, statistics: Tensor) -> Tensor:
         table = self.data.sums(statistics)
-        values = self.constraint.of_moments(table, self.counts, table.new_zeros(0))
+        values = self.constraint.of_moments(table, self.information.counts, table.new_zeros(0))
         return torch.cat((first.reshape(1), values))
 
     def _soft(self, scores: Tensor, batch: Membership) -> Tensor:

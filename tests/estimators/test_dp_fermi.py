@@ -263,7 +263,7 @@ def test_one_step_of_the_algorithm(table_of):
                 ascent = -2 * matrix * F.mean(dim=0) + 2 * joint / share.sqrt()[:, None]
                 fall = 0.5 * (1 + np.cos(np.pi * step / 2))
                 x, matrix = x - eta * fall * gradient, matrix + eta_w * ascent
-                matrix = information.project(matrix, problem.counts)
+                matrix = information.project(matrix)
             seen.append(x)
             yield from solver.iterate(problem, seen[0] * 0 + problem.start(), dual, tol, rng)
 

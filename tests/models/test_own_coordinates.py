@@ -100,12 +100,12 @@ def test_large_tables_stay_as_they_are(monkeypatch):
 def test_projection_is_the_nearest_point_of_each_ball(scale):
     """Also where the shortcut (all of W is shorter than the least radius) does not hold."""
     condition = torch.tensor([0, 0, 1, 1])
-    information = MutualInformation(condition, 2)
     counts = torch.tensor([30.0, 70.0, 50.0, 50.0]).double()
+    information = MutualInformation(condition, 2, counts)
     direction = torch.tensor([[3.0, 1.0], [1.0, 2.0], [0.1, 0.0], [0.2, 0.1]]).double()
     dual = scale * direction
-    projected = information.project(dual, counts)
+    projected = information.project(dual)
     for part in (slice(0, 2), slice(2, 4)):
-        radius = float(information.radius(counts)[part][0])
+        radius = float(information.radius[part][0])
         factor = min(1.0, radius / max(float(dual[part].norm()), 1e-300))
         torch.testing.assert_close(projected[part], factor * dual[part])

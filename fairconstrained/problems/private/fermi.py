@@ -105,7 +105,7 @@ class RecordFermi(NoisySteps):
         """
 
         def weigh(released: Tensor) -> Tensor:
-            return self.weight * self.information.weights(choose_dual(released), self.counts)
+            return self.weight * self.information.weights(choose_dual(released))
 
         return self._joint_release(x, weigh, max_norm, rng, self._counted(table))
 
@@ -130,8 +130,7 @@ class AttributeFermi(RecordFermi):
     def __init__(self, **problem: Any):
         super().__init__(**problem)
         # The term that all groups share is linear in W^2 and the same for all rows of a label.
-        shared = self.information.shared(self.counts)
-        of_label = _of_label(shared, _part_of_label(self.constraint))
+        of_label = _of_label(self.information.shared, _part_of_label(self.constraint))
         self._shared = self.weight * self.n_rows * of_label
 
     def release_saddle(
@@ -154,7 +153,7 @@ class AttributeFermi(RecordFermi):
         dual = choose_dual(released)
         # Of a sum over the batch, in units of the mean over all rows.
         scale = self.weight / (self._rate * self.n_rows)
-        weights = scale * self.n_rows * self.information.group_weights(dual, self.counts)
+        weights = scale * self.n_rows * self.information.group_weights(dual)
         of_batch = on_scores(with_zero_row(weights).index_select(0, bins))
         of_public = self._of_public(dual, scores[n:], rows.y[n:]) / len(drawn)
         max_norms = scores.new_full((len(scores),), torch.inf)
@@ -310,7 +309,6 @@ class SecretGroups(PrivateProblem):
             self.constraint,
             self._alpha,
             self.information,
-            self.counts,
             self.weight,
         )
 

@@ -43,9 +43,9 @@ class _Ascent:
 
     def move(self, table: Tensor) -> None:
         """Ascend with the table of the point before the step."""
-        information, counts = self._problem.information, self._problem.counts
-        ascent = information.ascent(self._matrix, table, counts)
-        self._matrix = information.project(self._matrix + self._step_size * ascent, counts)
+        information = self._problem.information
+        ascent = information.ascent(self._matrix, table)
+        self._matrix = information.project(self._matrix + self._step_size * ascent)
 
 
 class _Optimal:
@@ -59,9 +59,9 @@ class _Optimal:
         """W for the gradient of this step, its own table included."""
         self._past = self._memory * self._past + (1.0 - self._memory) * table
         self._weight = self._memory * self._weight + (1.0 - self._memory)
-        information, counts = self._problem.information, self._problem.counts
+        information = self._problem.information
         mean = (self._past / self._weight).clamp_min(0.0)
-        return information.project(information.optimal_dual(mean, counts), counts)
+        return information.project(information.optimal_dual(mean))
 
     def move(self, table: Tensor) -> None:
         """Nothing: there is no memory of W."""

@@ -159,17 +159,17 @@ class FERMI(Solver):
     ) -> Iterator[Iterate]:
         """Yield after every thirtieth of the steps."""
         n_steps = self.n_steps or max(1000, 10 * problem.n_rows // self.batch_size)
-        information, counts = problem.information, problem.counts
+        information = problem.information
         batches = ShuffledBatches(problem.n_rows, self.batch_size, rng)
         descent = Descent(x, self.optimizer, self.step_size)
-        matrix = counts.new_zeros((information.n_parts, information.n_classes))
+        matrix = x.new_zeros((information.n_parts, information.n_classes))
         output = OUTPUTS[self.output](n_steps, rng)
         for step, recorded in recorded_steps(n_steps):
             table = followed(self.table, step, n_steps)
             gradient, ascent = problem.saddle(x, matrix, next(batches), table)
             fall = 0.5 * (1.0 + torch.cos(torch.tensor(torch.pi * (step - 1) / n_steps)).item())
             x = descent.step(x, gradient, fall * self.step_size)
-            matrix = information.project(matrix + self.dual_step_size * ascent, counts)
+            matrix = information.project(matrix + self.dual_step_size * ascent)
             output.see(step, x)
             if recorded:
                 chosen = output.x if step == n_steps else x

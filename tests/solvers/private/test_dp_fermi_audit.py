@@ -38,13 +38,14 @@ def rows(group_of_canary, with_canary=True):
 def parts(data, plan):
     stack = Stack(SPACE, [DemographicParity().bind(SPACE, 1.0)])
     zeros, ones = torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    counts = torch.full((2,), N_ROWS / 2).double()
     return {
         "model": LinearModel(1, zeros, ones, True),
         "data": data,
         "alpha": 0.0,
         "constraint": stack,
-        "counts": torch.full((2,), N_ROWS / 2).double(),
-        "information": MutualInformation.within(stack),
+        "counts": counts,
+        "information": MutualInformation.within(stack, counts),
         "weight": 1.0,
         "plan": plan,
     }
@@ -201,8 +202,10 @@ def test_one_person_moves_the_sums_by_no_more_than_was_priced(notion):
             data = Batch(DenseFeatures(queries), y, own, weight)
             plan = plan_releases({"q": 1.0}, epsilon=1.0, delta=1e-3, unit="sensitive_features")
             plan = replace(plan, noise={"q": 1e-8})
-            problem = SecretGroups(risk=None, **{**parts(data, plan), "constraint": stack,
-                "information": MutualInformation.within(stack)})  # fmt: skip
+            counts = weight.new_ones(stack.n_parts)
+            own_parts = {"constraint": stack, "counts": counts,
+                "information": MutualInformation.within(stack, counts)}  # fmt: skip
+            problem = SecretGroups(risk=None, **{**parts(data, plan), **own_parts})
             found, deviation = problem.release("q", queries, torch.Generator().manual_seed(0))
             sums.append(found)
         moved.append(float((sums[0] - sums[1]).norm()) / (deviation / 1e-8))
@@ -228,14 +231,14 @@ def test_a_step_without_noise_is_that_of_the_saddle_form(kind, unit, table):
     released = problem.release_saddle(
         x, lambda table: DUAL, 1e9, torch.Generator().manual_seed(0), table
     )
-    stack, counts = given["constraint"], given["counts"]
+    stack = given["constraint"]
     exact = FermiERM(
         given["model"], Membership.known(data, stack), MeanLoss(log_loss), stack, 0.0,
-        given["information"], counts, 1.0,
+        given["information"], 1.0,
     )  # fmt: skip
     on_x, on_dual = exact.saddle(x, DUAL, torch.arange(N_ROWS), table)
     torch.testing.assert_close(released.gradient, released.scale * on_x)
-    ascent = given["information"].ascent(DUAL, released.table, counts)
+    ascent = given["information"].ascent(DUAL, released.table)
     torch.testing.assert_close(ascent, on_dual)
     whole = bool((released.table == released.table.round()).all())
     assert whole == (table == "labels")
