@@ -71,25 +71,22 @@ def progress(name, length, verbose):
         yield tick
 
 
-def report(estimator, solution, excess, errors):
-    """Warn if a fit exceeds its slacks or stopped before it converged.
-
-    Where `errors` of the excess are given, it is an estimate, and less than its error says nothing.
-    """
-    if errors is not None and (excess > errors).any():
-        worst = int((excess - errors).argmax())
+def report(estimator, solution, worst):
+    """Warn if a fit exceeds its slacks, most of all `worst`, or stopped before it converged."""
+    excess, error = estimator.excess_, estimator.excess_error_
+    if error > 0:  # an excess below its error says nothing
+        if excess > error:
+            warn_caller(
+                f"{estimator.constraints_[worst]}: by the released numbers it exceeds its slack by "
+                f"an estimated {excess:.4f}, with an error of {error:.4f} (two standard deviations "
+                "of the noise). Try a larger slack, a larger epsilon, more rows, or min_group_size "
+                "to leave small groups out.",
+                ConstraintNotSatisfiedWarning,
+            )
+    elif not estimator.feasible_:
         warn_caller(
-            f"{estimator.constraints_[worst]}: by the released numbers it exceeds its slack by an "
-            f"estimated {float(excess[worst]):.4f}, with an error of {float(errors[worst]):.4f} "
-            "(two standard deviations of the noise). Try a larger slack, a larger epsilon, more "
-            "rows, or min_group_size to leave small groups out.",
-            ConstraintNotSatisfiedWarning,
-        )
-    if errors is None and not estimator.feasible_:
-        worst = int(excess.argmax())
-        warn_caller(
-            f"{estimator.constraints_[worst]}: exceeds its slack by {float(excess[worst]):.4f} on "
-            "the training data. Try a larger slack, more iterations (max_iter), a richer model, or "
+            f"{estimator.constraints_[worst]}: exceeds its slack by {excess:.4f} on the training "
+            "data. Try a larger slack, more iterations (max_iter), a richer model, or "
             "min_group_size to leave small groups out.",
             ConstraintNotSatisfiedWarning,
         )

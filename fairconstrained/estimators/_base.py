@@ -177,8 +177,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return problem.model.attributes(w)
 
     def _errors_of_estimates(self, problem):
-        """Give how far the measured constraints may be from the truth; None if they are exact."""
-        return None
+        """Give how far the measured constraints may be from the truth: 0 if they are exact."""
+        return torch.zeros(problem.n_constraints)
 
     def _forget(self):
         """Discard state from earlier calls, before a new fit."""
@@ -545,9 +545,13 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         wider = (stack.slack - stages[0].stack.slack).to(iterate.hard)
         excess = iterate.constraints + wider[: len(iterate.dual)]
         self.feasible_ = bool((excess <= FEASIBILITY_TOL).all())
+        errors = self._errors_of_estimates(problem).to(excess)
+        worst = int((excess - errors).argmax()) if len(excess) else None
+        self.excess_ = np.nan if worst is None else float(excess[worst])
+        self.excess_error_ = 0.0 if worst is None else float(errors[worst])
         self.privacy_ = None
         self.history_ = _history(stages)
-        report(self, solution, excess, self._errors_of_estimates(problem))
+        report(self, solution, worst)
         if solution.status is Status.KNOWN and self.feasible_:  # never of a private fit
             report_equal(self, problem.model.scores(w, problem.data.X).detach())
 

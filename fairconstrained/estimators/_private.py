@@ -269,7 +269,9 @@ class PrivateFairClassifier(FairClassifier):
 
     def _errors_of_estimates(self, problem):
         """Two standard deviations of the noise on the measured constraints."""
-        return None if self.epsilon is None else 2.0 * problem.deviations_of_estimates()
+        if self.epsilon is None:
+            return super()._errors_of_estimates(problem)
+        return 2.0 * problem.deviations_of_estimates()
 
     def __getstate__(self):
         """The state to pickle: without the seed of a private fit, which undoes its noise."""

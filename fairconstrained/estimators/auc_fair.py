@@ -99,9 +99,9 @@ class AUCFairClassifier(StreamingClassifier):
     history_ : dict of ndarray
         Per iteration: objective, error (1 - AUC), violation, soft_violation, residual,
         multipliers, time (s).
-    classes_, groups_, model_, coef_, intercept_, module_, violations_, feasible_, multipliers_
+    classes_, groups_, model_, coef_, intercept_, module_, violations_, feasible_, excess_
         As in :class:`RateConstrainedClassifier`.
-    constraints_, residual_, n_iter_, converged_, status_, privacy_
+    excess_error_, multipliers_, constraints_, residual_, n_iter_, converged_, status_, privacy_
         As in :class:`RateConstrainedClassifier`.
     n_features_in_, feature_names_in_
         As in scikit-learn.

@@ -104,8 +104,8 @@ class DPFermiClassifier(PrivateFairClassifier):
         are protected, public data; nan where nothing was released.
     privacy_ : PrivacyGuarantee or None
         The guarantee of a private fit, and what it released.
-    feasible_, violations_, multipliers_, constraints_
-        True, the gap by name, and empty, because nothing is constrained.
+    feasible_, violations_, excess_, excess_error_, multipliers_, constraints_
+        True, the gap by name, nan, 0, and empty, because nothing is constrained.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

@@ -99,9 +99,9 @@ class PartialParityClassifier(PrivateFairClassifier):
         Coefficients of a linear model, including those of group features.
     violation_ : float
         The gap of the training scores, in the units of the notion; nan if nothing is constrained.
-    classes_, groups_, model_, module_, violations_, feasible_, multipliers_, constraints_
+    classes_, groups_, model_, module_, violations_, feasible_, excess_, excess_error_
         As in :class:`RateConstrainedClassifier`.
-    residual_, n_iter_, converged_, status_, history_, privacy_
+    multipliers_, constraints_, residual_, n_iter_, converged_, status_, history_, privacy_
         As in :class:`RateConstrainedClassifier`.
     n_features_in_, feature_names_in_
         As in scikit-learn, for X without group features.

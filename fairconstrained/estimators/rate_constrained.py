@@ -120,6 +120,9 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         The value of each notion.
     feasible_ : bool
         Whether all slacks are kept up to 0.001.
+    excess_, excess_error_ : float
+        By how much a constraint exceeds its slack at most (negative if all are kept), and the error
+        of this number: two standard deviations of the noise of a private fit, otherwise 0.
     multipliers_ : ndarray of shape (m,)
         Lagrange multipliers: the rates at which the objective falls as each slack grows.
     constraints_ : list of str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
@@ -20,6 +21,7 @@ from fairconstrained.model_selection._rows import rows_of
 from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit, privacy_guarantee
 from fairconstrained.privacy.accounting import check_budget, check_positive
 from fairconstrained.privacy.search import check_steps
+from fairconstrained.samples import check_samples
 
 __all__ = ["PrivateGridSearch"]
 
@@ -35,8 +37,9 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
     r"""A search over candidates of a private estimator: one search, one epsilon in all.
 
     Some rows are held out. On the others every candidate is trained. Of the candidates that keep
-    their constraints by their own released estimates, the one that is right most often on the
-    held-out rows is chosen by report noisy max. It is kept as it was trained.
+    their constraints by their own released estimates, up to the error of these, the one that is
+    right most often on the held-out rows is chosen by report noisy max. It is kept as it was
+    trained.
 
     Parameters
     ----------
@@ -152,7 +155,8 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         Raises
         ------
         ValueError
-            If a parameter is not valid, before any release.
+            If a parameter or an input is not valid, before any release. An error of a later fit
+            says what the fits before it, and its own, may have spent: its attribute ``privacy``.
 
         Warns
         -----
@@ -160,6 +164,7 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
             If candidates are seeded, or a step of a pipeline is fitted on the protected rows.
         """
         self._check_parameters()
+        check_samples(X=X, y=y, sensitive_features=sensitive_features)
         X, y = indexable(X, y)
         train, held_out = self._split(len(y))  # type: ignore[arg-type]
         candidates = [dict(params) for params in ParameterGrid(self.param_grid)]
@@ -170,8 +175,9 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         if sensitive_features is not None:
             groups["sensitive_features"] = rows_of(sensitive_features, train)
         with config_context(enable_metadata_routing=True):
-            for model in models:
-                model.fit(rows_of(X, train), rows_of(y, train), **groups)
+            for k, model in enumerate(models):
+                with self._spent_by(models[:k], unit):
+                    model.fit(rows_of(X, train), rows_of(y, train), **groups)
         right = [
             int(np.sum(model.predict(rows_of(X, held_out)) == np.asarray(rows_of(y, held_out))))
             for model in models
@@ -251,6 +257,25 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
             )
         return planned, models
 
+    @contextmanager
+    def _spent_by(self, fitted: list[Any], unit: Unit) -> Iterator[None]:
+        """Add what the fits before this one have spent to what an error of this one tells."""
+        try:
+            yield
+        except BaseException as error:
+            own = getattr(error, "privacy", None)
+            phases = [p for model in fitted for p in _private_part(model).privacy_.phases]
+            phases += [] if own is None else own.phases
+            if phases:
+                spent = privacy_guarantee(phases, delta=self.delta, unit=unit)
+                error.privacy = spent  # type: ignore[attr-defined]
+                error.add_note(
+                    f"{len(fitted)} candidates had been trained before. With this one up to epsilon"
+                    f" = {spent.epsilon:.4g} and delta = {spent.delta:.4g} are spent. Another "
+                    "search on the same rows adds its own."
+                )
+            raise
+
     # ------------------------------------------------------------------ rows and choice
 
     def _split(self, n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -260,8 +285,12 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])
 
     def _choose(self, fitted: list[Any], right: list[int], unit: Unit) -> int:
-        """Of those that keep their constraints by released estimates, the noisily best."""
-        kept = [i for i, model in enumerate(fitted) if model.feasible_]
+        """Of those that keep their constraints by released estimates, the noisily best.
+
+        Training aims at the slack, so that the noise puts the estimates of half of the fits above
+        it. An excess below its error says nothing.
+        """
+        kept = [i for i, m in enumerate(fitted) if m.feasible_ or m.excess_ <= m.excess_error_]
         if not kept:
             violations = np.nan_to_num([model.violation_ for model in fitted])
             kept = np.flatnonzero(violations == violations.min()).tolist()

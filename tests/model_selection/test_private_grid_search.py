@@ -1,6 +1,7 @@
 """One search, one epsilon in all: what is spent, what is chosen, and what is refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.integrate import trapezoid
@@ -91,16 +92,44 @@ def test_candidates_see_the_training_rows_and_the_choice_the_others():
 class Told:
     """A fitted candidate, by what it has released."""
 
-    def __init__(self, feasible, violation):
-        self.feasible_, self.violation_ = feasible, violation
+    def __init__(self, violation, error=0.0):
+        self.violation_, self.excess_, self.excess_error_ = violation, violation - 0.1, error
+        self.feasible_ = self.excess_ <= 0
 
 
 def test_the_choice_is_among_those_that_keep_their_constraints():
     search = PrivateGridSearch(RATES, {}, epsilon=50.0, random_state=0)
-    fitted = [Told(True, 0.01), Told(False, 0.3), Told(True, 0.02)]
+    fitted = [Told(0.01), Told(0.3), Told(0.02)]
     assert search._choose(fitted, [500, 900, 700], "record") == 2
-    none = [Told(False, 0.4), Told(False, 0.3), Told(False, 0.5)]
+    none = [Told(0.4), Told(0.3), Told(0.5)]
     assert search._choose(none, [500, 100, 700], "record") == 1
+
+
+def test_an_excess_within_the_error_of_its_estimate_excludes_nothing():
+    search = PrivateGridSearch(RATES, {}, epsilon=50.0, random_state=0)
+    fitted = [Told(0.05, 0.03), Told(0.12, 0.03), Told(0.14, 0.03)]
+    assert search._choose(fitted, [500, 700, 900], "record") == 1
+
+
+@quiet
+def test_an_error_tells_what_all_fits_so_far_have_spent():
+    """The third of three candidates is interrupted; two are spent before it, and its own."""
+
+    def interrupt(iterate):
+        raise KeyboardInterrupt
+
+    grid = [{"slack": [0.05, 0.1]}, {"callbacks": [interrupt]}]
+    with pytest.raises(KeyboardInterrupt) as caught:
+        searched(RATES, grid, epsilon=1.5, delta=1e-6)
+    assert 0.97 * 1.5 <= caught.value.privacy.epsilon <= 1.5
+    assert any("2 candidates had been trained before" in note for note in caught.value.__notes__)
+
+
+def test_groups_in_another_order_are_refused_before_any_fit():
+    y = pd.Series(DATA.target)
+    groups = pd.Series(DATA.sensitive_features)[::-1]
+    with pytest.raises(ValueError, match="sensitive_features has the samples of y in another"):
+        PrivateGridSearch(RATES, {}).fit(DATA.data, y, sensitive_features=groups)
 
 
 def rates(counts, scale):
