@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from scipy.stats import t as student
 from sklearn.linear_model import LogisticRegression
 
-__all__ = ["QuasiSeldonian"]
+__all__ = ["SAFETY", "QuasiSeldonian"]
 
 Array = NDArray[Any]
 SAFETY = 0.6  # of the rows, the default of seldonian-engine
@@ -33,40 +33,34 @@ class QuasiSeldonian:
     ----------
     constraint : {"demographic_parity", "equalized_odds", "false_negative_rate"}
     slack, confidence : float
-    random_state : int
     """
 
-    def __init__(self, constraint: str, slack: float, confidence: float, random_state: int) -> None:
-        self.constraint, self.slack = constraint, slack
-        self.alpha, self.random_state = 1.0 - confidence, random_state
+    def __init__(self, constraint: str, slack: float, confidence: float) -> None:
+        self.constraint, self.slack, self.alpha = constraint, slack, 1.0 - confidence
 
     def fit(self, X: Array, y: Array, *, sensitive_features: Array) -> QuasiSeldonian:
-        """Choose a candidate, then test it; `certified_` says how the test ended."""
-        rng = np.random.default_rng(self.random_state)
-        order = rng.permutation(len(y))
-        n_safety = int(SAFETY * len(y))
-        first, second = order[n_safety:], order[:n_safety]
+        """Choose a candidate on the rows that the safety test does not get."""
         cells = _conditions(self.constraint, y, sensitive_features)
-        of_first = [np.flatnonzero(cell[first]) for cell in cells]
-        start = LogisticRegression().fit(X[first], y[first])
-        X, y = np.c_[X, np.ones(len(X))], np.asarray(y)
-        rows, sign = X[first], np.where(y[first] == 1, 1.0, -1.0)
-        factors = self._factors(of_first, len(second) / len(first), 2.0)
+        factors = self._factors(cells, SAFETY / (1 - SAFETY), 2.0)
+        rows, sign = np.c_[X, np.ones(len(X))], np.where(np.asarray(y) == 1, 1.0, -1.0)
 
         def objective(theta: Array) -> float:
             scores = rows @ theta
-            predicted = self._bound(scores > 0, of_first, factors)
+            predicted = self._bound(scores > 0, cells, factors)
             if predicted > self.slack:
                 return BARRIER + predicted - self.slack
             return float(np.logaddexp(0.0, -sign * scores).mean())
 
+        start = LogisticRegression().fit(X, y)
         theta = np.r_[start.coef_[0], start.intercept_]
         self.theta_ = minimize(objective, theta, method="Powell", options={"maxiter": 50}).x
-        of_second = [np.flatnonzero(cell[second]) for cell in cells]
-        factors = self._factors(of_second, 1.0, 1.0)
-        bound = self._bound(X[second] @ self.theta_ > 0, of_second, factors)
-        self.certified_ = bool(bound <= self.slack)
         return self
+
+    def passes(self, predicted: Array, y: Array, sensitive_features: Array) -> bool:
+        """Whether the safety test on other rows lets it pass."""
+        cells = _conditions(self.constraint, y, sensitive_features)
+        bound = self._bound(predicted > 0, cells, self._factors(cells, 1.0, 1.0))
+        return bool(bound <= self.slack)
 
     def predict(self, X: Array) -> Array:
         """Labels 0 and 1."""
@@ -105,8 +99,9 @@ class QuasiSeldonian:
 def _conditions(constraint: str, y: Array, group: Array) -> list[Array]:
     """The rows that each rate is about."""
     groups = [group == g for g in np.unique(group)]
-    return {
+    conditions = {
         "demographic_parity": groups,
         "equalized_odds": [of & (y == label) for label in (0, 1) for of in groups],
         "false_negative_rate": [y == 1],
-    }[constraint]
+    }
+    return [np.flatnonzero(cell) for cell in conditions[constraint]]
