@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from scipy.stats import t as student
 from sklearn.linear_model import LogisticRegression
 
-__all__ = ["QuasiSeldonian"]
+__all__ = ["SAFETY", "QuasiSeldonian"]
 
 Array = NDArray[Any]
 SAFETY = 0.6  # of the rows, the default of seldonian-engine
@@ -33,56 +33,57 @@ class QuasiSeldonian:
     ----------
     constraint : {"demographic_parity", "equalized_odds", "false_negative_rate"}
     slack, confidence : float
-    random_state : int
     """
 
-    def __init__(self, constraint: str, slack: float, confidence: float, random_state: int) -> None:
-        self.constraint, self.slack = constraint, slack
-        self.alpha, self.random_state = 1.0 - confidence, random_state
+    def __init__(self, constraint: str, slack: float, confidence: float) -> None:
+        self.constraint, self.slack, self.alpha = constraint, slack, 1.0 - confidence
 
     def fit(self, X: Array, y: Array, *, sensitive_features: Array) -> QuasiSeldonian:
-        """Choose a candidate, then test it; `certified_` says how the test ended."""
-        rng = np.random.default_rng(self.random_state)
-        order = rng.permutation(len(y))
-        n_safety = int(SAFETY * len(y))
-        first, second = order[n_safety:], order[:n_safety]
+        """Choose a candidate on the rows that the safety test does not get."""
         cells = _conditions(self.constraint, y, sensitive_features)
-        start = LogisticRegression().fit(X[first], y[first])
-        theta = np.r_[start.coef_[0], start.intercept_]
-        X, y = np.c_[X, np.ones(len(X))], np.asarray(y)
-        scale = len(second) / len(first)
+        factors = self._factors(cells, SAFETY / (1 - SAFETY), 2.0)
+        rows, sign = np.c_[X, np.ones(len(X))], np.where(np.asarray(y) == 1, 1.0, -1.0)
 
         def objective(theta: Array) -> float:
-            scores = X[first] @ theta
-            predicted = self._bound(scores > 0, [c[first] for c in cells], scale, 2.0)
+            scores = rows @ theta
+            predicted = self._bound(scores > 0, cells, factors)
             if predicted > self.slack:
                 return BARRIER + predicted - self.slack
-            signed = np.where(y[first] == 1, scores, -scores)
-            return float(np.logaddexp(0.0, -signed).mean())
+            return float(np.logaddexp(0.0, -sign * scores).mean())
 
-        found = minimize(objective, theta, method="Powell", options={"maxiter": 50})
-        self.theta_ = found.x
-        bound = self._bound(X[second] @ self.theta_ > 0, [c[second] for c in cells], 1.0, 1.0)
-        self.certified_ = bool(bound <= self.slack)
+        start = LogisticRegression().fit(X, y)
+        theta = np.r_[start.coef_[0], start.intercept_]
+        self.theta_ = minimize(objective, theta, method="Powell", options={"maxiter": 50}).x
         return self
+
+    def passes(self, predicted: Array, y: Array, sensitive_features: Array) -> bool:
+        """Whether the safety test on other rows lets it pass."""
+        cells = _conditions(self.constraint, y, sensitive_features)
+        bound = self._bound(predicted > 0, cells, self._factors(cells, 1.0, 1.0))
+        return bool(bound <= self.slack)
 
     def predict(self, X: Array) -> Array:
         """Labels 0 and 1."""
         return (X @ self.theta_[:-1] + self.theta_[-1] > 0).astype(int)
 
-    def _bound(self, predicted: Array, cells: list[Array], scale: float, inflation: float) -> float:
-        """Upper bound of the gap or cap; `scale` times as many rows decide in the end."""
+    def _factors(self, cells: list[Array], scale: float, inflation: float) -> Array:
+        """Half an interval, in standard deviations; `scale` times as many rows decide."""
+        n_ends = len(cells) if self.constraint == "false_negative_rate" else 2 * len(cells)
+        n = scale * np.array([len(cell) for cell in cells])
+        many = np.maximum(n, 2.0)
+        quantile = student.ppf(1 - self.alpha / n_ends, many - 1)
+        return np.where(n >= 2, inflation * quantile / np.sqrt(many), np.inf)
+
+    def _bound(self, predicted: Array, cells: list[Array], factors: Array) -> float:
+        """Upper bound of the gap or cap."""
+        if not np.isfinite(factors).all():
+            return 1.0
         of_gap = self.constraint != "false_negative_rate"
-        n_ends = 2 * len(cells) if of_gap else len(cells)
-        low, high = np.empty(len(cells)), np.empty(len(cells))
-        for i, cell in enumerate(cells):
-            event = predicted[cell] if of_gap else ~predicted[cell]
-            n = len(event) * scale
-            if n < 2:
-                return 1.0
-            deviation = event.std(ddof=1) if len(event) > 1 else 0.5
-            half = inflation * deviation / np.sqrt(n) * student.ppf(1 - self.alpha / n_ends, n - 1)
-            low[i], high[i] = event.mean() - half, event.mean() + half
+        n = np.array([len(cell) for cell in cells])
+        rate = np.array([np.count_nonzero(predicted[cell] == of_gap) for cell in cells]) / n
+        variance = rate * (1 - rate) * n / np.maximum(n - 1, 1)
+        half = factors * np.sqrt(np.where(n > 1, variance, 0.25))
+        low, high = rate - half, rate + half
         if not of_gap:
             return float(high.max())
         n_groups = len(cells) // (2 if self.constraint == "equalized_odds" else 1)
@@ -98,8 +99,9 @@ class QuasiSeldonian:
 def _conditions(constraint: str, y: Array, group: Array) -> list[Array]:
     """The rows that each rate is about."""
     groups = [group == g for g in np.unique(group)]
-    return {
+    conditions = {
         "demographic_parity": groups,
         "equalized_odds": [of & (y == label) for label in (0, 1) for of in groups],
         "false_negative_rate": [y == 1],
-    }[constraint]
+    }
+    return [np.flatnonzero(cell) for cell in conditions[constraint]]

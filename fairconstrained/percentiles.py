@@ -30,6 +30,7 @@ __all__ = [
     "auc_inside",
     "fraction_inside",
     "inside_intervals",
+    "may_be_inside",
     "rank_of_scores",
     "read_intervals",
 ]
@@ -230,10 +231,19 @@ def inside_intervals(rank: Floats, intervals: Intervals) -> NDArray[np.bool_]:
 
     Ties can jump over a whole interval. The ranks on both sides of it then count as inside.
     """
-    low, high = intervals.lower[:, None], intervals.upper[:, None]
-    inside = np.any((rank[..., None] >= low) & (rank[..., None] < high), axis=-1)
-    before, after = rank[:, :-1, None], rank[:, 1:, None]
-    jumped = ((before >= high) & (after < low) & (high > low)).any(axis=-1)
+    return may_be_inside(rank, rank, intervals)
+
+
+def may_be_inside(low: Floats, high: Floats, intervals: Intervals) -> NDArray[np.bool_]:
+    """Whether ranks between two bounds, which descend in each row, can lie in the interval.
+
+    With the bounds in each other's place: whether they lie there for sure.
+    """
+    lower, upper = intervals.lower[:, None], intervals.upper[:, None]
+    nonempty = upper > lower
+    inside = np.any((high[..., None] >= lower) & (low[..., None] < upper) & nonempty, axis=-1)
+    before, after = high[:, :-1, None], low[:, 1:, None]
+    jumped = ((before >= upper) & (after < lower) & nonempty).any(axis=-1)
     inside[:, :-1] |= jumped
     inside[:, 1:] |= jumped
     return np.asarray(inside)

@@ -21,7 +21,13 @@ from fairconstrained.metrics import _notions as notions
 from fairconstrained.metrics._differences import difference_bound, difference_p_value
 from fairconstrained.metrics._tables import Counts, Rates
 from fairconstrained.metrics.bounds import clopper_pearson, distribution_band
-from fairconstrained.percentiles import Intervals, auc_inside, fraction_inside, rank_of_scores
+from fairconstrained.percentiles import (
+    Intervals,
+    auc_inside,
+    fraction_inside,
+    may_be_inside,
+    rank_of_scores,
+)
 
 __all__ = [
     "CAPS",
@@ -242,16 +248,18 @@ def auc_finding(
     rows: Array = np.bincount(cell, minlength=n_cells).astype(float)
     table = win_table(scores, cell, np.ones(len(scores)), n_cells)
     estimates = auc_differences(table, rows, sets)
-    widths = np.array([np.sqrt(_moves(four, rows) * np.log(1 / alpha) / 2) for four in sets])
-    uppers = np.where(np.isnan(estimates), 1.0, np.abs(estimates) + widths)
+    moves = np.array([_moves(four, rows) for four in sets])
+    uppers = np.abs(estimates) + np.sqrt(moves * np.log(1 / alpha) / 2)
+    uppers = np.where(np.isnan(estimates), 1.0, uppers)
+    joint = np.sqrt(moves * np.log(2 * len(sets) / alpha) / 2)  # both sides of all comparisons
     pairs = list(combinations(groups, 2))
     against = [f"group {g} and group {h}" for g, h in pairs]
     if name in _AGAINST_ALL:
         against = [f"group {g} and all groups" for g in groups]
     worst = int(uppers.argmax())
     rates = [
-        {"event": name, "group": text, "rate": float(a), "low": float(a - w), "high": float(a + w)}
-        for text, a, w in zip(against, estimates, widths, strict=True)
+        {"event": name, "group": text, "rate": a, "low": max(a - w, -1.0), "high": min(a + w, 1.0)}
+        for text, a, w in zip(against, estimates.tolist(), joint.tolist(), strict=True)
     ]
     return Finding(
         float(np.abs(estimates).max()),
@@ -283,7 +291,10 @@ def _moves(four: Array, rows: Array) -> float:
 
 
 class _Band(NamedTuple):
-    """Ranks of all thresholds between their bounds, (n_groups, m), from 1 down to 0."""
+    """Ranks between their bounds, (n_groups, m), falling from 1 to 0 for certain.
+
+    A column is the ranks at all thresholds between two neighbouring scores.
+    """
 
     low: Array
     rank: Array
@@ -291,11 +302,23 @@ class _Band(NamedTuple):
     intervals: Intervals
 
     def inside(self) -> tuple[Array, Array, Array]:
+        """Fractions inside the interval above these thresholds."""
         lower, upper = self.intervals
         low, middle, high = (
             fraction_inside(r, lower, upper) for r in (self.low, self.rank, self.high)
         )
         return low, middle, high
+
+
+def _band(rank: Array, rows: Array, alpha: float, intervals: Intervals) -> _Band:
+    """The bands of Dvoretzky, Kiefer and Wolfowitz, each with probability 1 - alpha."""
+    half = distribution_band(rows, alpha)[:, None]
+    ends = ((0, 0), (1, 1))  # at minus and plus infinity, beyond all scores there can be
+    low, middle, high = (
+        np.pad(ranks, ends, constant_values=((0, 0), (1.0, 0.0)))
+        for ranks in (np.clip(rank - half, 0.0, 1.0), rank, np.clip(rank + half, 0.0, 1.0))
+    )
+    return _Band(low, middle, high, intervals)
 
 
 def _statistical_parity(band: _Band) -> tuple[Array, Array]:
@@ -304,15 +327,12 @@ def _statistical_parity(band: _Band) -> tuple[Array, Array]:
 
 
 def _rank_parity(band: _Band) -> tuple[Array, Array]:
-    gaps, bounds = _gaps(band.rank, band.rank), _gaps(band.high, band.low)
+    low, middle, high, intervals = band
     found = []
-    for top, bottom, values in ((band.rank, band.rank, gaps), (band.high, band.low, bounds)):
-        # Which thresholds a group has inside: for the bound all that it may have there.
-        lower, upper = band.intervals.lower[:, None], band.intervals.upper[:, None]
-        reach = (top[..., None] >= lower) & (bottom[..., None] <= upper)
-        inside = np.asarray(reach.any(axis=-1))
+    for bottom, top in ((middle, middle), (low, high)):
+        inside = may_be_inside(bottom, top, intervals)
         either = inside[:, None] | inside[None]
-        found.append(np.where(either, values, 0.0).max(axis=2))
+        found.append(np.where(either, _gaps(top, bottom), 0.0).max(axis=2))
     return found[0], found[1]
 
 
@@ -329,7 +349,8 @@ def _gaps(upper: Array, lower: Array) -> Array:
     return np.asarray(upper[:, None] - lower[None])
 
 
-# The gaps of all pairs of groups and their bounds, and which sides of the bands these need.
+# The gaps of all pairs of groups and their upper bounds, and which sides of the bands these need.
+# Of a band whose sides have changed places it gives lower bounds.
 DISTRIBUTIONS: Mapping[str, tuple[Callable[[_Band], tuple[Array, Array]], int]] = {
     "statistical_parity": (_statistical_parity, 1),
     "rank_parity": (_rank_parity, 2),
@@ -343,24 +364,24 @@ def distribution_finding(
     """Largest gap between two groups' distributions inside the interval.
 
     The bands of the two groups hold at all thresholds at once (Dvoretzky, Kiefer and Wolfowitz):
-    one side of each, with probability 1 - alpha / 2, or both where ranks say what is inside.
+    one side of each, with probability 1 - alpha / 2, or both where ranks say what is inside. For
+    the bounds of all gaps together both sides of all groups' bands hold.
     """
     gap, sides = DISTRIBUTIONS[name]
     rank = rank_of_scores(scores, group, np.ones(len(scores)), len(groups)).rank
-    rank = np.concatenate((rank, np.zeros((len(groups), 1))), axis=1)  # beyond any score
-    half = distribution_band(np.bincount(group, minlength=len(groups)), alpha / sides)[:, None]
-    low, high = np.clip(rank - half, 0.0, 1.0), np.clip(rank + half, 0.0, 1.0)
-    low[:, 0], high[:, 0], low[:, -1], high[:, -1] = 1.0, 1.0, 0.0, 0.0
-    gaps, bounds = gap(_Band(low, rank, high, intervals))
+    rows = np.bincount(group, minlength=len(groups))
+    gaps, bounds = gap(_band(rank, rows, alpha / sides, intervals))
     np.fill_diagonal(bounds, 0.0)
     g, h = np.unravel_index(int(bounds.argmax()), bounds.shape)
+    joint = _band(rank, rows, alpha / len(groups), intervals)
+    highs, lows = (gap(band)[1] for band in (joint, joint._replace(low=joint.high, high=joint.low)))
     rates = [
         {
             "event": name,
             "group": f"group {groups[a]} less group {groups[b]}",
             "rate": float(gaps[a, b]),
-            "low": 0.0,
-            "high": float(bounds[a, b]),
+            "low": float(lows[a, b]),
+            "high": float(highs[a, b]),
         }
         for a, b in permutations(range(len(groups)), 2)
     ]

@@ -185,7 +185,10 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         check_classification_targets(y)
         n_samples = len(y)  # type: ignore[arg-type]
         size = float(self.certify_size)
-        train, test = split_within_groups(sensitive_features, n_samples, size, self.random_state)
+        # The bound of a cap on all samples together is for draws of all of them: as many of each
+        # group as there happen to be. Other bounds take the sizes of groups as given.
+        apart = None if _of_all_samples(constraint) else sensitive_features
+        train, test = split_within_groups(apart, n_samples, size, self.random_state)
         given = {**fit_params}
         if sensitive_features is not None:
             given["sensitive_features"] = sensitive_features
@@ -211,7 +214,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         tested: list[tuple[dict[str, Any], Any, Certificate | None, float]] = []
         for parameters in candidates:
             model = clone(self.estimator).set_params(**parameters).fit(X, y, **known)
-            if groups is None and getattr(constraint, "name", constraint) not in CAPS:
+            if groups is None and not _of_all_samples(constraint):
                 return [(parameters, model, None, float("nan"))]
             interval = self._own("interval", None)
             certificate = certify(
@@ -388,6 +391,12 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         if inner.classifier_tags is not None:
             tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
         return tags
+
+
+def _of_all_samples(constraint: Any) -> bool:
+    """Whether it is a cap that groups play no part in."""
+    cap = getattr(constraint, "name", constraint) in CAPS
+    return cap and not getattr(constraint, "per_group", False)
 
 
 def _last(model: Any) -> Any:

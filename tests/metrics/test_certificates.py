@@ -186,6 +186,70 @@ def test_rates_hold_together():
     assert held >= 0.92 * 200  # 95 %, less two standard errors
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("intra_group", {}), ("statistical_parity", INSIDE), ("rank_parity", INSIDE)],
+)
+def test_bounds_of_all_comparisons_hold_together(name, options):
+    """Of four groups, in 90 % of 100 samples; the truth is that of 400,000 rows."""
+    rng = np.random.default_rng(2)
+    given = {"constraint": name, "slack": 0.5, "confidence": 0.9, **options}
+
+    def compared(n):
+        X, y, group = sample(n, rng, n_groups=4)
+        return certify(Scores(), X, y, sensitive_features=group, **given).rates
+
+    truth = [rate["rate"] for rate in compared(400_000)]
+    held = 0
+    for _ in range(100):
+        rates = compared(1600)
+        held += all(r["low"] <= t <= r["high"] for r, t in zip(rates, truth, strict=True))
+        assert all(r["low"] <= r["rate"] <= r["high"] for r in rates)
+    assert held >= 82  # of 90, fewer have a chance below 1 %
+
+
+@pytest.mark.parametrize("name", ["statistical_parity", "group_auc"])
+def test_scores_below_all_that_were_seen(name):
+    """Four fifths of the scores are tied at the bottom: lower ones cannot be excluded.
+
+    By the band of each group a fraction of up to sqrt(log(2 / .05) / (2 n)) may score lower, and
+    then be the bottom of the interval.
+    """
+    n = 400
+    X = np.maximum(np.tile(np.arange(n) - 4 * n // 5, 2), 0)[:, None].astype(float)
+    group = np.repeat([0, 1], n)
+    certificate = certify(
+        Scores(),
+        X,
+        X[:, 0] > 0,
+        sensitive_features=group,
+        constraint=name,
+        slack=0.1,
+        interval=(0.7, 1.0),
+    )
+    half = np.sqrt(np.log(2 / 0.05) / (2 * n))
+    assert certificate.estimate == 0.0
+    assert certificate.upper >= (half / 0.3 if name == "statistical_parity" else half / 0.6) - 1e-9
+
+
+def test_scores_that_jump_over_the_interval_count_as_inside():
+    """As in the metric: two scores only, with other frequencies in each group."""
+    X = np.repeat([[1.0], [0.0], [1.0], [0.0]], [60, 140, 100, 100], axis=0)
+    group, inside = np.repeat([0, 1], 200), {"interval": (0.55, 0.65)}
+    certificate = certify(
+        Scores(),
+        X,
+        X[:, 0] > 0,
+        sensitive_features=group,
+        constraint="rank_parity",
+        slack=0.1,
+        **inside,
+    )
+    assert certificate.estimate == ccdf_gap(None, X[:, 0], sensitive_features=group, **inside)
+    assert certificate.estimate == pytest.approx(0.2)
+
+
 def test_a_mistyped_label_costs_a_warning():
     X, y, group = sample(4000, np.random.default_rng(0), shift=0.0)
     names = group.astype(str).astype(object)

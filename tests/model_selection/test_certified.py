@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairconstrained import RateConstrainedClassifier
+from fairconstrained.constraints import FalseNegativeRate
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -137,6 +138,21 @@ def test_split_takes_the_fraction_of_every_group():
         train, test = split_within_groups(group, len(group), 0.3, 0)
     assert sorted([*train, *test]) == list(range(len(group)))
     assert pd.Series(group[test]).value_counts().to_dict() == {"a": 300, "b": 30, "c": 1}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "fixed"),
+    [(FalseNegativeRate(per_group=True), True), ("false_negative_rate", False)],
+)
+def test_a_cap_on_all_samples_is_certified_on_draws_of_all_samples(constraint, fixed):
+    """Its bound is binomial: the sizes of groups must be as random as in the population."""
+    sizes = set()
+    for seed in range(5):
+        clf = by_c(constraint=constraint, slack=1.0, random_state=seed)
+        clf.fit(X, Y, sensitive_features=S)
+        sizes.add(tuple(clf.certificate_.groups.values()))
+        assert clf.certificate_.n_samples == 1800
+    assert (len(sizes) == 1) is fixed
 
 
 @pytest.mark.parametrize(
