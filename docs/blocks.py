@@ -39,7 +39,8 @@ def running(name):
 
     They share a namespace, an empty folder and the configuration of scikit-learn, which are gone
     afterwards. `line` is where the block stands in the page; `alt` describes its figure to those
-    who do not see it; with `alone` the block has a namespace of its own.
+    who do not see it; with `alone` the block has a namespace of its own. A warning is an error,
+    unless the block says ``# warns``: then it is shown.
     """
     shared = {"__name__": "page"}
     before, n_run = os.getcwd(), 0
@@ -49,7 +50,8 @@ def running(name):
         n_run += 1
         namespace = {"__name__": "page"} if alone else shared
         tree = ast.parse("\n" * (line - 1) + code, name)  # so that errors name the line of the page
-        return _run(tree, namespace, name, f"{name}-{n_run}", alt)
+        with _warnings("# warns" in code):
+            return _run(tree, namespace, name, f"{name}-{n_run}", alt)
 
     with tempfile.TemporaryDirectory() as folder, config_context():
         os.chdir(folder)
@@ -62,14 +64,12 @@ def running(name):
 def _run(tree, namespace, name, identity, alt):
     last = tree.body[-1] if tree.body else None
     value, printed = None, io.StringIO()
-    with _figures(identity, alt) as figures, _warnings_printed():
-        with contextlib.redirect_stdout(printed):
-            if isinstance(last, ast.Expr):
-                tree.body.pop()
-                exec(compile(tree, name, "exec"), namespace)
-                value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
-            else:
-                exec(compile(tree, name, "exec"), namespace)
+    with _figures(identity, alt) as figures, contextlib.redirect_stdout(printed):
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
+        exec(compile(tree, name, "exec"), namespace)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
     text, table = printed.getvalue(), ""
     if hasattr(value, "to_html"):
         table = value.to_html(border=0)
@@ -80,8 +80,10 @@ def _run(tree, namespace, name, identity, alt):
 
 
 @contextlib.contextmanager
-def _warnings_printed():
+def _warnings(shown):
     with warnings.catch_warnings():
+        # Deprecations of other libraries are left to who runs the page.
+        warnings.simplefilter("always" if shown else "error", UserWarning)
         warnings.showwarning = lambda message, category, *_, **__: print(
             f"{category.__name__}: {message}"
         )

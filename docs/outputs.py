@@ -73,7 +73,9 @@ def _below(block, shown):
             nodes.literal_block(shown.text, shown.text, language="text", classes=["output"])
         )
     if shown.table:
-        found.append(_html(f'<div class="output pst-scrollable-table-container">{shown.table}</div>'))
+        found.append(
+            _html(f'<div class="output pst-scrollable-table-container">{shown.table}</div>')
+        )
     return found + [_html(f'<div class="drawn">{svg}</div>') for svg in shown.figures]
 
 
