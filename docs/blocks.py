@@ -16,8 +16,8 @@ from sklearn.base import BaseEstimator
 __all__ = ["Shown", "blocks_of", "running"]
 
 _FENCE = re.compile(r"^```(python|\{picture\})[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
-# Black and the grey of slack lines become the colour of the text around, in light and in dark.
-_INK = re.compile(r"stroke: (#000000|#595959)\b")
+# Black and dark greys become the colour of the text around, which is light on a dark page.
+_INK = re.compile(r"stroke: #([0-5][0-9a-f])\1\1\b")
 
 
 class Shown(NamedTuple):
