@@ -18,6 +18,8 @@ __all__ = ["Shown", "blocks_of", "running"]
 _FENCE = re.compile(r"^```(python|\{picture\})[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # Black and dark greys become the colour of the text around, which is light on a dark page.
 _INK = re.compile(r"stroke: #([0-5][0-9a-f])\1\1\b")
+# Of Okabe and Ito: distinct for any colour vision, and seen on white and on black.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 
 
 class Shown(NamedTuple):
@@ -34,24 +36,24 @@ def blocks_of(text):
 
 
 @contextlib.contextmanager
-def running(name):
-    """Give ``run(code, line, alt, alone)`` for the blocks of a page.
+def running(page):
+    """Give ``run(code, line, alt, alone)`` for the blocks of the file `page`.
 
     They share a namespace, an empty folder and the configuration of scikit-learn, which are gone
     afterwards. `line` is where the block stands in the page; `alt` describes its figure to those
     who do not see it; with `alone` the block has a namespace of its own. A warning is an error,
     unless the block says ``# warns``: then it is shown.
     """
-    shared = {"__name__": "page"}
-    before, n_run = os.getcwd(), 0
+    start = {"__name__": "page", "__file__": str(page)}
+    shared, before, n_run = dict(start), os.getcwd(), 0
 
     def run(code, line=1, alt=None, alone=False):
         nonlocal n_run
         n_run += 1
-        namespace = {"__name__": "page"} if alone else shared
-        tree = ast.parse("\n" * (line - 1) + code, name)  # so that errors name the line of the page
+        namespace = dict(start) if alone else shared
+        tree = ast.parse("\n" * (line - 1) + code, page)  # so that errors name the line of the page
         with _warnings("# warns" in code):
-            return _run(tree, namespace, name, f"{name}-{n_run}", alt)
+            return _run(tree, namespace, f"{page.stem}-{n_run}", alt)
 
     with tempfile.TemporaryDirectory() as folder, config_context():
         os.chdir(folder)
@@ -61,15 +63,16 @@ def running(name):
             os.chdir(before)
 
 
-def _run(tree, namespace, name, identity, alt):
+def _run(tree, namespace, identity, alt):
     last = tree.body[-1] if tree.body else None
     value, printed = None, io.StringIO()
     with _figures(identity, alt) as figures, contextlib.redirect_stdout(printed):
         if isinstance(last, ast.Expr):
             tree.body.pop()
-        exec(compile(tree, name, "exec"), namespace)
+        exec(compile(tree, namespace["__file__"], "exec"), namespace)
         if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
+            expression = ast.Expression(last.value)
+            value = eval(compile(expression, namespace["__file__"], "eval"), namespace)
     text, table = printed.getvalue(), ""
     if hasattr(value, "to_html"):
         table = value.to_html(border=0)
@@ -84,6 +87,8 @@ def _warnings(shown):
     with warnings.catch_warnings():
         # Deprecations of other libraries are left to who runs the page.
         warnings.simplefilter("always" if shown else "error", UserWarning)
+        # Pages are seeded so that every build shows the same.
+        warnings.filterwarnings("ignore", "random_state=.* seeds the noise")
         warnings.showwarning = lambda message, category, *_, **__: print(
             f"{category.__name__}: {message}"
         )
@@ -94,10 +99,12 @@ def _warnings(shown):
 def _figures(identity, alt):
     """Collect the figures that are open at the end, as SVG in the colour of the text."""
     import matplotlib.pyplot as plt
+    from cycler import cycler
 
     drawn = []
     style = {
         "axes.facecolor": "none",
+        "axes.prop_cycle": cycler(color=_COLOURS),
         "axes.spines.right": False,
         "axes.spines.top": False,
         "figure.facecolor": "none",

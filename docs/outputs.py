@@ -7,6 +7,7 @@ in ``outputs_exclude`` are left as they are.
 """
 
 from html import escape
+from pathlib import Path
 
 from blocks import running
 from docutils import nodes
@@ -38,8 +39,8 @@ class Outputs(SphinxTransform):
     def apply(self, **kwargs):
         """Go through the blocks of the page in order."""
         docname = self.env.docname
-        path = self.env.doc2path(docname)
-        if docname in self.config.outputs_exclude or not str(path).endswith(".md"):
+        path = Path(self.env.doc2path(docname))
+        if docname in self.config.outputs_exclude or path.suffix != ".md":
             return
         # `code-block` notes whether highlighting is forced; a fence does not.
         blocks = [
@@ -49,7 +50,7 @@ class Outputs(SphinxTransform):
         ]
         if not blocks:
             return
-        with running(docname) as run:
+        with running(path) as run:
             for block in blocks:
                 caption = block.get("picture")
                 line = (block.line or 0) + 1
