@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the checkout that holds this file
-sys.path.insert(0, str(Path(__file__).parent))  # mathml.py
+sys.path.insert(0, str(Path(__file__).parent))  # mathml.py, outputs.py
 
 import fairconstrained
 
@@ -22,6 +22,7 @@ extensions = [
     "mathml",  # docs/mathml.py
     "myst_parser",
     "numpydoc",
+    "outputs",  # docs/outputs.py
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx_design",
@@ -32,10 +33,16 @@ templates_path = ["_templates"]
 html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = f"fairconstrained {release}"
+html_favicon = "_static/logo-light.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
+    "logo": {
+        "text": "fairconstrained",
+        "image_light": "_static/logo-light.svg",
+        "image_dark": "_static/logo-dark.svg",
+    },
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
     "show_toc_level": 2,
@@ -44,12 +51,14 @@ html_theme_options = {
     "footer_end": ["sphinx-version"],
     "pygments_light_style": "tango",
 }
-html_sidebars = {page: [] for page in ("index", "start", "choose", "evidence")}
+html_sidebars = {page: [] for page in ("index", "start", "start_*", "choose", "evidence")}
 
 # ---------------------------------------------------------------------- text
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+# The first needs the extra "clients", and its sections run on their own (tests/clients).
+outputs_exclude = ["guide/works_with"]
 
 # ---------------------------------------------------------------------- interface
 

@@ -3,19 +3,24 @@
 import importlib
 import inspect
 import re
+import sys
 import tomllib
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
-from sklearn import config_context
 
 import fairconstrained
 from fairconstrained import metrics, models
 from tests.helpers.repository import ROOT
 
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(str(DOCS))
+    from blocks import blocks_of, running
+
+    del sys.modules["blocks"]
+
 # Executed by tests/docs/test_architecture_examples.py, in the ways that these pages describe, and
 # block by block by tests/clients/test_page.py.
 ELSEWHERE = {"architecture.md", "privacy.md", "works_with.md"}
@@ -24,8 +29,9 @@ PAGES = sorted(
     for page in DOCS.rglob("*.md")
     if page.name not in ELSEWHERE
     and not {"_build", "auto_examples", "api"} & set(page.relative_to(DOCS).parts)
-    and BLOCK.search(page.read_text(encoding="utf-8"))
+    and blocks_of(page.read_text(encoding="utf-8"))
 )
+FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 MODULES = [
     "fairconstrained",
     *(
@@ -64,12 +70,35 @@ def test_most_pages_have_examples():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Setting an? (value|item):DeprecationWarning")  # in fairlearn
 @pytest.mark.parametrize("page", PAGES)
-def test_the_examples_of_a_page_run_in_its_order(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # pages write files
-    namespace = {"__name__": "page"}
-    with config_context():  # pages set metadata routing
-        for block in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
-            exec(compile(block, page, "exec"), namespace)
+def test_the_examples_of_a_page_run_in_its_order(page):
+    """As the build of the site runs them."""
+    pytest.importorskip("matplotlib")
+    with running(DOCS / page) as run:
+        for kind, code in blocks_of((DOCS / page).read_text(encoding="utf-8")):
+            run(code, alt="a picture", alone=kind == "{picture}")
+
+
+def n_words(page):
+    """Words of prose: no code, pictures, tables, displayed formulas, headings and addresses."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    text = re.sub(r"\$\$.*?\$\$", "", text, flags=re.DOTALL)
+    text = re.sub(r"^[|#:!].*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    return sum(any(map(str.isalpha, word)) for word in text.split())
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "guide").glob("*.md")), ids=lambda p: p.stem)
+def test_no_page_of_the_guide_is_longer_than_ten_minutes_of_reading(page):
+    assert n_words(page) <= 900
+
+
+def test_words_are_those_of_prose(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# No heading\n\n- Four words [of prose](not/an/address.md).\n\n| no | table |\n\n"
+        "$$ no formula $$\n\n```python\nno = code\n```\n\n:::{tip}\nA tip counts.\n:::\n"
+    )
+    assert n_words(page) == 7
 
 
 def test_the_table_of_metrics_names_every_metric_and_scorer():

@@ -1,0 +1,176 @@
+"""docs/blocks.py and docs/outputs.py: pages show what their blocks print, return and draw."""
+
+import importlib
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from sklearn import get_config
+
+from tests.helpers.repository import ROOT
+
+
+@pytest.fixture(scope="module")
+def blocks():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "docs"))
+        yield importlib.import_module("blocks")
+    sys.modules.pop("blocks")
+
+
+@pytest.fixture
+def run(blocks):
+    with blocks.running(Path("page")) as run:
+        yield run
+
+
+def test_blocks_are_fences_of_python_and_pictures(blocks):
+    page = (
+        "```python\na = 1\n```\n"
+        "```bash\nls\n```\n"
+        "```{picture} Two\nb = 2\n```\n"
+        "```{code-block} python\nc = 3\n```\n"
+    )
+    assert blocks.blocks_of(page) == [("python", "a = 1\n"), ("{picture}", "b = 2\n")]
+
+
+def test_what_is_printed_and_the_last_value_are_shown(run):
+    shown = run("print('first')\n[1, 2]")
+    assert shown == ("first\n[1, 2]\n", "", [])
+
+
+@pytest.mark.parametrize("code", ["x = 1", "None", "import math", ""])
+def test_nothing_is_shown_where_there_is_nothing(run, code):
+    assert run(code) == ("", "", [])
+
+
+def test_a_fitted_estimator_is_not_shown(run):
+    code = "from sklearn.dummy import DummyClassifier\nDummyClassifier().fit([[0], [1]], [0, 1])"
+    assert run(code).text == ""
+
+
+def test_a_table_is_shown_as_html(run):
+    shown = run("import pandas as pd\npd.DataFrame({'rate': [0.25]}, index=['women'])")
+    assert shown.text == ""
+    assert "<th>women</th>" in shown.table
+    assert "<td>0.25</td>" in shown.table
+
+
+def test_blocks_share_a_namespace_and_pictures_have_their_own(run):
+    run("rate = 0.5")
+    assert run("rate").text == "0.5\n"
+    run("rate = 1.0", alone=True)
+    assert run("rate").text == "0.5\n"
+    with pytest.raises(NameError):
+        run("rate", alone=True)
+
+
+def test_a_page_leaves_no_files_and_no_configuration(blocks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    routing = get_config()["enable_metadata_routing"]
+    with blocks.running(Path("page")) as run:
+        run("open('written.txt', 'w').close()")
+        run(f"import sklearn\nsklearn.set_config(enable_metadata_routing={not routing})")
+    assert get_config()["enable_metadata_routing"] == routing
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_names_the_page_and_its_line(run):
+    with pytest.raises(ZeroDivisionError) as caught:
+        run("x = 1\nx / 0\n", line=12)
+    innermost = caught.traceback[-1]
+    assert (str(innermost.path).endswith("page"), innermost.lineno + 1) == (True, 13)
+
+
+def test_warnings_are_errors_unless_the_block_says_that_it_warns(run):
+    code = "import warnings\nwarnings.warn('close to the slack')"
+    with pytest.raises(UserWarning, match="close"):
+        run(code)
+    with warnings.catch_warnings():
+        assert run(code + "  # warns").text == "UserWarning: close to the slack\n"
+
+
+DRAW = "import matplotlib.pyplot as plt\nplt.plot([1, 2], color='{}')\nplt.title('a < b')"
+
+
+def test_a_figure_takes_the_colour_of_the_text_and_says_what_it_shows(run):
+    pytest.importorskip("matplotlib")
+    (black,) = run(DRAW.format("black")).figures
+    assert black.startswith("<svg")
+    assert "#000000" not in black
+    assert 'aria-label="a &lt; b"' in black
+    (blue,) = run(DRAW.format("#0072b2"), alt="A line").figures
+    assert "stroke: #0072b2" in blue
+    assert 'aria-label="A line"' in blue
+    identities = [
+        set(re.findall(r'<(?:path|clipPath) id="([mp]\w+)"', svg)) for svg in (black, blue)
+    ]
+    assert all(identities)
+    assert not identities[0] & identities[1]
+
+
+def test_figures_are_closed(run):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    run(DRAW.format("black"))
+    assert pyplot.get_fignums() == []
+    assert run("1 + 1").figures == []
+
+
+PAGE = """# Page
+
+```{picture} A picture of < two points
+import matplotlib.pyplot as plt
+plt.plot([1, 2])
+```
+
+```python
+print("printed" + " by a block")
+```
+
+```{code-block} python
+print("not" + " run")
+```
+"""
+
+
+@pytest.fixture
+def build(tmp_path, monkeypatch):
+    """Build a site of one page, and return its HTML."""
+    application = pytest.importorskip("sphinx.application")
+    pytest.importorskip("myst_parser")
+    pytest.importorskip("matplotlib")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+
+    def built(text, **config):
+        (tmp_path / "index.md").write_text(text, encoding="utf-8")
+        settings = {"extensions": ["myst_parser", "outputs"], **config}
+        folders = [str(tmp_path), None, str(tmp_path / "html"), str(tmp_path / "trees")]
+        app = application.Sphinx(
+            *folders, "html", confoverrides=settings, status=None, warning=None
+        )
+        app.build()
+        return (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
+
+    return built
+
+
+def test_the_site_shows_outputs_and_folds_the_code_of_pictures(build):
+    page = build(PAGE)
+    assert "printed by a block" in page
+    assert "not run" not in page
+    figure = page.index('<figure class="drawn"><svg')
+    caption = page.index("<figcaption>A picture of &lt; two points</figcaption>")
+    assert figure < caption < page.index("<details>") < page.index("</details>")
+
+
+def test_excluded_pages_are_left_as_they_are(build):
+    assert "printed by a block" not in build(
+        PAGE.replace("{picture} A", "text"), outputs_exclude=["index"]
+    )
+
+
+def test_an_error_in_a_block_ends_the_build(build):
+    with pytest.raises(Exception, match=r"index\.md, block at line 4: ZeroDivisionError"):
+        build("# Page\n\n```python\n1 / 0\n```\n")
