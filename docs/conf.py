@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the checkout that holds this file
-sys.path.insert(0, str(Path(__file__).parent))  # mathml.py
+sys.path.insert(0, str(Path(__file__).parent))  # mathml.py, measured.py
 
 import fairconstrained
 
@@ -20,6 +20,7 @@ version = release = fairconstrained.__version__
 
 extensions = [
     "mathml",  # docs/mathml.py
+    "measured",  # docs/measured.py
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
@@ -44,7 +45,7 @@ html_theme_options = {
     "footer_end": ["sphinx-version"],
     "pygments_light_style": "tango",
 }
-html_sidebars = {page: [] for page in ("index", "start", "choose", "evidence")}
+html_sidebars = {page: [] for page in ("index", "start", "choose", "evidence/index")}
 
 # ---------------------------------------------------------------------- text
 
