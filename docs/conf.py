@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the checkout that holds this file
-sys.path.insert(0, str(Path(__file__).parent))  # mathml.py, measured.py
+sys.path.insert(0, str(Path(__file__).parent))  # mathml.py, measured.py, reference.py
 
 import fairconstrained
 
@@ -23,8 +23,10 @@ extensions = [
     "measured",  # docs/measured.py
     "myst_parser",
     "numpydoc",
+    "reference",  # docs/reference.py
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
