@@ -14,6 +14,7 @@ from fairconstrained.model_selection import pareto_front
 
 __all__ = [
     "comparison_table",
+    "differences",
     "error_at",
     "markdown",
     "pictures",
@@ -61,7 +62,7 @@ def violation_table(results: pd.DataFrame, method: str, tolerance: float) -> str
 
 
 def comparison_table(results: pd.DataFrame, method: str, baseline: str = "unconstrained") -> str:
-    """Difference of error at the peer's violation, training and test: mean and deviation.
+    """Difference of error at the peer's violation, training and test: mean and standard deviation.
 
     The frontier of `method` is that of its slacks in one seed, and the unconstrained model, which
     is what it gives for a large slack.
@@ -69,7 +70,7 @@ def comparison_table(results: pd.DataFrame, method: str, baseline: str = "uncons
     rows = []
     for case, runs in results.groupby(_CASE):
         for peer in sorted(set(runs["method"]) - {method, baseline}):
-            found = pd.DataFrame(_differences(runs, method, peer, baseline))
+            found = pd.DataFrame(differences(runs, method, peer, baseline))
             if found.empty:
                 continue
             row = dict(zip(_CASE, case, strict=True)) | {"peer": peer, "points": len(found)}
@@ -88,9 +89,10 @@ def comparison_table(results: pd.DataFrame, method: str, baseline: str = "uncons
     return markdown(pd.DataFrame(rows)) if rows else "No peers in the table."
 
 
-def _differences(
-    runs: pd.DataFrame, method: str, peer: str, baseline: str
+def differences(
+    runs: pd.DataFrame, method: str, peer: str, baseline: str = "unconstrained"
 ) -> Iterator[dict[str, float]]:
+    """Give the error of `method` minus that of a peer at each violation that the peer reached."""
     for seed, of_seed in runs.groupby("seed"):
         ours = of_seed[of_seed["method"].isin((method, baseline))]
         peers = of_seed[of_seed["method"] == peer]
@@ -108,7 +110,7 @@ def _differences(
 
 
 def summary_table(results: pd.DataFrame) -> str:
-    """Mean and deviation over the seeds of all that was measured."""
+    """Mean and standard deviation over the seeds of all that was measured."""
     keys = [*_CASE, "method", "slack"]
     measured = [name for name in _MEASURED if name in results]
     groups = results.groupby(keys, dropna=False)[measured]

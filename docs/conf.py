@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the checkout that holds this file
-sys.path.insert(0, str(Path(__file__).parent))  # mathml.py, outputs.py
+sys.path.insert(0, str(Path(__file__).parent))  # mathml.py, measured.py, outputs.py, reference.py
 
 import fairconstrained
 
@@ -20,11 +20,14 @@ version = release = fairconstrained.__version__
 
 extensions = [
     "mathml",  # docs/mathml.py
+    "measured",  # docs/measured.py
     "myst_parser",
     "numpydoc",
     "outputs",  # docs/outputs.py
+    "reference",  # docs/reference.py
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
@@ -51,7 +54,7 @@ html_theme_options = {
     "footer_end": ["sphinx-version"],
     "pygments_light_style": "tango",
 }
-html_sidebars = {page: [] for page in ("index", "start", "start_*", "choose", "evidence")}
+html_sidebars = {page: [] for page in ("index", "start", "start_*", "choose", "evidence/index")}
 
 # ---------------------------------------------------------------------- text
 
