@@ -12,7 +12,7 @@ def is_common(name):
 
 
 def list_of_methods(kind):
-    """Give the public methods of an estimator in reStructuredText: its own, then the common ones."""
+    """Public methods of an estimator in reStructuredText: its own, then the common ones."""
     public = [n for n in dir(kind) if not n.startswith("_") and callable(getattr(kind, n, None))]
     own = [f"   ~{kind.__name__}.{name}" for name in public if not is_common(name)]
     common = ", ".join(f"``{name}``" for name in public if is_common(name))
