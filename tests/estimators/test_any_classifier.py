@@ -131,6 +131,7 @@ def test_searches_over_the_classifier():
     assert search.best_estimator_.feasible_
 
 
+@pytest.mark.slow
 def test_a_cache_saves_the_classifiers_of_another_slack(tmp_path):
     """What depends on the rows only is fitted once; the models are those without the cache."""
     X, y, group = table(n=1000)

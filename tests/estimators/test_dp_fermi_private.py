@@ -233,6 +233,7 @@ def test_equal_weights_are_no_weights(solver):
     assert weighted.privacy_ == plain.privacy_
 
 
+@pytest.mark.slow
 def test_unequal_weights_move_released_moments_as_the_fit_without_privacy():
     """Positives that count thrice: far more rows get the label, with noise or without."""
     weight = np.where(LARGE.target == 1, 3.0, 1.0)
@@ -256,6 +257,7 @@ def test_gradients_of_single_rows_refuse_unequal_weights():
         weighed(np.where(LARGE.target == 1, 3.0, 1.0), solver=NoisyTables(n_steps=10))
 
 
+@pytest.mark.slow
 def test_a_tiny_group_is_named_with_its_released_share():
     group = np.where(np.arange(20_000) < 150, "few", LARGE.sensitive_features.astype(str))
     with pytest.warns(SmallGroupWarning, match=r"few makes up 0\.\d+% .* released counts.*sqrt"):

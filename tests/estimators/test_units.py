@@ -15,6 +15,7 @@ from fairconstrained.constraints import AUCParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.models import Linear
 from tests.helpers.fits import fitted, logistic_regression, same_model
+from tests.helpers.marks import slow_where
 
 DATA = make_biased_classification(2000, random_state=0)
 ESTIMATORS = {
@@ -26,6 +27,7 @@ ESTIMATORS = {
     "loss": LossParityClassifier(),
     "penalty": DPFermiClassifier(epsilon=None),
 }
+SOME_SLOW = slow_where(ESTIMATORS, "network", "penalty")
 UNITS = {
     "milli": 1e-3,
     "micro": 1e-6,
@@ -39,9 +41,10 @@ def fit(clf, X=DATA.data, weight=None):
     return clf.predict(X), clf.decision_function(X), clf.violation_
 
 
-@pytest.mark.parametrize("clf", ESTIMATORS.values(), ids=ESTIMATORS)
+@pytest.mark.parametrize("name", SOME_SLOW)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_positive_factors_of_columns_change_no_prediction(clf):
+def test_positive_factors_of_columns_change_no_prediction(name):
+    clf = ESTIMATORS[name]
     labels, scores, violation = fit(clf)
     for units in UNITS.values():
         other = fit(clf, DATA.data * units)
@@ -50,6 +53,7 @@ def test_positive_factors_of_columns_change_no_prediction(clf):
         assert other[2] == pytest.approx(violation, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_nor_do_they_under_partial_parity_but_for_rounding():
     """Powers of two change no digit. The solver turns other rounding into some other labels."""
@@ -97,10 +101,11 @@ def test_a_column_of_two_values_is_penalised_by_its_range(wrap, codes):
     np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
-@pytest.mark.parametrize("clf", ESTIMATORS.values(), ids=ESTIMATORS)
+@pytest.mark.parametrize("name", SOME_SLOW)
 @pytest.mark.parametrize("factor", [1e-310, 1e-5, 1e307])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_factor_of_all_weights_changes_no_prediction(clf, factor):
+def test_a_factor_of_all_weights_changes_no_prediction(name, factor):
+    clf = ESTIMATORS[name]
     labels, scores, _ = fit(clf)
     other = fit(clf, weight=np.full(2000, factor))
     np.testing.assert_array_equal(other[0], labels)
@@ -110,6 +115,10 @@ def test_a_factor_of_all_weights_changes_no_prediction(clf, factor):
 def test_weights_count_relative_to_each_other():
     weight = np.random.default_rng(0).uniform(size=400)
     same_model(fitted(sample_weight=weight), fitted(sample_weight=weight * 3e-300))
+
+
+@pytest.mark.slow
+def test_so_they_do_under_partial_parity():
     partial = PartialParityClassifier()
     for factor in (2.0**-1030, 2.0**1000):  # powers of two change no digit
         np.testing.assert_array_equal(

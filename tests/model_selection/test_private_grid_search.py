@@ -16,6 +16,7 @@ from fairconstrained.model_selection import PrivateGridSearch
 from fairconstrained.privacy import Budget, privacy_spent
 from fairconstrained.privacy.mechanisms import noisy_argmax
 from fairconstrained.solvers import DPSGDA
+from tests.helpers.marks import slow_where
 from tests.helpers.private_fits import PRIVATE
 
 DATA = make_biased_classification(3000, 6, bias=0.6, random_state=0)
@@ -30,7 +31,7 @@ def searched(estimator, grid, **params):
 
 
 @quiet
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("name", slow_where(PRIVATE, "penalty, groups"))
 def test_what_is_planned_is_what_is_spent(name):
     clf = PRIVATE[name]
     rows = slice(0, 1000)
@@ -46,6 +47,7 @@ def test_a_plan_needs_epsilon_and_valid_parameters():
         RateConstrainedClassifier(epsilon=1.0, slack=-1).planned_privacy(1000)
 
 
+@pytest.mark.slow
 @quiet
 @pytest.mark.parametrize(
     ("clf", "grid", "unit"),

@@ -24,6 +24,7 @@ from fairconstrained.privacy.accounting import REPLACING, as_batch
 from fairconstrained.problems.private import erm, fermi, moments
 from fairconstrained.problems.private.erm import NoisySteps
 from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
+from tests.helpers.marks import slow_where
 from tests.helpers.private_fits import DATA, PRIVATE
 
 N = 2000
@@ -120,6 +121,7 @@ def test_a_null_record_moves_the_steps_by_no_more_than_is_priced(name, monkeypat
     assert 0.5 * priced < moved <= priced
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_GROUPS)
 def test_another_group_moves_no_fit_by_more_than_is_priced(name, monkeypatch):
     moved, priced, equal = audit(name, "sensitive_features", monkeypatch)
@@ -184,7 +186,7 @@ def unit_of(name):
     return "sensitive_features" if name in OF_GROUPS else "record_replacement"
 
 
-@pytest.mark.parametrize("case", MOVES_MORE)
+@pytest.mark.parametrize("case", slow_where(MOVES_MORE, "noise of sums by group"))
 def test_the_audit_sees_what_moves_more(case, monkeypatch):
     name, broken = MOVES_MORE[case]
     broken(monkeypatch)
