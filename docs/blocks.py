@@ -66,7 +66,8 @@ def running(page):
 def _run(tree, namespace, identity, alt):
     last = tree.body[-1] if tree.body else None
     value, printed = None, io.StringIO()
-    with _figures(identity, alt) as figures, contextlib.redirect_stdout(printed):
+    progress = contextlib.redirect_stderr(io.StringIO())
+    with _figures(identity, alt) as figures, progress, contextlib.redirect_stdout(printed):
         if isinstance(last, ast.Expr):
             tree.body.pop()
         exec(compile(tree, namespace["__file__"], "exec"), namespace)
