@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 __all__ = ["Shown", "blocks_of", "running"]
 
-_FENCE = re.compile(r"^```(python|\{picture\})[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^```(python|\{picture\})[^\n`]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # Black and dark greys become the colour of the text around, which is light on a dark page.
 _INK = re.compile(r"stroke: #([0-5][0-9a-f])\1\1\b")
 # Of Okabe and Ito: distinct for any colour vision, and seen on white and on black.
@@ -66,7 +66,8 @@ def running(page):
 def _run(tree, namespace, identity, alt):
     last = tree.body[-1] if tree.body else None
     value, printed = None, io.StringIO()
-    with _figures(identity, alt) as figures, contextlib.redirect_stdout(printed):
+    progress = contextlib.redirect_stderr(io.StringIO())
+    with _figures(identity, alt) as figures, progress, contextlib.redirect_stdout(printed):
         if isinstance(last, ast.Expr):
             tree.body.pop()
         exec(compile(tree, namespace["__file__"], "exec"), namespace)

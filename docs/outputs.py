@@ -2,8 +2,8 @@
 
 A block is a fence with the word ``python``; the blocks of a page share a namespace. A fence
 ``{picture} What it shows`` draws a figure by code of its own, which is folded away below the
-figure. ``{code-block} python`` is shown and not run. An error in a block ends the build. Pages
-in ``outputs_exclude`` are left as they are.
+figure. ``{code-block} python`` is shown and not run. An error in a block ends the build. Of pages
+in ``outputs_exclude`` only the pictures are drawn.
 """
 
 from html import escape
@@ -40,13 +40,15 @@ class Outputs(SphinxTransform):
         """Go through the blocks of the page in order."""
         docname = self.env.docname
         path = Path(self.env.doc2path(docname))
-        if docname in self.config.outputs_exclude or path.suffix != ".md":
+        if path.suffix != ".md":
             return
+        excluded = docname in self.config.outputs_exclude
         # `code-block` notes whether highlighting is forced; a fence does not.
         blocks = [
             block
             for block in self.document.findall(nodes.literal_block)
             if block.get("language") == "python" and "force" not in block
+            if "picture" in block or not excluded
         ]
         if not blocks:
             return

@@ -165,10 +165,10 @@ def test_the_site_shows_outputs_and_folds_the_code_of_pictures(build):
     assert figure < caption < page.index("<details>") < page.index("</details>")
 
 
-def test_excluded_pages_are_left_as_they_are(build):
-    assert "printed by a block" not in build(
-        PAGE.replace("{picture} A", "text"), outputs_exclude=["index"]
-    )
+def test_of_excluded_pages_only_the_pictures_are_drawn(build):
+    page = build(PAGE, outputs_exclude=["index"])
+    assert "printed by a block" not in page
+    assert '<figure class="drawn"><svg' in page
 
 
 def test_an_error_in_a_block_ends_the_build(build):

@@ -78,6 +78,16 @@ def test_the_examples_of_a_page_run_in_its_order(page):
             run(code, alt="a picture", alone=kind == "{picture}")
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "guide").glob("*.md")), ids=lambda p: p.stem)
+def test_every_page_of_the_guide_opens_with_a_picture(page):
+    """A caption with backticks would end its fence, and the code would become prose."""
+    text = page.read_text(encoding="utf-8")
+    drawn = [kind for kind, _ in blocks_of(text) if kind == "{picture}"]
+    assert len(drawn) == text.count("```{picture}")
+    opening = text.partition("\n## ")[0]
+    assert page.stem == "index" or "{picture}" in opening or "\n![" in opening
+
+
 def n_words(page):
     """Words of prose: no code, pictures, tables, displayed formulas, headings and addresses."""
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
