@@ -58,7 +58,9 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     feature_range : (low, high), optional
         Publicly known range of the columns (numbers, or arrays of shape (n_features,)). Private
         training sees ``(x - low) / (high - low)``. These rows should have norms of a few units,
-        since large gradients are clipped. By default columns of numbers beyond 4 are divided by
+        since large gradients are clipped. Give the range of typical values and not the extremes,
+        which may lie outside: a rare large value would make all others small, and what is small is
+        lost in the noise. By default columns of numbers beyond 4 are divided by
         powers of 4 that are released with a part of the budget, and the others are left as they
         are. ``alpha`` penalises the coefficients of the scaled columns. Not used without
         ``epsilon``.
