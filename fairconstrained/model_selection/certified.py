@@ -26,6 +26,7 @@ from fairconstrained.exceptions import (
 from fairconstrained.metrics import Certificate, certify
 from fairconstrained.metrics._certified import CAPS
 from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.metrics.certificates import predicted
 from fairconstrained.model_selection._delegation import estimator_has
 from fairconstrained.model_selection._rows import rows_of, split_within_groups
 from fairconstrained.samples import check_samples
@@ -229,9 +230,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 interval=getattr(_last(model), "interval_", interval),
                 name="rows split off before training",
             )
-            accuracy = float(
-                np.mean(as_numpy(model.predict(X_test)) == np.asarray(as_numpy(y_test)))
-            )
+            labels = as_numpy(predicted(model, X_test, groups))
+            accuracy = float(np.mean(labels == np.asarray(as_numpy(y_test))))
             tested.append((parameters, model, certificate, accuracy))
             if not certificate.kept:
                 break
