@@ -114,7 +114,8 @@ class Certificate:
         DataFrame
             A row per rate that both have: ``event``, ``group``, ``before``, ``after``, ``change``
             with ``low`` and ``high``, and ``drifted``: whether zero lies outside. The intervals
-            hold together with the confidence of `self` (Newcombe's, Bonferroni over the rates).
+            hold together with about the confidence of `self` (Newcombe's, which are good
+            approximations and not exact; Bonferroni over the rates).
 
         Raises
         ------

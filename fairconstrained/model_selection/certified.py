@@ -98,8 +98,10 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     candidates: an error needs a candidate that violates the constraint and passes, and the first
     candidate of the sequence that violates it passes with probability at most 1 - confidence (Learn
     then Test, Angelopoulos et al. 2021, Section 3). So the order matters for the chance of success,
-    not for the validity. Rows are split at random within each group, which keeps them independent
-    draws of the group.
+    not for the validity. Samples are split at random within each group, which keeps them
+    independent draws of the group; for a cap on all samples together they are split without regard
+    to groups, which keeps them independent draws of the population. A certificate counts samples:
+    `sample_weight` is for training only.
 
     References
     ----------
