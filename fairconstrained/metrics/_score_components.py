@@ -145,7 +145,7 @@ class _Distributions:
 
     def _can_matter(self, rank: Array, size: Array) -> Array:
         """Thresholds whose rank in some group is not for sure outside of its interval."""
-        error = (5.0 * 0.5 / np.sqrt(size))[:, None]
+        error = 5.0 * (0.5 / np.sqrt(size))[:, None]  # five of the largest standard errors
         lower, upper = (ends[:, None] for ends in self._hull())
         return np.asarray(((rank + error >= lower) & (rank - error <= upper)).any(axis=0))
 
