@@ -33,15 +33,8 @@ from fairconstrained.samples import check_samples
 
 __all__ = ["CertifiedClassifier"]
 
-FRACTIONS = (
-    0.1,
-    0.3,
-    0.5,
-    0.7,
-    0.8,
-    0.9,
-    0.95,
-)  # of the slack: what candidates are trained to keep
+FRACTIONS = 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95  # of the slack: what candidates are trained to keep
+BOUNDS = "slack", "max"  # of constraints, if they have one of their own
 
 
 class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -61,12 +54,14 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         What to certify, as in :func:`~fairconstrained.metrics.certify`. By default the
         estimator's own `constraint`.
     slack : float, optional
-        The bound to certify. By default the estimator's own `slack`.
+        The bound to certify. By default the `slack` or `max` of the constraint, or else the
+        estimator's own `slack`.
     confidence : float, default=0.95
         Probability that a certified model keeps the constraint.
     candidates : dict of str to sequence, or sequence of dict, optional
         One parameter with its values, or parameters to set, *from the strictest to the loosest*. By
-        default fractions of the slack for the estimator's parameter `slack`.
+        default fractions of the slack for the estimator's parameter `slack`, or for that of its
+        constraint.
     certify_size : float, default=0.3
         Fraction of each group's rows that is split off.
     on_failure : {"warn", "raise"}, default="warn"
@@ -176,7 +171,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             Names the groups about which the certificate says nothing.
         """
         self._check_parameters()
-        constraint, slack = self._own("constraint"), self._own("slack")
+        constraint = self._own("constraint")
+        slack = self._allowed(constraint)
         candidates = self._candidates(slack)
         check_samples(X=X, y=y, sensitive_features=sensitive_features, **fit_params)
         X, y = indexable(X, y)
@@ -308,13 +304,31 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         parameters = self.estimator.get_params()
         if name in parameters:
             return name
-        found = [key for key in parameters if key.endswith(f"__{name}")]
+        parents = {key: key.removesuffix(f"__{name}") for key in parameters}
+        found = [
+            key
+            for key, parent in parents.items()
+            if parent != key and hasattr(parameters[parent], "fit")
+        ]
         return found[0] if len(found) == 1 else None
+
+    def _allowed(self, constraint: Any) -> Any:
+        """The bound: this object's, the constraint's own, or the estimator's."""
+        own = (self.slack, *(getattr(constraint, name, None) for name in BOUNDS))
+        given = [value for value in own if value is not None]
+        return given[0] if given else self._own("slack")
+
+    def _slack_key(self) -> str | None:
+        """The estimator's parameter that bounds the violation; that of its constraint if set."""
+        parameters, constraint = self.estimator.get_params(), self._key("constraint")
+        own = [f"{constraint}__{name}" for name in BOUNDS]
+        given = [key for key in own if parameters.get(key) is not None]
+        return given[0] if given else self._key("slack")
 
     def _candidates(self, slack: float) -> list[dict[str, Any]]:
         given = self.candidates
         if given is None:
-            key = self._key("slack")
+            key = self._slack_key()
             if key is None:
                 raise ValueError(
                     f"candidates must be given: {type(self.estimator).__name__} has no parameter "
