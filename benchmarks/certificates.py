@@ -26,7 +26,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,7 +61,6 @@ SLACK = {  # or the cap
 }
 CONSTRAINTS = ["demographic_parity", "equalized_odds", "false_negative_rate"]
 METHODS = ("certified", "quasi_seldonian", "uncertified")
-CERTIFY_SIZE = 0.3  # the default of CertifiedClassifier
 KEY = ("population", "constraint", "n_rows", "training", "draws", "method")
 COLUMNS = (*KEY, "certified", "violating", "error", "seconds")
 
@@ -132,28 +131,39 @@ def population(name: str) -> Population:
     return Population(name, StandardScaler().fit_transform(X.astype(float)), y, group)
 
 
+class Sample(NamedTuple):
+    """Rows that train, and draws of rows that certify."""
+
+    of: Population
+    constraint: str
+    train: Array
+    tests: list[Array]
+
+    @property
+    def slack(self) -> float:
+        """Of the constraint, or the cap."""
+        return SLACK[self.of.name, self.constraint]
+
+    def predicted(self, model: Any) -> Array:
+        """Labels of the whole population by a model that is trained here."""
+        of, rows = self.of, self.train
+        model.fit(of.X[rows], of.y[rows], sensitive_features=of.group[rows])
+        return np.asarray(model.predict(of.X)).astype(int)
+
+
 def certificates(
     of: Population, constraint: str, n_rows: int, training: int, n_draws: int, method: str
 ) -> dict[str, Any]:
     """Train on a sample, certify on `n_draws` others, measure on the population."""
     start = time.process_time()
     rng = np.random.default_rng(training)
-    slack = SLACK[of.name, constraint]
-    size = {"certified": CERTIFY_SIZE, "quasi_seldonian": SAFETY, "uncertified": 0.0}[method]
+    judge, size = JUDGES[method]
     n_test = int(size * n_rows)
     train = rng.integers(len(of.y), size=n_rows - n_test)
-    X, y, group = of.X[train], of.y[train], of.group[train]
-
-    def predicted(model: Any) -> Array:
-        return np.asarray(model.fit(X, y, sensitive_features=group).predict(of.X)).astype(int)
-
-    if method == "uncertified":
-        kept = [predicted(RateConstrainedClassifier(constraint, slack=slack))]
-    else:
-        tests = [rng.integers(len(of.y), size=n_test) for _ in range(n_draws)]
-        judge = _in_sequence if method == "certified" else _safe
-        kept = judge(of, constraint, slack, predicted, tests)
-    wrong = [of.rates(constraint, labels).violation() > slack for labels in kept]
+    tests = [rng.integers(len(of.y), size=n_test) for _ in range(n_draws if n_test else 0)]
+    sample = Sample(of, constraint, train, tests)
+    kept = judge(sample)
+    wrong = [of.rates(constraint, labels).violation() > sample.slack for labels in kept]
     return {
         "certified": len(kept),
         "violating": sum(wrong),
@@ -162,42 +172,51 @@ def certificates(
     }
 
 
-def _in_sequence(
-    of: Population,
-    constraint: str,
-    slack: float,
-    predicted: Callable[[Any], Array],
-    tests: list[Array],
-) -> list[Array]:
+def _in_sequence(sample: Sample) -> list[Array]:
     """As CertifiedClassifier: from the strictest on, until one fails; the most accurate is kept.
 
     A candidate is trained if some draw has got as far.
     """
+    of, slack = sample.of, sample.slack
     best: dict[int, tuple[float, Array]] = {}
-    going = list(range(len(tests)))
+    going = list(enumerate(sample.tests))
     for fraction in FRACTIONS:
         if not going:
             break
-        labels = predicted(RateConstrainedClassifier(constraint, slack=fraction * slack))
-        going = [t for t in going if of.rates(constraint, labels, tests[t]).certified(slack)]
-        for t in going:
-            accuracy = float((labels[tests[t]] == of.y[tests[t]]).mean())
+        model = RateConstrainedClassifier(sample.constraint, slack=fraction * slack)
+        labels = sample.predicted(model)
+        going = [
+            (t, rows)
+            for t, rows in going
+            if of.rates(sample.constraint, labels, rows).certified(slack)
+        ]
+        for t, rows in going:
+            accuracy = float((labels[rows] == of.y[rows]).mean())
             if t not in best or accuracy > best[t][0]:
                 best[t] = accuracy, labels
     return [labels for _, labels in best.values()]
 
 
-def _safe(
-    of: Population,
-    constraint: str,
-    slack: float,
-    predicted: Callable[[Any], Array],
-    tests: list[Array],
-) -> list[Array]:
+def _safe(sample: Sample) -> list[Array]:
     """The only candidate, once for each draw on which it passes the safety test."""
-    model = QuasiSeldonian(constraint, slack, CONFIDENCE)
-    labels = predicted(model)
-    return [labels for t in tests if model.passes(labels[t], of.y[t], of.group[t])]
+    of = sample.of
+    model = QuasiSeldonian(sample.constraint, sample.slack, CONFIDENCE)
+    labels = sample.predicted(model)
+    return [labels for t in sample.tests if model.passes(labels[t], of.y[t], of.group[t])]
+
+
+def _without_test(sample: Sample) -> list[Array]:
+    """The slack is that of the constraint, and nothing is tested."""
+    model = RateConstrainedClassifier(sample.constraint, slack=sample.slack)
+    return [sample.predicted(model)]
+
+
+# How models are kept, each with its labels, and the fraction of the rows that certify.
+JUDGES: Mapping[str, tuple[Callable[[Sample], list[Array]], float]] = {
+    "certified": (_in_sequence, 0.3),  # the default of CertifiedClassifier
+    "quasi_seldonian": (_safe, SAFETY),
+    "uncertified": (_without_test, 0.0),
+}
 
 
 def report(runs: pd.DataFrame) -> pd.DataFrame:

@@ -106,9 +106,13 @@ def report(estimator, solution, worst):
 def report_equal(estimator, scores):
     """Warn if the point that replaced the solver's result gives all rows equal scores."""
     if bool((scores == scores[0]).all()):
+        narrowed = estimator.margin > 0
+        kept, smaller = (
+            ("slack less the margin", " a smaller margin,") if narrowed else ("slack", "")
+        )
         warn_caller(
             f"{type(estimator).__name__} gives all rows equal scores: the solver found nothing "
-            "better that keeps the slack. Try a larger slack, another solver, a richer model, or "
-            "min_group_size to leave small groups out.",
+            f"better that keeps the {kept}. Try a larger slack,{smaller} another solver, a richer "
+            "model, or min_group_size to leave small groups out.",
             ConvergenceWarning,
         )

@@ -79,16 +79,16 @@ class Certificate:
     assumptions: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dicts.
+        """Plain numbers, strings, lists and dicts; None for what could not be measured.
 
         Returns
         -------
         dict
         """
-        return asdict(self)
+        return dict(_without_nan(asdict(self)))
 
     def to_json(self, **kwargs: Any) -> str:
-        """Text that ``json.loads`` reads.
+        """Text that every reader of JSON reads.
 
         Parameters
         ----------
@@ -114,7 +114,8 @@ class Certificate:
         DataFrame
             A row per rate that both have: ``event``, ``group``, ``before``, ``after``, ``change``
             with ``low`` and ``high``, and ``drifted``: whether zero lies outside. The intervals
-            hold together with the confidence of `self` (Newcombe's, Bonferroni over the rates).
+            hold together with about the confidence of `self` (Newcombe's, which are good
+            approximations and not exact; Bonferroni over the rates).
 
         Raises
         ------
@@ -169,3 +170,12 @@ class Certificate:
                 f"between {rate['low']:.4f} and {rate['high']:.4f}"
             )
         return "\n".join(lines)
+
+
+def _without_nan(value: Any) -> Any:
+    """The same with None in place of nan, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(entry) for entry in value]
+    return None if isinstance(value, float) and np.isnan(value) else value

@@ -120,21 +120,40 @@ class _Distributions:
     def __init__(self, rows: Rows, interval: Any) -> None:
         data = partial.Scored(rows.y_pred, rows.sensitive_features, interval, rows.weight)
         self.intervals = data.intervals
+        size = np.maximum(np.round(rows.effective), 1).astype(np.int64)
         levels = np.linspace(0, 1, N_THRESHOLDS + 1)[1:-1]
         edges = np.unique(np.quantile(data.scores, levels, method="inverted_cdf"))
-        binned = np.searchsorted(edges, data.scores, side="left")  # rows above edges[j]: bin > j
-        n_groups, n_bins = len(data.groups), len(edges) + 1
-        cells = np.bincount(
-            data.group * n_bins + binned, weights=data.weight, minlength=n_groups * n_bins
-        ).reshape(n_groups, n_bins)
-        size = np.maximum(np.round(rows.effective), 1).astype(np.int64)
-        p = cells / cells.sum(axis=1, keepdims=True)
+        rank = self._above(self._fractions(data, edges))[:, 1:-1]
+        edges = edges[self._can_matter(rank, size)]
+        p = self._fractions(data, edges)
         self.rank = self._above(p)
         draws = [
             rows.rng.multinomial(n, row, size=N_DRAWS_OF_CURVES) / n
             for n, row in zip(size, p, strict=True)
         ]
         self.drawn = self._above(np.stack(draws, axis=1))
+
+    @staticmethod
+    def _fractions(data: Any, edges: Array) -> Array:
+        """Of each group's rows between these edges."""
+        binned = np.searchsorted(edges, data.scores, side="left")  # rows above edges[j]: bin > j
+        n_groups, n_bins = len(data.groups), len(edges) + 1
+        cells = np.bincount(
+            data.group * n_bins + binned, weights=data.weight, minlength=n_groups * n_bins
+        ).reshape(n_groups, n_bins)
+        return np.asarray(cells / cells.sum(axis=1, keepdims=True))
+
+    def _can_matter(self, rank: Array, size: Array) -> Array:
+        """Thresholds whose rank in some group is not for sure outside of its interval."""
+        error = 5.0 * (0.5 / np.sqrt(size))[:, None]  # five of the largest standard errors
+        lower, upper = (ends[:, None] for ends in self._hull())
+        return np.asarray(((rank + error >= lower) & (rank - error <= upper)).any(axis=0))
+
+    def _hull(self) -> tuple[Array, Array]:
+        """Ends of the intervals of each group."""
+        lower, upper = self.intervals
+        lengths = upper > lower
+        return np.where(lengths, lower, 1.0).min(axis=1), np.where(lengths, upper, 0.0).max(axis=1)
 
     @staticmethod
     def _above(p: Array) -> Array:

@@ -115,16 +115,20 @@ class Norm:
 
 
 def _clipped(values: Array, precision: Array, width: Array) -> Array:
-    """Nearest columns within bands of these widths: weighted least squares, by bisection.
+    """Nearest columns within bands of these widths: weighted least squares.
 
-    The band [c, c + width] is where what is cut off above and below balances.
+    The band [c, c + width] is where what is cut off above and below balances. The balance falls
+    with c, and is linear between the points where a value enters or leaves the band.
     """
-    low, high = values.min(axis=0) - width, values.max(axis=0)
-    for _ in range(50):
-        start = 0.5 * (low + high)
-        pull = (precision * (values - np.clip(values, start, start + width))).sum(axis=0)
-        low, high = np.where(pull > 0, start, low), np.where(pull > 0, high, start)
-    start = 0.5 * (low + high)
+    points = np.sort(np.concatenate((values, values - width)), axis=0)
+    cut = values - np.clip(values, points[:, None], points[:, None] + width)
+    balance = (precision * cut).sum(axis=1)  # (n_points, n_columns)
+    columns = np.arange(values.shape[1])
+    first = np.maximum((balance > 0).sum(axis=0) - 1, 0)
+    second = np.minimum(first + 1, len(points) - 1)
+    above, below = balance[first, columns], balance[second, columns]
+    part = np.where(above > 0, above / np.where(above > 0, above - below, 1.0), 0.0)
+    start = points[first, columns] + part * (points[second, columns] - points[first, columns])
     return np.asarray(np.clip(values, start, start + width))
 
 

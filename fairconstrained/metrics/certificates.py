@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn import config_context
 
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
@@ -34,7 +35,7 @@ from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.partial import Scored
 from fairconstrained.samples import check_samples
 
-__all__ = ["Certificate", "certify"]
+__all__ = ["Certificate", "certify", "predicted"]
 
 Array = NDArray[Any]
 EVERYBODY = "all"
@@ -218,10 +219,13 @@ def _read(constraint: Any, interval: Any) -> tuple[str, bool]:
     return notion, bool(getattr(constraint, "per_group", False))
 
 
-def _predicted(estimator: Any, X: Any, sensitive_features: Any) -> Any:
-    if getattr(estimator, "group_features", False):
-        return estimator.predict(X, sensitive_features=sensitive_features)
-    return estimator.predict(X)
+def predicted(estimator: Any, X: Any, sensitive_features: Any, method: str = "predict") -> Any:
+    """What a model or a pipeline says, given the groups if its last step reads them."""
+    last = estimator[-1] if hasattr(estimator, "steps") else estimator
+    if not getattr(last, "group_features", False):
+        return getattr(estimator, method)(X)
+    with config_context(enable_metadata_routing=True):
+        return getattr(estimator, method)(X, sensitive_features=sensitive_features)
 
 
 class _Sought(NamedTuple):
@@ -246,8 +250,8 @@ def _of_labels(
     classes: Any = getattr(estimator, "classes_", ())
     second = classes[1] if len(classes) == 2 else None
     positive = second if sought.pos_label is None else sought.pos_label
-    predicted = _predicted(estimator, X, sensitive_features)
-    counts = count_table(true, predicted, sensitive_features, pos_label=positive)
+    labels = predicted(estimator, X, sensitive_features)
+    counts = count_table(true, labels, sensitive_features, pos_label=positive)
     sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
     groups = dict(zip(counts.groups, sizes, strict=True))
     if sought.notion in CAPS and not sought.per_group:
@@ -300,8 +304,6 @@ def _of_scores(
 
 
 def _scores(estimator: Any, X: Any, sensitive_features: Any) -> Any:
-    if getattr(estimator, "group_features", False):
-        return estimator.decision_function(X, sensitive_features=sensitive_features)
     if hasattr(estimator, "decision_function"):
-        return estimator.decision_function(X)
-    return estimator.predict_proba(X)[:, 1]
+        return predicted(estimator, X, sensitive_features, "decision_function")
+    return predicted(estimator, X, sensitive_features, "predict_proba")[:, 1]

@@ -26,21 +26,15 @@ from fairconstrained.exceptions import (
 from fairconstrained.metrics import Certificate, certify
 from fairconstrained.metrics._certified import CAPS
 from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.metrics.certificates import predicted
 from fairconstrained.model_selection._delegation import estimator_has
 from fairconstrained.model_selection._rows import rows_of, split_within_groups
 from fairconstrained.samples import check_samples
 
 __all__ = ["CertifiedClassifier"]
 
-FRACTIONS = (
-    0.1,
-    0.3,
-    0.5,
-    0.7,
-    0.8,
-    0.9,
-    0.95,
-)  # of the slack: what candidates are trained to keep
+FRACTIONS = 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95  # of the slack: what candidates are trained to keep
+BOUNDS = "slack", "max"  # of constraints, if they have one of their own
 
 
 class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -60,12 +54,14 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         What to certify, as in :func:`~fairconstrained.metrics.certify`. By default the
         estimator's own `constraint`.
     slack : float, optional
-        The bound to certify. By default the estimator's own `slack`.
+        The bound to certify. By default the `slack` or `max` of the constraint, or else the
+        estimator's own `slack`.
     confidence : float, default=0.95
         Probability that a certified model keeps the constraint.
     candidates : dict of str to sequence, or sequence of dict, optional
         One parameter with its values, or parameters to set, *from the strictest to the loosest*. By
-        default fractions of the slack for the estimator's parameter `slack`.
+        default fractions of the slack for the estimator's parameter `slack`, or for that of its
+        constraint.
     certify_size : float, default=0.3
         Fraction of each group's rows that is split off.
     on_failure : {"warn", "raise"}, default="warn"
@@ -97,8 +93,10 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     candidates: an error needs a candidate that violates the constraint and passes, and the first
     candidate of the sequence that violates it passes with probability at most 1 - confidence (Learn
     then Test, Angelopoulos et al. 2021, Section 3). So the order matters for the chance of success,
-    not for the validity. Rows are split at random within each group, which keeps them independent
-    draws of the group.
+    not for the validity. Samples are split at random within each group, which keeps them
+    independent draws of the group; for a cap on all samples together they are split without regard
+    to groups, which keeps them independent draws of the population. A certificate counts samples:
+    `sample_weight` is for training only.
 
     References
     ----------
@@ -173,7 +171,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             Names the groups about which the certificate says nothing.
         """
         self._check_parameters()
-        constraint, slack = self._own("constraint"), self._own("slack")
+        constraint = self._own("constraint")
+        slack = self._allowed(constraint)
         candidates = self._candidates(slack)
         check_samples(X=X, y=y, sensitive_features=sensitive_features, **fit_params)
         X, y = indexable(X, y)
@@ -229,9 +228,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 interval=getattr(_last(model), "interval_", interval),
                 name="rows split off before training",
             )
-            accuracy = float(
-                np.mean(as_numpy(model.predict(X_test)) == np.asarray(as_numpy(y_test)))
-            )
+            labels = as_numpy(predicted(model, X_test, groups))
+            accuracy = float(np.mean(labels == np.asarray(as_numpy(y_test))))
             tested.append((parameters, model, certificate, accuracy))
             if not certificate.kept:
                 break
@@ -306,13 +304,31 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         parameters = self.estimator.get_params()
         if name in parameters:
             return name
-        found = [key for key in parameters if key.endswith(f"__{name}")]
+        parents = {key: key.removesuffix(f"__{name}") for key in parameters}
+        found = [
+            key
+            for key, parent in parents.items()
+            if parent != key and hasattr(parameters[parent], "fit")
+        ]
         return found[0] if len(found) == 1 else None
+
+    def _allowed(self, constraint: Any) -> Any:
+        """The bound: this object's, the constraint's own, or the estimator's."""
+        own = (self.slack, *(getattr(constraint, name, None) for name in BOUNDS))
+        given = [value for value in own if value is not None]
+        return given[0] if given else self._own("slack")
+
+    def _slack_key(self) -> str | None:
+        """The estimator's parameter that bounds the violation; that of its constraint if set."""
+        parameters, constraint = self.estimator.get_params(), self._key("constraint")
+        own = [f"{constraint}__{name}" for name in BOUNDS]
+        given = [key for key in own if parameters.get(key) is not None]
+        return given[0] if given else self._key("slack")
 
     def _candidates(self, slack: float) -> list[dict[str, Any]]:
         given = self.candidates
         if given is None:
-            key = self._key("slack")
+            key = self._slack_key()
             if key is None:
                 raise ValueError(
                     f"candidates must be given: {type(self.estimator).__name__} has no parameter "

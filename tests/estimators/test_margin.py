@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binom, norm
+from sklearn.exceptions import ConvergenceWarning
 
 from fairconstrained import (
     LossParityClassifier,
@@ -170,6 +171,24 @@ def test_a_margin_that_leaves_nothing_is_told():
     with pytest.warns(ConstraintNotSatisfiedWarning, match=r"margin=20 leaves nothing .* group"):
         clf = fitted(RateConstrainedClassifier(slack=0.05, margin=20.0))
     assert clf.violation_ <= 0.002
+
+
+def test_a_margin_that_leaves_only_equal_scores_is_told():
+    """Of 1,500 rows 225 of each group are inside: one standard error is .07 of the slack of .1.
+
+    What is left is less than the solver reaches on so few rows. Half the margin leaves enough.
+    """
+    data = make_biased_classification(1500, random_state=0)
+    fits = {
+        margin: PartialParityClassifier(slack=0.1, interval=(0.0, 0.3), margin=margin)
+        for margin in (0.5, 1.2)
+    }
+    with pytest.warns(ConvergenceWarning, match="equal scores.*slack less the margin.*a smaller"):
+        fits[1.2].fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    fits[0.5].fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert fits[1.2].violation_ == 0.0
+    assert 0.0 < fits[0.5].violation_ < 0.08
+    assert fits[0.5].score(data.data, data.target) > 0.7
 
 
 def test_a_private_fit_has_no_margin():

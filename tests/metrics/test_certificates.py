@@ -306,6 +306,8 @@ def test_what_is_left_out_altogether_is_not_certified(name):
     assert certificate.upper == 1.0
     assert np.isnan(certificate.estimate)
     assert "nan" in str(certificate)
+    assert certificate.to_dict()["estimate"] is None
+    assert "NaN" not in certificate.to_json()  # which is no JSON
 
 
 def test_drift():

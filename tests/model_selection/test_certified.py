@@ -10,8 +10,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fairconstrained import RateConstrainedClassifier
-from fairconstrained.constraints import FalseNegativeRate
+from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
+from fairconstrained.constraints import DemographicParity, FalseNegativeRate
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -138,6 +138,41 @@ def test_split_takes_the_fraction_of_every_group():
         train, test = split_within_groups(group, len(group), 0.3, 0)
     assert sorted([*train, *test]) == list(range(len(group)))
     assert pd.Series(group[test]).value_counts().to_dict() == {"a": 300, "b": 30, "c": 1}
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, lambda model: make_pipeline(model)])
+@pytest.mark.parametrize(
+    ("constraint", "slack", "varied"),
+    [
+        (FalseNegativeRate(max=0.6), 0.6, "constraint__max"),
+        (DemographicParity(slack=0.3), 0.3, "constraint__slack"),
+        (DemographicParity(), 0.2, "slack"),
+    ],
+)
+def test_a_constraint_may_have_a_bound_of_its_own(constraint, slack, varied, wrap):
+    """It is certified, and it is what candidates vary: the estimator's slack has no effect."""
+    model = wrap(RateConstrainedClassifier(constraint, slack=0.2))
+    clf = CertifiedClassifier(model, random_state=0).fit(X, Y, sensitive_features=S)
+    assert clf.certificate_.slack == slack
+    (column,) = [name for name in clf.candidates_ if name.endswith(varied)]
+    np.testing.assert_allclose(clf.candidates_[column][:2], [0.1 * slack, 0.3 * slack])
+    assert clf.candidates_["estimate"].nunique() > 1
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, lambda model: make_pipeline(model)])
+def test_models_that_read_the_group(wrap):
+    """They are given the groups where they are certified and where their accuracy is measured."""
+    inner = PartialParityClassifier(group_features=True)
+    with config_context(enable_metadata_routing=True):
+        inner.set_fit_request(sensitive_features=True)
+        inner.set_predict_request(sensitive_features=True)
+        inner.set_decision_function_request(sensitive_features=True)
+    model = wrap(inner)
+    name = "slack" if model is inner else "partialparityclassifier__slack"
+    clf = CertifiedClassifier(model, slack=0.9, candidates={name: [0.3]}, random_state=0)
+    clf.fit(X, Y, sensitive_features=S)
+    assert clf.certified_
+    assert clf.candidates_["accuracy"].item() > 0.6
 
 
 @pytest.mark.parametrize(
