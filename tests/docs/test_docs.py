@@ -31,6 +31,7 @@ PAGES = sorted(
     and not {"_build", "auto_examples", "api"} & set(page.relative_to(DOCS).parts)
     and blocks_of(page.read_text(encoding="utf-8"))
 )
+PAGES.append("../README.md")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 MODULES = [
     "fairconstrained",
