@@ -44,7 +44,7 @@ def running(page):
     who do not see it; with `alone` the block has a namespace of its own. A warning is an error,
     unless the block says ``# warns``: then it is shown.
     """
-    start = {"__name__": "page", "__file__": str(page)}
+    start = {"__name__": "page", "__file__": str(page.resolve())}
     shared, before, n_run = dict(start), os.getcwd(), 0
 
     def run(code, line=1, alt=None, alone=False):
