@@ -44,7 +44,7 @@ def running(page):
     who do not see it; with `alone` the block has a namespace of its own. A warning is an error,
     unless the block says ``# warns``: then it is shown.
     """
-    start = {"__name__": "page", "__file__": str(page)}
+    start = {"__name__": "page", "__file__": str(page.resolve())}
     shared, before, n_run = dict(start), os.getcwd(), 0
 
     def run(code, line=1, alt=None, alone=False):
@@ -88,8 +88,9 @@ def _warnings(shown):
     with warnings.catch_warnings():
         # Deprecations of other libraries are left to who runs the page.
         warnings.simplefilter("always" if shown else "error", UserWarning)
-        # Pages are seeded so that every build shows the same.
-        warnings.filterwarnings("ignore", "random_state=.* seeds the noise")
+        # Pages are seeded so that every build shows the same; the second is of a busy machine.
+        for text in ("random_state=.* seeds the noise", "Persisting input arguments took"):
+            warnings.filterwarnings("ignore", text)
         warnings.showwarning = lambda message, category, *_, **__: print(
             f"{category.__name__}: {message}"
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 _FOLDER = Path(__file__).parent / "_static"
 # The ink of the lines, and the colours of the groups, on a light and on a dark page.
-_COLOURS = {
+COLOURS = {
     "light": ("#333333", "#0072b2", "#d55e00"),
     "dark": ("#e6e6e6", "#56b4e9", "#e69f00"),
 }
@@ -33,5 +33,5 @@ def logo(ink, *colours):
 
 
 if __name__ == "__main__":
-    for page, colours in _COLOURS.items():
+    for page, colours in COLOURS.items():
         (_FOLDER / f"logo-{page}.svg").write_text(logo(*colours), encoding="utf-8")

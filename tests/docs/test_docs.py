@@ -6,6 +6,7 @@ import re
 import sys
 import tomllib
 
+import pandas as pd
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -17,9 +18,10 @@ from tests.helpers.repository import ROOT
 DOCS = ROOT / "docs"
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(DOCS))
+    import logo
     from blocks import blocks_of, running
 
-    del sys.modules["blocks"]
+    del sys.modules["blocks"], sys.modules["logo"]
 
 # Executed by tests/docs/test_architecture_examples.py, in the ways that these pages describe, and
 # block by block by tests/clients/test_page.py.
@@ -31,6 +33,7 @@ PAGES = sorted(
     and not {"_build", "auto_examples", "api"} & set(page.relative_to(DOCS).parts)
     and blocks_of(page.read_text(encoding="utf-8"))
 )
+PAGES.append("../README.md")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 MODULES = [
     "fairconstrained",
@@ -109,6 +112,24 @@ def test_words_are_those_of_prose(tmp_path):
         "$$ no formula $$\n\n```python\nno = code\n```\n\n:::{tip}\nA tip counts.\n:::\n"
     )
     assert n_words(page) == 7
+
+
+def test_the_readme_reads_the_figures_of_its_picture_from_the_same_run():
+    runs = pd.read_csv(DOCS / "images" / "adult_tradeoff.csv")
+    held_out = runs[runs["rows"] == "held out"].set_index(["method", "slack"])
+    read = [
+        f"{held_out.loc[cell, 'error']:.3f} at .. {held_out.loc[cell, 'violation']:.3f}"
+        for cell in (("trees", 0.05), ("linear", 0.05), ("reductions", 0.02))
+    ]
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    said = re.findall(r"(\.\d{3}) at (?:a gap of )?(\.\d{3})", text)
+    assert [f"0{error} at .. 0{gap}" for error, gap in said] == read
+
+
+@pytest.mark.parametrize("page", ["light", "dark"])
+def test_the_logos_are_those_of_their_script(page):
+    drawn = (DOCS / "_static" / f"logo-{page}.svg").read_text(encoding="utf-8")
+    assert drawn == logo.logo(*logo.COLOURS[page])
 
 
 def test_the_table_of_metrics_names_every_metric_and_scorer():
