@@ -1,6 +1,5 @@
 """How the site is built: ``python -m sphinx -W --keep-going docs docs/_build/html``."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -49,6 +48,8 @@ html_theme_options = {
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
     "show_toc_level": 2,
+    # Elsewhere code, signatures and tables need the room.
+    "secondary_sidebar_items": {page: ["page-toc"] for page in ("*", "guide/*", "about/*")},
     "header_links_before_dropdown": 6,
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
@@ -96,19 +97,3 @@ sphinx_gallery_conf = {
     "default_thumb_file": None,
     "capture_repr": (),
 }
-
-
-def _backreferences(app, what, name, obj, options, lines):
-    """Show the examples that use an object at the end of its page."""
-    path = Path(app.srcdir) / "api" / "backreferences" / f"{name}.examples"
-    if (
-        what in {"class", "function"}
-        and path.exists()
-        and re.search("thumbcontainer", path.read_text())
-    ):
-        lines += ["", ".. rubric:: Gallery", "", f".. include:: /api/backreferences/{path.name}"]
-
-
-def setup(app):
-    """Register what this file adds."""
-    app.connect("autodoc-process-docstring", _backreferences, priority=900)

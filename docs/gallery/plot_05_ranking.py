@@ -2,9 +2,10 @@
 Fair rankings, without a threshold
 ==================================
 
-A score that orders applications is judged by an AUC: how often does a good case outrank a bad one?
-It is unfair if the good cases of one group outrank the bad ones of the other less often than the
-other way round. :class:`~fairconstrained.AUCFairClassifier` bounds that difference.
+A score that orders applications is judged by an AUC: how often does a good case outrank
+a bad one? It is unfair if the good cases of one group outrank the bad ones of the other
+less often than the other way round. :class:`~fairconstrained.AUCFairClassifier` bounds
+that difference.
 """
 
 import matplotlib.pyplot as plt
@@ -25,14 +26,16 @@ for slack in (1.0, 0.1, 0.02):
     models[slack] = clf.fit(X[train], y[train], sensitive_features=groups[train])
 
 # %%
-# All four comparisons of positives with negatives, on rows not trained on. The constraint is on the
-# two that cross groups.
+# All four comparisons of positives with negatives, on rows not trained on. The
+# constraint is on the two that cross groups.
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.5), layout="constrained")
 for ax, (slack, clf) in zip(axes, models.items(), strict=True):
     scores = clf.decision_function(X[test])
     sets = {
-        (g, label): (groups[test] == g) & (y[test] == label) for g in (0, 1) for label in (0, 1)
+        (g, label): (groups[test] == g) & (y[test] == label)
+        for g in (0, 1)
+        for label in (0, 1)
     }
     table = np.array(
         [[auc_between(scores, sets[g, 1], sets[h, 0]) for h in (0, 1)] for g in (0, 1)]

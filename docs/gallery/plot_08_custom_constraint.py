@@ -2,9 +2,10 @@
 A constraint of your own
 ========================
 
-Any linear combination of prediction rates can be a constraint, and several hold at once. Here a
-lender's: group 1 may not be approved *less* often than group 0 (more often is fine), and of those
-who would default no more than a quarter may be approved, in each group.
+Any linear combination of prediction rates can be a constraint, and several hold at
+once. Here a lender's: group 1 may not be approved *less* often than group 0 (more often
+is fine), and of those who would default no more than a quarter may be approved, in each
+group.
 """
 
 import matplotlib.pyplot as plt
@@ -18,9 +19,9 @@ data = make_biased_classification(6000, bias=0.4, random_state=0)
 X, y, groups = data.data, data.target, data.sensitive_features
 
 # %%
-# :class:`~fairconstrained.constraints.RateConstraint` names the parts of the rows (here: the
-# groups), the unions whose rates count, and the weights of the rates in each value:
-# rate of group 0 minus rate of group 1 at most 0.01.
+# :class:`~fairconstrained.constraints.RateConstraint` names the parts of the rows
+# (here: the groups), the unions whose rates count, and the weights of the rates in each
+# value: rate of group 0 minus rate of group 1 at most 0.01.
 
 one_sided = RateConstraint(
     part={"first": {"group": 0}, "second": {"group": 1}},
@@ -43,8 +44,8 @@ for name, multiplier in zip(both.constraints_, both.multipliers_, strict=True):
     print(f"  multiplier {multiplier:.3f}: {name}")
 
 # %%
-# Multipliers say what each promise costs: the objective falls at that rate as a slack grows. The
-# objective is the log loss; accuracy, on the right, may go either way.
+# Multipliers say what each promise costs: the objective falls at that rate as a slack
+# grows. The objective is the log loss; accuracy, on the right, may go either way.
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
 at = np.arange(len(choices))
@@ -55,7 +56,9 @@ panels = {
 for ax, (title, rate) in zip(axes, panels.items(), strict=False):
     for g, color in enumerate(["#0072B2", "#D55E00"]):
         heights = [rate(clf.predict(X), g) for clf in choices.values()]
-        bars = ax.bar(at + 0.4 * g - 0.2, heights, 0.38, color=color, label=f"group {g}")
+        bars = ax.bar(
+            at + 0.4 * g - 0.2, heights, 0.38, color=color, label=f"group {g}"
+        )
         ax.bar_label(bars, fmt="%.2f", padding=1, fontsize=8)
     ax.set(title=title, xticks=at, xticklabels=choices, ylim=(0, 0.8))
 axes[0].legend(frameon=False, ncols=2)

@@ -2,9 +2,9 @@
 Probabilities and thresholds after training
 ===========================================
 
-A constrained model is still a scikit-learn classifier: its probabilities can be calibrated, its
-threshold moved. Both happen *after* the constraint, and nothing says that it survives. Measure
-again.
+A constrained model is still a scikit-learn classifier: its probabilities can be
+calibrated, its threshold moved. Both happen *after* the constraint, and nothing says
+that it survives. Measure again.
 """
 
 import matplotlib.pyplot as plt
@@ -29,14 +29,20 @@ with config_context(enable_metadata_routing=True):
     calibrated = CalibratedClassifierCV(
         RateConstrainedClassifier(slack=0.05), method="isotonic", ensemble=False
     ).fit(X[train], y[train], sensitive_features=groups[train])
-models = {"no constraint": plain, "slack 0.05": fair, "slack 0.05, calibrated": calibrated}
+models = {
+    "no constraint": plain,
+    "slack 0.05": fair,
+    "slack 0.05, calibrated": calibrated,
+}
 
 # %%
-# Left: among rows that were given the probability p, how many are positive? Equal rates for groups
-# whose labels differ cannot be calibrated within each group, whatever is done afterwards.
+# Left: among rows that were given the probability p, how many are positive? Equal rates
+# for groups whose labels differ cannot be calibrated within each group, whatever is
+# done afterwards.
 #
-# Right: the promise was made for the threshold one half, on the training rows. Another threshold is
-# another classifier with another gap. Here it drifts a little; nothing in the constraint says so.
+# Right: the promise was made for the threshold one half, on the training rows. Another
+# threshold is another classifier with another gap. Here it drifts a little; nothing in
+# the constraint says so.
 
 colors = ["#0072B2", "#D55E00", "#009E73"]
 thresholds = np.linspace(0.1, 0.9, 33)
@@ -45,10 +51,14 @@ for (name, model), color in zip(models.items(), colors, strict=True):
     p = model.predict_proba(X[test])[:, 1]
     for g, style in enumerate(["-", ":"]):
         rows = groups[test] == g
-        positive, given = calibration_curve(y[test][rows], p[rows], n_bins=8, strategy="quantile")
+        positive, given = calibration_curve(
+            y[test][rows], p[rows], n_bins=8, strategy="quantile"
+        )
         left.plot(given, positive, style, color=color, label=name if g == 0 else None)
     gaps = [
-        demographic_parity_difference(y[test], (p > t).astype(int), sensitive_features=groups[test])
+        demographic_parity_difference(
+            y[test], (p > t).astype(int), sensitive_features=groups[test]
+        )
         for t in thresholds
     ]
     right.plot(thresholds, gaps, color=color, label=name)
@@ -65,9 +75,10 @@ for ax in (left, right):
 plt.show()
 
 # %%
-# If decisions need another threshold, train for it: weight the labels, or cap a rate with
-# :class:`~fairconstrained.constraints.FalsePositiveRate` beside the parity constraint. If scores at
-# all thresholds matter, :class:`~fairconstrained.PartialParityClassifier` compares distributions.
+# If decisions need another threshold, train for it: weight the labels, or cap a rate
+# with :class:`~fairconstrained.constraints.FalsePositiveRate` beside the parity
+# constraint. If scores at all thresholds matter,
+# :class:`~fairconstrained.PartialParityClassifier` compares distributions.
 
 for name, model in models.items():
     gap = demographic_parity_difference(

@@ -2,8 +2,9 @@
 Comparing solvers
 =================
 
-The same promise by three algorithms: the deterministic default, mini-batch descent-ascent, and the
-stochastic augmented Lagrangian of the benchmark by Kliachkin et al. ``history_`` records each run.
+The same promise by three algorithms: the deterministic default, mini-batch
+descent-ascent, and the stochastic augmented Lagrangian of the benchmark by Kliachkin et
+al. ``history_`` records each run.
 """
 
 import warnings
@@ -31,15 +32,17 @@ fitted = {}
 for name, solver in solvers.items():
     clf = LossParityClassifier(slack=0.02, solver=solver, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)  # it is in the table below
+        warnings.simplefilter(
+            "ignore", ConstraintNotSatisfiedWarning
+        )  # it is in the table below
         fitted[name] = clf.fit(X, y, sensitive_features=groups)
     gap = loss_gap(y, clf.predict_proba(X), sensitive_features=groups)
     print(f"{name:20} accuracy {clf.score(X, y):.4f}, gap {gap:.4f}, {clf.status_}")
 
 # %%
-# An iteration of the default is one update of the multipliers, of the others a thirtieth of the
-# mini-batch steps. Multipliers and objective meet; only the default says how far from solved it is,
-# by a residual.
+# An iteration of the default is one update of the multipliers, of the others a
+# thirtieth of the mini-batch steps. Multipliers and objective meet; only the default
+# says how far from solved it is, by a residual.
 
 display = None
 for name, clf in fitted.items():

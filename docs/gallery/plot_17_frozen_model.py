@@ -2,8 +2,9 @@
 A fitted model from elsewhere
 =============================
 
-The model is in production, its training rows are gone, or its library is not scikit-learn's. With
-new rows that have labels and groups it can still be made fair: it is asked, never fitted again.
+The model is in production, its training rows are gone, or its library is not
+scikit-learn's. With new rows that have labels and groups it can still be made fair: it
+is asked, never fitted again.
 """
 
 import numpy as np
@@ -20,8 +21,8 @@ X, y, s = data.data, data.target, data.sensitive_features
 old, new, test = slice(0, 3000), slice(3000, 6000), slice(6000, 9000)
 
 # %%
-# Any object with ``predict_proba`` and ``classes_`` will do. This one stands for a library that
-# knows nothing of scikit-learn.
+# Any object with ``predict_proba`` and ``classes_`` will do. This one stands for a
+# library that knows nothing of scikit-learn.
 
 
 class Elsewhere:
@@ -30,7 +31,9 @@ class Elsewhere:
     classes_ = np.array([0, 1])
 
     def __init__(self, X, y):
-        self._score = HistGradientBoostingClassifier(random_state=0).fit(X, y).decision_function
+        self._score = (
+            HistGradientBoostingClassifier(random_state=0).fit(X, y).decision_function
+        )
 
     def fit(self, X, y):
         raise NotImplementedError("This model is what it is.")
@@ -45,16 +48,20 @@ production = Elsewhere(X[old], y[old])
 before = production.predict_proba(X[test]).argmax(axis=1)
 
 # %%
-# Only the model for the groups is fitted. A frozen scikit-learn model would be cloned for that;
-# where it cannot be, name one. The rows must be new: on its own training rows a model looks better
-# than it is, and what is learnt on top of it would believe that.
+# Only the model for the groups is fitted. A frozen scikit-learn model would be cloned
+# for that; where it cannot be, name one. The rows must be new: on its own training rows
+# a model looks better than it is, and what is learnt on top of it would believe that.
 
 model = Posteriors(
-    FrozenEstimator(production), group_model=HistGradientBoostingClassifier(random_state=0)
+    FrozenEstimator(production),
+    group_model=HistGradientBoostingClassifier(random_state=0),
 )
-fair = RateConstrainedClassifier("equalized_odds", slack=0.05, model=model, random_state=0)
+fair = RateConstrainedClassifier(
+    "equalized_odds", slack=0.05, model=model, random_state=0
+)
 fair.fit(X[new], y[new], sensitive_features=s[new])
 after = fair.predict(X[test])
 for name, predicted in (("before", before), ("after", after)):
     gap = equalized_odds_difference(y[test], predicted, sensitive_features=s[test])
-    print(f"{name}: error {np.mean(predicted != y[test]):.3f}, equalized odds gap {gap:.3f}")
+    error = np.mean(predicted != y[test])
+    print(f"{name}: error {error:.3f}, equalized odds gap {gap:.3f}")
