@@ -52,7 +52,8 @@ def visits(driver, site, pages):
     for page, width, theme in product(pages, WIDTHS, THEMES):
         screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-        scheme = [{"name": "prefers-color-scheme", "value": theme}]
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+        wanted = {"prefers-color-scheme": theme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in wanted.items()]
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         driver.get((Path(site).resolve() / f"{page}.html").as_uri())
         yield page, width, theme

@@ -38,6 +38,7 @@ html_title = f"fairconstrained {release}"
 html_favicon = "_static/logo-light.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["names.js"]
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {
@@ -47,13 +48,13 @@ html_theme_options = {
     },
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
+    "collapse_navigation": True,
     "show_toc_level": 2,
     # Elsewhere code, signatures and tables need the room.
     "secondary_sidebar_items": {page: ["page-toc"] for page in ("*", "guide/*", "about/*")},
     "header_links_before_dropdown": 6,
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
-    "pygments_light_style": "tango",
 }
 html_sidebars = {page: [] for page in ("index", "start", "start_*", "choose", "evidence/index")}
 

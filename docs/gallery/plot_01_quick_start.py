@@ -43,28 +43,21 @@ print(f"promise kept: {fair.feasible_}")
 
 models = {"no constraint": plain, "slack 0.05": fair}
 rates = {
-    name: [m.predict(X[groups == g]).mean() for g in (0, 1)]
+    f"{name}\naccuracy {m.score(X, y):.3f}": [
+        m.predict(X[groups == g]).mean() for g in (0, 1)
+    ]
     for name, m in models.items()
 }
-accuracy = {name: m.score(X, y) for name, m in models.items()}
 
-figure, (left, right) = plt.subplots(
-    1, 2, figsize=(8, 3.4), layout="constrained", width_ratios=[2, 1]
-)
-x = np.arange(2)
+figure, ax = plt.subplots(figsize=(4.8, 3.4), layout="constrained")
+at = np.arange(2)
 for g, color in enumerate(["#0072B2", "#D55E00"]):
-    heights = [rates[name][g] for name in models]
-    bars = left.bar(x + 0.36 * g - 0.18, heights, 0.34, color=color, label=f"group {g}")
-    left.bar_label(bars, fmt="%.2f", padding=2)
-left.set(
-    xticks=x, xticklabels=models, ylabel="rate of positive predictions", ylim=(0, 1)
-)
-left.legend(ncols=2, frameon=False)
-bars = right.bar(x, accuracy.values(), 0.5, color="0.6")
-right.bar_label(bars, fmt="%.3f", padding=2)
-right.set(xticks=x, xticklabels=models, ylabel="accuracy", ylim=(0.5, 0.9))
-for ax in (left, right):
-    ax.spines[["top", "right"]].set_visible(False)
+    heights = [of_groups[g] for of_groups in rates.values()]
+    bars = ax.bar(at + 0.36 * g - 0.18, heights, 0.34, color=color, label=f"group {g}")
+    ax.bar_label(bars, fmt="%.2f", padding=2)
+ax.set(xticks=at, xticklabels=rates, ylabel="rate of positive predictions", ylim=(0, 1))
+ax.legend(ncols=2, frameon=False)
+ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%

@@ -69,13 +69,12 @@ dropped = tradeoff_curve(
     cv=search.cv,
 )
 
-figure, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+figure, ax = plt.subplots(figsize=(5.2, 3.7), layout="constrained")
 TradeoffDisplay.from_cv_results(
     search.cv_results_, slack=0.1, ax=ax, name="constrained, by slack"
 )
 TradeoffDisplay.from_cv_results(everything, ax=ax, name="no constraint")
 TradeoffDisplay.from_cv_results(dropped, ax=ax, name="no constraint, proxies dropped")
-ax.set_title("held-out folds, mean and standard deviation")
 plt.show()
 
 # %%

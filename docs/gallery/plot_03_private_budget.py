@@ -47,33 +47,32 @@ def judged(epsilon, seed):
     clf = RateConstrainedClassifier(
         slack=0.05, epsilon=epsilon, feature_range=(-3, 3), random_state=seed
     )
-    predicted = clf.fit(X[train], y[train], sensitive_features=groups[train]).predict(
-        X[test]
-    )
+    clf.fit(X[train], y[train], sensitive_features=groups[train])
+    predicted = clf.predict(X[test])
     gap = demographic_parity_difference(
         y[test], predicted, sensitive_features=groups[test]
     )
     return np.mean(predicted != y[test]), gap
 
 
-with (
-    warnings.catch_warnings()
-):  # with little budget the noisy estimate may exceed the slack
+with warnings.catch_warnings():
+    # With little budget the noisy estimate may exceed the slack.
     warnings.simplefilter("ignore", UserWarning)
     results = {
         e: np.array([judged(e, seed) for seed in range(3)]) for e in (0.25, 0.5, 1.0)
     }
     reference = judged(None, 0)
 
-figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.4), layout="constrained")
 at = np.arange(len(results))
-panels = [("test error", "#0072B2", (0.2, 0.27)), ("test gap", "#D55E00", (0, None))]
-for column, (ax, (name, color, limits)) in enumerate(zip(axes, panels, strict=True)):
+measures = {
+    "test error": ("#0072B2", (0.2, 0.27)),
+    "test gap": ("#D55E00", (0, None)),
+}
+for column, (name, (color, limits)) in enumerate(measures.items()):
     values = np.stack([r[:, column] for r in results.values()])
+    figure, ax = plt.subplots(figsize=(4.8, 3.4), layout="constrained")
     ax.plot(at, values, "o", color=color, alpha=0.35, markersize=5)
-    ax.plot(
-        at, values.mean(axis=1), "-", color=color, label="private, mean of three fits"
-    )
+    ax.plot(at, values.mean(axis=1), color=color, label="private, mean of three fits")
     ax.axhline(reference[column], color="0.35", linestyle="--", label="not private")
     ax.set(xticks=at, xticklabels=results, xlabel="epsilon", ylabel=name, ylim=limits)
     ax.spines[["top", "right"]].set_visible(False)

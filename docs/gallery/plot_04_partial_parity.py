@@ -50,32 +50,31 @@ for name, scores in scores_of.items():
 # The distributions of the scores; the ranks of the interval are shaded. With the
 # constraint the shaded parts lie on each other.
 
-figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
-GroupScoreDisplay.from_estimator(
-    plain, X, sensitive_features=groups, interval=interval, ax=axes[0], bins=40
-)
-GroupScoreDisplay.from_estimator(
-    partial, X, sensitive_features=groups, ax=axes[1], bins=40
-)
-axes[0].set_title("no constraint")
-axes[1].set_title("partial parity, slack 0.1")
+rows = {"sensitive_features": groups, "bins": 40}
+GroupScoreDisplay.from_estimator(plain, X, interval=interval, **rows)
+plt.title("no constraint")
+GroupScoreDisplay.from_estimator(partial, X, **rows)
+plt.title("partial parity, slack 0.1")
+plt.show()
 
 # %%
-# The third panel shows, for every threshold, the share of each group above it. On the
+# The curve shows, for every threshold, the fraction of each group above it. On the
 # diagonal the groups fare alike: in the grey band the constrained curve follows it.
 
+# sphinx_gallery_thumbnail_number = 3
+figure, ax = plt.subplots(figsize=(4.8, 3.8), layout="constrained")
 ParityCurveDisplay.from_estimator(
     plain,
     X,
     sensitive_features=groups,
     interval=interval,
-    ax=axes[2],
+    ax=ax,
     name="no constraint",
 )
 ParityCurveDisplay.from_predictions(
     scores_of["partial parity"],
     sensitive_features=groups,
-    ax=axes[2],
+    ax=ax,
     name="partial parity",
 )
 plt.show()

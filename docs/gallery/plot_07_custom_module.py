@@ -53,7 +53,7 @@ print("constraint values:", np.round(bound.values, 3), "feasible:", bound.feasib
 # What the constraint does to the scores:
 
 figure, axes = plt.subplots(
-    1, 2, figsize=(8.4, 3.4), layout="constrained", sharex=True, sharey=True
+    2, 1, figsize=(4.8, 3.8), layout="constrained", sharex=True, sharey=True
 )
 edges = np.linspace(-7, 7, 45)
 for ax, (name, trained) in zip(
@@ -67,8 +67,8 @@ for ax, (name, trained) in zip(
         )
         ax.axvline(z[group == g].mean(), color=color, linewidth=2)
     accuracy = ((z > 0) == (y > 0.5)).float().mean()
-    ax.set(title=f"{name}, accuracy {accuracy:.3f}", xlabel="score")
+    ax.set(title=f"{name}, accuracy {accuracy:.3f}", ylabel="rows")
     ax.spines[["top", "right"]].set_visible(False)
-axes[0].set_ylabel("rows")
+axes[1].set_xlabel("score")
 axes[0].legend(frameon=False)
 plt.show()

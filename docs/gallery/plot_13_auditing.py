@@ -60,31 +60,37 @@ print(table.round(3))
 # Pictures
 # --------
 
-figure, axes = plt.subplots(
-    1, 3, figsize=(11.5, 3.7), layout="constrained", width_ratios=[1.2, 1, 1]
-)
-at = np.arange(len(table))[::-1]
-axes[0].hlines(at, table["low"], table["high"], color="#0072B2", linewidth=3, alpha=0.5)
-axes[0].plot(table["value"], at, "o", color="#0072B2")
-axes[0].set(
-    yticks=at, yticklabels=[n.replace("_", " ") for n in table.index], xlim=(0, None)
-)
-axes[0].set(xlabel="value, 95 % of bootstrap draws")
-GroupScoreDisplay.from_predictions(scores, **held_out, ax=axes[1], bins=40)
-axes[1].axvline(0, color="0.35", linestyle="--", linewidth=1)
+figure, ax = plt.subplots(figsize=(4.8, 3.2), layout="constrained")
+names = [name.replace("_", " ") for name in table.index]
+ax.hlines(names, table["low"], table["high"], color="#0072B2", linewidth=3, alpha=0.5)
+ax.plot(table["value"], names, "o", color="#0072B2")
+ax.invert_yaxis()
+ax.set(xlabel="value, 95 % of bootstrap draws", xlim=(0, None))
+ax.spines[["top", "right"]].set_visible(False)
+plt.show()
+
+# %%
+# Scores of the two groups:
+
+figure, ax = plt.subplots(figsize=(4.8, 3.4), layout="constrained")
+GroupScoreDisplay.from_predictions(scores, **held_out, ax=ax, bins=40)
+ax.axvline(0, color="0.35", linestyle="--", linewidth=1)
+plt.show()
+
+# %%
+# And ROC curves within each group:
+
+figure, ax = plt.subplots(figsize=(4.8, 3.8), layout="constrained")
 for name, color in {"a": "#0072B2", "b": "#D55E00"}.items():
     mine = groups[test] == name
-    curve = {"color": color}
     RocCurveDisplay.from_predictions(
         y[test][mine],
         scores[mine],
         name=f"group {name}",
-        ax=axes[2],
-        curve_kwargs=curve,
+        ax=ax,
+        curve_kwargs={"color": color},
     )
-axes[2].set(xlabel="false positive rate", ylabel="true positive rate")
-for ax in axes:
-    ax.spines[["top", "right"]].set_visible(False)
+ax.set(xlabel="false positive rate", ylabel="true positive rate")
 plt.show()
 
 # %%

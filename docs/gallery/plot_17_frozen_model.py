@@ -7,6 +7,7 @@ scikit-learn's. With new rows that have labels and groups it can still be made f
 is asked, never fitted again.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
@@ -61,7 +62,24 @@ fair = RateConstrainedClassifier(
 )
 fair.fit(X[new], y[new], sensitive_features=s[new])
 after = fair.predict(X[test])
-for name, predicted in (("before", before), ("after", after)):
+
+# %%
+# Rates of positive predictions among true positives and among true negatives, on test
+# rows: equalized odds brings both together.
+
+figure, ax = plt.subplots(figsize=(4.8, 3.4), layout="constrained")
+at = np.arange(4)
+cells = [(label, g) for label in (1, 0) for g in (0, 1)]
+for k, (name, predicted) in enumerate({"before": before, "after": after}.items()):
     gap = equalized_odds_difference(y[test], predicted, sensitive_features=s[test])
     error = np.mean(predicted != y[test])
     print(f"{name}: error {error:.3f}, equalized odds gap {gap:.3f}")
+    rates = [predicted[(y[test] == c) & (s[test] == g)].mean() for c, g in cells]
+    color = ["0.75", "#0072B2"][k]
+    ax.bar(at + 0.4 * k - 0.2, rates, 0.38, color=color, label=f"{name}, gap {gap:.2f}")
+kinds = {1: "positives", 0: "negatives"}
+labels = [f"{kinds[c]}\ngroup {g}" for c, g in cells]
+ax.set(xticks=at, xticklabels=labels, ylabel="rate of positive predictions")
+ax.legend(frameon=False)
+ax.spines[["top", "right"]].set_visible(False)
+plt.show()
