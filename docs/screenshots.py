@@ -27,8 +27,11 @@ return cut.slice(0, 3);
 
 def picture(driver, path):
     """Store the whole page, however long."""
-    size = driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-    asked = {"captureBeyondViewport": True, "clip": {**size, "scale": 1}}
+    width, height = driver.execute_script(
+        "return [innerWidth, document.documentElement.scrollHeight];"
+    )
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    asked = {"captureBeyondViewport": True, "clip": clip}
     shot = driver.execute_cdp_cmd("Page.captureScreenshot", asked)
     path.write_bytes(base64.b64decode(shot["data"]))
 
