@@ -28,19 +28,28 @@ _FLAGS = [
 ]
 
 
+# Sizes are right once the fonts are there and a frame is drawn.
+_SETTLED = """
+const done = arguments[0];
+document.fonts.ready.then(() => requestAnimationFrame(() => requestAnimationFrame(() => done())));
+"""
+
+
 @contextmanager
 def browser():
     """Give a driver of headless Chromium with an empty profile."""
     from selenium import webdriver
 
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or chromedriver is None:
+        raise SystemExit("chromium and chromedriver are needed: apt-get install chromium-driver")
     options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
+    options.binary_location = chromium
     for flag in _FLAGS:
         options.add_argument(f"--{flag}")
     with tempfile.TemporaryDirectory() as profile:
         options.add_argument(f"--user-data-dir={profile}")
-        service = webdriver.ChromeService(shutil.which("chromedriver"))
-        driver = webdriver.Chrome(options=options, service=service)
+        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
         try:
             yield driver
         finally:
@@ -52,7 +61,9 @@ def visits(driver, site, pages):
     for page, width, theme in product(pages, WIDTHS, THEMES):
         screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-        scheme = [{"name": "prefers-color-scheme", "value": theme}]
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+        wanted = {"prefers-color-scheme": theme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in wanted.items()]
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         driver.get((Path(site).resolve() / f"{page}.html").as_uri())
+        driver.execute_async_script(_SETTLED)
         yield page, width, theme

@@ -1,6 +1,5 @@
 """How the site is built: ``python -m sphinx -W --keep-going docs docs/_build/html``."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -39,6 +38,7 @@ html_title = f"fairconstrained {release}"
 html_favicon = "_static/logo-light.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["names.js"]
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {
@@ -48,11 +48,13 @@ html_theme_options = {
     },
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
+    "collapse_navigation": True,
     "show_toc_level": 2,
+    # Elsewhere code, signatures and tables need the room.
+    "secondary_sidebar_items": {page: ["page-toc"] for page in ("*", "guide/*", "about/*")},
     "header_links_before_dropdown": 6,
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
-    "pygments_light_style": "tango",
 }
 html_sidebars = {page: [] for page in ("index", "start", "start_*", "choose", "evidence/index")}
 
@@ -96,19 +98,3 @@ sphinx_gallery_conf = {
     "default_thumb_file": None,
     "capture_repr": (),
 }
-
-
-def _backreferences(app, what, name, obj, options, lines):
-    """Show the examples that use an object at the end of its page."""
-    path = Path(app.srcdir) / "api" / "backreferences" / f"{name}.examples"
-    if (
-        what in {"class", "function"}
-        and path.exists()
-        and re.search("thumbcontainer", path.read_text())
-    ):
-        lines += ["", ".. rubric:: Gallery", "", f".. include:: /api/backreferences/{path.name}"]
-
-
-def setup(app):
-    """Register what this file adds."""
-    app.connect("autodoc-process-docstring", _backreferences, priority=900)

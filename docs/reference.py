@@ -1,6 +1,7 @@
-"""Class pages of estimators list their methods before they describe them."""
+"""Pages of the reference: methods are listed before they are described, examples come last."""
 
 import re
+from pathlib import Path
 
 from sklearn.base import BaseEstimator
 
@@ -31,8 +32,18 @@ def _unlink(app, what, name, obj, options, lines):
         lines[:] = [re.sub(r":ref:`([^`<]*?)\s*<[^`>]*>`", r"\1", line) for line in lines]
 
 
+def _add_examples(app, what, name, obj, options, lines):
+    """Show the examples of the gallery that use an object."""
+    path = Path(app.srcdir) / "api" / "backreferences" / f"{name}.examples"
+    if what in {"class", "function"} and path.exists() and "thumbcontainer" in path.read_text():
+        include = f".. include:: /api/backreferences/{path.name}"
+        without_title = "   :start-after: start-sphx-glr-thumbnails"
+        lines += ["", ".. rubric:: Gallery", "", include, without_title]
+
+
 def setup(app):
-    """List methods after numpydoc has laid out the sections."""
+    """List methods and examples after numpydoc has laid out the sections."""
     app.connect("autodoc-process-docstring", _unlink, priority=400)
     app.connect("autodoc-process-docstring", _add_methods, priority=800)
+    app.connect("autodoc-process-docstring", _add_examples, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

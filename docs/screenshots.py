@@ -10,16 +10,18 @@ from pathlib import Path
 
 from browser import PAGES, browser, visits
 
-# What lies beyond the screen although nothing around it scrolls.
+# What lies beyond the screen although no box around it scrolls, the page as a whole apart.
 _CUT = """
+const scrolls = box => /auto|scroll/.test(getComputedStyle(box).overflowX);
 const cut = [];
-for (const element of document.querySelectorAll('.bd-main *, header *')) {
+for (const element of document.querySelectorAll('.bd-article *, header *')) {
     const box = element.getBoundingClientRect();
-    if (box.width === 0 || box.right <= innerWidth + 1) continue;
+    if (box.width < 2 || box.right <= innerWidth + 1) continue;
     let around = element;
-    while (around && !/auto|scroll|hidden|clip/.test(getComputedStyle(around).overflowX))
+    while (around && !around.matches('.bd-article-container') && !scrolls(around))
         around = around.parentElement;
-    if (!around) cut.push(`${element.tagName} ${element.className}: ${Math.round(box.right)}`);
+    if (!around || around.matches('.bd-article-container'))
+        cut.push(`${element.tagName} ${element.className}: ${Math.round(box.right)}`);
 }
 return cut.slice(0, 3);
 """
@@ -27,8 +29,11 @@ return cut.slice(0, 3);
 
 def picture(driver, path):
     """Store the whole page, however long."""
-    size = driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-    asked = {"captureBeyondViewport": True, "clip": {**size, "scale": 1}}
+    width, height = driver.execute_script(
+        "return [innerWidth, document.documentElement.scrollHeight];"
+    )
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    asked = {"captureBeyondViewport": True, "clip": clip}
     shot = driver.execute_cdp_cmd("Page.captureScreenshot", asked)
     path.write_bytes(base64.b64decode(shot["data"]))
 

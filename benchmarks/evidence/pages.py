@@ -60,7 +60,7 @@ def claims_markdown() -> str:
     for claim in found:
         unit = f" {claim['unit']}" if claim["unit"] else ""
         command = evidence.sources().loc[claim["table"], "command"]
-        (module,) = re.findall(r"-m (benchmarks[\w.]*)", command)
+        (module,) = re.findall(r"-m benchmarks\.([\w.]+)", command)
         bar = _BAR.format(_LONGEST_BAR * max(log10(claim["ratio"]), 0.0) / largest)
         lines.append(
             [

@@ -2,8 +2,9 @@
 Choosing the slack by cross-validation
 ======================================
 
-How much accuracy does a smaller gap cost? A search over the slack answers with held-out rows, and
-``select_feasible`` picks the most accurate candidate whose held-out gap is small enough.
+How much accuracy does a smaller gap cost? A search over the slack answers with held-out
+rows, and ``select_feasible`` picks the most accurate candidate whose held-out gap is
+small enough.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +16,10 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.display import TradeoffDisplay
-from fairconstrained.metrics import demographic_parity_difference, demographic_parity_scorer
+from fairconstrained.metrics import (
+    demographic_parity_difference,
+    demographic_parity_scorer,
+)
 from fairconstrained.model_selection import (
     StratifiedSensitiveKFold,
     select_feasible,
@@ -24,12 +28,17 @@ from fairconstrained.model_selection import (
 
 data = make_biased_classification(4000, bias=0.4, random_state=0)
 X, X_test, y, y_test, groups, groups_test = train_test_split(
-    data.data, data.target, data.sensitive_features, stratify=data.target, random_state=0
+    data.data,
+    data.target,
+    data.sensitive_features,
+    stratify=data.target,
+    random_state=0,
 )
 
 # %%
-# Every parameter of ours is a scikit-learn parameter, so a search is a search. The scorer asks for
-# the sensitive features by itself; the folds hold equal fractions of each label in each group.
+# Every parameter of ours is a scikit-learn parameter, so a search is a search. The
+# scorer asks for the sensitive features by itself; the folds hold equal fractions of
+# each label in each group.
 
 slacks = [0.01, 0.03, 0.07, 0.12, 0.2]
 with config_context(enable_metadata_routing=True):
@@ -44,10 +53,13 @@ with config_context(enable_metadata_routing=True):
 print("chosen:", search.best_params_)
 
 # %%
-# Two models without a constraint, on the same folds: one of all columns, and one that drops the two
-# columns that tell the groups apart. Here we know which these are, because we drew the data.
+# Two models without a constraint, on the same folds: one of all columns, and one that
+# drops the two columns that tell the groups apart. Here we know which these are,
+# because we drew the data.
 
-everything = tradeoff_curve(LogisticRegression(), X, y, sensitive_features=groups, cv=search.cv)
+everything = tradeoff_curve(
+    LogisticRegression(), X, y, sensitive_features=groups, cv=search.cv
+)
 proxies = [j for j, name in enumerate(data.feature_names) if name.startswith("proxy")]
 dropped = tradeoff_curve(
     LogisticRegression(),
@@ -57,11 +69,12 @@ dropped = tradeoff_curve(
     cv=search.cv,
 )
 
-figure, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-TradeoffDisplay.from_cv_results(search.cv_results_, slack=0.1, ax=ax, name="constrained, by slack")
+figure, ax = plt.subplots(figsize=(5.2, 3.7), layout="constrained")
+TradeoffDisplay.from_cv_results(
+    search.cv_results_, slack=0.1, ax=ax, name="constrained, by slack"
+)
 TradeoffDisplay.from_cv_results(everything, ax=ax, name="no constraint")
 TradeoffDisplay.from_cv_results(dropped, ax=ax, name="no constraint, proxies dropped")
-ax.set_title("held-out folds, mean and standard deviation")
 plt.show()
 
 # %%

@@ -2,9 +2,10 @@
 Fair where the decision is made
 ===============================
 
-A school admits about a quarter of its applicants. Whether the scores of the hopeless and of the
-certain are distributed alike matters little; among the candidates near the cut it matters a lot.
-:class:`~fairconstrained.PartialParityClassifier` asks for parity on an interval of ranks only.
+A school admits about a quarter of its applicants. Whether the scores of the hopeless
+and of the certain are distributed alike matters little; among the candidates near the
+cut it matters a lot. :class:`~fairconstrained.PartialParityClassifier` asks for parity
+on an interval of ranks only.
 """
 
 import matplotlib.pyplot as plt
@@ -21,10 +22,10 @@ school = {0: "north", 1: "south"}
 groups = [school[g] for g in groups]
 
 # %%
-# Ranks count from the top of each group: 0.1 to 0.4 are those below the best tenth and above the
-# lower 60 %. With ``group_features=True`` the groups have coefficients of their own (the paper's
-# model), so that the scores can agree inside the interval and differ elsewhere; predictions then
-# need the group.
+# Ranks count from the top of each group: 0.1 to 0.4 are those below the best tenth and
+# above the lower 60 %. With ``group_features=True`` the groups have coefficients of
+# their own (the paper's model), so that the scores can agree inside the interval and
+# differ elsewhere; predictions then need the group.
 
 interval = (0.1, 0.4)
 plain = RateConstrainedClassifier(slack=1.0).fit(X, y, sensitive_features=groups)
@@ -37,30 +38,43 @@ scores_of = {
 }
 for name, scores in scores_of.items():
     accuracy = np.mean((scores > 0) == y)
-    within = partial_statistical_parity(y, scores, sensitive_features=groups, interval=interval)
+    within = partial_statistical_parity(
+        y, scores, sensitive_features=groups, interval=interval
+    )
     ranks = ccdf_gap(y, scores, sensitive_features=groups, interval=interval)
-    print(f"{name:15} accuracy {accuracy:.3f}, gap inside {within:.3f}, ranks {ranks:.3f}")
+    print(
+        f"{name:15} accuracy {accuracy:.3f}, gap inside {within:.3f}, ranks {ranks:.3f}"
+    )
 
 # %%
-# The distributions of the scores; the ranks of the interval are shaded. With the constraint the
-# shaded parts lie on each other.
+# The distributions of the scores; the ranks of the interval are shaded. With the
+# constraint the shaded parts lie on each other.
 
-figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
-GroupScoreDisplay.from_estimator(
-    plain, X, sensitive_features=groups, interval=interval, ax=axes[0], bins=40
-)
-GroupScoreDisplay.from_estimator(partial, X, sensitive_features=groups, ax=axes[1], bins=40)
-axes[0].set_title("no constraint")
-axes[1].set_title("partial parity, slack 0.1")
+rows = {"sensitive_features": groups, "bins": 40}
+GroupScoreDisplay.from_estimator(plain, X, interval=interval, **rows)
+plt.title("no constraint")
+GroupScoreDisplay.from_estimator(partial, X, **rows)
+plt.title("partial parity, slack 0.1")
+plt.show()
 
 # %%
-# The third panel shows, for every threshold, the share of each group above it. On the diagonal the
-# groups fare alike: in the grey band the constrained curve follows it.
+# The curve shows, for every threshold, the fraction of each group above it. On the
+# diagonal the groups fare alike: in the grey band the constrained curve follows it.
 
+# sphinx_gallery_thumbnail_number = 3
+figure, ax = plt.subplots(figsize=(4.8, 3.8), layout="constrained")
 ParityCurveDisplay.from_estimator(
-    plain, X, sensitive_features=groups, interval=interval, ax=axes[2], name="no constraint"
+    plain,
+    X,
+    sensitive_features=groups,
+    interval=interval,
+    ax=ax,
+    name="no constraint",
 )
 ParityCurveDisplay.from_predictions(
-    scores_of["partial parity"], sensitive_features=groups, ax=axes[2], name="partial parity"
+    scores_of["partial parity"],
+    sensitive_features=groups,
+    ax=ax,
+    name="partial parity",
 )
 plt.show()

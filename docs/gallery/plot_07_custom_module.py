@@ -2,8 +2,9 @@
 A torch module, a loss and a constraint of your own
 ===================================================
 
-:func:`fairconstrained.training.train` needs no estimator: it takes any module, any loss and
-constraints as functions of outputs and batch, and trains with the solvers of the package.
+:func:`fairconstrained.training.train` needs no estimator: it takes any module, any loss
+and constraints as functions of outputs and batch, and trains with the solvers of the
+package.
 """
 
 import matplotlib.pyplot as plt
@@ -20,9 +21,9 @@ group = torch.tensor(data.sensitive_features)
 
 
 # %%
-# The constraint here is on *scores*: the mean output of the two groups may differ by at most 0.2.
-# It is a function that returns values which must be at most zero. Batches hold equally many rows of
-# each group, because ``groups=`` says so.
+# The constraint here is on *scores*: the mean output of the two groups may differ by at
+# most 0.2. It is a function that returns values which must be at most zero. Batches
+# hold equally many rows of each group, because ``groups=`` says so.
 
 
 def loss(outputs, batch):
@@ -38,9 +39,13 @@ def equal_mean_scores(outputs, batch):
 
 
 torch.manual_seed(0)
-module = torch.nn.Sequential(torch.nn.Linear(10, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+module = torch.nn.Sequential(
+    torch.nn.Linear(10, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
+)
 rows = (X, y, group)
-free = train(module, loss, lambda outputs, batch: outputs.mean() - 1e3, rows, random_state=0)
+free = train(
+    module, loss, lambda outputs, batch: outputs.mean() - 1e3, rows, random_state=0
+)
 bound = train(module, loss, equal_mean_scores, rows, groups=group, random_state=0)
 print("constraint values:", np.round(bound.values, 3), "feasible:", bound.feasible)
 
@@ -48,18 +53,22 @@ print("constraint values:", np.round(bound.values, 3), "feasible:", bound.feasib
 # What the constraint does to the scores:
 
 figure, axes = plt.subplots(
-    1, 2, figsize=(8.4, 3.4), layout="constrained", sharex=True, sharey=True
+    2, 1, figsize=(4.8, 3.8), layout="constrained", sharex=True, sharey=True
 )
 edges = np.linspace(-7, 7, 45)
-for ax, (name, trained) in zip(axes, {"free": free, "constrained": bound}.items(), strict=True):
+for ax, (name, trained) in zip(
+    axes, {"free": free, "constrained": bound}.items(), strict=True
+):
     with torch.no_grad():
         z = trained.module(X)[:, 0]
     for g, color in enumerate(["#0072B2", "#D55E00"]):
-        ax.hist(z[group == g].numpy(), edges, alpha=0.45, color=color, label=f"group {g}")
+        ax.hist(
+            z[group == g].numpy(), edges, alpha=0.45, color=color, label=f"group {g}"
+        )
         ax.axvline(z[group == g].mean(), color=color, linewidth=2)
     accuracy = ((z > 0) == (y > 0.5)).float().mean()
-    ax.set(title=f"{name}, accuracy {accuracy:.3f}", xlabel="score")
+    ax.set(title=f"{name}, accuracy {accuracy:.3f}", ylabel="rows")
     ax.spines[["top", "right"]].set_visible(False)
-axes[0].set_ylabel("rows")
+axes[1].set_xlabel("score")
 axes[0].legend(frameon=False)
 plt.show()

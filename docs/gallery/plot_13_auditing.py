@@ -2,8 +2,8 @@
 Auditing a model you did not train
 ==================================
 
-The metrics and displays need predictions or scores, a label and the groups: they take any
-classifier of any library. Here a gradient boosting model is audited.
+The metrics and displays need predictions or scores, a label and the groups: they take
+any classifier of any library. Here a gradient boosting model is audited.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,9 @@ data = make_biased_classification(12_000, bias=0.4, weights=[0.7, 0.3], random_s
 X, y = data.data, data.target
 groups = np.array(["a", "b"])[data.sensitive_features]
 train, test = slice(None, 6000), slice(6000, None)
-model = HistGradientBoostingClassifier(max_iter=40, random_state=0).fit(X[train], y[train])
+model = HistGradientBoostingClassifier(max_iter=40, random_state=0).fit(
+    X[train], y[train]
+)
 
 predicted, scores = model.predict(X[test]), model.decision_function(X[test])
 held_out = {"sensitive_features": groups[test]}
@@ -44,38 +46,55 @@ draws = [rng.integers(0, 6000, 6000) for _ in range(60)]
 rows = []
 for name, what in judged.items():
     metric = getattr(metrics, name)
-    again = [metric(y[test][i], what[i], sensitive_features=groups[test][i]) for i in draws]
+    again = [
+        metric(y[test][i], what[i], sensitive_features=groups[test][i]) for i in draws
+    ]
     low, high = np.quantile(again, [0.025, 0.975])
     rows.append((name, metric(y[test], what, **held_out), low, high))
-table = pd.DataFrame(rows, columns=["metric", "value", "low", "high"]).set_index("metric")
+table = pd.DataFrame(rows, columns=["metric", "value", "low", "high"]).set_index(
+    "metric"
+)
 print(table.round(3))
 
 # %%
 # Pictures
 # --------
 
-figure, axes = plt.subplots(
-    1, 3, figsize=(11.5, 3.7), layout="constrained", width_ratios=[1.2, 1, 1]
-)
-at = np.arange(len(table))[::-1]
-axes[0].hlines(at, table["low"], table["high"], color="#0072B2", linewidth=3, alpha=0.5)
-axes[0].plot(table["value"], at, "o", color="#0072B2")
-axes[0].set(yticks=at, yticklabels=[n.replace("_", " ") for n in table.index], xlim=(0, None))
-axes[0].set(xlabel="value, 95 % of bootstrap draws")
-GroupScoreDisplay.from_predictions(scores, **held_out, ax=axes[1], bins=40)
-axes[1].axvline(0, color="0.35", linestyle="--", linewidth=1)
-for name, color in {"a": "#0072B2", "b": "#D55E00"}.items():
-    mine = groups[test] == name
-    curve = {"color": color}
-    RocCurveDisplay.from_predictions(
-        y[test][mine], scores[mine], name=f"group {name}", ax=axes[2], curve_kwargs=curve
-    )
-axes[2].set(xlabel="false positive rate", ylabel="true positive rate")
-for ax in axes:
-    ax.spines[["top", "right"]].set_visible(False)
+figure, ax = plt.subplots(figsize=(4.8, 3.2), layout="constrained")
+names = [name.replace("_", " ") for name in table.index]
+ax.hlines(names, table["low"], table["high"], color="#0072B2", linewidth=3, alpha=0.5)
+ax.plot(table["value"], names, "o", color="#0072B2")
+ax.invert_yaxis()
+ax.set(xlabel="value, 95 % of bootstrap draws", xlim=(0, None))
+ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# Within each group the model ranks equally well: the ROC curves lie on each other. And yet
-# positives of one group are outranked by negatives of the other far more often than the reverse.
-# What a model is guilty of depends on the notion: choose it before you look.
+# Scores of the two groups:
+
+figure, ax = plt.subplots(figsize=(4.8, 3.4), layout="constrained")
+GroupScoreDisplay.from_predictions(scores, **held_out, ax=ax, bins=40)
+ax.axvline(0, color="0.35", linestyle="--", linewidth=1)
+plt.show()
+
+# %%
+# And ROC curves within each group:
+
+figure, ax = plt.subplots(figsize=(4.8, 3.8), layout="constrained")
+for name, color in {"a": "#0072B2", "b": "#D55E00"}.items():
+    mine = groups[test] == name
+    RocCurveDisplay.from_predictions(
+        y[test][mine],
+        scores[mine],
+        name=f"group {name}",
+        ax=ax,
+        curve_kwargs={"color": color},
+    )
+ax.set(xlabel="false positive rate", ylabel="true positive rate")
+plt.show()
+
+# %%
+# Within each group the model ranks equally well: the ROC curves lie on each other. And
+# yet positives of one group are outranked by negatives of the other far more often than
+# the reverse. What a model is guilty of depends on the notion: choose it before you
+# look.

@@ -2,8 +2,8 @@
 On real data: income and sex
 =================================
 
-The Adult table of the 1994 census, if ``FAIRCONSTRAINED_DATA`` names a folder that has it;
-otherwise generated data take its place. The script prints which of the two you see.
+The Adult table of the 1994 census, if ``FAIRCONSTRAINED_DATA`` names a folder that has
+it; otherwise generated data take its place. The script prints which of the two you see.
 """
 
 import os
@@ -21,7 +21,9 @@ if os.environ.get("FAIRCONSTRAINED_DATA"):
     data = load_dataset("adult", preprocess="one_hot", download_if_missing=False)
     source = "Adult, 1994 census"
 else:
-    data = make_biased_classification(14_000, bias=0.3, weights=[0.75, 0.25], random_state=0)
+    data = make_biased_classification(
+        14_000, bias=0.3, weights=[0.75, 0.25], random_state=0
+    )
     source = "generated data"
 print(source)
 
@@ -42,22 +44,32 @@ for slack in slacks:
     clf.fit(X[train], y[train], sensitive_features=groups[train])
     predicted[f"slack {slack:g}"] = clf.predict(X[test])
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
 unconstrained, *constrained = predicted.values()
-held_out = {"sensitive_features": groups[test], "ax": left}
+figure, ax = plt.subplots(figsize=(4.8, 3.6), layout="constrained")
+held_out = {"sensitive_features": groups[test], "ax": ax}
 TradeoffDisplay.from_predictions(y[test], constrained, name="constrained", **held_out)
-TradeoffDisplay.from_predictions(y[test], [unconstrained], name="no constraint", **held_out)
-left.set(title=f"{source}, {len(test):,} held-out rows", xlim=(0, None))
-for k, (group, color) in enumerate(zip(np.unique(groups), ["#0072B2", "#D55E00"], strict=True)):
-    rates = [p[groups[test] == group].mean() for p in predicted.values()]
-    bars = right.bar(np.arange(5) + 0.4 * k - 0.2, rates, 0.38, color=color, label=f"group {group}")
-    right.bar_label(bars, fmt="%.2f", padding=1, fontsize=8)
-right.set(xticks=range(5), ylabel="rate of positive predictions")
-right.set_xticklabels([name.replace(" ", "\n") for name in predicted])
-right.legend(frameon=False)
-for ax in (left, right):
-    ax.spines[["top", "right"]].set_visible(False)
+TradeoffDisplay.from_predictions(
+    y[test], [unconstrained], name="no constraint", **held_out
+)
+ax.set(title=f"{source}, {len(test):,} held-out rows", xlim=(0, None))
 plt.show()
 
 # %%
-# Being a measurement of 1994 incomes, this is a table for comparing methods, not a model to use.
+# What that means for the two groups:
+
+figure, ax = plt.subplots(figsize=(4.8, 3.4), layout="constrained")
+colors = ["#0072B2", "#D55E00"]
+for k, (group, color) in enumerate(zip(np.unique(groups), colors, strict=True)):
+    rates = [p[groups[test] == group].mean() for p in predicted.values()]
+    place = np.arange(5) + 0.4 * k - 0.2
+    bars = ax.bar(place, rates, 0.38, color=color, label=f"group {group}")
+    ax.bar_label(bars, fmt="%.2f", padding=1, fontsize=8)
+ax.set(xticks=range(5), ylabel="rate of positive predictions")
+ax.set_xticklabels([name.replace(" ", "\n") for name in predicted])
+ax.legend(frameon=False)
+ax.spines[["top", "right"]].set_visible(False)
+plt.show()
+
+# %%
+# Being a measurement of 1994 incomes, this is a table for comparing methods, not a
+# model to use.

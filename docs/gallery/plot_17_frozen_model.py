@@ -2,10 +2,12 @@
 A fitted model from elsewhere
 =============================
 
-The model is in production, its training rows are gone, or its library is not scikit-learn's. With
-new rows that have labels and groups it can still be made fair: it is asked, never fitted again.
+The model is in production, its training rows are gone, or its library is not
+scikit-learn's. With new rows that have labels and groups it can still be made fair: it
+is asked, never fitted again.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
@@ -20,8 +22,8 @@ X, y, s = data.data, data.target, data.sensitive_features
 old, new, test = slice(0, 3000), slice(3000, 6000), slice(6000, 9000)
 
 # %%
-# Any object with ``predict_proba`` and ``classes_`` will do. This one stands for a library that
-# knows nothing of scikit-learn.
+# Any object with ``predict_proba`` and ``classes_`` will do. This one stands for a
+# library that knows nothing of scikit-learn.
 
 
 class Elsewhere:
@@ -30,7 +32,9 @@ class Elsewhere:
     classes_ = np.array([0, 1])
 
     def __init__(self, X, y):
-        self._score = HistGradientBoostingClassifier(random_state=0).fit(X, y).decision_function
+        self._score = (
+            HistGradientBoostingClassifier(random_state=0).fit(X, y).decision_function
+        )
 
     def fit(self, X, y):
         raise NotImplementedError("This model is what it is.")
@@ -45,16 +49,37 @@ production = Elsewhere(X[old], y[old])
 before = production.predict_proba(X[test]).argmax(axis=1)
 
 # %%
-# Only the model for the groups is fitted. A frozen scikit-learn model would be cloned for that;
-# where it cannot be, name one. The rows must be new: on its own training rows a model looks better
-# than it is, and what is learnt on top of it would believe that.
+# Only the model for the groups is fitted. A frozen scikit-learn model would be cloned
+# for that; where it cannot be, name one. The rows must be new: on its own training rows
+# a model looks better than it is, and what is learnt on top of it would believe that.
 
 model = Posteriors(
-    FrozenEstimator(production), group_model=HistGradientBoostingClassifier(random_state=0)
+    FrozenEstimator(production),
+    group_model=HistGradientBoostingClassifier(random_state=0),
 )
-fair = RateConstrainedClassifier("equalized_odds", slack=0.05, model=model, random_state=0)
+fair = RateConstrainedClassifier(
+    "equalized_odds", slack=0.05, model=model, random_state=0
+)
 fair.fit(X[new], y[new], sensitive_features=s[new])
 after = fair.predict(X[test])
-for name, predicted in (("before", before), ("after", after)):
+
+# %%
+# Rates of positive predictions among true positives and among true negatives, on test
+# rows: equalized odds brings both together.
+
+figure, ax = plt.subplots(figsize=(4.8, 3.4), layout="constrained")
+at = np.arange(4)
+cells = [(label, g) for label in (1, 0) for g in (0, 1)]
+for k, (name, predicted) in enumerate({"before": before, "after": after}.items()):
     gap = equalized_odds_difference(y[test], predicted, sensitive_features=s[test])
-    print(f"{name}: error {np.mean(predicted != y[test]):.3f}, equalized odds gap {gap:.3f}")
+    error = np.mean(predicted != y[test])
+    print(f"{name}: error {error:.3f}, equalized odds gap {gap:.3f}")
+    rates = [predicted[(y[test] == c) & (s[test] == g)].mean() for c, g in cells]
+    color = ["0.75", "#0072B2"][k]
+    ax.bar(at + 0.4 * k - 0.2, rates, 0.38, color=color, label=f"{name}, gap {gap:.2f}")
+kinds = {1: "positives", 0: "negatives"}
+labels = [f"{kinds[c]}\ngroup {g}" for c, g in cells]
+ax.set(xticks=at, xticklabels=labels, ylabel="rate of positive predictions")
+ax.legend(frameon=False)
+ax.spines[["top", "right"]].set_visible(False)
+plt.show()
