@@ -318,10 +318,9 @@ def best_feasible(iterates: Sequence[Iterate]) -> Iterate:
 
 def violation(values: Tensor) -> float:
     """Largest constraint value in (f, c_1, ..., c_m), or 0 without constraints."""
-    return max(values[1:].tolist(), default=0.0)
+    return float(values[1:].max()) if len(values) > 1 else 0.0
 
 
 def _merit(iterate: Iterate) -> tuple[float, float]:
-    return max(max(iterate.constraints.tolist(), default=0.0), FEASIBILITY_TOL), float(
-        iterate.hard[0]
-    )
+    excess = violation(iterate.hard[: 1 + len(iterate.dual)])
+    return max(excess, FEASIBILITY_TOL), float(iterate.hard[0])
