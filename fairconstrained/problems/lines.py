@@ -18,7 +18,7 @@ from fairconstrained.constraints.statistics import sum_by
 
 __all__ = ["Line", "of_labels", "on_grid"]
 
-_MOST_ENTRIES = 10_000_000  # of all tables; lines with more are seen at fewer points
+_MOST_ENTRIES = 1_000_000  # of all tables; lines with more are seen at fewer points
 _APART = 1e-9  # changes that are closer, relative to their size, may be equal but for rounding
 _SAME_SLOPE = 1e-13  # slopes that differ by less, relative to the scores, differ by rounding
 _GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)
