@@ -108,9 +108,17 @@ class Solution:
 
     iterate: Iterate
     n_iter: int
-    status: Status
+    status: Status  # KNOWN, or why the solver ended
     history: list[Iterate]
     times: list[float]
+    ended: Status  # why the solver ended
+
+    @property
+    def words(self) -> str:
+        """The status, and why the solver ended if that is not the same, for users."""
+        if self.status is self.ended:
+            return self.status.value
+        return f"{self.status.value}; {self.ended.value}"
 
 
 Callback = Callable[[Iterate], bool | None]

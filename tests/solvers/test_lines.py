@@ -7,9 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks import stress
+from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import CONSTRAINTS, Space, Stack
+from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
@@ -150,10 +153,22 @@ def test_a_known_point_takes_the_place_of_an_infeasible_result(residual):
     assert problem.evaluate(x).hard[1:].max() > FEASIBILITY_TOL
     solution = result(problem, x, problem.known(), residual, [seen.append])
     assert solution.status is Status.KNOWN
+    assert solution.ended is (Status.CONVERGED if residual == 0.0 else Status.FINISHED)
+    assert solution.words == f"{Status.KNOWN.value}; {solution.ended.value}"
     assert solution.iterate.hard[1:].max() <= FEASIBILITY_TOL
     assert seen == solution.history
     assert seen[-1] is solution.iterate
     assert len(solution.times) == solution.n_iter == 2
+
+
+def test_a_known_point_does_not_hide_that_the_iterations_did_not_suffice():
+    data = make_biased_classification(300, random_state=0)
+    clf = RateConstrainedClassifier(slack=0.01, max_iter=1)
+    with pytest.warns(ConvergenceWarning, match="stopped after 2 iterations"):
+        clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert clf.status_ == f"{Status.KNOWN.value}; {Status.MAX_ITER.value}"
+    assert clf.feasible_
+    assert not clf.converged_
 
 
 def test_a_result_stays_where_known_points_are_no_better():
