@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fairconstrained.models.base import Penalty
 from fairconstrained.models.features import Features
-from fairconstrained.problems.lines import Line, on_grid
+from fairconstrained.problems.lines import Line, grid, on_grid
 
 __all__ = [
     "Batch",
@@ -202,7 +202,7 @@ class FixedSoftness:
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values on a grid."""
-        return on_grid(lambda step: self.evaluate(x + step * direction).hard, x, reach)
+        return on_grid(lambda step: self.evaluate(x + step * direction).hard, grid(x, reach))
 
 
 class _Separate(Protocol):

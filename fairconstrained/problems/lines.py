@@ -16,11 +16,12 @@ from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import Rows
 from fairconstrained.constraints.statistics import sum_by
 
-__all__ = ["Line", "of_labels", "on_grid"]
+__all__ = ["Line", "grid", "of_labels", "on_grid", "thresholds"]
 
 _MOST_ENTRIES = 1_000_000  # of all tables; lines with more are seen at fewer points
 _APART = 1e-9  # changes that are closer, relative to their size, may be equal but for rounding
 _SAME_SLOPE = 1e-13  # slopes that differ by less, relative to the scores, differ by rounding
+_MOST_ROWS = 400_000  # that thresholds are tried on, all together
 _GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)
 
 OfRows = Callable[[Tensor, Tensor], Tensor]  # scores (n, K) and labels to values of the rows
@@ -143,12 +144,22 @@ def _between(change: Tensor, reach: float, most: int) -> tuple[Tensor, Tensor]:
     return steps[chosen], n_changed[chosen]
 
 
-def on_grid(hard: Callable[[Tensor], Tensor], x: Tensor, reach: float) -> Line:
-    """Points of both signs on a logarithmic grid; `hard` gives (f, c_1, ..., c_m) at a step."""
-    steps = torch.cat((-_GRID.flip(0), _GRID)).to(x)
-    steps = steps[steps.abs() <= reach]
-    ends = [x.new_zeros((0, 2)), *(_error_and_excess(hard(step)) for step in steps)]
+def on_grid(hard: Callable[[Tensor], Tensor], steps: Tensor) -> Line:
+    """Values at given steps; `hard` gives (f, c_1, ..., c_m) at one of them."""
+    ends = [steps.new_zeros((0, 2)), *(_error_and_excess(hard(step)) for step in steps)]
     return Line(steps, *torch.cat(ends).T)
+
+
+def grid(like: Tensor, reach: float) -> Tensor:
+    """Steps of both signs on a logarithmic grid."""
+    steps = torch.cat((-_GRID.flip(0), _GRID)).to(like)
+    return steps[steps.abs() <= reach]
+
+
+def thresholds(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
+    """Steps at quantiles of the changes of labels, or between all of them if there are few."""
+    change = _changes(scores, slopes)[1].step.sort().values
+    return _between(change, reach, max(_MOST_ROWS // len(scores), len(_GRID)))[0]
 
 
 def _error_and_excess(values: Tensor) -> Tensor:

@@ -98,6 +98,19 @@ def test_the_largest_value_of_a_line_is_that_of_all_pairs(n_groups):
     assert_values_of_points(line, problem, x, direction)
 
 
+def test_thresholds_for_losses_are_between_all_scores_of_a_small_table():
+    """Loss parity depends on scores, and the error on labels: no threshold is left out."""
+    problem = problem_of("loss_parity", 0, n=200)
+    x = torch.randn(4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    offset = torch.eye(4).double()[3]
+    line = problem.along(x, offset, math.inf)
+    assert_values_of_points(line, problem, x, offset)
+    scores = problem.model.scores(x, problem.data.X)[:, 0].unique()
+    for threshold in 0.5 * (scores[1:] + scores[:-1]):
+        error = problem.evaluate(x - threshold * offset).hard[0]
+        assert (line.error - error)[(line.steps + threshold).abs() < 0.5].abs().min() < 1e-12
+
+
 def test_other_values_are_seen_on_a_grid():
     problem = problem_of("loss_parity", 0)
     x, direction = torch.zeros(4).double(), torch.eye(4).double()[0]
