@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce, singledispatch
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,26 +57,31 @@ class SparseMatrix(NamedTuple):
 
 
 class Differences(NamedTuple):
-    """The differences of all ordered pairs of n entries: (n (n - 1), n), without its entries."""
+    """The differences of all ordered pairs of n entries, for each of several sets of n entries.
 
+    The shape is (n_sets n (n - 1), n_sets n), and no entries are stored.
+    """
+
+    n_sets: int
     n: int
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of pairs and of entries."""
-        return self.n * (self.n - 1), self.n
+        """Numbers of pairs and of entries."""
+        return self.n_sets * self.n * (self.n - 1), self.n_sets * self.n
 
     def __matmul__(self, dense: Tensor) -> Tensor:
-        """The differences of rows, in the order of :func:`pairs_of`."""
-        n, k = dense.shape
-        table = (dense[:, None] - dense[None]).reshape(n * n, k)
+        """The differences of rows, in the order of :func:`pairs_of` within each set."""
+        (sets, n), k = self, dense.shape[1]
+        rows = dense.reshape(sets, n, k)
+        table = (rows[:, :, None] - rows[:, None]).reshape(sets, n * n, k)
         # The diagonal is every (n + 1)-th entry.
-        return table[1:].reshape(n - 1, n + 1, k)[:, :-1].reshape(-1, k)
+        return table[:, 1:].reshape(sets, n - 1, n + 1, k)[:, :, :-1].reshape(-1, k)
 
     @property
     def T(self) -> _SumsOfPairs:
         """The transpose."""
-        return _SumsOfPairs(self.n)
+        return _SumsOfPairs(*self)
 
     def to(self, like: Tensor) -> Differences:
         """The matrix itself, which follows the dtype and device of what it is applied to."""
@@ -85,24 +91,26 @@ class Differences(NamedTuple):
 class _SumsOfPairs(NamedTuple):
     """The transpose of `Differences`."""
 
+    n_sets: int
     n: int
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of entries and of pairs."""
-        return self.n, self.n * (self.n - 1)
+        """Numbers of entries and of pairs."""
+        return self.T.shape[::-1]
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """Sums over the pairs that an entry comes first in, minus those over the others."""
-        n, k = self.n, dense.shape[1]
-        table = torch.nn.functional.pad(dense.reshape(n - 1, n, k), (0, 0, 0, 1)).reshape(-1, k)
-        table = torch.cat((table.new_zeros(1, k), table)).reshape(n, n, k)
-        return table.sum(dim=1) - table.sum(dim=0)
+        (sets, n), k = self, dense.shape[1]
+        table = torch.nn.functional.pad(dense.reshape(sets, n - 1, n, k), (0, 0, 0, 1))
+        table = torch.nn.functional.pad(table.reshape(sets, -1, k), (0, 0, 1, 0))
+        table = table.reshape(sets, n, n, k)
+        return (table.sum(dim=2) - table.sum(dim=1)).reshape(-1, k)
 
     @property
     def T(self) -> Differences:
         """The transpose."""
-        return Differences(self.n)
+        return Differences(*self)
 
     def to(self, like: Tensor) -> _SumsOfPairs:
         """The matrix itself."""
@@ -154,7 +162,8 @@ def as_combinations(matrix: Any) -> Matrix:
     if matrix.shape[0] * matrix.shape[1] <= _DENSE:
         return as_matrix(matrix)
     sizes = _sizes_of_pairs(sp.csr_array(matrix))
-    return BlockDiagonal(tuple(map(Differences, sizes))) if sizes else as_matrix(matrix)
+    runs = [Differences(len(list(run)), n) for n, run in groupby(sizes)]
+    return BlockDiagonal(tuple(runs)) if runs else as_matrix(matrix)
 
 
 def pairs_of(n: int) -> Any:
@@ -211,8 +220,10 @@ def largest(matrix: Matrix, dense: Tensor, offset: Tensor) -> Tensor:
 @largest.register
 def _(matrix: Differences, dense: Tensor, offset: Tensor) -> Tensor:
     """Largest minus smallest entry, if all pairs have the same offset."""
-    if bool((offset == offset[0]).all()):
-        return dense.amax(dim=0) - dense.amin(dim=0) + offset[0]
+    allowed = offset.reshape(matrix.n_sets, -1)[:, :1]
+    if bool((offset.reshape(matrix.n_sets, -1) == allowed).all()):
+        rates = dense.reshape(matrix.n_sets, matrix.n, -1)
+        return (rates.amax(dim=1) - rates.amin(dim=1) + allowed).amax(dim=0)
     return largest.dispatch(object)(matrix, dense, offset)
 
 

@@ -238,13 +238,16 @@ def dense_largest(matrix, dense, offset):
 
 
 @pytest.mark.parametrize("equal", [True, False])
-@pytest.mark.parametrize("sizes", [[45], [2, 40, 3], [30, 30]])
-def test_pairs_are_products_without_entries(sizes, equal):
+@pytest.mark.parametrize(
+    ("sizes", "blocks"),
+    [([45], [(1, 45)]), ([2, 40, 3], [(1, 2), (1, 40), (1, 3)]), ([30, 30, 4], [(2, 30), (1, 4)])],
+)
+def test_pairs_are_products_without_entries(sizes, blocks, equal):
     """C, C' and the largest of C r + b for the differences of all pairs of several sets."""
     matrix = sp.csr_array(sp.block_diag([pairs_of(n) for n in sizes]))
     pairs, rng = as_combinations(matrix), torch.Generator().manual_seed(0)
     assert isinstance(pairs, BlockDiagonal)
-    assert pairs.blocks == tuple(map(Differences, sizes))
+    assert pairs.blocks == tuple(Differences(*block) for block in blocks)
     assert pairs.shape == matrix.shape
     assert pairs.T.shape == matrix.T.shape
     rates, weights = (torch.randn(n, 3, generator=rng).double() for n in matrix.shape[::-1])
