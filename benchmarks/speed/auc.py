@@ -103,7 +103,7 @@ def _streamed(rows: tuple[Any, Any, Any]) -> tuple[str, float, float, float, flo
 
 def _reached(model: AUCFairClassifier) -> tuple[float, float]:
     """Of the solver's own last iterate, even where a known point is better by true gaps."""
-    last = -2 if model.status_ == Status.KNOWN.value else -1
+    last = -2 if model.status_.startswith(Status.KNOWN.value) else -1
     objective, gap = (model.history_[k][last] for k in ("objective", "soft_violation"))
     return float(objective), float(gap)
 

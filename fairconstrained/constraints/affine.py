@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.sparse import Matrix, block_diagonal
+from fairconstrained.constraints.sparse import Matrix, block_diagonal, largest
 from fairconstrained.constraints.statistics import look_up, sum_by
 from fairconstrained.constraints.steps import Above
 
@@ -21,14 +21,14 @@ _DENSE = 2**16  # entries up to which the product of both matrices is formed: 0.
 class AffineMap:
     r"""Values :math:`g(M) = C\, R\, \mathrm{vec}(M) + b` of a table M.
 
-    R gives rates, which are few. C combines them, often pair by pair, and may be sparse. The counts
+    R gives rates, which are few. C combines them, often pair by pair. The counts
     of a data set never change, so both matrices are built once. Estimates from any number of draws
     then take one sum by parts and one product, and their gradients one product and one look-up.
     This matters because a step on a mini-batch is mostly the overhead of small operations.
 
     Parameters
     ----------
-    combinations : Tensor or SparseMatrix of shape (m, n_rates)
+    combinations : Matrix of shape (m, n_rates)
         C. Its product with R is precomputed if it is small.
     rates : Tensor of shape (n_rates, n_parts, n_columns)
         R.
@@ -86,6 +86,14 @@ class AffineMap:
     def of_tables(self, tables: Tensor) -> Tensor:
         """Values (k, m) of several tables, (k, n_parts, n_columns)."""
         return self._values(torch.nn.functional.pad(tables, (0, 0, 0, 1)).flatten(start_dim=1))
+
+    def largest(self, tables: Tensor) -> Tensor:
+        """The largest value (k,) of each of several tables, (k, n_parts, n_columns).
+
+        Of all pairs of many groups it is the largest minus the smallest rate.
+        """
+        rates = self._rates @ torch.nn.functional.pad(tables, (0, 0, 0, 1)).flatten(start_dim=1).T
+        return largest(self.combinations, rates, self.offset)
 
     def on_table(self, weights: Tensor) -> Tensor:
         """Derivative by the table, (..., n_parts, n_columns), of g weighted by (..., m)."""

@@ -73,9 +73,10 @@ class AUCConstraint(MomentConstraint):
         self.space = space
         self.comparisons = np.asarray(comparisons, dtype=float)
         self.surrogate = surrogate
-        # Cells on the same sides of all comparisons form one part.
-        sides = self.comparisons.reshape(4 * len(self.comparisons), space.n_cells)
-        columns, index = np.unique(sides, axis=1, return_inverse=True)
+        sides = self.comparisons.reshape(len(self.comparisons), 4, space.n_cells)
+        self._sets_of_cells, of_sides = distinct_sets(sides)
+        # Cells in the same sets form one part.
+        columns, index = np.unique(self._sets_of_cells, axis=1, return_inverse=True)
         used = columns.any(axis=0)
         part = np.where(used, np.cumsum(used) - 1, -1)[index.reshape(-1)]
         super().__init__(
@@ -84,9 +85,7 @@ class AUCConstraint(MomentConstraint):
             torch.as_tensor(np.tile(np.asarray(slack, dtype=float), 2)).clamp_max(NEVER_BINDS),
             name,
         )
-        of_parts = columns[:, used].reshape(len(self.comparisons), 4, self.n_parts)
-        sets, index = distinct_sets(of_parts)
-        self.sets, self.index = torch.as_tensor(sets), torch.as_tensor(index)
+        self.sets, self.index = torch.as_tensor(columns[:, used]), torch.as_tensor(of_sides)
 
     @property
     def sides(self) -> Tensor:
@@ -158,12 +157,11 @@ class AUCConstraint(MomentConstraint):
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[AUCConstraint, list[str]]:
         """Drop the comparisons with a side of too few rows."""
-        n = (self.comparisons * rows).sum(axis=(2, 3))
-        least = [
-            [self.least_rows(side > 0, rows, min_rows) for side in sides]
-            for sides in self.comparisons
-        ]
-        small = n < np.array(least).reshape(n.shape)
+        cells = self._sets_of_cells.reshape(-1, *rows.shape) > 0
+        least = np.array([self.least_rows(own, rows, min_rows) for own in cells])
+        index = self.index.numpy()
+        n, least = (cells * rows).sum(axis=(1, 2))[index], least[index]
+        small = n < least
         if not small.any():
             return self, []
         dropped = sorted(

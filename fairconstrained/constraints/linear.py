@@ -15,7 +15,7 @@ from torch import Tensor
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.sparse import as_matrix
+from fairconstrained.constraints.sparse import as_combinations, as_matrix
 from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 
 __all__ = ["LinearMoments"]
@@ -85,7 +85,7 @@ class LinearMoments(MomentConstraint):
         entries = (first_cell[:, None] * statistic.n_columns + columns).reshape(-1)
         self._numerators = as_matrix(self.cell_numerators[:, entries])
         self._denominators = as_matrix(self.cell_denominators[:, first_cell])
-        self._combinations = as_matrix(self.combinations)
+        self._combinations = as_combinations(self.combinations)
 
     def _joined(self, n_columns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The part of each cell, -1 for none, and one cell of each part.

@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.sparse import pairs_of
 from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 
 __all__ = ["Cap", "Event", "Notion", "Parity", "as_notion", "checked_number"]
@@ -309,12 +310,7 @@ class _Reference(NamedTuple):
 
 def _pairwise(n_groups: int) -> tuple[Any, Any]:
     """Rates of each group, compared for all ordered pairs: largest minus smallest."""
-    first, second = np.nonzero(~np.eye(n_groups, dtype=bool))
-    index = np.arange(len(first))
-    signs = np.concatenate((np.ones(len(first)), -np.ones(len(first))))
-    entries = (np.concatenate((index, index)), np.concatenate((first, second)))
-    differences = sp.csr_array((signs, entries), shape=(len(first), n_groups))
-    return sp.eye_array(n_groups), differences
+    return sp.eye_array(n_groups), pairs_of(n_groups)
 
 
 def _rest(n_groups: int) -> tuple[Any, Any]:

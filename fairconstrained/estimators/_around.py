@@ -92,7 +92,7 @@ def report(estimator, solution, worst):
         )
     residual = solution.iterate.residual
     unfinished = solution.status is Status.FINISHED and estimator.tol < residual < np.inf
-    if unfinished or solution.status is Status.MAX_ITER:
+    if unfinished or solution.ended is Status.MAX_ITER:
         advice = "Increase max_iter, or tol."
         if unfinished:
             advice = "The solver got no further. Scale the features, or increase tol."

@@ -534,7 +534,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         vars(self).update(self._fitted(problem, iterate.x))
         self.n_iter_ = sum(stage.solution.n_iter for stage in stages)
         self.converged_ = solution.status is Status.CONVERGED
-        self.status_ = solution.status.value
+        self.status_ = solution.words
         self.residual_ = iterate.residual
         self.multipliers_ = iterate.dual.cpu().numpy().copy()
         # Values that a penalty replaces are measured, and have no multipliers.

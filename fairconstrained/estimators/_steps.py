@@ -81,4 +81,6 @@ class Steps:
         w = state.x[: problem.model.n_params]
         soft, hard = problem.evaluate(w)
         iterate = Iterate(w, soft, hard, state.descent.multipliers(), torch.inf)
-        return Solution(iterate, state.n_steps, Status.STREAMING, [iterate], [0.0])
+        return Solution(
+            iterate, state.n_steps, Status.STREAMING, [iterate], [0.0], Status.STREAMING
+        )

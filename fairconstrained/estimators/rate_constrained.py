@@ -136,7 +136,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     converged_ : bool
         Whether the residual fell below `tol`.
     status_ : str
-        Why training ended.
+        Why training ended. If a known point took the place of the result, it says so first.
     history_ : dict of ndarray
         Per iteration: objective, error, violation, soft_violation, residual, multipliers, time (s).
     privacy_ : PrivacyGuarantee or None

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fairconstrained.models.base import Penalty
 from fairconstrained.models.features import Features
-from fairconstrained.problems.lines import Line, on_grid
+from fairconstrained.problems.lines import Line, grid, on_grid
 
 __all__ = [
     "Batch",
@@ -154,8 +154,8 @@ class Sharpenable(Problem, Protocol):
         Far out along an offset all predictions are equal.
         """
 
-    def along(self, x: Tensor, direction: Tensor) -> Line:
-        """Hard values at points of the line x + t direction."""
+    def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
+        """Hard values at points of the line x + t direction with t at most `reach` from 0."""
 
 
 class Loosenable(Sharpenable, Protocol):
@@ -200,9 +200,9 @@ class FixedSoftness:
         """Return the problem itself and `x`."""
         return self, x
 
-    def along(self, x: Tensor, direction: Tensor) -> Line:
+    def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values on a grid."""
-        return on_grid(lambda step: self.evaluate(x + step * direction).hard, x)
+        return on_grid(lambda step: self.evaluate(x + step * direction).hard, grid(x, reach))
 
 
 class _Separate(Protocol):

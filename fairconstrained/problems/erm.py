@@ -28,7 +28,7 @@ from fairconstrained.problems.base import (
     separate_estimates,
     with_penalty,
 )
-from fairconstrained.problems.lines import Line, of_labels, on_grid
+from fairconstrained.problems.lines import Line, grid, of_labels, on_grid, thresholds
 from fairconstrained.problems.objectives import Objective
 
 __all__ = ["FairERM", "through_scores"]
@@ -360,19 +360,23 @@ class FairERM:
         points = [zero, *shifts] if self.free is None else [zero, *shifts, self.free]
         return [self.variables(w) for w in points]
 
-    def along(self, x: Tensor, direction: Tensor) -> Line:
-        """Hard values on a line: all of them if labels determine them, else on a grid."""
+    def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
+        """Hard values on a line: all of them if labels determine them, else at some points."""
         moved = torch.nonzero(direction)[:, 0]
-        if not (self.model.linear or torch.isin(moved, self.model.offsets).all()):
-            return on_grid(lambda step: self.evaluate(x + step * direction).hard, x)
+        moves_offsets = bool(torch.isin(moved, self.model.offsets).all())
+        if not (self.model.linear or moves_offsets):
+            steps = grid(x, reach)
+            return on_grid(lambda step: self.evaluate(x + step * direction).hard, steps)
         w, aux = self._split(x)
         scores = self.model.scores(w, self.data.X)
         slopes = self.model.scores(w + self._split(direction)[0], self.data.X) - scores
-        error, binary = self.risk.of_rows, scores.shape[1] == 1
-        if binary and error and self.affine is not None and self.constraint.of_labels:
-            statistic = self.constraint.statistic.hard
-            return of_labels(scores, slopes, self.placed, error, statistic, self.affine)
-        return on_grid(lambda step: self._hard(scores + step * slopes, aux), x)
+        if self.risk.of_rows and self.affine is not None and self.constraint.of_labels:
+            of_rows = self.risk.of_rows, self.constraint.statistic.hard
+            return of_labels(scores, slopes, self.placed, *of_rows, self.affine, reach)
+        steps = grid(x, reach)
+        if moves_offsets:
+            steps = torch.cat((steps, thresholds(scores, slopes, reach)))
+        return on_grid(lambda step: self._hard(scores + step * slopes, aux), steps)
 
     # ------------------------------------------------------------------ pieces
 

@@ -1,7 +1,7 @@
 r"""Hard values at the points of a line :math:`x + t d` along which scores are linear.
 
-Values of predicted labels change at finitely many t: where the score of a row changes its sign. One
-sort of the rows therefore gives all of them.
+Values of predicted labels change at finitely many t: where another class gets the largest score of
+a row. One sort of these changes therefore gives all of them.
 """
 
 from __future__ import annotations
@@ -16,62 +16,119 @@ from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import Rows
 from fairconstrained.constraints.statistics import sum_by
 
-__all__ = ["Line", "of_labels", "on_grid"]
+__all__ = ["Line", "grid", "of_labels", "on_grid", "thresholds"]
 
-_MOST_ENTRIES = 10_000_000  # of all tables and values; lines with more are seen at fewer points
+_MOST_ENTRIES = 1_000_000  # of all tables; lines with more are seen at fewer points
 _APART = 1e-9  # changes that are closer, relative to their size, may be equal but for rounding
+_SAME_SLOPE = 1e-13  # slopes that differ by less, relative to the scores, differ by rounding
+_MOST_ROWS = 400_000  # that thresholds are tried on, all together
 _GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)
 
-OfRows = Callable[[Tensor, Tensor], Tensor]  # scores (n, 1) and labels to values of the rows
+OfRows = Callable[[Tensor, Tensor], Tensor]  # scores (n, K) and labels to values of the rows
 
 
 class Line(NamedTuple):
     """Hard values at some points of a line."""
 
     steps: Tensor  # (T,)
-    hard: Tensor  # (T, 1 + m)
+    error: Tensor  # (T,), the hard objective
+    excess: Tensor  # (T,), the largest value of the constraints
 
 
 def of_labels(
-    scores: Tensor, slopes: Tensor, rows: Rows, error: OfRows, statistic: OfRows, values: AffineMap
+    scores: Tensor,
+    slopes: Tensor,
+    rows: Rows,
+    error: OfRows,
+    statistic: OfRows,
+    values: AffineMap,
+    reach: float,
 ) -> Line:
     """One point between any two changes of labels, and one beyond them on each side.
 
     Parameters
     ----------
-    scores, slopes : Tensor of shape (n, 1)
+    scores, slopes : Tensor of shape (n, K)
         Scores at t = 0, and their derivatives by t.
     rows : Rows
     error, statistic : callable
-        The error (n,) and the statistics (n, n_columns), which depend on signs of scores only.
+        The error (n,) and the statistics (n, n_columns), which depend on predicted labels only.
     values : AffineMap
         From tables of the statistics to the constraints.
+    reach : float
+        Largest absolute value of t.
     """
 
     def columns(scores: Tensor, rows: Rows) -> Tensor:
         of_rows = torch.cat((error(scores, rows.y)[:, None], statistic(scores, rows.y)), dim=1)
         return of_rows * rows.weight[:, None]
 
-    z, slope = scores[:, 0], slopes[:, 0]
-    change = torch.where(slope == 0, torch.inf, -z / slope)
-    order = change.argsort()[: int(change.isfinite().sum())]
-    before, moving = torch.where(slope == 0, z, -slope)[:, None], rows.take(order)
-    first = columns(before, rows)
-    n_parts, m = rows.n_parts + 1, len(values.offset)
-    most = max(_MOST_ENTRIES // (n_parts * first.shape[1] + m), 2)
-    steps, n_changed = _between(change[order], most)
-    # The sorted row i has changed at the steps before which more than i rows have changed.
-    since = torch.searchsorted(n_changed, torch.arange(len(order)).to(n_changed), right=True)
-    changes = columns(-before[order], moving) - columns(before[order], moving)
-    tables = sum_by(changes, since * n_parts + moving.part, (len(steps) + 1) * n_parts)
-    tables = tables.reshape(-1, n_parts, first.shape[1])[:-1].cumsum(dim=0)
-    tables = tables + sum_by(first, rows.part, n_parts)
-    errors = tables[:, :, :1].sum(dim=1) / rows.weight.sum()
-    return Line(steps, torch.cat((errors, values.of_tables(tables[:, :-1, 1:])), dim=1))
+    first, changes = _changes(scores, slopes)
+    order = changes.step.argsort()
+    step, row, before, after = (column[order] for column in changes)
+    moving, table = rows.take(row), columns(first, rows)
+    n_parts, n_columns = rows.n_parts + 1, table.shape[1]
+    steps, n_changed = _between(step, reach, max(_MOST_ENTRIES // (n_parts * n_columns), 2))
+    # The sorted change i has happened at the steps before which there are more than i changes.
+    since = torch.searchsorted(n_changed, torch.arange(len(row)).to(n_changed), right=True)
+    moved = columns(after, moving) - columns(before, moving)
+    tables = sum_by(moved, since * n_parts + moving.part, (len(steps) + 1) * n_parts)
+    tables = tables.reshape(-1, n_parts, n_columns)[:-1].cumsum(dim=0)
+    tables = tables + sum_by(table, rows.part, n_parts)
+    errors = tables[:, :, 0].sum(dim=1) / rows.weight.sum()
+    return Line(steps, errors, values.largest(tables[:, :-1, 1:]))
 
 
-def _between(change: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Steps between and beyond sorted changes, at most so many; changes before each."""
+class _Changes(NamedTuple):
+    """Changes of predicted labels along a line, in any order."""
+
+    step: Tensor  # (k,)
+    row: Tensor  # (k,)
+    before: Tensor  # (k, K), scores with the label before the change
+    after: Tensor  # (k, K)
+
+
+def _changes(scores: Tensor, slopes: Tensor) -> tuple[Tensor, _Changes]:
+    """Scores (n, K) with the labels far out at the beginning of the line, and all changes."""
+    rounding = _SAME_SLOPE * scores.abs().amax(dim=1, keepdim=True)
+    slopes = torch.where(slopes.abs() <= rounding, 0.0, slopes)
+    if scores.shape[1] == 1:
+        first = torch.where(slopes == 0, scores, -slopes)
+        row = torch.nonzero(slopes[:, 0])[:, 0]
+        slope = slopes[row]
+        return first, _Changes((-scores[row] / slope)[:, 0], row, -slope, slope)
+    return _changes_of_classes(scores, slopes)
+
+
+def _changes_of_classes(scores: Tensor, slopes: Tensor) -> tuple[Tensor, _Changes]:
+    """The upper envelope of the scores of each row: labels in the order of their slopes."""
+    n, n_classes = scores.shape
+    first = _best(scores, slopes == slopes.amin(dim=1, keepdim=True))
+    found = [_Changes(scores[:0, 0], first[:0], first[:0], first[:0])]
+    row, label = torch.arange(n, device=scores.device), first
+    while len(row):
+        faster = slopes[row] - slopes[row, label][:, None]
+        crossing = (scores[row, label][:, None] - scores[row]) / faster
+        crossing = torch.where(faster > 0, crossing, torch.inf)
+        step = crossing.amin(dim=1)
+        # Of the classes that cross at the same point the fastest is the label from there on.
+        after = torch.where(crossing == step[:, None], faster, -torch.inf).argmax(dim=1)
+        moves = step.isfinite()
+        row, label, after = row[moves], label[moves], after[moves]
+        found.append(_Changes(step[moves], row, label, after))
+        label = after
+    step, row, before, after = (torch.cat(column) for column in zip(*found, strict=True))
+    of_label = torch.eye(n_classes).to(scores)
+    return of_label[first], _Changes(step, row, of_label[before], of_label[after])
+
+
+def _best(scores: Tensor, allowed: Tensor) -> Tensor:
+    """The class of the largest score of each row among those that are allowed."""
+    return torch.where(allowed, scores, -torch.inf).argmax(dim=1)
+
+
+def _between(change: Tensor, reach: float, most: int) -> tuple[Tensor, Tensor]:
+    """Steps between and beyond sorted changes, at most so many; changes before each of them."""
     if len(change) == 0:
         return change.new_zeros(1), torch.zeros(1, dtype=torch.long, device=change.device)
     low, high = change[:-1], change[1:]
@@ -79,13 +136,33 @@ def _between(change: Tensor, most: int) -> tuple[Tensor, Tensor]:
     ends = change[[0, -1]] + change.new_tensor([-1.0, 1.0]) * (1.0 + change[[0, -1]].abs())
     steps = torch.cat((ends[:1], 0.5 * (low + high)[apart], ends[1:]))
     n_changed = torch.cat((apart.new_zeros(1), apart + 1, apart.new_full((1,), len(change))))
+    near = steps.abs() <= reach
+    steps, n_changed = steps[near], n_changed[near]
     if len(steps) <= most:
         return steps, n_changed
     chosen = torch.linspace(0, len(steps) - 1, most, device=change.device).long()
     return steps[chosen], n_changed[chosen]
 
 
-def on_grid(hard: Callable[[Tensor], Tensor], x: Tensor) -> Line:
-    """Points of both signs on a logarithmic grid; `hard` gives the values at a step."""
-    steps = torch.cat((-_GRID.flip(0), _GRID)).to(x)
-    return Line(steps, torch.stack([hard(step) for step in steps]))
+def on_grid(hard: Callable[[Tensor], Tensor], steps: Tensor) -> Line:
+    """Values at given steps; `hard` gives (f, c_1, ..., c_m) at one of them."""
+    ends = [steps.new_zeros((0, 2)), *(_error_and_excess(hard(step)) for step in steps)]
+    return Line(steps, *torch.cat(ends).T)
+
+
+def grid(like: Tensor, reach: float) -> Tensor:
+    """Steps of both signs on a logarithmic grid."""
+    steps = torch.cat((-_GRID.flip(0), _GRID)).to(like)
+    return steps[steps.abs() <= reach]
+
+
+def thresholds(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
+    """Steps at quantiles of the changes of labels, or between all of them if there are few."""
+    change = _changes(scores, slopes)[1].step.sort().values
+    return _between(change, reach, max(_MOST_ROWS // len(scores), len(_GRID)))[0]
+
+
+def _error_and_excess(values: Tensor) -> Tensor:
+    """The objective and the largest constraint, -inf without constraints, (1, 2)."""
+    values = torch.nn.functional.pad(values, (0, 1), value=-torch.inf)
+    return torch.stack((values[0], values[1:].amax()))[None]

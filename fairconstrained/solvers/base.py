@@ -108,9 +108,17 @@ class Solution:
 
     iterate: Iterate
     n_iter: int
-    status: Status
+    status: Status  # KNOWN, or why the solver ended
     history: list[Iterate]
     times: list[float]
+    ended: Status  # why the solver ended
+
+    @property
+    def words(self) -> str:
+        """The status, and why the solver ended if that is not the same, for users."""
+        if self.status is self.ended:
+            return self.status.value
+        return f"{self.status.value}; {self.ended.value}"
 
 
 Callback = Callable[[Iterate], bool | None]
@@ -318,10 +326,9 @@ def best_feasible(iterates: Sequence[Iterate]) -> Iterate:
 
 def violation(values: Tensor) -> float:
     """Largest constraint value in (f, c_1, ..., c_m), or 0 without constraints."""
-    return max(values[1:].tolist(), default=0.0)
+    return float(values[1:].max()) if len(values) > 1 else 0.0
 
 
 def _merit(iterate: Iterate) -> tuple[float, float]:
-    return max(max(iterate.constraints.tolist(), default=0.0), FEASIBILITY_TOL), float(
-        iterate.hard[0]
-    )
+    excess = violation(iterate.hard[: 1 + len(iterate.dual)])
+    return max(excess, FEASIBILITY_TOL), float(iterate.hard[0])

@@ -25,12 +25,12 @@ def best_on_lines(
     """The best point within `reach` on the lines through an iterate, or the iterate itself."""
     found = [iterate]
     for direction in directions:
-        line = problem.along(iterate.x, direction)
-        steps, hard = (column[line.steps.abs() <= reach].cpu().numpy() for column in line)
+        line = problem.along(iterate.x, direction, reach)
+        steps, error, excess = (column.cpu().numpy() for column in line)
         if len(steps):
-            excess = hard[:, 1 : 1 + len(iterate.dual)].max(axis=1).clip(min=FEASIBILITY_TOL)
+            excess = excess.clip(min=FEASIBILITY_TOL)
             # The nearest of all feasible points of least error.
-            merits = np.abs(steps), hard[:, 0].round(_DIGITS), excess.round(_DIGITS)
+            merits = np.abs(steps), error.round(_DIGITS), excess.round(_DIGITS)
             step = float(steps[np.lexsort(merits)[0]])
             found.append(_moved(problem, iterate, iterate.x + step * direction))
     return best_feasible(found)

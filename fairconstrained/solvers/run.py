@@ -69,7 +69,8 @@ def run(
     Solution
         The last iterate if the run converged, otherwise the one that the solver selects. A known
         point takes its place, as one more iterate, if its violation is lower or, where both are
-        feasible, its hard objective, by more than 0.001.
+        feasible, its hard objective, by more than 0.001. The status is then ``Status.KNOWN``, and
+        ``ended`` says why the solver ended.
 
     Raises
     ------
@@ -126,6 +127,7 @@ def run(
     if not history:
         raise RuntimeError(f"{solver!r} yielded no iterate.")
     chosen = history[-1] if status is Status.CONVERGED else solver.select(history)
+    ended = status
     if known and solver.keeps_slack:
         with one_thread():
             better = not_worse(cast(Sharpenable, problem), chosen, known)
@@ -135,4 +137,4 @@ def run(
             times.append(time.perf_counter() - start)
             for callback in callbacks:
                 callback(better)
-    return Solution(chosen, len(history), status, history, times)
+    return Solution(chosen, len(history), status, history, times, ended)

@@ -33,7 +33,16 @@ from fairconstrained.constraints import (
     as_notion,
 )
 from fairconstrained.constraints.linear import LinearMoments
-from fairconstrained.constraints.sparse import SparseMatrix, as_matrix, block_diagonal
+from fairconstrained.constraints.sparse import (
+    BlockDiagonal,
+    Differences,
+    SparseMatrix,
+    as_combinations,
+    as_matrix,
+    block_diagonal,
+    largest,
+    pairs_of,
+)
 from fairconstrained.constraints.within_intervals import WithinIntervals
 from fairconstrained.datasets import make_biased_classification
 from tests.helpers.notions import random_rows, table
@@ -219,7 +228,46 @@ def test_sparse_products_are_dense_products(shape, density, seed):
     np.testing.assert_allclose(matrix.T @ torch.as_tensor(left), expected.T @ left, atol=1e-12)
     np.testing.assert_array_equal(matrix.to_dense(), expected)
     blocks = block_diagonal([matrix, torch.as_tensor(right)], torch.as_tensor(right))
-    np.testing.assert_array_equal(blocks.to_dense(), sp.block_diag((dense, right)).toarray())
+    expected = sp.block_diag((dense, right)).toarray()
+    np.testing.assert_array_equal(blocks @ torch.eye(expected.shape[1]).double(), expected)
+    np.testing.assert_array_equal(blocks.T @ torch.eye(len(expected)).double(), expected.T)
+
+
+def dense_largest(matrix, dense, offset):
+    return (torch.as_tensor(matrix.toarray()) @ dense + offset[:, None]).amax(dim=0)
+
+
+@pytest.mark.parametrize("equal", [True, False])
+@pytest.mark.parametrize(
+    ("sizes", "blocks"),
+    [([45], [(1, 45)]), ([2, 40, 3], [(1, 2), (1, 40), (1, 3)]), ([30, 30, 4], [(2, 30), (1, 4)])],
+)
+def test_pairs_are_products_without_entries(sizes, blocks, equal):
+    """C, C' and the largest of C r + b for the differences of all pairs of several sets."""
+    matrix = sp.csr_array(sp.block_diag([pairs_of(n) for n in sizes]))
+    pairs, rng = as_combinations(matrix), torch.Generator().manual_seed(0)
+    assert isinstance(pairs, BlockDiagonal)
+    assert pairs.blocks == tuple(Differences(*block) for block in blocks)
+    assert pairs.shape == matrix.shape
+    assert pairs.T.shape == matrix.T.shape
+    rates, weights = (torch.randn(n, 3, generator=rng).double() for n in matrix.shape[::-1])
+    np.testing.assert_allclose(pairs @ rates, matrix @ rates.numpy(), atol=1e-14)
+    np.testing.assert_allclose(pairs.T @ weights, matrix.T @ weights.numpy(), atol=1e-12)
+    offset = torch.full((len(weights),), -0.1).double()
+    offset = offset if equal else offset + 0.1 * torch.rand(len(offset), generator=rng)
+    expected = dense_largest(matrix, rates, offset)
+    torch.testing.assert_close(largest(pairs, rates, offset), expected)
+
+
+def test_combinations_that_are_not_all_pairs_keep_their_entries():
+    whole, rng = pairs_of(45), torch.Generator().manual_seed(0)
+    rates = torch.randn(45, 2, generator=rng).double()
+    for matrix in (whole[1:], whole[:-1], whole[::-1], 2 * whole, abs(whole), whole[:44]):
+        combinations = as_combinations(sp.csr_array(matrix))
+        assert not isinstance(combinations, BlockDiagonal)
+        offset = torch.randn(matrix.shape[0], generator=rng).double()
+        expected = dense_largest(matrix, rates, offset)
+        torch.testing.assert_close(largest(combinations, rates, offset), expected)
 
 
 def test_large_matrices_are_sparse_and_small_ones_dense():

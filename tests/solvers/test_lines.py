@@ -7,10 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks import stress
+from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import CONSTRAINTS, Space, Stack
-from fairconstrained.losses import log_loss
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems import Batch, FairERM
@@ -20,33 +23,40 @@ from fairconstrained.solvers.base import FEASIBILITY_TOL
 from fairconstrained.solvers.lines import ERROR_TOL, best_on_lines
 
 
-def problem_of(notion, seed, n=25, d=3, n_groups=3):
+def problem_of(notion, seed, n=25, d=3, n_groups=3, n_classes=2):
     """A random problem with ties, weights, and rows in no part."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)).round(1)
-    columns = rng.integers(0, 2, n), rng.integers(0, n_groups, n), rng.uniform(0.5, 2.0, n)
-    columns[0][:2] = 0, 1
+    columns = rng.integers(0, n_classes, n), rng.integers(0, n_groups, n), rng.uniform(0.5, 2.0, n)
+    columns[0][:n_classes] = range(n_classes)
     data = Batch(as_features(X, "cpu"), *map(torch.as_tensor, columns))
-    space = Space([0, 1], list(range(n_groups)))
+    space = Space(list(range(n_classes)), list(range(n_groups)))
     bound = CONSTRAINTS[notion]().bind(space, 0.1)
     counts = space.count_cells(*data[1:3]).numpy()
     stack = Stack(space, [bound.without_small(counts, 1)[0]])
-    model = LinearModel.preconditioned(data.X, data.weight, 1, 1e-4, fit_intercept=True)
+    outputs = n_outputs(n_classes)
+    model = LinearModel.preconditioned(data.X, data.weight, outputs, 1e-4, fit_intercept=True)
     return FairERM(model, data, MeanLoss(log_loss), stack, 1e-4)
 
 
 NOTIONS = ["demographic_parity", "equalized_odds", "equal_opportunity", "false_negative_rate"]
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.sampled_from(NOTIONS), st.integers(0, 10_000), st.booleans())
-def test_a_line_gives_the_values_of_each_of_its_points(notion, seed, of_offsets):
-    problem, rng = problem_of(notion, seed), torch.Generator().manual_seed(seed)
-    x = torch.randn(4, generator=rng, dtype=torch.float64)
-    direction = torch.eye(4).double()[3] if of_offsets else torch.randn(4, generator=rng).double()
-    line = problem.along(x, direction)
-    expected = torch.stack([problem.evaluate(x + t * direction).hard for t in line.steps])
-    torch.testing.assert_close(line.hard, expected)
+def assert_values_of_points(line, problem, x, direction):
+    hard = torch.stack([problem.evaluate(x + t * direction).hard for t in line.steps])
+    torch.testing.assert_close(line.error, hard[:, 0])
+    torch.testing.assert_close(line.excess, hard[:, 1:].amax(dim=1))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(NOTIONS), st.integers(0, 10_000), st.booleans(), st.sampled_from([2, 3, 5]))
+def test_a_line_gives_the_values_of_each_of_its_points(notion, seed, of_offsets, n_classes):
+    problem = problem_of(notion, seed, n_classes=n_classes)
+    rng, n = torch.Generator().manual_seed(seed), problem.model.n_params
+    x, direction = torch.randn(2, n, generator=rng, dtype=torch.float64)
+    if of_offsets:
+        direction = torch.eye(n).double()[problem.offsets[0]]
+    assert_values_of_points(problem.along(x, direction, math.inf), problem, x, direction)
 
 
 @settings(max_examples=8, deadline=None)
@@ -55,20 +65,58 @@ def test_a_line_has_all_labels_that_its_points_have(notion, seed):
     """No threshold on the scores gives values that the line of offsets does not have."""
     problem = problem_of(notion, seed)
     x = torch.randn(4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    line = problem.along(x, torch.eye(4).double()[3])
+    line = problem.along(x, torch.eye(4).double()[3], math.inf)
     scores = problem.model.scores(x, problem.data.X)[:, 0].unique()
     thresholds = torch.cat((scores[:1] - 1, 0.5 * (scores[1:] + scores[:-1]), scores[-1:] + 1))
     for threshold in thresholds:
         hard = problem.evaluate(x - threshold * torch.eye(4).double()[3]).hard
-        assert (line.hard - hard).abs().amax(dim=1).min() < 1e-12
+        found = torch.stack((line.error - hard[0], line.excess - hard[1:].max()))
+        assert found.abs().amax(dim=0).min() < 1e-12
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([3, 5]))
+def test_a_line_has_all_labels_of_many_classes(seed, n_classes):
+    """No point gives values that the line does not have."""
+    problem = problem_of("demographic_parity", seed, n_classes=n_classes)
+    rng, n = torch.Generator().manual_seed(seed), problem.model.n_params
+    x, direction = torch.randn(2, n, generator=rng, dtype=torch.float64)
+    line = problem.along(x, direction, math.inf)
+    steps = torch.linspace(-2, 2, 401).double()
+    hard = torch.stack([problem.evaluate(x + t * direction).hard for t in steps])
+    seen = torch.stack((line.error, line.excess)).T
+    for row in torch.stack((hard[:, 0], hard[:, 1:].amax(dim=1))).T:
+        assert (seen - row).abs().amax(dim=1).min() < 1e-12
+
+
+@pytest.mark.parametrize("n_groups", [2, 150])
+def test_the_largest_value_of_a_line_is_that_of_all_pairs(n_groups):
+    """Beyond a size matrices are not dense, and the largest value is largest minus smallest."""
+    problem = problem_of("demographic_parity", 0, n=600, n_groups=n_groups)
+    x, direction = torch.randn(2, 4, generator=torch.Generator().manual_seed(0)).double()
+    line = problem.along(x, direction, 0.1)
+    assert_values_of_points(line, problem, x, direction)
+
+
+def test_thresholds_for_losses_are_between_all_scores_of_a_small_table():
+    """Loss parity depends on scores, and the error on labels: no threshold is left out."""
+    problem = problem_of("loss_parity", 0, n=200)
+    x = torch.randn(4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    offset = torch.eye(4).double()[3]
+    line = problem.along(x, offset, math.inf)
+    assert_values_of_points(line, problem, x, offset)
+    scores = problem.model.scores(x, problem.data.X)[:, 0].unique()
+    for threshold in 0.5 * (scores[1:] + scores[:-1]):
+        error = problem.evaluate(x - threshold * offset).hard[0]
+        assert (line.error - error)[(line.steps + threshold).abs() < 0.5].abs().min() < 1e-12
 
 
 def test_other_values_are_seen_on_a_grid():
     problem = problem_of("loss_parity", 0)
     x, direction = torch.zeros(4).double(), torch.eye(4).double()[0]
-    line = problem.along(x, direction)
-    expected = torch.stack([problem.evaluate(x + t * direction).hard for t in line.steps])
-    torch.testing.assert_close(line.hard, expected)
+    line = problem.along(x, direction, 10.0)
+    assert line.steps.abs().max() <= 10.0
+    assert_values_of_points(line, problem, x, direction)
 
 
 def test_the_best_point_of_a_line_is_within_reach():
@@ -118,10 +166,22 @@ def test_a_known_point_takes_the_place_of_an_infeasible_result(residual):
     assert problem.evaluate(x).hard[1:].max() > FEASIBILITY_TOL
     solution = result(problem, x, problem.known(), residual, [seen.append])
     assert solution.status is Status.KNOWN
+    assert solution.ended is (Status.CONVERGED if residual == 0.0 else Status.FINISHED)
+    assert solution.words == f"{Status.KNOWN.value}; {solution.ended.value}"
     assert solution.iterate.hard[1:].max() <= FEASIBILITY_TOL
     assert seen == solution.history
     assert seen[-1] is solution.iterate
     assert len(solution.times) == solution.n_iter == 2
+
+
+def test_a_known_point_does_not_hide_that_the_iterations_did_not_suffice():
+    data = make_biased_classification(300, random_state=0)
+    clf = RateConstrainedClassifier(slack=0.01, max_iter=1)
+    with pytest.warns(ConvergenceWarning, match="stopped after 2 iterations"):
+        clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert clf.status_ == f"{Status.KNOWN.value}; {Status.MAX_ITER.value}"
+    assert clf.feasible_
+    assert not clf.converged_
 
 
 def test_a_result_stays_where_known_points_are_no_better():
@@ -135,8 +195,8 @@ def test_a_result_stays_where_known_points_are_no_better():
 def test_a_known_point_that_is_infeasible_is_moved_along_its_offset():
     problem = problem_of("demographic_parity", 3)
     x = 3.0 * torch.randn(4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    thresholds = problem.along(x, torch.eye(4).double()[3]).hard
-    least = thresholds[thresholds[:, 1:].amax(dim=1) <= FEASIBILITY_TOL, 0].min()
+    thresholds = problem.along(x, torch.eye(4).double()[3], math.inf)
+    least = thresholds.error[thresholds.excess <= FEASIBILITY_TOL].min()
     far = x + 100.0 * torch.eye(4).double()[3]  # feasible: all predictions are 1
     solution = result(problem, far, [x])
     assert float(solution.iterate.hard[0]) <= float(least) + ERROR_TOL

@@ -174,6 +174,7 @@ class AugmentedLagrangian(Solver):
         targets = _Targets(shift)
         penalty = self.penalty
         passes = _Passes(problem)
+        worst = _of_equal_scores(problem, x)
         # The last minimisation goes beyond tol, and with few rows to the accuracy of their sums.
         # The result then depends neither on the order of the rows nor on whether weights are given
         # as repetitions.
@@ -193,6 +194,8 @@ class AugmentedLagrangian(Solver):
                 if (iterate.residual if targets.settled else gap) <= accuracy:
                     break
                 yield iterate._replace(residual=torch.inf)
+                if _lower_bound(iterate, targets.shift) > worst:
+                    return
                 if gap > max(0.5 * previous, accuracy):
                     penalty = min(2.0 * penalty, _PENALTY_GROWTH * self.penalty)
                 previous = gap
@@ -260,7 +263,7 @@ def _update(
     moved = (dual + penalty * value).clamp_min(0.0)
     gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), moved)))
     # min(dual, -value) is zero where a constraint is met and complementary to its multiplier.
-    gap = max(torch.minimum(moved, -value).abs().tolist(), default=0.0)
+    gap = _largest(torch.minimum(moved, -value))
     residual = max(float(gradient.abs().max()), gap)
     return Iterate(x, terms.value, passes.evaluate(x).hard, moved, residual), gap
 
@@ -294,7 +297,7 @@ class _Targets:
         better = self._best is None or float(iterate.hard[0]) < float(self._best[0].hard[0])
         soft, hard, binds = iterate.soft[1:], iterate.hard[1:], iterate.dual > 0
         gap = torch.where(binds | (hard > 0), hard, torch.zeros_like(hard))
-        miss = max(gap.abs().tolist(), default=0.0)
+        miss = _largest(gap)
         nearer = excess < 0.8 * self._least or miss < 0.8 * self._miss
         self.stalled = 0 if nearer or (feasible and better) else self.stalled + 1
         self._least, self._miss = min(self._least, excess), min(self._miss, miss)
@@ -323,6 +326,25 @@ class _Targets:
         # each other (a > b and b > a).
         self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
+
+
+def _lower_bound(iterate: Iterate, shift: Tensor) -> float:
+    """The Lagrangian where it is minimal: the dual function at the multipliers of the iterate.
+
+    Of a convex subproblem it is a lower bound on the objective of all points that meet it.
+    """
+    return float(iterate.soft[0] + iterate.dual @ (iterate.soft[1:] + shift))
+
+
+def _of_equal_scores(problem: Problem, x: Tensor) -> float:
+    """The objective at scores zero if they meet the constraints, else infinity."""
+    soft = problem.evaluate(torch.zeros_like(x)).soft
+    return float(soft[0]) if violation(soft) <= 0.0 else torch.inf
+
+
+def _largest(values: Tensor) -> float:
+    """Largest absolute value, 0 without values."""
+    return float(values.abs().max()) if len(values) else 0.0
 
 
 def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:

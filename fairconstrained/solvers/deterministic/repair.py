@@ -44,8 +44,11 @@ def _moved(problem: Sharpenable, iterate: Iterate) -> Iterate:
     """Make short moves along the offsets and against violated constraints, while they help."""
     for _ in range(_MOVES if violation(iterate.hard) <= REPAIRABLE else 0):
         better = best_on_lines(problem, iterate, _directions(problem, iterate), _REACH)
-        if better is iterate:
-            break
+        left, excess = violation(better.hard), violation(iterate.hard)
+        # Moves that remove less than their part of the excess do not get there.
+        slow = left > max((1.0 - 1.0 / _MOVES) * excess, FEASIBILITY_TOL)
+        if better is iterate or slow:
+            return better
         iterate = better
     return iterate
 
