@@ -85,8 +85,8 @@ class PiecewiseLinear(nn.Module):
 
     def forward(self, X: Tensor) -> Tensor:
         """Encoded columns, (n, n_outputs)."""
-        moved = X.index_select(1, self.index) - self.centre
-        return torch.maximum(torch.minimum(moved / self.scale, self.high), self.low)
+        moved = X.index_select(1, self.index).sub_(self.centre).div_(self.scale)
+        return moved.clamp_(self.low, self.high)
 
 
 def _ramps(column: Tensor, weight: Tensor, n_bins: int) -> Tensor:

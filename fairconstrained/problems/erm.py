@@ -385,7 +385,7 @@ class FairERM:
     def known(self) -> list[Tensor]:
         """Points whose predictions are all equal, and the solution without constraints."""
         zero = torch.zeros_like(self.model.init())
-        unit = torch.eye(len(zero)).to(zero)[self.model.offsets]
+        unit = torch.nn.functional.one_hot(self.model.offsets, len(zero)).to(zero)
         shifts = [size * e for e in unit for size in _CONSTANTS]
         points = [zero, *shifts] if self.free is None else [zero, *shifts, self.free]
         return [self.variables(w) for w in points]
