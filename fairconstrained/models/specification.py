@@ -206,10 +206,9 @@ class Network(Specification):
         ``(n_features, n_outputs) -> torch.nn.Module``, with one output for two classes; it is given
         the columns as they are.
     n_bins : int or None, default=64
-        A perceptron sees each column of more than two values through at most so many bins
-        (:class:`~fairconstrained.models.PiecewiseLinear`): it then learns steps and bends in a
-        column quickly, and neither units nor outliers matter. None: columns are standardised, as
-        they are in private training.
+        A perceptron sees each column of more than two values through ramps within at most so many
+        bins: it then learns steps and bends in a column quickly, and neither units nor outliers
+        matter. None: columns are standardised, as they are in private training.
 
     Examples
     --------
