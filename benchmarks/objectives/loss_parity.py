@@ -28,6 +28,7 @@ from benchmarks import trajectories
 from benchmarks.objectives.rate_constrained import Rows
 from fairconstrained import LossParityClassifier, metrics
 from fairconstrained.groups import encode_groups
+from fairconstrained.models import Network
 from fairconstrained.solvers import Solver
 
 PARAMETERS: dict[str, list[Any]] = {"fairness": ["loss_parity"], "slack": [0.005]}
@@ -35,7 +36,7 @@ MEASURES = ["Ind", "Sp", "Ina", "Sf", "Wd", "gap"]
 COLUMNS = [f"{part}_{name}" for part in ("train", "test") for name in MEASURES]
 COLUMNS += ["fit_time", "n_rows", "n_groups"]
 ARRAYS = ["time", "loss", "violation", "scores", "groups"]
-HIDDEN = (64, 32)
+NETWORK = Network((64, 32), n_bins=None)  # that of the paper
 TEST_SIZE = 0.2
 
 
@@ -65,10 +66,11 @@ def train_network(
     seed: int,
     solver: Solver | None = None,
     alpha: float = 0.0,
+    network: Network = NETWORK,
 ) -> Fitted:
-    """What most solvers do: the network of the paper, trained by `solver`."""
+    """What most solvers do: a network, by default that of the paper, trained by `solver`."""
     model = LossParityClassifier(
-        fairness, slack=slack, model=HIDDEN, solver=solver, alpha=alpha, random_state=seed
+        fairness, slack=slack, model=network, solver=solver, alpha=alpha, random_state=seed
     )
     model.fit(X, y, sensitive_features=sensitive_features)
     return Fitted(lambda X: model.predict_proba(X)[:, 1], model.history_)

@@ -10,6 +10,7 @@ import torch
 
 from benchmarks.baselines import SGD, PenaltySGD
 from benchmarks.objectives.loss_parity import Fitted, train_network
+from fairconstrained.models import Network
 from fairconstrained.solvers import (
     ALM,
     SSLALM,
@@ -70,6 +71,6 @@ SOLVERS = {
     "loss_parity_default": SimpleNamespace(
         METHOD="LossParityClassifier",
         OBJECTIVES=["loss_parity"],
-        fit=partial(train_network, alpha=1e-4),
+        fit=partial(train_network, alpha=1e-4, network=Network((64, 32))),
     ),
 }

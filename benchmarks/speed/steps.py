@@ -48,7 +48,7 @@ def problem(dtype: torch.dtype = torch.float64) -> FairERM:
     group = torch.as_tensor((np.arange(_ROWS) >= _FIRST_GROUP).astype(np.int64))
     space = Space([0, 1], ["white", "non-white"])
     stack = Stack(space, [LossParity(0.005).bind(space, 0.005)])
-    model = Network((64, 32)).build(X, weight, 1, 0.0)
+    model = Network((64, 32), n_bins=None).build(X, weight, 1, 0.0)
     return FairERM(model, Batch(X, y, group, weight), MeanLoss(log_loss), stack, 0.0)
 
 

@@ -62,8 +62,8 @@ from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.process import seeded
 from fairconstrained.samples import check_samples
 from fairconstrained.solvers import (
-    SGDA,
     AugmentedLagrangian,
+    EarlyStoppedSGDA,
     Solution,
     Status,
     check_solves,
@@ -166,7 +166,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _default_solver(self):
         """Return the solver to use if none is given."""
-        return AugmentedLagrangian() if self._is_linear() else SGDA()
+        return AugmentedLagrangian() if self._is_linear() else EarlyStoppedSGDA()
 
     def _columns(self, X, group, groups):
         """Return the columns from which scores are computed, given those of the model."""

@@ -18,7 +18,7 @@ from fairconstrained.problems import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
 from fairconstrained.problems.objectives import LogLossForRanking, PairwiseLoss
 from fairconstrained.problems.private.moments import PrivateMomentERM, plan_moments
-from fairconstrained.solvers import SGDA, AugmentedLagrangian, solves
+from fairconstrained.solvers import AugmentedLagrangian, EarlyStoppedSGDA, solves
 
 __all__ = ["AUCFairClassifier"]
 
@@ -231,7 +231,7 @@ class AUCFairClassifier(StreamingClassifier):
         return FairERM
 
     def _default_solver(self):
-        return AugmentedLagrangian() if self._is_linear() else SGDA()
+        return AugmentedLagrangian() if self._is_linear() else EarlyStoppedSGDA()
 
     def _exact_problem(self, task):
         constraint, alpha = self._exact_stack(task), float(self.alpha)

@@ -71,7 +71,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         ``Linear(fit_intercept=False)``.
     solver : Solver, optional
         An object of :mod:`fairconstrained.solvers`. The default is ``AugmentedLagrangian()`` for
-        linear models, ``SGDA()`` for networks, and ``DPSGDA()`` with ``epsilon``.
+        linear models, ``EarlyStoppedSGDA()`` for networks, and ``DPSGDA()`` with ``epsilon``.
     alpha : float, default=1e-4
         Weight of the l2 penalty on the coefficients of standardised columns, without intercepts.
         The units of a column therefore do not matter. A column is divided by its standard
@@ -139,6 +139,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         Why training ended. If a known point took the place of the result, it says so first.
     history_ : dict of ndarray
         Per iteration: objective, error, violation, soft_violation, residual, multipliers, time (s).
+        For networks objective and error are those of rows held out from training.
     privacy_ : PrivacyGuarantee or None
         The guarantee of a private fit, and what it released. With ``epsilon`` the attributes above
         hold private estimates, and nan where nothing was released (objective, error).

@@ -181,10 +181,17 @@ def _layers(graph: _Graph, record: Any, table: Any) -> Any:
     arrays = record["arrays"]
     return {
         "Standardize": lambda: graph.Div(graph.Sub(table, arrays["centre"]), arrays["scale"]),
+        "PiecewiseLinear": lambda: _ramps(graph, arrays, table),
         "Linear": lambda: graph.Add(graph.product(table, arrays["weight"].T), arrays["bias"]),
         "ReLU": lambda: graph.Relu(table),
         "Rescale": lambda: graph.Add(graph.Mul(table, arrays["slope"]), arrays["offset"]),
     }[record["kind"]]()
+
+
+def _ramps(graph: _Graph, arrays: Any, table: Any) -> Any:
+    """Columns shifted, scaled and clipped."""
+    moved = graph.Sub(graph.Gather(table, arrays["index"], axis=1), arrays["centre"])
+    return graph.Max(graph.Min(graph.Div(moved, arrays["scale"]), arrays["high"]), arrays["low"])
 
 
 # --- posteriors: as in models/posteriors.py and models/cross_fitting.py --------------------------

@@ -7,6 +7,7 @@ the two and knows nothing else.
 from fairconstrained.models.base import Model, Penalty, Pullback
 from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.models.network import NetworkModel
+from fairconstrained.models.piecewise_linear import PiecewiseLinear
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.short_forms import as_specification
 from fairconstrained.models.specification import (
@@ -24,6 +25,7 @@ __all__ = [
     "Network",
     "NetworkModel",
     "Penalty",
+    "PiecewiseLinear",
     "Posteriors",
     "Pullback",
     "Specification",

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairconstrained.models.piecewise_linear import PiecewiseLinear
 from fairconstrained.models.platt import Rescale
 from fairconstrained.models.standardize import Standardize
 
@@ -32,7 +33,7 @@ class Layers(nn.Sequential):
 def auditable(module: nn.Module) -> nn.Module:
     """A perceptron of this package as :class:`Layers`; a user's module as it is."""
     leaves = [type(part) for part in module.modules() if not list(part.children())]
-    known = leaves[0] is Standardize and all(kind.__name__ in _BLANK for kind in leaves)
+    known = leaves[0] in _FIRST and all(kind.__name__ in _BLANK for kind in leaves)
     return Layers(*module.children()).eval() if known else module
 
 
@@ -58,9 +59,11 @@ def _blank_linear(tensors: dict[str, Tensor]) -> nn.Linear:
     return nn.Linear(n_inputs, n_outputs, dtype=tensors["weight"].dtype)
 
 
+_FIRST = (Standardize, PiecewiseLinear)  # what perceptrons of this package begin with
 # What makes a layer of each kind for tensors of given shapes.
 _BLANK: dict[str, Callable[[dict[str, Tensor]], nn.Module]] = {
     "Standardize": lambda tensors: Standardize(tensors["centre"], tensors["scale"]),
+    "PiecewiseLinear": lambda tensors: PiecewiseLinear(**tensors),
     "Linear": _blank_linear,
     "ReLU": lambda tensors: nn.ReLU(),
     "Rescale": lambda tensors: Rescale().to(tensors["slope"]),

@@ -28,6 +28,7 @@ from fairconstrained.models.linear import LinearModel
 from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.models.perceptron import PerceptronModel
+from fairconstrained.models.piecewise_linear import PiecewiseLinear
 from fairconstrained.models.standardize import Standardize
 
 __all__ = [
@@ -201,9 +202,13 @@ class Network(Specification):
     Parameters
     ----------
     layers : sequence of int or callable, default=(64, 32)
-        Sizes of the hidden layers of a perceptron with rectified linear units on standardised
-        columns. Or a function ``(n_features, n_outputs) -> torch.nn.Module``, with one output for
-        two classes.
+        Sizes of the hidden layers of a perceptron with rectified linear units. Or a function
+        ``(n_features, n_outputs) -> torch.nn.Module``, with one output for two classes; it is given
+        the columns as they are.
+    n_bins : int or None, default=64
+        A perceptron sees each column of more than two values through ramps within at most so many
+        bins: it then learns steps and bends in a column quickly, and neither units nor outliers
+        matter. None: columns are standardised, as they are in private training.
 
     Examples
     --------
@@ -215,8 +220,9 @@ class Network(Specification):
 
     linear = False
 
-    def __init__(self, layers: Any = (64, 32)):
+    def __init__(self, layers: Any = (64, 32), *, n_bins: int | None = 64):
         self.layers = layers
+        self.n_bins = n_bins
 
     def check(self) -> None:
         """Raise ValueError unless the layers are sizes or a callable, which a module is not."""
@@ -231,25 +237,34 @@ class Network(Specification):
                 "Network.layers must be a sequence of positive integers, or a callable "
                 f"(n_features, n_outputs) -> nn.Module; got {self.layers!r}."
             )
+        if self.n_bins is not None and not are_sizes([self.n_bins]):
+            raise ValueError(
+                f"Network.n_bins must be a positive integer or None; got {self.n_bins!r}."
+            )
 
     def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> NetworkModel:
-        """Build the network; a perceptron standardises the columns by these rows."""
+        """Build the network; a perceptron encodes or standardises the columns by these rows."""
         centre = X.mean(weight)
         scale = standard_scale(column_variances(X, weight, centre))
-        return self._network(centre, scale, n_outputs)
+        if callable(self.layers) or self.n_bins is None:
+            return self._network(Standardize(centre, scale), centre, n_outputs)
+        return self._network(PiecewiseLinear.of(X, weight, self.n_bins), centre, n_outputs)
 
     def build_private(self, centre: Tensor, scale: Tensor, n_outputs: int) -> NetworkModel:
         """Build the network, whose rows must not depend on each other."""
-        model = self._network(centre, scale, n_outputs)
+        model = self._network(Standardize(centre, scale), centre, n_outputs)
         check_rows_independent(model.network, len(centre))
         return model
 
-    def _network(self, centre: Tensor, scale: Tensor, n_outputs: int) -> NetworkModel:
+    def _network(self, first: nn.Module, like: Tensor, n_outputs: int) -> NetworkModel:
+        """Build a network for rows like this one, (n_features,); `first` begins a perceptron."""
         kind: type[NetworkModel] = NetworkModel
         if callable(self.layers):
-            network = self.layers(len(centre), n_outputs)
+            network = self.layers(len(like), n_outputs)
         else:
-            network = multilayer_perceptron(centre, scale, list(map(int, self.layers)), n_outputs)
+            n_inputs = first(like[None]).shape[1]
+            sizes = [n_inputs, *map(int, self.layers), n_outputs]
+            network = multilayer_perceptron(first, sizes)
             kind = PerceptronModel
         if not isinstance(network, nn.Module) or not any(
             parameter.requires_grad for parameter in network.parameters()
@@ -258,22 +273,19 @@ class Network(Specification):
                 f"model must return an nn.Module with parameters to train; got {network!r}."
             )
         # A factory may return the same module twice, and an earlier fit keeps its own: copy it.
-        network = copy.deepcopy(network).to(device=centre.device, dtype=centre.dtype).eval()
-        materialize(network, centre.new_zeros((2, len(centre))))
+        network = copy.deepcopy(network).to(device=like.device, dtype=like.dtype).eval()
+        materialize(network, like.new_zeros((2, len(like))))
         for training in (False, True):
-            _check_scores(copy.deepcopy(network).train(training), centre, n_outputs)
+            _check_scores(copy.deepcopy(network).train(training), like, n_outputs)
         return kind(network)
 
 
-def multilayer_perceptron(
-    centre: Tensor, scale: Tensor, hidden: Sequence[int], n_outputs: int
-) -> nn.Sequential:
-    """A perceptron with rectified hidden layers of these sizes on ``(x - centre) / scale``."""
-    layers: list[nn.Module] = [Standardize(centre, scale)]
-    sizes = [len(centre), *hidden]
+def multilayer_perceptron(first: nn.Module, sizes: Sequence[int]) -> nn.Sequential:
+    """A layer without parameters, then linear layers of these sizes with rectifiers between."""
+    layers = [first]
     for n_in, n_out in pairwise(sizes):
         layers += [nn.Linear(n_in, n_out), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(sizes[-1], n_outputs))
+    return nn.Sequential(*layers[:-1])
 
 
 def are_sizes(given: Any) -> bool:

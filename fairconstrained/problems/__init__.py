@@ -3,6 +3,7 @@
 from fairconstrained.problems.base import (
     Batch,
     DifferenceOfConvex,
+    Divisible,
     Evaluation,
     FixedSoftness,
     Linearization,
@@ -19,6 +20,7 @@ from fairconstrained.problems.erm import FairERM
 __all__ = [
     "Batch",
     "DifferenceOfConvex",
+    "Divisible",
     "Evaluation",
     "FairERM",
     "FixedSoftness",

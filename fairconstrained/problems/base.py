@@ -1,7 +1,8 @@
 """The protocols through which solvers see a problem.
 
 Every solver may ask a :class:`Problem` for a start, a linearization and an evaluation. What only
-some solvers need has a protocol of its own: draws of rows (:class:`SampledProblem`), sharper soft
+some solvers need has a protocol of its own: draws of rows (:class:`SampledProblem`), rows held out
+(:class:`Divisible`), sharper soft
 values (:class:`Sharpenable`), more slack (:class:`Loosenable`), convex parts
 (:class:`DifferenceOfConvex`) and quadratic forms (:class:`QuadraticProgram`). A solver names the
 protocol that it needs in the signature of its ``iterate``.
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, Self
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from fairconstrained.models.base import Penalty
 from fairconstrained.models.features import Features
@@ -22,6 +23,7 @@ from fairconstrained.problems.lines import Line, grid, on_grid
 __all__ = [
     "Batch",
     "DifferenceOfConvex",
+    "Divisible",
     "Evaluation",
     "FixedSoftness",
     "Linearization",
@@ -139,6 +141,20 @@ class SampledProblem(Problem, Protocol):
         data that it stands for: the inverse of its expected number in a draw. Without draws the
         result is f alone.
         """
+
+
+class Divisible(SampledProblem, Protocol):
+    """A problem of whose rows some can be held out, for judging what the others have taught."""
+
+    def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
+        """Return the problem on most rows, and the indices of the others.
+
+        These are one in `every` rows of each label in each group, chosen at random. If a label has
+        too few rows for that in all groups, every row is in both.
+        """
+
+    def risks(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
 
 
 class Sharpenable(Problem, Protocol):

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
@@ -223,6 +223,36 @@ class FairERM:
         soft = torch.cat((loss, self.constraint.of_moments(sums, self.counts, aux)))
         return Evaluation(soft, self._hard(scores, aux))
 
+    # ------------------------------------------------------------------ rows held out
+
+    def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
+        """Return the problem on most rows, and one in `every` rows of each label and group.
+
+        If a label has too few rows for that in all groups, every row is in both.
+        """
+        y, group = self.data.y.cpu(), self.data.group.cpu()
+        cell = y * (group.max() + 1) + group
+        order = torch.randperm(len(cell), generator=rng)
+        order = order[torch.argsort(cell[order], stable=True)]
+        counts = torch.bincount(cell)
+        place = torch.arange(len(cell)) - (counts.cumsum(dim=0) - counts)[cell[order]]
+        left_out = place % every == every - 1
+        kept, held = (
+            order[rows].sort().values.to(self.data.y.device) for rows in (~left_out, left_out)
+        )
+        if len(torch.unique(self.data.y[held])) < len(torch.unique(y)):
+            return self, torch.arange(len(y), device=self.data.y.device)
+        return replace(self, data=self.data.rows(kept)), held
+
+    def risks(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
+        batch = self.data.rows(rows)
+        scores = self.model.scores(self._split(x)[0], batch.X)
+        soft, hard = (
+            risk(scores, batch.y, batch.weight) for risk in (self.risk.soft, self.risk.hard)
+        )
+        return torch.stack((soft, hard))
+
     # ------------------------------------------------------------------ routes that exist for speed
 
     def _in_closed_form(
@@ -355,7 +385,7 @@ class FairERM:
     def known(self) -> list[Tensor]:
         """Points whose predictions are all equal, and the solution without constraints."""
         zero = torch.zeros_like(self.model.init())
-        unit = torch.eye(len(zero)).to(zero)[self.model.offsets]
+        unit = torch.nn.functional.one_hot(self.model.offsets, len(zero)).to(zero)
         shifts = [size * e for e in unit for size in _CONSTANTS]
         points = [zero, *shifts] if self.free is None else [zero, *shifts, self.free]
         return [self.variables(w) for w in points]

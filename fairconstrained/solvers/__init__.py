@@ -21,6 +21,7 @@ from fairconstrained.solvers.private.released_moments import ReleasedMoments
 from fairconstrained.solvers.run import run
 from fairconstrained.solvers.stochastic.alm import ALM, SSLALM
 from fairconstrained.solvers.stochastic.base import constant, cosine
+from fairconstrained.solvers.stochastic.early_stopped import EarlyStoppedSGDA
 from fairconstrained.solvers.stochastic.fermi import FERMI
 from fairconstrained.solvers.stochastic.level_set import LevelSet, ProximalLevelSet
 from fairconstrained.solvers.stochastic.sgda import SGDA
@@ -41,6 +42,7 @@ __all__ = [
     "AugmentedLagrangian",
     "Budget",
     "DirectSwitching",
+    "EarlyStoppedSGDA",
     "Iterate",
     "LabelRounds",
     "LevelSet",

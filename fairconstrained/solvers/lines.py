@@ -45,7 +45,7 @@ def along_offsets(problem: Sharpenable, iterate: Iterate) -> Iterate:
 
 def offsets(problem: Sharpenable, x: Tensor) -> Tensor:
     """Directions that shift the scores of all rows alike, as rows."""
-    return torch.eye(len(x), dtype=x.dtype, device=x.device)[problem.offsets]
+    return torch.nn.functional.one_hot(problem.offsets, len(x)).to(x)
 
 
 def not_worse(problem: Sharpenable, result: Iterate, known: Sequence[Tensor]) -> Iterate:

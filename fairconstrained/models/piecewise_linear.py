@@ -1,0 +1,110 @@
+"""Columns as sums of ramps, so that a network sees where in its column a number lies."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from fairconstrained.models.features import Features
+
+__all__ = ["PiecewiseLinear"]
+
+_ROWS = 1 << 15  # rows from which bins are chosen; of more rows so many at even distances
+
+
+class PiecewiseLinear(nn.Module):
+    r"""Piecewise linear encoding of columns: the first layer of a perceptron, without parameters.
+
+    Output j is a column shifted, scaled and clipped,
+
+    .. math::
+
+        h_j(x) = \min \Big( \max \Big( \frac{x_{c(j)} - m_j}{s_j},\, a_j \Big),\, b_j \Big) .
+
+    A column of more than two values gives a ramp for each of its bins, which rises by 2 within the
+    bin. A linear layer on them is any continuous function of the column with kinks at the ends of
+    bins. A column of two values gives one output, divided by its range. Outputs have mean zero on
+    the rows by which they were chosen, and are bounded whatever x is.
+
+    Parameters
+    ----------
+    index : LongTensor of shape (n_outputs,)
+        :math:`c(j)`.
+    centre, scale, low, high : Tensor of shape (n_outputs,)
+        m, s, a and b.
+
+    References
+    ----------
+    Gorishniy, Rubachev and Babenko, "On Embeddings for Numerical Features in Tabular Deep
+    Learning", 2022, Section 3.2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.models.features import DenseFeatures
+    >>> from fairconstrained.models.piecewise_linear import PiecewiseLinear
+    >>> X = torch.tensor([[0.0], [1.0], [3.0]], dtype=torch.float64)
+    >>> layer = PiecewiseLinear.of(DenseFeatures(X), torch.ones(3).double(), n_bins=2)
+    >>> (3 * layer(X)).round().tolist()  # bins from 0 to 1 and from 1 to 3
+    [[-4.0, -2.0], [2.0, -2.0], [2.0, 4.0]]
+    """
+
+    index: Tensor
+    centre: Tensor
+    scale: Tensor
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, index: Tensor, centre: Tensor, scale: Tensor, low: Tensor, high: Tensor):
+        super().__init__()
+        self.register_buffer("index", index)
+        self.register_buffer("centre", centre)
+        self.register_buffer("scale", scale)
+        self.register_buffer("low", low)
+        self.register_buffer("high", high)
+
+    @classmethod
+    def of(cls, X: Features, weight: Tensor, n_bins: int) -> Self:
+        """Choose bins by rows of weights (n,): at most `n_bins` for each column.
+
+        A value is an end of bins if there are at most ``n_bins + 1`` values. Otherwise the ends are
+        quantiles of the values, each counted with the square root of its weight: quantiles of rows
+        would leave no bins to rare values, such as those of a column that is mostly zero, and
+        quantiles of values would give as many to rare ones as to frequent ones.
+        """
+        rows = torch.linspace(0, len(weight) - 1, min(len(weight), _ROWS)).round().long()
+        rows = rows.to(weight.device)
+        table, weight = X.rows(rows).to_dense(), weight[rows]
+        ramps = [_ramps(column, weight, n_bins) for column in table.T]
+        index = torch.arange(len(ramps)).repeat_interleave(
+            torch.tensor([r.shape[1] for r in ramps])
+        )
+        return cls(index.to(weight.device), *torch.cat(ramps, dim=1))
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Encoded columns, (n, n_outputs)."""
+        moved = X.index_select(1, self.index).sub_(self.centre).div_(self.scale)
+        return moved.clamp_(self.low, self.high)
+
+
+def _ramps(column: Tensor, weight: Tensor, n_bins: int) -> Tensor:
+    """Centres, scales and bounds of the outputs of a column, (4, n_outputs)."""
+    values, place = torch.unique(column, return_inverse=True)
+    if len(values) < 3:
+        span = values[-1] - values[0]
+        scale = torch.where(span > 0, span, torch.ones_like(span))
+        mean = weight @ column / weight.sum()
+        return torch.stack((mean, scale, *((end - mean) / scale for end in values[[0, -1]])))[
+            :, None
+        ]
+    ends = values
+    if len(values) > n_bins + 1:
+        mass = weight.new_zeros(len(values)).index_add(0, place, weight).sqrt().cumsum(dim=0)
+        levels = torch.linspace(0, 1, n_bins + 1).to(mass)[1:-1] * mass[-1]
+        inner = values[torch.searchsorted(mass, levels)]
+        ends = torch.unique(torch.cat((values[:1], inner, values[-1:])))
+    middle, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * ends.diff()
+    mean = weight @ ((column[:, None] - middle) / half).clamp(-1.0, 1.0) / weight.sum()
+    return torch.stack((middle + mean * half, half, -1.0 - mean, 1.0 - mean))

@@ -1,0 +1,199 @@
+"""Descent-ascent whose averaged iterates are judged by rows held out from training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.problems import Divisible
+from fairconstrained.solvers.base import (
+    FEASIBILITY_TOL,
+    Iterate,
+    Solver,
+    check_numbers,
+    violation,
+)
+from fairconstrained.solvers.stochastic.base import Descent, cosine, evaluated_steps
+from fairconstrained.solvers.stochastic.sampling import Balanced, BalancedBatches, ShuffledBatches
+
+__all__ = ["EarlyStoppedSGDA"]
+
+_WARM_UP = 0.05  # fraction of the steps in which step sizes grow to the given ones
+_GAIN = 0.2  # how much of a violation the shift takes up after each evaluation
+_LEAST_STEPS, _PASSES = 2000, 25
+
+
+class EarlyStoppedSGDA(Solver):
+    r"""Descent-ascent with averaged weights, stopped early: the default for networks.
+
+    Of each label in each group one row in `held_out` is held out. On a batch of the others and on
+    equal numbers of their rows from each part of the constraints,
+
+    .. math::
+
+        x &\leftarrow \text{AdamW step on } \hat f(x)
+            + \tfrac{1}{2\rho} \lVert [\lambda + \rho\,(\hat c(x) + s)]_+ \rVert^2 , \\
+        \lambda &\leftarrow \Pi_{[0, \Lambda]} (\lambda + \eta_\lambda (\hat c(x) + s)), \qquad
+        \bar x \leftarrow \gamma\, \bar x + (1 - \gamma)\, x .
+
+    Step sizes grow linearly at first and then fall to zero along a cosine. After each of
+    `n_evaluations` equal numbers of steps the average :math:`\bar x` is an iterate. Its constraints
+    are measured on all rows, and the shift s is the difference of their hard and soft values: the
+    multipliers answer to predicted labels. The average may keep a distance from the points where
+    multipliers settle, so a fifth of each violation is added to s, and taken back where labels
+    leave slack. The objective and the error of an iterate are those of the rows held out. The
+    result is the feasible iterate of least objective. Training ends when `patience` iterates in a
+    row had no smaller sum of objective and violation, and one was feasible.
+
+    Parameters
+    ----------
+    step_size : float, default=0.003
+        Largest step size of the descent.
+    dual_step_size : float, default=0.2
+        Largest :math:`\eta_\lambda`.
+    batch_size : int, default=256
+        Rows of each of the two draws.
+    n_steps : int, optional
+        Steps in all, if training is not stopped; default: 2000, or 25 passes over the data if that
+        is more.
+    n_evaluations : int, default=40
+        Iterations: evaluations on all the data, evenly spread over the steps.
+    patience : int, default=10
+        Iterations without a better one after which training ends.
+    held_out : int, default=7
+        One row in so many is held out. If a label has fewer rows in all groups, none is held out.
+    averaging : float, default=0.995
+        :math:`\gamma`, smaller in the first steps.
+    penalty : float, default=1.0
+        :math:`\rho`.
+    max_dual : float, default=100.0
+        :math:`\Lambda`, the largest multiplier.
+    optimizer : callable, default=torch.optim.AdamW
+        ``(parameters, lr=...) -> torch.optim.Optimizer`` for the descent.
+
+    Notes
+    -----
+    The residual is infinite: a run ends with its steps, or early.
+
+    References
+    ----------
+    Holzmueller, Grinsztajn and Steinwart, "Better by Default: Strong Pre-Tuned MLPs and Boosted
+    Trees on Tabular Data", 2024, for schedules and validation on tables. Cotter et al., "Training
+    Well-Generalizing Classifiers for Fairness Metrics and Other Data-Dependent Constraints", 2019.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import EarlyStoppedSGDA
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> solver = EarlyStoppedSGDA(patience=5)
+    >>> clf = RateConstrainedClassifier(slack=0.1, model=(8,), solver=solver, random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
+    """
+
+    scope = "problems whose rows can be held out, without privacy (epsilon=None)"
+
+    def __init__(
+        self,
+        *,
+        step_size: float = 0.003,
+        dual_step_size: float = 0.2,
+        batch_size: int = 256,
+        n_steps: int | None = None,
+        n_evaluations: int = 40,
+        patience: int = 10,
+        held_out: int = 7,
+        averaging: float = 0.995,
+        penalty: float = 1.0,
+        max_dual: float = 100.0,
+        optimizer: Callable[..., Any] = torch.optim.AdamW,
+    ):
+        self.step_size = step_size
+        self.dual_step_size = dual_step_size
+        self.batch_size = batch_size
+        self.n_steps = n_steps
+        self.n_evaluations = n_evaluations
+        self.patience = patience
+        self.held_out = held_out
+        self.averaging = averaging
+        self.penalty = penalty
+        self.max_dual = max_dual
+        self.optimizer = optimizer
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        """Largest number of iterations."""
+        return self.n_evaluations
+
+    def check(self, problem: Divisible) -> None:
+        """Raise ValueError for a bad parameter."""
+        rates = ("step_size", "dual_step_size", "max_dual")
+        check_numbers(self, positive=rates, nonnegative=["penalty", "averaging"])
+        lengths = ["batch_size", "n_evaluations", "patience", "held_out"]
+        lengths += ["n_steps"] * (self.n_steps is not None)
+        check_numbers(self, positive=lengths, kind=Integral)
+        if self.averaging >= 1 or self.held_out < 2:
+            raise ValueError(
+                "EarlyStoppedSGDA.averaging must be below 1 and held_out at least 2; got "
+                f"{self.averaging!r} and {self.held_out!r}."
+            )
+        if not callable(self.optimizer):
+            raise ValueError(
+                f"EarlyStoppedSGDA.optimizer must be callable; got {self.optimizer!r}."
+            )
+
+    def select(self, iterates: Sequence[Iterate]) -> Iterate:
+        """Choose the feasible iterate of least objective, or the least violation."""
+        return min(iterates, key=_merit)
+
+    def iterate(
+        self, problem: Divisible, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Yield the average after each evaluation."""
+        part, held = problem.divided(self.held_out, rng)
+        n_steps = self.n_steps or max(_LEAST_STEPS, _PASSES * part.n_rows // self.batch_size)
+        ends = evaluated_steps(n_steps, self.n_evaluations)
+        batches = ShuffledBatches(part.n_rows, self.batch_size, rng)
+        draws = BalancedBatches(Balanced(part.strata), self.batch_size, rng)
+        descent = Descent(x, self.optimizer, self.step_size)
+        average, shift, excess = x, torch.zeros_like(dual), torch.zeros_like(dual)
+        best, waited, feasible = torch.inf, 0, False
+        for step in range(1, n_steps + 1):
+            factor = cosine((step - 1) / n_steps) * min(1.0, step / (_WARM_UP * n_steps))
+            if len(dual):
+                terms = part.estimates(x, next(batches), next(draws))
+            else:
+                terms = part.linearize(x, next(batches))
+            value = terms.value[1:] + shift
+            active = (dual + self.penalty * value).clamp_min(0.0) if self.penalty else dual
+            gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
+            x = descent.step(x, gradient, factor * self.step_size)
+            dual = (dual + factor * self.dual_step_size * value).clamp(0.0, self.max_dual)
+            average = average.lerp(x, 1.0 - min(self.averaging, step / (step + 9.0)))
+            if step not in ends:
+                continue
+            risk = problem.risks(average, held)
+            soft, hard = problem.evaluate(average)
+            excess = (excess + _GAIN * hard[1:]).clamp_min(0.0)
+            shift = hard[1:] - soft[1:] + excess
+            soft, hard = (torch.cat((risk[i, None], v[1:])) for i, v in enumerate((soft, hard)))
+            iterate = Iterate(average, soft, hard, dual, torch.inf)
+            yield iterate
+            merit = sum(_merit(iterate))
+            waited = 0 if merit < best else waited + 1
+            best = min(merit, best)
+            feasible = feasible or violation(iterate.hard[: 1 + len(dual)]) <= FEASIBILITY_TOL
+            if feasible and waited >= self.patience:
+                return
+
+
+def _merit(iterate: Iterate) -> tuple[float, float]:
+    """What is least for the best iterate: the violation beyond the tolerance, the objective."""
+    excess = violation(iterate.hard[: 1 + len(iterate.dual)])
+    return max(excess, FEASIBILITY_TOL), float(iterate.soft[0])

@@ -1,0 +1,180 @@
+"""Early stopping: rows held out, steps by hand, when training ends and what it returns."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fairconstrained import LossParityClassifier, RateConstrainedClassifier
+from fairconstrained.constraints import DemographicParity, Space, Stack
+from fairconstrained.losses import log_loss
+from fairconstrained.models import Linear, Network
+from fairconstrained.models.features import DenseFeatures
+from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.solvers import EarlyStoppedSGDA, Iterate, run
+from tests.helpers.fits import FORGIVEN, fitted, measured, table
+
+
+def problem(y, group, *, constrained=True, model=None, d=3, alpha=0.1):
+    """A logistic problem on random columns that tell a little about the labels."""
+    rng = np.random.default_rng(0)
+    y, group = torch.as_tensor(y), torch.as_tensor(group)
+    X = DenseFeatures(torch.tensor(rng.normal(size=(len(y), d)) + 0.5 * y.numpy()[:, None]))
+    weight = torch.tensor(rng.uniform(0.5, 1.5, size=len(y)))
+    space = Space([0, 1], list(range(int(group.max()) + 1)))
+    members = [DemographicParity().bind(space, 0.1)] if constrained else []
+    made = (model or Linear()).build(X, weight, 1, alpha)
+    risk = MeanLoss(log_loss)
+    return FairERM(made, Batch(X, y, group, weight), risk, Stack(space, members), alpha)
+
+
+def cells(counts):
+    """Labels and groups with so many rows in each cell, by (label, group)."""
+    pairs = [pair for pair, count in counts.items() for _ in range(count)]
+    return np.array(pairs).T
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_one_row_in_so_many_of_each_label_and_group_is_held_out():
+    y, group = cells({(0, 0): 40, (0, 1): 13, (1, 0): 4, (1, 1): 23})
+    whole = problem(y, group)
+    part, held = whole.divided(5, generator())
+    counts = {
+        (a, b): int(((y[held] == a) & (group[held] == b)).sum()) for a in (0, 1) for b in (0, 1)
+    }
+    assert counts == {(0, 0): 8, (0, 1): 2, (1, 0): 0, (1, 1): 4}
+    rest = np.setdiff1d(np.arange(80), held)
+    assert part.n_rows == 80 - 14
+    for own, all_rows in zip(part.data[1:], whole.data[1:], strict=True):
+        assert torch.equal(own, all_rows[rest])
+    assert torch.equal(part.data.X.to_dense(), whole.data.X.to_dense()[rest])
+    again, other = whole.divided(5, generator())[1], whole.divided(5, generator(1))[1]
+    assert torch.equal(again, held)
+    assert not torch.equal(other, held)
+
+
+def test_where_a_label_is_too_rare_all_rows_train_and_judge():
+    y, group = cells({(0, 0): 40, (0, 1): 40, (1, 0): 4, (1, 1): 4})
+    whole = problem(y, group)
+    part, held = whole.divided(5, generator())
+    assert part is whole
+    assert held.tolist() == list(range(88))
+
+
+def test_risks_are_the_loss_and_the_error_of_the_rows():
+    y, group = cells({(0, 0): 20, (0, 1): 20, (1, 0): 20, (1, 1): 20})
+    whole = problem(y, group)
+    x = whole.start() + 0.3
+    rows = torch.arange(3, 50, 4)
+    scores = whole.model.scores(x, whole.data.X)[rows, 0].numpy()
+    label, weight = y[rows], whole.data.weight[rows].numpy()
+    losses = np.log1p(np.exp(-(2 * label - 1) * scores))
+    expected = [np.average(v, weights=weight) for v in (losses, (scores > 0) != label)]
+    np.testing.assert_allclose(whole.risks(x, rows).numpy(), expected)
+
+
+def test_first_steps_and_averages_by_hand():
+    """Without constraints and with full batches: plain steps, warm-up, cosine and average."""
+    y, group = cells({(0, 0): 4, (0, 1): 4, (1, 0): 4, (1, 1): 4})  # too few to hold any out
+    whole = problem(y, group, constrained=False)
+    n_steps, size, averaging = 40, 0.5, 0.3
+    solver = EarlyStoppedSGDA(
+        step_size=size,
+        n_steps=n_steps,
+        n_evaluations=n_steps,
+        averaging=averaging,
+        optimizer=torch.optim.SGD,
+    )
+    found = solver.iterate(whole, whole.start(), torch.zeros(0), 0.0, generator())
+    x = average = whole.start()
+    for step in range(1, 8):
+        factor = (
+            min(1, step / (0.05 * n_steps)) * 0.5 * (1 + math.cos(math.pi * (step - 1) / n_steps))
+        )
+        terms = whole.linearize(x)
+        x = x - size * factor * terms.pullback(torch.ones(1).double())
+        kept = min(averaging, step / (step + 9))
+        average = kept * average + (1 - kept) * x
+        torch.testing.assert_close(next(found).x, average)
+
+
+def test_iterates_show_the_risk_of_rows_held_out_and_the_constraints_of_all():
+    y, group = cells({(0, 0): 60, (0, 1): 30, (1, 0): 30, (1, 1): 60})
+    whole = problem(y, group)
+    solver = EarlyStoppedSGDA(n_steps=20, n_evaluations=4, held_out=3)
+    dual = torch.zeros(whole.n_constraints).double()
+    _, held = whole.divided(3, generator())
+    for iterate in solver.iterate(whole, whole.start(), dual, 0.0, generator()):
+        soft, hard = whole.evaluate(iterate.x)
+        risk = whole.risks(iterate.x, held)
+        torch.testing.assert_close(iterate.soft, torch.cat((risk[:1], soft[1:])))
+        torch.testing.assert_close(iterate.hard, torch.cat((risk[1:], hard[1:])))
+
+
+def test_the_feasible_iterate_of_least_objective_is_chosen():
+    def iterate(objective, excess):
+        values = torch.tensor([objective, excess]).double()
+        return Iterate(torch.zeros(1), values, values, torch.zeros(1), torch.inf)
+
+    best = iterate(0.4, 0.0009)
+    others = [iterate(0.5, -0.1), iterate(0.1, 0.002), iterate(0.45, 0.0)]
+    assert EarlyStoppedSGDA().select([*others, best]) is best
+    assert EarlyStoppedSGDA().select([others[1], iterate(0.0, 0.01)]) is others[1]
+
+
+def test_training_ends_where_held_out_rows_gain_nothing():
+    """Random labels: whatever is learnt is noise, and the loss of rows held out grows."""
+    rng = np.random.default_rng(0)
+    y, group = rng.integers(2, size=200), rng.integers(2, size=200)
+    network = problem(y * 0 + rng.integers(2, size=200), group, model=Network((32,)), alpha=0.0)
+    solver = EarlyStoppedSGDA(step_size=0.05, patience=3)
+    dual = torch.zeros(network.n_constraints).double()
+    torch.manual_seed(0)
+    solution = run(solver, network, network.start(), dual, generator(), max_iter=None, tol=1e-4)
+    assert solution.n_iter < solver.length
+    excess = [max(float(i.constraints.max()), 1e-3) for i in solution.history]
+    merits = [float(i.soft[0]) + e for i, e in zip(solution.history, excess, strict=True)]
+    assert min(excess) <= 1e-3
+    assert merits.index(min(merits)) <= solution.n_iter - 1 - solver.patience
+    assert solution.iterate is EarlyStoppedSGDA().select(solution.history)
+
+
+@pytest.mark.parametrize("model", [(16,), lambda d, k: torch.nn.Linear(d, k)])
+@pytest.mark.parametrize("constraint", ["demographic_parity", "equalized_odds"])
+def test_networks_keep_the_slack_on_training_labels_by_default(model, constraint):
+    data = table(n=2000)
+    clf = fitted(constraint, data=data, model=model, slack=0.1, random_state=0)
+    assert clf.violation_ == pytest.approx(measured(clf, constraint, data), abs=1e-12)
+    assert clf.violation_ <= 0.1 + FORGIVEN
+    assert clf.n_iter_ <= EarlyStoppedSGDA().length
+
+
+def test_steps_and_bumps_in_a_column_are_learnt_where_a_linear_model_sees_nothing():
+    rng = np.random.default_rng(0)
+    X, group = rng.normal(size=(3000, 3)), rng.integers(2, size=3000)
+    y = (np.abs(X[:, 0]) < 0.67).astype(int)
+    clf = LossParityClassifier(slack=0.1, model=(16,), random_state=0)
+    clf.fit(X[:2000], y[:2000], sensitive_features=group[:2000])
+    assert clf.score(X[2000:], y[2000:]) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"averaging": 1.0}, "averaging must be below 1"),
+        ({"held_out": 1}, "held_out at least 2"),
+        ({"patience": 0}, r"patience must be an integer > 0; got 0"),
+        ({"step_size": -1.0}, r"step_size must be a finite number > 0; got -1.0"),
+        ({"optimizer": "adam"}, "optimizer must be callable; got 'adam'"),
+    ],
+)
+def test_parameters_are_checked(params, message):
+    X, y, group = table()
+    clf = RateConstrainedClassifier(model=(4,), solver=EarlyStoppedSGDA(**params))
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y, sensitive_features=group)
