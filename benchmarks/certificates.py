@@ -240,7 +240,7 @@ def report(runs: pd.DataFrame) -> pd.DataFrame:
                 "of all": wrong / trials,
                 "low": low,
                 "high": high,
-                "error": (of["certified"] * of["error"]).sum() / max(certified, 1),
+                "error": (of["certified"] * of["error"]).sum() / (certified or np.nan),
                 "error where both": of.loc[of["both"], "error"].mean(),
                 "seconds": of["seconds"].mean(),
             }
