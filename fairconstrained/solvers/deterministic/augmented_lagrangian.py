@@ -43,7 +43,7 @@ _ROOM = 5e-4  # unused slack of a binding hard constraint that is not worth anot
 _ROUNDS_FOR_ROOM = 8  # after so many rounds any feasible point is enough
 _MAX_ROUNDS = 15
 _HOPELESS = 100.0  # a constraint with a larger multiplier and a large excess cannot be met
-_SHARPENINGS = 4
+_SHARPENINGS = 2
 _MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
 
 
@@ -66,7 +66,7 @@ class AugmentedLagrangian(Solver):
 
     With up to 10,000 rows the solver then repeats this with soft rates twice as sharp, and keeps
     the result of smaller error, because neither sharpness is always better. If soft rates lead to
-    no feasible point, they are sharpened up to four times.
+    no feasible point, they are sharpened up to twice.
 
     Parameters
     ----------
