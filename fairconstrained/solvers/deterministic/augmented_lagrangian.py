@@ -90,6 +90,10 @@ class AugmentedLagrangian(Solver):
     the coordinates of the solver, violation and complementarity. It is infinite while the targets
     still move.
 
+    The Lagrangian at its minimiser is a lower bound on the objective of all points that meet the
+    targets, in convex problems. Rounds end if it exceeds the objective at equal scores, where these
+    meet the constraints: rates of many small groups differ by chance, which no shift changes.
+
     Where rounds end without a solution, nearly feasible iterates are repaired by searches of hard
     values along lines. If no iterate meets the hard constraints at the end, the result is the best
     point along an offset: far out all predictions are equal, and parity holds.
