@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.sparse import Matrix, block_diagonal, largest
+from fairconstrained.constraints.sparse import Matrix, block_diagonal, largest, sparse_if_large
 from fairconstrained.constraints.statistics import look_up, sum_by
 from fairconstrained.constraints.steps import Above
 
@@ -42,9 +42,10 @@ class AffineMap:
         self.offset = offset
         self.n_parts, self.n_columns = rates.shape[1:]
         # The last part takes the rows in no part, with coefficients zero.
-        self._rates = torch.nn.functional.pad(rates, (0, 0, 0, 1)).flatten(start_dim=1)
-        small = len(offset) * self._rates.shape[1] <= _DENSE
-        self._product = combinations @ self._rates if small else None
+        flat = torch.nn.functional.pad(rates, (0, 0, 0, 1)).flatten(start_dim=1)
+        small = len(offset) * flat.shape[1] <= _DENSE
+        self._product = combinations @ flat if small else None
+        self._rates = sparse_if_large(flat)
 
     @classmethod
     def stacked(
@@ -193,7 +194,7 @@ class AffineMap:
         """Derivatives by flat tables, (k, .), of weighted sums of the values, (k, m)."""
         if self._product is not None:
             return weights @ self._product
-        return (self.combinations.T @ weights.T).T @ self._rates
+        return (self._rates.T @ (self.combinations.T @ weights.T)).T
 
 
 @lru_cache(maxsize=32)

@@ -21,6 +21,7 @@ __all__ = [
     "block_diagonal",
     "largest",
     "pairs_of",
+    "sparse_if_large",
 ]
 
 _DENSE = 2**16  # up to so many entries a dense matrix is used, whose products are faster
@@ -155,6 +156,14 @@ def as_matrix(matrix: Any) -> Tensor | SparseMatrix:
     entries = matrix.tocoo()
     row, column = (torch.as_tensor(i.astype(np.int64)) for i in (entries.row, entries.col))
     return SparseMatrix(row, column, torch.as_tensor(entries.data), entries.shape)
+
+
+def sparse_if_large(dense: Tensor) -> Tensor | SparseMatrix:
+    """The matrix itself if it is small, or by its entries."""
+    if dense.numel() <= _DENSE:
+        return dense
+    row, column = dense.nonzero().T
+    return SparseMatrix(row, column, dense[row, column], (len(dense), dense.shape[1]))
 
 
 def as_combinations(matrix: Any) -> Matrix:

@@ -43,7 +43,7 @@ _ROOM = 5e-4  # unused slack of a binding hard constraint that is not worth anot
 _ROUNDS_FOR_ROOM = 8  # after so many rounds any feasible point is enough
 _MAX_ROUNDS = 15
 _HOPELESS = 100.0  # a constraint with a larger multiplier and a large excess cannot be met
-_SHARPENINGS = 4
+_SHARPENINGS = 2
 _MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
 
 
@@ -66,7 +66,7 @@ class AugmentedLagrangian(Solver):
 
     With up to 10,000 rows the solver then repeats this with soft rates twice as sharp, and keeps
     the result of smaller error, because neither sharpness is always better. If soft rates lead to
-    no feasible point, they are sharpened up to four times.
+    no feasible point, they are sharpened up to twice.
 
     Parameters
     ----------
@@ -89,6 +89,10 @@ class AugmentedLagrangian(Solver):
     The residual is the largest entry of the KKT conditions of the shifted problem: stationarity in
     the coordinates of the solver, violation and complementarity. It is infinite while the targets
     still move.
+
+    The Lagrangian at its minimiser is a lower bound on the objective of all points that meet the
+    targets, in convex problems. Rounds end if it exceeds the objective at equal scores, where these
+    meet the constraints: rates of many small groups differ by chance, which no shift changes.
 
     Where rounds end without a solution, nearly feasible iterates are repaired by searches of hard
     values along lines. If no iterate meets the hard constraints at the end, the result is the best

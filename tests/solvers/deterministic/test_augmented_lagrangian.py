@@ -1,0 +1,58 @@
+"""When the augmented Lagrangian gives targets up: they cost more than equal scores."""
+
+import pytest
+import torch
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.solvers import AugmentedLagrangian, Iterate
+from fairconstrained.solvers.deterministic.augmented_lagrangian import (
+    _lower_bound,
+    _of_equal_scores,
+)
+from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_dual_function_is_below_the_objective_of_every_feasible_point(seed):
+    """Weak duality at the minimiser of the Lagrangian, and equality at the solution."""
+    problem = QuadraticProblem.random(seed)
+    solution, dual = solve_quadratic(problem, shift=0.05)
+    optimum = float(problem.objective(solution).value)
+    for factor in (0.0, 0.5, 1.0, 3.0):
+        weights = factor * dual
+        x = -torch.linalg.solve(problem.P, problem.q + problem.A.T @ weights)
+        soft, hard = problem.evaluate(x)
+        bound = _lower_bound(Iterate(x, soft, hard, weights, 0.0), torch.full_like(dual, 0.05))
+        assert bound <= optimum + 1e-9
+        if factor == 1.0:
+            assert bound == pytest.approx(optimum, abs=1e-7)
+
+
+def test_equal_scores_are_a_reference_only_if_they_meet_the_constraints():
+    problem = QuadraticProblem.random(0)
+    x = torch.ones_like(problem.q)
+    assert _of_equal_scores(problem, x) == 0.0
+    tight = QuadraticProblem(problem.P, problem.q, problem.A, problem.b - 10.0)
+    assert _of_equal_scores(tight, x) == torch.inf
+
+
+def test_targets_that_no_point_meets_end_the_rounds():
+    """With shifts of 2 the constraints are a'x <= -1 and -a'x <= -1; without them x = 0 is met."""
+    problem = QuadraticProblem.random(0, n_constraints=2)
+    problem.A[1], problem.b[:] = -problem.A[0], 1.0
+    x, dual = problem.start()
+    shift = torch.full_like(dual, 2.0)
+    rounds = list(AugmentedLagrangian()._rounds(problem, x, dual, shift, 1e-4))
+    assert len(rounds) < 5
+    assert _lower_bound(rounds[-1], shift) > 0.0
+
+
+def test_many_small_groups_do_not_take_many_rounds():
+    """Rates of 40 rows differ by .3 by chance, and slack .01 leaves equal predictions only."""
+    data = make_biased_classification(2000, n_groups=50, random_state=0)
+    clf = RateConstrainedClassifier(slack=0.01, min_group_size=1)
+    groups = [f"group {g}" for g in data.sensitive_features]
+    clf.fit(data.data, data.target, sensitive_features=groups)
+    assert clf.feasible_
+    assert clf.n_iter_ < 25  # 46 without the rule
