@@ -13,6 +13,7 @@ from benchmarks.objectives.loss_parity import Fitted, train_network
 from fairconstrained.models import Network
 from fairconstrained.solvers import (
     ALM,
+    SGDA,
     SSLALM,
     Solver,
     StochasticGhost,
@@ -66,6 +67,12 @@ SOLVERS = {
     "fairret_published": method(
         "fairret-style, published",
         PenaltySGD(step_size=0.05, penalty=0.5, batch_size=24, n_steps=15_000),
+    ),
+    # What estimators did with networks before EarlyStoppedSGDA.
+    "sgda": SimpleNamespace(
+        METHOD="SGDA",
+        OBJECTIVES=["loss_parity"],
+        fit=partial(train_network, alpha=1e-4, solver=SGDA()),
     ),
     # The estimator as a user gets it.
     "loss_parity_default": SimpleNamespace(

@@ -344,6 +344,17 @@ def test_networks(constraint, model):
     assert clf.score(X, y, sensitive_features=group) > 0.65
 
 
+@pytest.mark.slow
+def test_networks_keep_the_slack_by_default_and_are_not_constant():
+    """On small batches multipliers of many thresholds would follow the noise to constant scores."""
+    data = table(n=1500)
+    clf = fitted(data=data, model=(8,), slack=0.15, random_state=0)
+    assert clf.violation_ <= 0.15 + FORGIVEN
+    assert gap(clf, data) == pytest.approx(clf.violation_, abs=1e-9)
+    assert np.ptp(clf.decision_function(data[0])) > 1
+    assert clf.score(*data[:2]) > 0.65
+
+
 # --- warnings and errors -------------------------------------------------------------------------
 
 

@@ -144,6 +144,7 @@ def test_training_ends_where_held_out_rows_gain_nothing():
     assert solution.iterate is EarlyStoppedSGDA().select(solution.history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [(16,), lambda d, k: torch.nn.Linear(d, k)])
 @pytest.mark.parametrize("constraint", ["demographic_parity", "equalized_odds"])
 def test_networks_keep_the_slack_on_training_labels_by_default(model, constraint):
