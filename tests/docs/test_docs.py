@@ -40,8 +40,16 @@ MODULES = [
     *(
         f"fairconstrained.{name}"
         for name in (
-            *("constraints", "datasets", "display", "exceptions", "export", "metrics"),
-            *("model_selection", "privacy", "privacy.audit", "solvers", "training"),
+            *("blocks", "constraints", "datasets", "display", "distributed", "exceptions"),
+            *(
+                "export",
+                "metrics",
+                "model_selection",
+                "privacy",
+                "privacy.audit",
+                "solvers",
+                "training",
+            ),
         )
     ),
 ]

@@ -14,11 +14,12 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from fairconstrained import workers
 from fairconstrained.constraints import DemographicParity, LossParity
 from fairconstrained.exceptions import WorkerError
 from fairconstrained.solvers import ALM, StochasticGhost, SwitchingSubgradient
-from fairconstrained.training import train, workers
-from fairconstrained.training.workers import Workers
+from fairconstrained.training import train
+from fairconstrained.workers import Workers
 from tests.helpers.repository import ROOT
 
 
