@@ -16,7 +16,7 @@ from fairconstrained.arrays import as_numpy
 from fairconstrained.blocks import Blocks
 from fairconstrained.estimators._rows import TrainingRows, checked_weight
 from fairconstrained.groups import Groups, encode_groups
-from fairconstrained.models.features import as_features
+from fairconstrained.models.features import Features, as_features
 from fairconstrained.problems.parted import PARTED
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.solvers import check_solves
@@ -62,27 +62,33 @@ def check_parts(estimator, X):
 
 
 class CheckedBlocks:
-    """Blocks as arrays of numbers, each checked whenever it is read.
+    """Blocks as features, each checked whenever it is read.
 
     Parameters
     ----------
     blocks : Blocks
     shape : (n_rows, n_columns)
         What all blocks together must have.
+    device : str, default="cpu"
     """
 
-    def __init__(self, blocks, shape):
+    def __init__(self, blocks, shape, device="cpu"):
         self._blocks = blocks
         self.shape = shape
+        self._device = device
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def on(self, device):
+        """The blocks on another device."""
+        return CheckedBlocks(self._blocks, self.shape, device)
+
+    def __iter__(self) -> Iterator[Features]:
         n_rows, n_columns = 0, None
         for block in self._blocks:
             X = check_array(block, accept_sparse="csr", dtype=[np.float64, np.float32])
             n_rows, n_columns = n_rows + X.shape[0], X.shape[1]
             if n_columns != self.shape[1] or n_rows > self.shape[0]:
                 break
-            yield X
+            yield as_features(X, self._device)
         if (n_rows, n_columns) != self.shape:
             raise ValueError(
                 f"the blocks of X must have {self.shape[0]} rows, as y has, and {self.shape[1]} "
@@ -249,20 +255,11 @@ def _single_cells(cells):
         yield cell
 
 
-class _FeatureBlocks:
-    """Blocks as features on a device."""
-
-    def __init__(self, blocks, device):
-        self._blocks, self._device = blocks, device
-
-    def __iter__(self):
-        return (as_features(block, self._device) for block in self._blocks)
-
-
 def parted_rows(rows, table, weight, device):
     """The rows as problems on rows in parts see them."""
-    blocks = table if isinstance(table, CheckedBlocks) else [table]
-    features = _FeatureBlocks(blocks, device)
+    features = (
+        table.on(device) if isinstance(table, CheckedBlocks) else [as_features(table, device)]
+    )
     columns = (torch.as_tensor(column, device=device) for column in (rows.y, rows.group))
     return PartedRows(features, *columns, _tensor(weight, device), rows.workers)
 

@@ -59,16 +59,17 @@ class Passes:
 
     def soft(self, w: Tensor) -> Sums:
         """Mean loss, and the table of soft statistics."""
-
-        def of_batch(scores: Tensor, batch: Batch, rows: Rows) -> tuple[Tensor, Tensor]:
-            risk = self.risk.soft(scores, batch.y, batch.weight, self.data.total_weight)
-            return risk, self.constraint.sums(scores, rows, w[:0])
-
-        return self._sums(w, of_batch)
+        (sums,) = self._sums(w, self._soft)
+        return sums
 
     def hard(self, w: Tensor) -> Sums:
         """Mean error, and the table of hard statistics."""
-        return self._sums(w, self._hard)
+        (sums,) = self._sums(w, self._hard)
+        return sums
+
+    def both(self, w: Tensor) -> list[Sums]:
+        """`soft` and `hard` in one pass."""
+        return self._sums(w, self._soft, self._hard)
 
     def gradients(self, w: Tensor, on_risk: Tensor, on_tables: Tensor) -> Tensor:
         """Gradients of k weighted sums, (k, n_params), in one pass.
@@ -127,26 +128,27 @@ class Passes:
         def of_batch(batch: Batch) -> Tensor:
             rows, scores = self.constraint.place(*batch[1:]), self.model.scores(w, batch.X)
             slopes = self.model.scores(w + direction, batch.X) - scores
-            found = (self._hard(scores + step * slopes, batch, rows) for step in steps)
-            return torch.stack([_joined(error, table) for error, table in found])
+            return torch.stack([self._hard(scores + step * slopes, batch, rows) for step in steps])
 
         totals = self.data.total(of_batch)
         tables = totals[:, 1:].reshape(len(steps), *self._shape)
         return Line(steps, torch.cat((totals[:, :1], values.of_tables(tables)), dim=1))
 
-    def _hard(self, scores: Tensor, batch: Batch, rows: Rows) -> tuple[Tensor, Tensor]:
-        error = batch.weight @ self.risk.error(scores, batch.y) / self.data.total_weight
-        return error, self.constraint.hard_sums(scores, rows)
+    def _soft(self, scores: Tensor, batch: Batch, rows: Rows) -> Tensor:
+        risk = self.risk.soft(scores, batch.y, batch.weight, self.data.total_weight)
+        return _joined(risk, self.constraint.sums(scores, rows, scores.new_zeros(0)))
 
-    def _sums(
-        self, w: Tensor, terms: Callable[[Tensor, Batch, Rows], tuple[Tensor, Tensor]]
-    ) -> Sums:
+    def _hard(self, scores: Tensor, batch: Batch, rows: Rows) -> Tensor:
+        error = batch.weight @ self.risk.error(scores, batch.y) / self.data.total_weight
+        return _joined(error, self.constraint.hard_sums(scores, rows))
+
+    def _sums(self, w: Tensor, *terms: Callable[[Tensor, Batch, Rows], Tensor]) -> list[Sums]:
         def of_batch(batch: Batch) -> Tensor:
-            rows = self.constraint.place(*batch[1:])
-            return _joined(*terms(self.model.scores(w, batch.X), batch, rows))
+            rows, scores = self.constraint.place(*batch[1:]), self.model.scores(w, batch.X)
+            return torch.stack([term(scores, batch, rows) for term in terms])
 
         totals = self.data.total(of_batch)
-        return Sums(totals[0], totals[1:].reshape(self._shape))
+        return [Sums(own[0], own[1:].reshape(self._shape)) for own in totals]
 
     def _named(self, changes: Tensor, most: int) -> Tensor:
         """The changes of a piece that it may name, in no order if these are all of them."""
@@ -247,7 +249,7 @@ class PartedERM:
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values."""
-        soft, hard = self.passes.soft(x), self.passes.hard(x)
+        soft, hard = self.passes.both(x)
         loss = soft.first + self.alpha * self.model.penalty(x).value
         pairs = (loss, soft.table), (hard.first, hard.table)
         values = (torch.cat((first[None], self.affine.of_table(table))) for first, table in pairs)
