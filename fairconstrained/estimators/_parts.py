@@ -124,12 +124,15 @@ def rows_of_blocks(estimator, blocks, y, sensitive_features, sample_weight):
 def encoded(values, n_samples, encode):
     """Codes as small integers, and labels, from some rows at a time."""
     starts = range(0, n_samples, _ENCODED_ROWS)
-    pieces = [encode(_safe_indexing(values, slice(i, i + _ENCODED_ROWS))) for i in starts]
-    levels = [piece.labels for piece in pieces]
-    labels, places = joined(levels, encode)
-    small = np.result_type(np.int8, np.min_scalar_type(-len(labels)))
-    codes = (place.astype(small)[piece.codes] for place, piece in zip(places, pieces, strict=True))
-    return np.concatenate(list(codes)), labels
+    pieces = [_small(encode(_safe_indexing(values, slice(i, i + _ENCODED_ROWS)))) for i in starts]
+    labels, places = joined([piece.labels for piece in pieces], encode)
+    codes = (place[piece.codes] for place, piece in zip(places, pieces, strict=True))
+    return np.concatenate([_small(Groups(own, labels)).codes for own in codes]), labels
+
+
+def _small(piece):
+    """Codes in as few bytes as their number takes, with a sign, as torch has it."""
+    return piece._replace(codes=piece.codes.astype(np.min_scalar_type(-len(piece.labels))))
 
 
 def joined(levels, encode):
