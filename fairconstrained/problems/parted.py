@@ -31,6 +31,7 @@ from fairconstrained.problems.parted_rows import PartedRows
 __all__ = ["PARTED", "PartedERM", "PartedFermi"]
 
 _MOST_ENTRIES = 1_000_000  # of all tables of a line, which travel between workers: 8 MB
+_GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927  # steps of even sequences modulo one
 
 
 class Sums(NamedTuple):
@@ -100,9 +101,9 @@ class Passes:
     def of_labels(self, w: Tensor, direction: Tensor, values: AffineMap) -> Line:
         """Hard values between changes of labels along a line.
 
-        All changes if there are few. Of more rows than a message holds, every worker names evenly
-        spaced ones of its own: between two points then lie at most one part in so many of the rows
-        of each piece, which is the error of a rate by them.
+        All changes if there are few. Of more rows than a message holds, every piece names evenly
+        spaced ones of its own, in proportion to its rows. The values at the points that are seen
+        are exact; between two of them about one part in so many of the rows changes.
         """
         most = lines.most_steps(_MOST_ENTRIES, values)
         columns = lines.error_and_statistics(self.risk.error, self.constraint.statistic.hard)
@@ -115,7 +116,10 @@ class Passes:
             rows = self.constraint.place(*batch[1:])
             return lines.tables_at(steps, *on_line(batch), rows, columns)
 
-        own = [self._named(lines.changes(*on_line(batch)), most) for batch in self.data.batches()]
+        own = [
+            self._named(lines.changes(*on_line(batch)), most, place)
+            for place, batch in enumerate(self.data.batches())
+        ]
         named = torch.cat(self.data.workers.gather(torch.cat(own))).sort().values
         steps = lines.between(named, most)
         tables = self.data.total(of_batch)
@@ -150,13 +154,18 @@ class Passes:
         totals = self.data.total(of_batch)
         return [Sums(own[0], own[1:].reshape(self._shape)) for own in totals]
 
-    def _named(self, changes: Tensor, most: int) -> Tensor:
-        """The changes of a piece that it may name, in no order if these are all of them."""
-        n_rows = self.data.n_rows
-        if n_rows <= most:
+    def _named(self, changes: Tensor, most: int, place: int) -> Tensor:
+        """The changes of a piece that it may name, in no order if these are all of them.
+
+        Of many pieces each names few: with an offset that runs evenly over pieces and workers, all
+        ranks are named alike.
+        """
+        if self.data.n_rows <= most:
             return changes
-        number = max(most * len(changes) // n_rows, 1)
-        return changes.sort().values[torch.linspace(0, len(changes) - 1, number).long()]
+        offset = (_GOLDEN * place + _PLASTIC * self.data.workers.rank) % 1.0
+        spacing = self.data.n_rows / most
+        ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
+        return changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
 
     @property
     def _shape(self) -> tuple[int, int]:
