@@ -11,10 +11,11 @@ __all__ = ["Blocks"]
 class Blocks:
     """Rows of X in blocks, for tables that do not fit into memory.
 
-    ``fit`` takes it in place of X. Labels, sensitive features and weights are arrays as ever, with
-    the rows of all blocks one after the other: they take a few bytes a row. Every pass over the
-    rows calls `read` again. A fit takes two passes for each value and gradient, and some at the
-    beginning: those of a file that fits into the memory left over are from there.
+    ``fit`` of ``RateConstrainedClassifier``, ``LossParityClassifier`` and
+    ``DPFermiClassifier(epsilon=None)`` with a linear model takes it in place of X. Labels,
+    sensitive features and weights are arrays as ever, with the rows of all blocks one after the
+    other. Every pass over the rows calls `read` again: one for the values at a point and one for
+    the gradient, some tens to a hundred in a fit.
 
     Parameters
     ----------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from numbers import Number
 from typing import NamedTuple
 
@@ -67,45 +68,55 @@ class CheckedBlocks:
     Parameters
     ----------
     blocks : Blocks
-    shape : (n_rows, n_columns)
+    n_rows : int
         What all blocks together must have.
+    check : callable
+        Maps a block to an array or sparse matrix of numbers, or raises ValueError.
     device : str, default="cpu"
     """
 
-    def __init__(self, blocks, shape, device="cpu"):
+    def __init__(self, blocks, n_rows, check, device="cpu"):
         self._blocks = blocks
-        self.shape = shape
+        self._n_rows = n_rows
+        self._check = check
         self._device = device
 
     def on(self, device):
         """The blocks on another device."""
-        return CheckedBlocks(self._blocks, self.shape, device)
+        return CheckedBlocks(self._blocks, self._n_rows, self._check, device)
 
     def __iter__(self) -> Iterator[Features]:
-        n_rows, n_columns = 0, None
-        for block in self._blocks:
-            X = check_array(block, accept_sparse="csr", dtype=[np.float64, np.float32])
-            n_rows, n_columns = n_rows + X.shape[0], X.shape[1]
-            if n_columns != self.shape[1] or n_rows > self.shape[0]:
+        n_rows = 0
+        for block in filled(self._blocks):
+            X = self._check(block)
+            n_rows += X.shape[0]
+            if n_rows > self._n_rows:
                 break
             yield as_features(X, self._device)
-        if (n_rows, n_columns) != self.shape:
+        if n_rows != self._n_rows:
+            more = " or more" if n_rows > self._n_rows else ""
             raise ValueError(
-                f"the blocks of X must have {self.shape[0]} rows, as y has, and {self.shape[1]} "
-                f"columns; up to a block of {n_columns} columns they had {n_rows} rows."
+                f"the blocks of X have {n_rows}{more} rows, but y has {self._n_rows}: labels are "
+                "those of the rows of all blocks, one after the other."
             )
+
+
+def filled(blocks):
+    """Blocks that have rows: files and filters may give empty ones."""
+    return (block for block in blocks if np.shape(block)[0])
 
 
 def rows_of_blocks(estimator, blocks, y, sensitive_features, sample_weight):
     """Rows whose labels and groups are small integers, and whose X is read in every pass."""
-    first = next(iter(blocks), None)
+    first = next(filled(blocks), None)
     if first is None:
-        raise ValueError("Blocks.read gives no blocks.")
+        raise ValueError("Blocks.read gives no rows.")
     y = check_array(column_or_1d(as_numpy(y), warn=True), ensure_2d=False, dtype=None)
-    n_first = np.shape(first)[0]
-    estimator._specification().training_rows(estimator, first, y[:n_first])
     check_classification_targets(y)
-    X = CheckedBlocks(blocks, (len(y), estimator.n_features_in_))
+    specification = estimator._specification()
+    n_first = np.shape(first)[0]
+    specification.training_rows(estimator, first, np.resize(y, n_first))
+    X = CheckedBlocks(blocks, len(y), partial(specification.new_rows, estimator))
     for _ in X:  # what is wrong with a block is said before any work
         pass
     if sample_weight is None:
@@ -117,6 +128,9 @@ def rows_of_blocks(estimator, blocks, y, sensitive_features, sample_weight):
     codes, classes = encoded(y, len(y), _encoded_labels)
     group = groups = None
     if sensitive_features is not None:
+        n_given = np.shape(sensitive_features)[0]
+        if n_given != len(y):
+            raise ValueError(f"sensitive_features has {n_given} rows, but y has {len(y)}.")
         group, groups = encoded(sensitive_features, len(y), encode_groups)
     return TrainingRows(X, codes, group, weight, classes, groups, in_parts=True)
 

@@ -65,6 +65,13 @@ def test_forms_of_blocks(name):
     assert np.array_equal(getattr(read, "feature_names_in_", None), names)
 
 
+def test_blocks_without_rows_are_passed_over():
+    whole = LossParityClassifier().fit(X, Y, sensitive_features=GROUPS)
+    some_empty = Blocks(lambda: [X[:0], X[:700], X[700:700], X[700:], X[:0]])
+    read = LossParityClassifier().fit(some_empty, Y, sensitive_features=GROUPS)
+    np.testing.assert_allclose(read.coef_, whole.coef_, rtol=0, atol=1e-8)
+
+
 def test_weights_and_warm_starts():
     weight = np.random.default_rng(0).integers(1, 4, size=len(Y)).astype(float)
     options = {"sensitive_features": GROUPS, "sample_weight": weight}
@@ -120,10 +127,10 @@ def test_solvers_that_need_single_rows_are_refused(solver):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (X[:-1], r"must have 1200 rows, as y has, .* they had 1199 rows"),
-        (np.vstack((X, X[:1])), r"must have 1200 rows, as y has, .* they had 1201 rows"),
+        (X[:-1], r"the blocks of X have 1199 rows, but y has 1200"),
+        (np.vstack((X, X[:1])), r"the blocks of X have 1201 or more rows, but y has 1200"),
         (np.where(np.arange(len(X))[:, None] == 505, np.nan, X), "contains NaN"),
-        (X[:0], r"minimum of 1 is required"),
+        (X[:0], r"Blocks.read gives no rows"),
     ],
 )
 def test_bad_blocks_are_refused(table, message):
@@ -135,10 +142,16 @@ def test_bad_blocks_are_refused(table, message):
 
 def test_other_mistakes_are_named():
     uneven = Blocks(lambda: [X[:600], X[600:, 1:]])
-    with pytest.raises(ValueError, match=r"10 columns; up to a block of 9 columns"):
+    with pytest.raises(ValueError, match=r"X has 9 features, but .* expecting 10"):
         LossParityClassifier().fit(uneven, Y, sensitive_features=GROUPS)
-    with pytest.raises(ValueError, match=r"gives no blocks"):
+    with pytest.raises(ValueError, match=r"Blocks.read gives no rows"):
         LossParityClassifier().fit(Blocks(list), Y, sensitive_features=GROUPS)
+    other_order = Blocks(lambda: [FORMS["frames"](X[:600]), FORMS["frames"](X[600:]).iloc[:, ::-1]])
+    with pytest.raises(ValueError, match=r"same order as they were in fit"):
+        LossParityClassifier().fit(other_order, Y, sensitive_features=GROUPS)
+    for wrong in (GROUPS[:-1], np.append(GROUPS, GROUPS[0])):
+        with pytest.raises(ValueError, match=r"sensitive_features has \d+ rows, but y has 1200"):
+            LossParityClassifier().fit(blocks(), Y, sensitive_features=wrong)
     with pytest.raises(ValueError, match=r"must be a function .* lambda: the_list"):
         Blocks([X])
     zero = np.ones(len(Y))
