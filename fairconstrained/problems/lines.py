@@ -71,7 +71,6 @@ def of_labels(
     reach : float
         Largest absolute value of t.
     """
-
     columns = error_and_statistics(error, statistic)
     steps = between(changes(scores, slopes), reach, most_points(values))
     tables = tables_at(steps, scores, slopes, rows, columns)

@@ -30,7 +30,7 @@ from fairconstrained.problems.parted_rows import PartedRows
 
 __all__ = ["PARTED", "PartedERM", "PartedFermi"]
 
-_MOST_ENTRIES = 1_000_000  # of all tables of a line, which travel between workers: 8 MB
+_MOST_NAMED = 400_000  # changes of labels along a line that travel between workers: 3 MB
 _GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927  # steps of even sequences modulo one
 
 
@@ -98,45 +98,46 @@ class Passes:
 
         return self.data.total(of_batch)
 
-    def of_labels(self, w: Tensor, direction: Tensor, values: AffineMap) -> Line:
-        """Hard values between changes of labels along a line.
-
-        All changes if there are few. Of more rows than a message holds, every piece names evenly
-        spaced ones of its own, in proportion to its rows. The values at the points that are seen
-        are exact; between two of them about one part in so many of the rows changes.
-        """
-        most = lines.most_steps(_MOST_ENTRIES, values)
+    def of_labels(self, w: Tensor, direction: Tensor, values: AffineMap, reach: float) -> Line:
+        """Hard values between changes of labels along a line."""
+        most = lines.most_points(values)
+        steps = lines.between(self.changes(w, direction), reach, most)
         columns = lines.error_and_statistics(self.risk.error, self.constraint.statistic.hard)
-
-        def on_line(batch: Batch) -> tuple[Tensor, Tensor]:
-            scores = self.model.scores(w, batch.X)
-            return scores, self.model.scores(w + direction, batch.X) - scores
 
         def of_batch(batch: Batch) -> Tensor:
             rows = self.constraint.place(*batch[1:])
-            return lines.tables_at(steps, *on_line(batch), rows, columns)
+            return lines.tables_at(steps, *self._on_line(w, direction, batch), rows, columns)
 
-        own = [
-            self._named(lines.changes(*on_line(batch)), most, place)
-            for place, batch in enumerate(self.data.batches())
-        ]
-        named = torch.cat(self.data.workers.gather(torch.cat(own))).sort().values
-        steps = lines.between(named, most)
         tables = self.data.total(of_batch)
-        return Line(steps, lines.hard_values(tables, self.data.total_weight, values))
+        return lines.of_tables(steps, tables, self.data.total_weight, values)
 
-    def on_grid(self, w: Tensor, direction: Tensor, values: AffineMap) -> Line:
-        """Hard values on a grid of steps, in one pass."""
-        steps = lines.grid(w)
+    def at_steps(self, w: Tensor, direction: Tensor, values: AffineMap, steps: Tensor) -> Line:
+        """Hard values at some points of a line, in one pass."""
 
         def of_batch(batch: Batch) -> Tensor:
-            rows, scores = self.constraint.place(*batch[1:]), self.model.scores(w, batch.X)
-            slopes = self.model.scores(w + direction, batch.X) - scores
+            rows = self.constraint.place(*batch[1:])
+            scores, slopes = self._on_line(w, direction, batch)
             return torch.stack([self._hard(scores + step * slopes, batch, rows) for step in steps])
 
         totals = self.data.total(of_batch)
         tables = totals[:, 1:].reshape(len(steps), *self._shape)
-        return Line(steps, torch.cat((totals[:, :1], values.of_tables(tables)), dim=1))
+        return Line(steps, totals[:, 0], values.largest(tables))
+
+    def changes(self, w: Tensor, direction: Tensor) -> Tensor:
+        """Where labels change along a line: all changes if rows are few, else some of every rank.
+
+        Of many rows each piece names evenly spaced changes of its own, in proportion to its rows.
+        """
+        own = [
+            self._named(lines.changes(*self._on_line(w, direction, batch)), place)
+            for place, batch in enumerate(self.data.batches())
+        ]
+        return torch.cat(self.data.workers.gather(torch.cat(own)))
+
+    def _on_line(self, w: Tensor, direction: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Scores of the rows, and their derivatives along the line."""
+        scores = self.model.scores(w, batch.X)
+        return scores, self.model.scores(w + direction, batch.X) - scores
 
     def _soft(self, scores: Tensor, batch: Batch, rows: Rows) -> Tensor:
         risk = self.risk.soft(scores, batch.y, batch.weight, self.data.total_weight)
@@ -154,16 +155,16 @@ class Passes:
         totals = self.data.total(of_batch)
         return [Sums(own[0], own[1:].reshape(self._shape)) for own in totals]
 
-    def _named(self, changes: Tensor, most: int, place: int) -> Tensor:
-        """The changes of a piece that it may name, in no order if these are all of them.
+    def _named(self, changes: Tensor, place: int) -> Tensor:
+        """The changes that a piece names.
 
         Of many pieces each names few: with an offset that runs evenly over pieces and workers, all
         ranks are named alike.
         """
-        if self.data.n_rows <= most:
+        if self.data.n_rows <= _MOST_NAMED:
             return changes
         offset = (_GOLDEN * place + _PLASTIC * self.data.workers.rank) % 1.0
-        spacing = self.data.n_rows / most
+        spacing = self.data.n_rows / _MOST_NAMED
         ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
         return changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
 
@@ -277,12 +278,16 @@ class PartedERM:
         """Points whose predictions are all equal, and the solution without constraints."""
         return constant_points(self.model) + ([] if self.free is None else [self.free])
 
-    def along(self, x: Tensor, direction: Tensor) -> Line:
-        """Hard values on a line: between changes of labels if these decide, else on a grid."""
-        binary = self.constraint.part_of_cell.shape[0] == 2
-        decided = binary and self.constraint.of_labels
-        search = self.passes.of_labels if decided else self.passes.on_grid
-        return search(x, direction, self.affine)
+    def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
+        """Hard values on a line: between changes of labels if these decide, else at some points."""
+        if self.constraint.of_labels:
+            return self.passes.of_labels(x, direction, self.affine, reach)
+        steps = lines.grid(x, reach)
+        if bool(torch.isin(torch.nonzero(direction)[:, 0], self.offsets).all()):
+            most = lines.most_thresholds(self.n_rows)
+            named = self.passes.changes(x, direction)
+            steps = torch.cat((steps, lines.between(named, reach, most)))
+        return self.passes.at_steps(x, direction, self.affine, steps)
 
 
 class PartedFermi(PenalisedTables):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.clients.test_page import BLOCK, missing
+from tests.helpers.pages import BLOCK, missing
 from tests.helpers.processes import needs_gloo
 from tests.helpers.repository import ROOT
 

@@ -98,37 +98,41 @@ def test_values_and_gradients_are_those_of_all_rows(notions, n_classes, wrap):
         assert_close(mine, theirs)
 
 
+@pytest.mark.parametrize("reach", [0.3, np.inf])
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("notions", NOTIONS.values(), ids=NOTIONS)
-def test_lines_are_those_of_all_rows(notions, n_classes):
+@pytest.mark.parametrize("notions", [*NOTIONS.values()][:3], ids=[*NOTIONS][:3])
+def test_lines_are_those_of_all_rows(notions, n_classes, reach):
     exact, in_parts, x = both(notions, n_classes)
     for direction in (torch.eye(len(x), dtype=x.dtype)[-1], torch.flip(x, [0])):
-        own, other = exact.along(x, direction), in_parts.along(x, direction)
-        assert_close(other.steps, own.steps)
-        assert_close(other.hard, own.hard)
+        own, other = exact.along(x, direction, reach), in_parts.along(x, direction, reach)
+        for mine, theirs in zip(other, own, strict=True):
+            assert_close(mine, theirs)
 
 
 def test_a_line_of_many_rows_is_seen_at_fewer_points_with_exact_values(monkeypatch):
     """Of every piece evenly spaced changes are named: rates between points are off by a part."""
     exact, in_parts, x = both([DemographicParity(0.1)])
     direction = torch.flip(x, [0])
-    every = in_parts.along(x, direction)
-    monkeypatch.setattr(parted, "_MOST_ENTRIES", 600)
-    few = in_parts.along(x, direction)
+    every = in_parts.along(x, direction, np.inf)
+    monkeypatch.setattr(parted, "_MOST_NAMED", 40)
+    few = in_parts.along(x, direction, np.inf)
     assert 10 < len(few.steps) < len(every.steps) / 2
-    for step, hard in zip(few.steps, few.hard, strict=True):
-        assert_close(hard, exact.evaluate(x + step * direction).hard)
-    jumps = few.hard.diff(dim=0)[:, 0].abs().max()
+    for step, error, excess in zip(*few, strict=True):
+        hard = exact.evaluate(x + step * direction).hard
+        assert_close(error, hard[0])
+        assert_close(excess, hard[1:].max())
+    jumps = few.error.diff().abs().max()
     assert jumps < 4 * 2.0 / len(few.steps)  # the largest weight is 4 times the least
 
 
-def test_changes_are_named_at_all_ranks_if_each_piece_names_less_than_one():
+def test_changes_are_named_at_all_ranks_if_each_piece_names_less_than_one(monkeypatch):
     """Of 600 pieces of 20 changes half name one: about thirty in each tenth of the ranks."""
     _, in_parts, _ = both([DemographicParity(0.1)])
+    monkeypatch.setattr(parted, "_MOST_NAMED", 3)  # of 120 rows in all: every 40th
     ranks = torch.arange(20, dtype=torch.float64) / 20
     pieces = (ranks[torch.randperm(20)] for _ in range(600))
-    named = [in_parts.passes._named(own, 3, place) for place, own in enumerate(pieces)]
-    counts = torch.histc(torch.cat(named), 10, 0, 1)  # 120 rows in all and 3 of them: every 40th
+    named = [in_parts.passes._named(own, place) for place, own in enumerate(pieces)]
+    counts = torch.histc(torch.cat(named), 10, 0, 1)
     assert_close(counts, torch.full_like(counts, 30), rtol=0, atol=5)
 
 
