@@ -66,7 +66,7 @@ CASES = {
     "losses": (table, lambda: LossParityClassifier()),
     "penalty": (table, lambda: DPFermiClassifier(epsilon=None)),
     "three classes": (three_classes, lambda: RateConstrainedClassifier(slack=0.03)),
-    "sparse": (sparse_table, lambda: RateConstrainedClassifier(slack=0.1)),
+    "sparse": (sparse_table, lambda: LossParityClassifier(slack=0.02)),
     "two columns of groups": (crossed, lambda: LossParityClassifier(slack=0.01)),
 }
 
@@ -117,7 +117,10 @@ def on_workers(tmp_path_factory):
 
 @pytest.mark.parametrize("case", CASES)
 def test_workers_find_what_one_worker_finds_on_all_rows(on_workers, case):
-    """To 1e-8 in the coefficients of standardised columns; to the last bit among workers."""
+    """To 1e-8 in the coefficients of standardised columns; to the last bit among workers.
+
+    In cases in which another order of the rows changes one worker's result by no more.
+    """
     data, make = CASES[case]
     X, y, *others = data()
     one = fitted(make(), (X, y, *others))
