@@ -63,7 +63,7 @@ html_sidebars = {page: [] for page in ("index", "start", "start_*", "choose", "e
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 # The first needs the extra "clients", and its sections run on their own (tests/clients).
-outputs_exclude = ["guide/works_with"]
+outputs_exclude = ["guide/works_with", "guide/large_data"]
 
 # ---------------------------------------------------------------------- interface
 

@@ -133,7 +133,9 @@ class MomentConstraint:
             Group indices.
         weight : Tensor of shape (n,)
         """
-        part = self.part(y, group).remainder(self.n_parts + 1)
+        n_groups = self.part_of_cell.shape[1]
+        part_of_cell = self.part_of_cell.to(y.device).remainder(self.n_parts + 1).reshape(-1)
+        part = part_of_cell.index_select(0, torch.add(group, y, alpha=n_groups))
         return Rows(y, part, weight, self.n_parts)
 
     def part_cells(self) -> list[NDArray[np.bool_]]:

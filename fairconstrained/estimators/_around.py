@@ -103,9 +103,10 @@ def report(estimator, solution, worst):
         )
 
 
-def report_equal(estimator, scores):
+def report_equal(estimator, problem, w):
     """Warn if the point that replaced the solver's result gives all rows equal scores."""
-    if bool((scores == scores[0]).all()):
+    scores = [problem.model.scores(w, batch.X).detach() for batch in problem.data.batches()]
+    if all(bool((own == scores[0][0]).all()) for own in scores):
         narrowed = estimator.margin > 0
         kept, smaller = (
             ("slack less the margin", " a smaller margin,") if narrowed else ("slack", "")

@@ -20,7 +20,9 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
+from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import Notion, Stack, as_notion
+from fairconstrained.distributed import taken_workers
 from fairconstrained.estimators._around import (
     data_by_position,
     progress,
@@ -30,6 +32,13 @@ from fairconstrained.estimators._around import (
 )
 from fairconstrained.estimators._callbacks import CallbackSupportMixin, fit_task
 from fairconstrained.estimators._parameters import check_parameters, given_callbacks
+from fairconstrained.estimators._parts import (
+    agreed,
+    check_parts,
+    learnt_columns,
+    parted_rows,
+    rows_of_blocks,
+)
 from fairconstrained.estimators._predictions import (
     by_blocks,
     labels_of,
@@ -70,6 +79,7 @@ from fairconstrained.solvers import (
     run,
 )
 from fairconstrained.solvers.base import FEASIBILITY_TOL
+from fairconstrained.workers import ALONE
 
 _FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
 
@@ -96,6 +106,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     )
     epsilon = None  # of estimators without a private version
     margin = 0.0  # of estimators whose slack is not narrowed
+    _takes_parts = False  # whether sums over rows are all that a fit needs
     _several = False  # whether ``constraint`` may be a list
 
     def __init__(
@@ -151,8 +162,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _problem(self, task):
         """Build the problem without solving anything; by default that of the mean loss."""
-        stack = self._exact_stack(task)
-        return FairERM(self._model(task), task.data, self._risk(), stack, float(self.alpha))
+        stack, kind = self._exact_stack(task), task.posed_as(FairERM)
+        return kind(self._model(task), task.data, self._risk(), stack, float(self.alpha))
 
     def _risk(self):
         """Return the objective: what is minimised, and what feasible points are compared by."""
@@ -192,7 +203,9 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers, or whatever `model` accepts if it is a classifier.
+            Numbers, or whatever `model` accepts if it is a classifier. Some classifiers also take
+            :class:`~fairconstrained.blocks.Blocks`, and the rows of one worker of several
+            (:func:`~fairconstrained.distributed.sharded_rows`).
         y : array-like of shape (n_samples,)
             Labels of any type, with two classes or more.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
@@ -218,12 +231,15 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             If training diverges. After any error or interruption the estimator is in the state from
             before the call.
         """
-        with unchanged_on_error(self):
+        with unchanged_on_error(self), taken_workers() as workers:
             self._forget()
-            self._check_all()
-            routed = self._routed_params(fit_params)
+            with workers.agreeing():
+                self._check_all()
+                if workers.size > 1 or isinstance(X, Blocks):
+                    check_parts(self, X)
+                routed = self._routed_params(fit_params)
             with fit_task(self, X, y, sample_weight) as watch:
-                rows = self._rows(X, y, sensitive_features, sample_weight, routed)
+                rows = self._rows(X, y, sensitive_features, sample_weight, routed, workers)
                 self._train(replace(rows, watch=watch))
         return self
 
@@ -311,16 +327,28 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         routed = process_routing(self, "fit", **fit_params)
         return dict(routed["estimator"].fit)
 
-    def _rows(self, X, y, sensitive_features, sample_weight, routed):
+    def _rows(self, X, y, sensitive_features, sample_weight, routed, workers=ALONE):
         """Validated samples of positive weight, with labels and groups as indices."""
+        with workers.agreeing():
+            rows = self._own_rows(X, y, sensitive_features, sample_weight, routed)
+        rows = agreed(self, rows, workers)
+        if rows.groups is not None:
+            n_samples = int(rows.cells.sum())
+            check_groups(type(self).__name__, self._possible_groups(rows.groups), n_samples)
+        self._check_classes(rows.classes)
+        return self._with_groups(rows)
+
+    def _own_rows(self, X, y, sensitive_features, sample_weight, routed):
+        """The samples of this worker."""
         check_samples(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+        if isinstance(X, Blocks):
+            return rows_of_blocks(self, X, y, sensitive_features, sample_weight)
         X, y = self._specification().training_rows(self, X, y)
         check_classification_targets(y)
         weight = checked_weight(sample_weight, len(y))
         codes = labels = None
         if sensitive_features is not None:
             codes, labels = encode_groups(sensitive_features, len(y))
-            check_groups(type(self).__name__, self._possible_groups(labels), len(y))
         used = weight > 0
         if not used.all():  # as if these rows were not there
             X, y, weight = _safe_indexing(X, np.flatnonzero(used)), y[used], weight[used]
@@ -330,9 +358,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             seen, codes = np.unique(codes, return_inverse=True)
             labels = labels[seen]
         classes, y = np.unique(y, return_inverse=True)
-        self._check_classes(classes)
-        rows = TrainingRows(X, y.reshape(-1), codes, weight, classes, labels, routed=routed)
-        return self._with_groups(rows)
+        return TrainingRows(X, y.reshape(-1), codes, weight, classes, labels, routed=routed)
 
     def _possible_groups(self, occurring):
         """The groups that are counted, and named, if they are too many."""
@@ -395,23 +421,43 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _task(self, rows, rng):
         """Fit the specification of the model and put its columns on the device."""
-        self.model_ = clone(self._specification())
-        table = self.model_.fit_transform(
-            rows.X,
-            rows.y,
-            rows.group,
-            rows.weight,
-            classes=rows.classes,
-            part_of_cell=partial(self._part_of_cell, rows),
-            rng=rng,
-            routed=rows.routed,
+
+        def learn(specification):
+            return specification.fit_transform(
+                rows.X,
+                rows.y,
+                rows.group,
+                rows.weight,
+                classes=rows.classes,
+                part_of_cell=partial(self._part_of_cell, rows),
+                rng=rng,
+                routed=rows.routed,
+            )
+
+        table, self.model_ = learnt_columns(clone(self._specification()), rows, learn)
+        return Task(
+            self._data(table, rows),
+            rows.space,
+            self._chosen_solver(),
+            rng,
+            lambda: rows.cells,
+            rows.workers,
+            rows.moments,
+            rows.watch,
         )
-        data = Batch(
+
+    def _data(self, table, rows):
+        """The rows as a problem sees them."""
+        weight = relative_weight(rows.weight, rows.weight_range)
+        if rows.in_parts:
+            return parted_rows(rows, table, weight, self.device)
+        return Batch(
             as_features(self._columns(table, rows.group, rows.groups), self.device),
-            *(torch.as_tensor(column, device=self.device) for column in (rows.y, rows.group)),
-            torch.as_tensor(relative_weight(rows.weight), device=self.device),
+            *(
+                torch.as_tensor(column, device=self.device)
+                for column in (rows.y, rows.group, weight)
+            ),
         )
-        return Task(data, rows.space, self._chosen_solver(), rng, rows.moments, rows.watch)
 
     def _specification(self):
         return as_specification(self.model)
@@ -430,8 +476,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _part_of_cell(self, rows):
         """The part of each label and group in the constraints; -1 for none."""
         space = rows.space
-        counts = space.count_cells(*map(torch.from_numpy, (rows.y, rows.group)))
-        members = [kept for kept, _ in self._kept(space, counts, self.min_group_size)]
+        members = [kept for kept, _ in self._kept(space, rows.cells, self.min_group_size)]
         return Stack(space, members).part_of_cell.numpy()
 
     def _kept(self, space, rows, least):
@@ -461,9 +506,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return notion.bind(space, self.slack)
 
     def _exact_stack(self, task):
-        data = task.data
-        rows = task.space.count_cells(data.y, data.group)
-        return self._stack(task.space, rows, self.min_group_size)
+        return self._stack(task.space, task.cells(), self.min_group_size)
 
     # ------------------------------------------------------------------ solve
 
@@ -488,7 +531,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return run(solver, free, start, none, task.rng, max_iter=None, tol=self.tol).iterate.x
 
     def _run(self, problem, task, x, dual):
-        length = self.max_iter or task.solver.length
+        length, watchers = self.max_iter or task.solver.length, given_callbacks(self.callbacks)
         with progress(type(self).__name__, length, self.verbose) as tick:
             solution = run(
                 task.solver,
@@ -498,7 +541,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 task.rng,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                callbacks=[*given_callbacks(self.callbacks), partial(task.watch, problem), tick],
+                callbacks=task.workers.asked([*watchers, partial(task.watch, problem), tick]),
                 known=problem.known() if self.epsilon is None and len(dual) else (),
             )
         return Stage(problem, solution)
@@ -553,7 +596,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self.history_ = _history(stages)
         report(self, solution, worst)
         if solution.status is Status.KNOWN and self.feasible_:  # never of a private fit
-            report_equal(self, problem.model.scores(w, problem.data.X).detach())
+            report_equal(self, problem, w)
 
     def _fitted(self, problem, x):
         """The attributes with which the model at `x` predicts."""

@@ -22,6 +22,7 @@ from fairconstrained.problems.private.coordinates import (
 )
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers import DPSGDA, check_solves
+from fairconstrained.workers import ALONE
 
 __all__ = ["PrivateFairClassifier", "least_rows"]
 
@@ -77,7 +78,7 @@ class PrivateFairClassifier(FairClassifier):
                 f"needs {offered}."
             )
 
-    def _rows(self, X, y, sensitive_features, sample_weight, routed):
+    def _rows(self, X, y, sensitive_features, sample_weight, routed, workers=ALONE):
         private_records = self.epsilon is not None and self._protects_records()
         if private_records and sample_weight is not None:
             raise ValueError(
@@ -90,7 +91,7 @@ class PrivateFairClassifier(FairClassifier):
                 categories(sensitive_features),
             )
         try:
-            return super()._rows(X, y, sensitive_features, sample_weight, routed)
+            return super()._rows(X, y, sensitive_features, sample_weight, routed, workers)
         finally:
             vars(self).pop("_domains", None)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.utils import check_random_state
 from torch import Generator
 
@@ -16,10 +18,14 @@ from fairconstrained.estimators._callbacks import unwatched
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.problems import Batch
 from fairconstrained.problems.moments import GroupMoments
+from fairconstrained.problems.parted import PARTED
+from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.solvers import Solver
+from fairconstrained.workers import ALONE, Workers
 
 _MANY_GROUPS = 20
 _FEW_SAMPLES = 5
+_COUNTED_ROWS = 1 << 20  # at a time
 
 __all__ = [
     "Task",
@@ -44,6 +50,20 @@ class TrainingRows:
     moments: GroupMoments | None = None  # of a whole stream, if these rows are a sample of it
     routed: Mapping[str, Any] = field(default_factory=dict)  # for the fit of the user's classifier
     watch: Callable = unwatched  # called with the problem and each iterate
+    workers: Workers = ALONE  # that have the other rows
+    weight_range: tuple[float, float] | None = None  # of all workers; None: that of these rows
+
+    in_parts: bool = False  # whether they are read in blocks, or are those of several workers
+
+    @cached_property
+    def cells(self):
+        """Number of rows of each label and group, (n_classes, n_groups), of all workers."""
+        own = torch.zeros((len(self.space.classes), len(self.space.groups)), dtype=torch.int64)
+        for start in range(0, len(self.y), _COUNTED_ROWS):
+            part = slice(start, start + _COUNTED_ROWS)
+            columns = (torch.from_numpy(codes[part]).long() for codes in (self.y, self.group))
+            own += self.space.count_cells(*columns)
+        return self.workers.sum(own)
 
     @property
     def space(self) -> Space:
@@ -55,12 +75,18 @@ class TrainingRows:
 class Task:
     """The inputs from which a problem is built, and the solver."""
 
-    data: Batch  # with the columns of the model
+    data: Batch | PartedRows  # with the columns of the model
     space: Space
     solver: Solver
     rng: Generator  # the only source of randomness, except for dropout in networks
+    cells: Callable  # () -> number of rows of each label and group, of all workers
+    workers: Workers = ALONE  # that have the other rows
     moments: GroupMoments | None = None
     watch: Callable = unwatched  # called with the problem and each iterate
+
+    def posed_as(self, kind):
+        """The class of a problem for these rows: `kind`, or its equal for rows in parts."""
+        return PARTED[kind] if isinstance(self.data, PartedRows) else kind
 
 
 def checked_weight(sample_weight, n_samples):
@@ -89,13 +115,15 @@ def checked_weight(sample_weight, n_samples):
     return weight
 
 
-def relative_weight(weight):
+def relative_weight(weight, ends=None):
     """Weights as multiples of the largest, up to a factor of two; ones if all are equal.
 
-    Only their ratios matter. Powers of two keep every digit, so integers remain exact.
+    Only their ratios matter. Powers of two keep every digit, so integers remain exact. `ends` are
+    the least and the largest weight, if other rows have such ones.
     """
-    _, exponent = np.frexp(weight.max())
-    if weight.min() == weight.max():
+    least, largest = (weight.min(), weight.max()) if ends is None else ends
+    _, exponent = np.frexp(largest)
+    if least == largest:
         return weight if weight[0] == 1 else np.ones_like(weight)
     return np.ldexp(weight, 1 - exponent)
 

@@ -177,6 +177,7 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     # ------------------------------------------------------------------ parameters
 
+    _takes_parts = True
     _protects = ("sensitive_features", *PrivateFairClassifier._protects)
 
     def _notions(self):
@@ -208,15 +209,15 @@ class DPFermiClassifier(PrivateFairClassifier):
         return SecretGroups if solves(self._chosen_solver(), SecretGroups) else AttributeFermi
 
     def _exact_problem(self, task):
-        stack, data = self._exact_stack(task), task.data
-        rows = Membership.known(data, stack)
-        return FermiERM(
+        stack, kind, data = self._exact_stack(task), task.posed_as(FermiERM), task.data
+        rows = Membership.known(data, stack) if kind is FermiERM else data
+        return kind(
             self._model(task),
             rows,
             MeanLoss(log_loss),
             stack,
             float(self.alpha),
-            MutualInformation.within(stack, data.weight @ rows.parts),
+            MutualInformation.within(stack, rows.count_parts(stack)),
             float(self.penalty),
         )
 

@@ -81,6 +81,7 @@ class LossParityClassifier(FairClassifier):
     """
 
     _several = True
+    _takes_parts = True
 
     def __init__(
         self,

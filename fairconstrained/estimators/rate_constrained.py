@@ -166,6 +166,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     """
 
     _several = True
+    _takes_parts = True
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from fairconstrained.models.features import Features
+from fairconstrained.models.features import ColumnStatistics, Features
 
 __all__ = [
     "ClippedPullback",
@@ -82,7 +82,7 @@ class Model(Protocol):
         """Update state that depends on parameters and data, such as batch statistics."""
 
 
-def column_variances(X: Features, weight: Tensor, centre: Tensor) -> Tensor:
+def column_variances(X: ColumnStatistics, weight: Tensor, centre: Tensor) -> Tensor:
     """Column variances; zero where a column varies by rounding errors only.
 
     Raises

@@ -7,7 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property, singledispatch
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["DenseFeatures", "Features", "SparseFeatures", "as_features"]
+__all__ = [
+    "ColumnStatistics",
+    "ColumnValues",
+    "DenseFeatures",
+    "Features",
+    "SparseFeatures",
+    "as_features",
+]
 
 # CSR products are faster than dense ones below about this fraction of non-zeros. On Adult, one-hot
 # encoded with 13 % non-zeros, they are 5 times faster (benchmarks/speed/products.py).
@@ -28,11 +35,27 @@ _ROUNDINGS = 8 * float(np.finfo(float).eps)
 _SMALL_NUMBERS, _SMALL_COLUMNS = 1 << 23, 256
 
 
-class Features(Protocol):
-    """Operations on the (n, d) feature matrix X that a model may use."""
+class ColumnStatistics(Protocol):
+    """What coordinates and penalties ask about the columns of an (n, d) feature matrix."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
+
+    def mean(self, weight: Tensor) -> Tensor:
+        """Weighted column means, of shape (d,)."""
+
+    def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
+        """Weighted second moments about `centre`, of shape (d, d)."""
+
+    def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
+        """The diagonal of `covariance`, of shape (d,)."""
+
+    def values(self) -> ColumnValues:
+        """Least and largest value of each column, and whether there are others."""
+
+
+class Features(ColumnStatistics, Protocol):
+    """Operations on the (n, d) feature matrix X that a model may use."""
 
     def matmul(self, v: Tensor) -> Tensor:
         """X v, of shape (n, K)."""
@@ -59,17 +82,27 @@ class Features(Protocol):
     def bounded(self, low: Tensor, high: Tensor) -> Features:
         """The matrix with columns clipped to [low, high], each (d,)."""
 
-    def mean(self, weight: Tensor) -> Tensor:
-        """Weighted column means, of shape (d,)."""
+    def split(self, n_rows: int) -> Iterator[Features]:
+        """The rows in order, at most `n_rows` at a time, in double precision."""
 
-    def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
-        """Weighted second moments about `centre`, of shape (d, d)."""
 
-    def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
-        """The diagonal of `covariance`, of shape (d,)."""
+class ColumnValues(NamedTuple):
+    """What is known of the values of each column; that of rows in parts can be joined."""
+
+    low: Tensor  # (d,) least value
+    high: Tensor  # (d,) largest value
+    more: Tensor  # (d,) whether there are others; low and high need not be right then
+
+    def joined(self, other: ColumnValues) -> ColumnValues:
+        """That of the rows of both."""
+        low, high = self.low.minimum(other.low), self.high.maximum(other.high)
+        ends = torch.stack((*self[:2], *other[:2]))
+        third = ((ends != low) & (ends != high)).any(dim=0)
+        return ColumnValues(low, high, self.more | other.more | third)
 
     def binary_range(self) -> Tensor:
         """Difference of the values of each column that has exactly two, (d,); zero for others."""
+        return torch.where(self.more, 0.0, self.high - self.low)
 
 
 class _Rows(ABC):
@@ -185,9 +218,10 @@ class DenseFeatures(_Rows):
             total += w @ (X - centre) ** 2
         return total / weight.sum()
 
-    def binary_range(self) -> Tensor:
-        """Difference of the values of columns with two; others leave at their third value."""
-        column = torch.arange(self.shape[1], device=self.X.device)
+    def values(self) -> ColumnValues:
+        """Least and largest value of each column; a column is left at its third value."""
+        n_columns, device = self.shape[1], self.X.device
+        column = torch.arange(n_columns, device=device)
         low = high = self.X[0]
         for rows in torch.split(self.X, _CHUNK_ROWS):
             X = rows.index_select(1, column)
@@ -198,8 +232,14 @@ class DenseFeatures(_Rows):
             column, low, high = column[two], below[two], above[two]
             if not len(column):
                 break
-        found = torch.zeros(self.shape[1], dtype=torch.float64, device=self.X.device)
-        return found.index_copy(0, column, (high.double() - low.double()))
+        ends = torch.zeros((2, n_columns), dtype=torch.float64, device=device)
+        ends.index_copy_(1, column, torch.stack((low, high)).double())
+        more = torch.ones(n_columns, dtype=torch.bool, device=device).index_fill(0, column, False)
+        return ColumnValues(ends[0], ends[1], more)
+
+    def split(self, n_rows: int) -> Iterator[DenseFeatures]:
+        """The rows in order, some at a time, in double precision."""
+        return (DenseFeatures(X.double()) for X in torch.split(self.X, n_rows))
 
 
 class SparseFeatures(_Rows):
@@ -276,8 +316,8 @@ class SparseFeatures(_Rows):
             0.0
         )
 
-    def binary_range(self) -> Tensor:
-        """Difference of the values of columns with two, of which zero may be one."""
+    def values(self) -> ColumnValues:
+        """Least and largest value of each column, of which zero may be one."""
         (n_rows, n_columns), column, value = self.X.shape, self.X.indices, self.X.data
         zeros = np.bincount(column, minlength=n_columns) < n_rows  # that are not stored
         low, high = (np.where(zeros, 0.0, end) for end in (np.inf, -np.inf))
@@ -285,7 +325,12 @@ class SparseFeatures(_Rows):
         np.maximum.at(high, column, value)
         within = (value != low[column]) & (value != high[column])
         other = np.bincount(column, within, n_columns) + (zeros & (low < 0) & (high > 0))
-        return torch.from_numpy(np.where(other > 0, 0.0, high - low))
+        return ColumnValues(*map(torch.from_numpy, (low, high, other > 0)))
+
+    def split(self, n_rows: int) -> Iterator[SparseFeatures]:
+        """The rows in order, some at a time."""
+        starts = range(0, self.shape[0], n_rows)
+        return (SparseFeatures(self.X[start : start + n_rows]) for start in starts)
 
 
 @singledispatch

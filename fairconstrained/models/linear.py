@@ -16,7 +16,7 @@ from fairconstrained.models.base import (
     clip_factors,
     column_variances,
 )
-from fairconstrained.models.features import DenseFeatures, Features
+from fairconstrained.models.features import ColumnStatistics, DenseFeatures, Features
 
 __all__ = ["LinearModel", "OwnCoordinates", "penalty_scale", "whitener"]
 
@@ -70,7 +70,7 @@ class LinearModel:
 
     @classmethod
     def preconditioned(
-        cls, X: Features, weight: Tensor, n_outputs: int, alpha: float, fit_intercept: bool
+        cls, X: ColumnStatistics, weight: Tensor, n_outputs: int, alpha: float, fit_intercept: bool
     ) -> LinearModel:
         """Choose coordinates, and scales in the penalty, from the data.
 
@@ -250,7 +250,7 @@ class OwnCoordinates(LinearModel):
         return self._given.restore(attributes)
 
 
-def penalty_scale(X: Features, mean: Tensor, variances: Tensor) -> Tensor:
+def penalty_scale(X: ColumnStatistics, mean: Tensor, variances: Tensor) -> Tensor:
     """Scales that make the penalty independent of the units of the columns, (d,).
 
     They are the standard deviations, given the means and variances. A column of two values has its
@@ -260,7 +260,7 @@ def penalty_scale(X: Features, mean: Tensor, variances: Tensor) -> Tensor:
     """
     size = torch.where(mean != 0, mean.abs(), torch.ones_like(mean))
     scale = torch.where(variances > 0, variances.sqrt(), size)
-    binary = X.binary_range()
+    binary = X.values().binary_range()
     return torch.where(binary > 0, binary, scale)
 
 

@@ -50,6 +50,10 @@ class Batch(NamedTuple):
         y, group, weight = (column.index_select(0, index) for column in self[1:])
         return Batch(self.X.rows(index), y, group, weight)
 
+    def batches(self) -> list[Batch]:
+        """The rows some at a time; here all at once."""
+        return [self]
+
 
 class Linearization(NamedTuple):
     """Values at a point, and the map from weights on them to the gradient of the weighted sum."""

@@ -31,7 +31,7 @@ from fairconstrained.problems.base import (
 from fairconstrained.problems.lines import Line, grid, of_labels, on_grid, thresholds
 from fairconstrained.problems.objectives import Objective
 
-__all__ = ["FairERM", "through_scores"]
+__all__ = ["FairERM", "constant_points", "through_scores"]
 
 # Constant scores that are known points: losses hardly differ between groups for the smallest, and
 # the largest are beyond any threshold.
@@ -384,11 +384,8 @@ class FairERM:
 
     def known(self) -> list[Tensor]:
         """Points whose predictions are all equal, and the solution without constraints."""
-        zero = torch.zeros_like(self.model.init())
-        unit = torch.nn.functional.one_hot(self.model.offsets, len(zero)).to(zero)
-        shifts = [size * e for e in unit for size in _CONSTANTS]
-        points = [zero, *shifts] if self.free is None else [zero, *shifts, self.free]
-        return [self.variables(w) for w in points]
+        free = [] if self.free is None else [self.free]
+        return [self.variables(w) for w in constant_points(self.model) + free]
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values on a line: all of them if labels determine them, else at some points."""
@@ -437,6 +434,13 @@ class FairERM:
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[: self.model.n_params], x[self.model.n_params :]
+
+
+def constant_points(model: Model) -> list[Tensor]:
+    """Parameters for which all rows have equal scores."""
+    zero = torch.zeros_like(model.init())
+    unit = torch.nn.functional.one_hot(model.offsets, len(zero)).to(zero)
+    return [zero, *(size * e for e in unit for size in _CONSTANTS)]
 
 
 def _span(affine: AffineMap, risk: Tensor, n_draws: int) -> Callable[[], Tensor]:

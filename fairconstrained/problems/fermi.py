@@ -6,9 +6,10 @@ private releases of them are known.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +24,7 @@ from fairconstrained.problems.base import Batch, Evaluation, Linearization, with
 from fairconstrained.problems.erm import through_scores
 from fairconstrained.problems.objectives import Objective
 
-__all__ = ["TABLES", "FermiERM", "Membership", "counted_by"]
+__all__ = ["TABLES", "FermiERM", "Membership", "PenalisedTables", "counted_by"]
 
 TABLES = ("labels", "probabilities")  # what W may answer to
 Terms = Callable[[Tensor, "Membership"], Tensor]
@@ -54,28 +55,25 @@ class Membership(NamedTuple):
         y, parts, weight = (column.index_select(0, index) for column in self[1:])
         return Membership(self.X.rows(index), y, parts, weight)
 
+    def count_parts(self, constraint: MomentConstraint) -> Tensor:
+        """Weight of each part, (n_parts,)."""
+        return self.weight @ self.parts
+
     def sums(self, statistics: Tensor) -> Tensor:
         """The table of these statistics, (n_parts, n_columns)."""
         return self.parts.T @ (self.weight[:, None] * statistics)
 
 
 @dataclass(frozen=True)
-class FermiERM:
-    r"""Minimise the mean loss plus a penalty on mutual information.
+class PenalisedTables(ABC):
+    r"""Minimise the mean loss plus a penalty on mutual information: what tables of sums decide.
 
-    .. math::
-
-        \min_w \; f(z) + \frac{\alpha}{2} \lVert \beta(w) \rVert^2
-        + \lambda \, \mathrm{ERMI}(M(z), N), \qquad M_{qj} = \sum_i \omega_i S_{iq} F_j(z_i) .
-
-    There are no constraints: the values of the notion are measured only, on soft and on predicted
-    labels.
+    A subclass has the rows, and computes the tables from them.
 
     Parameters
     ----------
     model : Model
-    data : Membership
-        With the fractions S.
+    data : rows
     risk : Objective
     constraint : MomentConstraint
         The notion that is measured.
@@ -90,7 +88,7 @@ class FermiERM:
     """
 
     model: Model
-    data: Membership
+    data: Any
     risk: Objective
     constraint: MomentConstraint
     alpha: float
@@ -99,9 +97,9 @@ class FermiERM:
     shift: Tensor | None = None
 
     @property
+    @abstractmethod
     def n_rows(self) -> int:
         """Number of rows of the data."""
-        return len(self.data.y)
 
     @property
     def n_constraints(self) -> Literal[0]:
@@ -116,9 +114,105 @@ class FermiERM:
         """Parameters of the model: there are no other variables."""
         return w
 
+    @abstractmethod
     def linearize(self, x: Tensor) -> Linearization:
         """The penalised objective."""
-        return self._linearized(self._objective, x, self.data)
+
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """Objective and error, each with the measured values of the notion."""
+        (risk, soft), (error, hard) = self._soft_at(x), self._hard_at(x)
+        objective = risk + self._penalty_of(soft) + self.alpha * self.model.penalty(x).value
+        return Evaluation(self._measured(objective, soft), self._measured(error, hard))
+
+    @property
+    def offsets(self) -> Tensor:
+        """Positions of the intercepts, or of the biases of the last layer of a network."""
+        return self.model.offsets
+
+    def of_labels(self, x: Tensor) -> tuple[float, float]:
+        """Error plus penalty of predicted labels, and their mutual information (0 if unused)."""
+        error, table = self._hard_at(x)
+        if not self._is_penalised:
+            return float(error), 0.0
+        information = float(self.information.value(table))
+        return float(error) + self.weight * information, information
+
+    def of_weight(self, weight: float) -> Self:
+        r"""The problem with another :math:`\lambda`."""
+        return replace(self, weight=weight)
+
+    def sharpened_at(self, x: Tensor) -> Self:
+        """The problem with probabilities twice as sharp, and the table of the labels at x."""
+        return replace(self, constraint=self.constraint.sharpened(), shift=None).moved_to_labels(x)
+
+    def moved_to_labels(self, x: Tensor, step: float = 1.0) -> Self:
+        """The problem with its table shifted towards that of the labels at x; itself if unused."""
+        if not self._is_penalised:
+            return self
+        apart = self._hard_at(x)[1] - self._soft_at(x)[1]
+        before = torch.zeros_like(apart) if self.shift is None else self.shift
+        # The first shift is whole: none is the paper's problem, not an estimate of it.
+        fraction = 1.0 if self.shift is None else step
+        return replace(self, shift=torch.lerp(before, apart, fraction))
+
+    @abstractmethod
+    def _soft_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean loss, and the table of class probabilities."""
+
+    @abstractmethod
+    def _hard_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean error, and the table of predicted labels."""
+
+    @property
+    def _is_penalised(self) -> bool:
+        return self.weight != 0 and bool(self.information.used.any())
+
+    def _penalty_of(self, table: Tensor) -> Tensor:
+        """The penalty on a table of class probabilities, ()."""
+        if not self._is_penalised:
+            return (0.0 * table).sum()
+        moved = table if self.shift is None else table + self.shift
+        return self.weight * self.information.value(moved)
+
+    def _measured(self, first: Tensor, table: Tensor) -> Tensor:
+        values = self.constraint.of_moments(table, self.information.counts, table.new_zeros(0))
+        return torch.cat((first.reshape(1), values))
+
+
+class FermiERM(PenalisedTables):
+    r"""Minimise the mean loss plus a penalty on mutual information.
+
+    .. math::
+
+        \min_w \; f(z) + \frac{\alpha}{2} \lVert \beta(w) \rVert^2
+        + \lambda \, \mathrm{ERMI}(M(z), N), \qquad M_{qj} = \sum_i \omega_i S_{iq} F_j(z_i) .
+
+    There are no constraints: the values of the notion are measured only, on soft and on predicted
+    labels.
+
+    Parameters
+    ----------
+    data : Membership
+        With the fractions S.
+    model, risk, constraint, alpha, information, weight, shift
+        As in :class:`PenalisedTables`.
+    """
+
+    data: Membership
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of the data."""
+        return len(self.data.y)
+
+    def linearize(self, x: Tensor) -> Linearization:
+        """The penalised objective."""
+
+        def objective(scores: Tensor, batch: Membership) -> Tensor:
+            risk = self.risk.soft(scores, batch.y, batch.weight)
+            return risk + self._penalty_of(batch.sums(self._soft(scores, batch)))
+
+        return self._linearized(objective, x, self.data)
 
     def saddle(
         self, x: Tensor, dual: Tensor, rows: Tensor, table: str = "labels"
@@ -158,73 +252,19 @@ class FermiERM:
         on_x = terms.pullback(torch.ones_like(terms.value))
         return on_x, self.information.ascent(dual, seen[0])
 
-    def evaluate(self, x: Tensor) -> Evaluation:
-        """Objective and error, each with the measured values of the notion."""
-        scores = self.model.scores(x, self.data.X)
-        hard = self.constraint.statistic.hard(scores, self.data.y)
-        error = self.risk.hard(scores, self.data.y, self.data.weight)
-        objective = self._objective(scores, self.data) + self.alpha * self.model.penalty(x).value
-        return Evaluation(
-            self._measured(objective, self._soft(scores, self.data)), self._measured(error, hard)
-        )
+    def _soft_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores, rows = self.model.scores(x, self.data.X), self.data
+        risk = self.risk.soft(scores, rows.y, rows.weight)
+        return risk, rows.sums(self._soft(scores, rows))
 
-    @property
-    def offsets(self) -> Tensor:
-        """Positions of the intercepts, or of the biases of the last layer of a network."""
-        return self.model.offsets
-
-    def of_labels(self, x: Tensor) -> tuple[float, float]:
-        """Error plus penalty of predicted labels, and their mutual information (0 if unused)."""
-        scores = self.model.scores(x, self.data.X)
-        error = float(self.risk.hard(scores, self.data.y, self.data.weight))
-        if not self._is_penalised:
-            return error, 0.0
-        information = float(self.information.value(self._label_table(scores)))
-        return error + self.weight * information, information
-
-    def of_weight(self, weight: float) -> Self:
-        r"""The problem with another :math:`\lambda`."""
-        return replace(self, weight=weight)
-
-    def sharpened_at(self, x: Tensor) -> Self:
-        """The problem with probabilities twice as sharp, and the table of the labels at x."""
-        return replace(self, constraint=self.constraint.sharpened(), shift=None).moved_to_labels(x)
-
-    def moved_to_labels(self, x: Tensor, step: float = 1.0) -> Self:
-        """The problem with its table shifted towards that of the labels at x; itself if unused."""
-        if not self._is_penalised:
-            return self
-        scores = self.model.scores(x, self.data.X)
-        apart = self._label_table(scores) - self.data.sums(self._soft(scores, self.data))
-        before = torch.zeros_like(apart) if self.shift is None else self.shift
-        # The first shift is whole: none is the paper's problem, not an estimate of it.
-        fraction = 1.0 if self.shift is None else step
-        return replace(self, shift=torch.lerp(before, apart, fraction))
-
-    @property
-    def _is_penalised(self) -> bool:
-        return self.weight != 0 and bool(self.information.used.any())
-
-    def _label_table(self, scores: Tensor) -> Tensor:
-        return self.data.sums(self.constraint.statistic.hard(scores, self.data.y))
-
-    def _objective(self, scores: Tensor, batch: Membership) -> Tensor:
-        risk = self.risk.soft(scores, batch.y, batch.weight)
-        if not self._is_penalised:
-            return risk
-        table = batch.sums(self._soft(scores, batch))
-        if self.shift is not None:
-            table = table + self.shift
-        return risk + self.weight * self.information.value(table)
+    def _hard_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores, rows = self.model.scores(x, self.data.X), self.data
+        error = self.risk.hard(scores, rows.y, rows.weight)
+        return error, rows.sums(self.constraint.statistic.hard(scores, rows.y))
 
     def _linearized(self, objective: Terms, x: Tensor, batch: Membership) -> Linearization:
         terms = through_scores(lambda z, _: objective(z, batch)[None], self.model, x, batch.X)
         return with_penalty(terms, self.model.penalty(x), self.alpha)
-
-    def _measured(self, first: Tensor, statistics: Tensor) -> Tensor:
-        table = self.data.sums(statistics)
-        values = self.constraint.of_moments(table, self.information.counts, table.new_zeros(0))
-        return torch.cat((first.reshape(1), values))
 
     def _soft(self, scores: Tensor, batch: Membership) -> Tensor:
         return self.constraint.statistic.soft(scores, batch.y)

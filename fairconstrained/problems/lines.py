@@ -16,7 +16,20 @@ from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import Rows
 from fairconstrained.constraints.statistics import sum_by
 
-__all__ = ["Line", "grid", "of_labels", "on_grid", "thresholds"]
+__all__ = [
+    "Line",
+    "between",
+    "changes",
+    "error_and_statistics",
+    "grid",
+    "most_points",
+    "most_thresholds",
+    "of_labels",
+    "of_tables",
+    "on_grid",
+    "tables_at",
+    "thresholds",
+]
 
 _MOST_ENTRIES = 1_000_000  # of all tables; lines with more are seen at fewer points
 _APART = 1e-9  # changes that are closer, relative to their size, may be equal but for rounding
@@ -58,24 +71,50 @@ def of_labels(
     reach : float
         Largest absolute value of t.
     """
+    columns = error_and_statistics(error, statistic)
+    steps = between(changes(scores, slopes), reach, most_points(values))
+    tables = tables_at(steps, scores, slopes, rows, columns)
+    return of_tables(steps, tables, rows.weight.sum(), values)
 
-    def columns(scores: Tensor, rows: Rows) -> Tensor:
-        of_rows = torch.cat((error(scores, rows.y)[:, None], statistic(scores, rows.y)), dim=1)
-        return of_rows * rows.weight[:, None]
 
-    first, changes = _changes(scores, slopes)
-    order = changes.step.argsort()
-    step, row, before, after = (column[order] for column in changes)
-    moving, table = rows.take(row), columns(first, rows)
+def error_and_statistics(error: OfRows, statistic: OfRows) -> OfRows:
+    """Both side by side, (n, 1 + n_columns)."""
+    return lambda scores, y: torch.cat((error(scores, y)[:, None], statistic(scores, y)), dim=1)
+
+
+def most_points(values: AffineMap) -> int:
+    """The number of points whose tables are looked at."""
+    return max(_MOST_ENTRIES // ((values.n_parts + 1) * (1 + values.n_columns)), 2)
+
+
+def changes(scores: Tensor, slopes: Tensor) -> Tensor:
+    """Where on the line labels change, in any order."""
+    return _changes(scores, slopes)[1].step
+
+
+def tables_at(steps: Tensor, scores: Tensor, slopes: Tensor, rows: Rows, columns: OfRows) -> Tensor:
+    """Tables at sorted points between changes, (T, n_parts + 1, n_columns).
+
+    Tables of parts of the rows add up.
+    """
+
+    def weighted(scores: Tensor, rows: Rows) -> Tensor:
+        return columns(scores, rows.y) * rows.weight[:, None]
+
+    first, (step, row, before, after) = _changes(scores, slopes)
+    moving, table = rows.take(row), weighted(first, rows)
     n_parts, n_columns = rows.n_parts + 1, table.shape[1]
-    steps, n_changed = _between(step, reach, max(_MOST_ENTRIES // (n_parts * n_columns), 2))
-    # The sorted change i has happened at the steps before which there are more than i changes.
-    since = torch.searchsorted(n_changed, torch.arange(len(row)).to(n_changed), right=True)
-    moved = columns(after, moving) - columns(before, moving)
+    # A change has happened at the steps beyond it.
+    since = torch.searchsorted(steps, step)
+    moved = weighted(after, moving) - weighted(before, moving)
     tables = sum_by(moved, since * n_parts + moving.part, (len(steps) + 1) * n_parts)
     tables = tables.reshape(-1, n_parts, n_columns)[:-1].cumsum(dim=0)
-    tables = tables + sum_by(table, rows.part, n_parts)
-    errors = tables[:, :, 0].sum(dim=1) / rows.weight.sum()
+    return tables + sum_by(table, rows.part, n_parts)
+
+
+def of_tables(steps: Tensor, tables: Tensor, total: Tensor, values: AffineMap) -> Line:
+    """The values that tables of all rows, of weight `total`, give."""
+    errors = tables[:, :, 0].sum(dim=1) / total
     return Line(steps, errors, values.largest(tables[:, :-1, 1:]))
 
 
@@ -127,21 +166,19 @@ def _best(scores: Tensor, allowed: Tensor) -> Tensor:
     return torch.where(allowed, scores, -torch.inf).argmax(dim=1)
 
 
-def _between(change: Tensor, reach: float, most: int) -> tuple[Tensor, Tensor]:
-    """Steps between and beyond sorted changes, at most so many; changes before each of them."""
+def between(change: Tensor, reach: float, most: int) -> Tensor:
+    """Points between and beyond changes, sorted, at most so many."""
     if len(change) == 0:
-        return change.new_zeros(1), torch.zeros(1, dtype=torch.long, device=change.device)
+        return change.new_zeros(1)
+    change = change.sort().values
     low, high = change[:-1], change[1:]
-    apart = torch.nonzero(high - low > _APART * (high.abs() + low.abs()))[:, 0]
+    apart = high - low > _APART * (high.abs() + low.abs())
     ends = change[[0, -1]] + change.new_tensor([-1.0, 1.0]) * (1.0 + change[[0, -1]].abs())
     steps = torch.cat((ends[:1], 0.5 * (low + high)[apart], ends[1:]))
-    n_changed = torch.cat((apart.new_zeros(1), apart + 1, apart.new_full((1,), len(change))))
-    near = steps.abs() <= reach
-    steps, n_changed = steps[near], n_changed[near]
+    steps = steps[steps.abs() <= reach]
     if len(steps) <= most:
-        return steps, n_changed
-    chosen = torch.linspace(0, len(steps) - 1, most, device=change.device).long()
-    return steps[chosen], n_changed[chosen]
+        return steps
+    return steps[torch.linspace(0, len(steps) - 1, most, device=change.device).long()]
 
 
 def on_grid(hard: Callable[[Tensor], Tensor], steps: Tensor) -> Line:
@@ -158,8 +195,12 @@ def grid(like: Tensor, reach: float) -> Tensor:
 
 def thresholds(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
     """Steps at quantiles of the changes of labels, or between all of them if there are few."""
-    change = _changes(scores, slopes)[1].step.sort().values
-    return _between(change, reach, max(_MOST_ROWS // len(scores), len(_GRID)))[0]
+    return between(changes(scores, slopes), reach, most_thresholds(len(scores)))
+
+
+def most_thresholds(n_rows: int) -> int:
+    """The number of thresholds that are tried on so many rows."""
+    return max(_MOST_ROWS // n_rows, len(_GRID))
 
 
 def _error_and_excess(values: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from fairconstrained.problems import (
 )
 from fairconstrained.training.data import Rows, Source, Stream
 from fairconstrained.training.terms import Group, Term
-from fairconstrained.training.workers import Workers
+from fairconstrained.workers import Workers
 
 __all__ = ["ModuleProblem"]
 

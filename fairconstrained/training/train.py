@@ -29,7 +29,7 @@ from fairconstrained.training.terms import (
     Risk,
     Term,
 )
-from fairconstrained.training.workers import Workers
+from fairconstrained.workers import Workers
 
 __all__ = ["Trained", "train"]
 
@@ -177,7 +177,7 @@ def train(
     network = _copied(module, device)
     first = next(p for p in network.parameters() if p.requires_grad)
     source = as_rows(data, first.dtype)
-    workers = Workers()
+    workers = Workers.initialised()
     seed = int(torch.randint(2**31, ())) if random_state is None else int(random_state)
     seed = int(workers.same(torch.tensor(seed, device=first.device)))
     solver = _default_solver() if solver is None else solver

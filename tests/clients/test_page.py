@@ -1,36 +1,16 @@
 """The blocks of the page on other libraries run, each after the first."""
 
-import ast
-import importlib.util
 import re
 
 import pytest
 
 from tests.helpers.clients import array_api, run_program
+from tests.helpers.pages import BLOCK, missing
 from tests.helpers.repository import ROOT
 
 TEXT = (ROOT / "docs" / "guide" / "works_with.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 START, *SECTIONS = re.split(r"^## (?=.)", TEXT, flags=re.MULTILINE)
 BLOCKS = {section.partition("\n")[0]: BLOCK.findall(section) for section in SECTIONS}
-
-
-def missing(code):
-    """Packages that the code imports and that are not installed."""
-    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
-    names = {node.module for node in nodes}
-    names |= {
-        alias.name
-        for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
-    return sorted(
-        name
-        for name in names
-        if importlib.util.find_spec(name.partition(".")[0]) is None
-        or (name == "sklearn.callback" and importlib.util.find_spec(name) is None)
-    )
 
 
 def test_every_section_has_a_block():

@@ -24,8 +24,8 @@ with pytest.MonkeyPatch.context() as patch:
     del sys.modules["blocks"], sys.modules["logo"]
 
 # Executed by tests/docs/test_architecture_examples.py, in the ways that these pages describe, and
-# block by block by tests/clients/test_page.py.
-ELSEWHERE = {"architecture.md", "privacy.md", "works_with.md"}
+# block by block by tests/clients (the pages on other libraries and on large data).
+ELSEWHERE = {"architecture.md", "large_data.md", "privacy.md", "works_with.md"}
 PAGES = sorted(
     str(page.relative_to(DOCS))
     for page in DOCS.rglob("*.md")
@@ -40,8 +40,16 @@ MODULES = [
     *(
         f"fairconstrained.{name}"
         for name in (
-            *("constraints", "datasets", "display", "exceptions", "export", "metrics"),
-            *("model_selection", "privacy", "privacy.audit", "solvers", "training"),
+            *("blocks", "constraints", "datasets", "display", "distributed", "exceptions"),
+            *(
+                "export",
+                "metrics",
+                "model_selection",
+                "privacy",
+                "privacy.audit",
+                "solvers",
+                "training",
+            ),
         )
     ),
 ]

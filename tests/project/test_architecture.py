@@ -27,22 +27,26 @@ MAY_IMPORT = {
     "autograd": set(),
     "losses": set(),
     "process": set(),
+    "workers": {"exceptions"},
+    "distributed": {"workers"},
+    "blocks": set(),
     "models": {"arrays"},
     "constraints": {"auc", "autograd", "groups", "losses", "percentiles"},
     "privacy": {"exceptions"},
     "metrics": {"arrays", "auc", "exceptions", "groups", "percentiles", "samples"},
     "datasets": {"_version"},
-    "problems": {"auc", "autograd", "constraints", "losses", "models"},
+    "problems": {"auc", "autograd", "constraints", "losses", "models", "workers"},
     "problems.private": {
         *("constraints", "exceptions", "losses", "models", "privacy", "problems"),
     },
     "solvers": {"exceptions", "models", "privacy", "problems", "problems.private", "process"},
     "training": {
-        *("constraints", "exceptions", "groups", "models", "problems", "process", "solvers"),
+        *("constraints", "groups", "models", "problems", "process", "solvers", "workers"),
     },
     "estimators": {
-        *("arrays", "constraints", "exceptions", "groups", "losses", "models", "percentiles"),
-        *("privacy", "problems", "problems.private", "process", "samples", "solvers"),
+        *("arrays", "blocks", "constraints", "distributed", "exceptions", "groups", "losses"),
+        *("models", "percentiles", "privacy", "problems", "problems.private", "process"),
+        *("samples", "solvers", "workers"),
     },
     "model_selection": {"arrays", "exceptions", "groups", "metrics", "privacy", "samples"},
     "display": {"metrics", "model_selection", "percentiles"},
@@ -54,7 +58,7 @@ MAY_IMPORT = {
 }
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
-    *("exceptions", "arrays", "groups", "samples", "percentiles", "auc", "metrics"),
+    *("exceptions", "arrays", "blocks", "groups", "samples", "percentiles", "auc", "metrics"),
     *("datasets", "privacy", "model_selection", "display"),
 }
 # Installed by extras only: imported inside the functions that need them.

@@ -14,11 +14,12 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from fairconstrained import workers
 from fairconstrained.constraints import DemographicParity, LossParity
 from fairconstrained.exceptions import WorkerError
 from fairconstrained.solvers import ALM, StochasticGhost, SwitchingSubgradient
-from fairconstrained.training import train, workers
-from fairconstrained.training.workers import Workers
+from fairconstrained.training import train
+from fairconstrained.workers import Workers
 from tests.helpers.repository import ROOT
 
 
@@ -100,6 +101,21 @@ def streamed():
     return train(network(), log_loss, [], loader, solver=solver, random_state=0).history
 
 
+def interrupted(path):
+    """A run with checkpoints that is stopped; the checkpoint stays."""
+    seen = []
+    constraints, solver = CASES["notions"]
+
+    def stops(iterate):
+        seen.append(iterate)
+        return len(seen) == 4
+
+    train(
+        network(), log_loss, constraints, made(), groups=made()[2], solver=solver, random_state=0,
+        checkpoint=path / "checkpoint.pt", callbacks=[stops],
+    )  # fmt: skip
+
+
 def lost():
     """The message that the first worker gets as the second one dies in its training."""
     workers._PATIENCE = timedelta(seconds=1)
@@ -120,6 +136,7 @@ def worker(rank, path):
     store = dist.FileStore(str(path / "store"), 2)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
     torch.save((all_cases(), streamed()), path / f"{rank}.pt")
+    interrupted(path)
     torch.save(lost(), path / "lost.pt")
     os._exit(0)  # without the handshake of a tidy end: the other is gone
 
@@ -136,7 +153,8 @@ def found(tmp_path_factory):
     for process in processes:
         process.join(300)
     assert [process.exitcode for process in processes] == [0, 3]
-    return [torch.load(path / f"{name}.pt", weights_only=False) for name in (0, 1, "lost")]
+    read = [torch.load(path / f"{name}.pt", weights_only=False) for name in (0, 1, "lost")]
+    return [*read, path / "checkpoint.pt"]
 
 
 needs_gloo = pytest.mark.skipif(
@@ -149,7 +167,7 @@ needs_gloo = pytest.mark.skipif(
 @pytest.mark.parametrize("case", CASES)
 def test_two_workers_give_what_one_gives(found, case):
     """Weights, constraint values and multipliers, to the last bit on both."""
-    (first, _), (second, _), _ = found
+    (first, _), (second, _), *_ = found
     for one, a, b in zip(trained(case), first[case], second[case], strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
         torch.testing.assert_close(a, one, rtol=0, atol=1e-9)
@@ -165,7 +183,7 @@ def test_rows_may_come_one_by_one(found):
 @pytest.mark.slow
 @needs_gloo
 def test_each_worker_reads_its_own_loader(found):
-    (_, first), (_, second), _ = found
+    (_, first), (_, second), *_ = found
     assert (first["objective"] == second["objective"]).all()
     assert first["objective"][-1] < first["objective"][0]
 
@@ -174,6 +192,19 @@ def test_each_worker_reads_its_own_loader(found):
 @needs_gloo
 def test_a_worker_that_dies_stops_the_others_with_its_name(found):
     assert "worker 0 of 2 cannot go on: worker 1 gave no heartbeat within 1 s" in found[2]
+
+
+@pytest.mark.slow
+@needs_gloo
+def test_one_worker_goes_on_from_the_checkpoint_of_two(found):
+    constraints, solver = CASES["notions"]
+    data = made()
+    result = train(
+        network(), log_loss, constraints, data, groups=data[2], solver=solver, random_state=0,
+        checkpoint=found[3],
+    )  # fmt: skip
+    weights = torch.cat([p.detach().reshape(-1) for p in result.module.parameters()])
+    torch.testing.assert_close(weights, trained("notions")[0], rtol=0, atol=1e-9)
 
 
 @pytest.mark.slow

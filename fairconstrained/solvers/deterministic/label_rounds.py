@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems.fermi import FermiERM
+from fairconstrained.problems.fermi import PenalisedTables
 from fairconstrained.solvers.base import Iterate, check_numbers
 from fairconstrained.solvers.deterministic.lbfgs import LBFGS
 
@@ -92,14 +92,14 @@ class LabelRounds(LBFGS):
         super().__init__(inner_max_iter=inner_max_iter, memory=memory)
         self.rounds = rounds
 
-    def check(self, problem: FermiERM) -> None:  # type: ignore[override]
+    def check(self, problem: PenalisedTables) -> None:  # type: ignore[override]
         """Raise ValueError for a bad parameter."""
         super().check(problem)
         check_numbers(self, positive=["rounds"], kind=Integral)
 
     # Narrower than the base class: tables of labels need the problem's own.
     def iterate(  # type: ignore[override]
-        self, problem: FermiERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: PenalisedTables, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield the iterates of all rounds, and at last the best point; no randomness."""
         best = _Best(problem)
@@ -120,7 +120,7 @@ class LabelRounds(LBFGS):
 
     def _rounds(
         self,
-        posed: FermiERM,
+        posed: PenalisedTables,
         x: Tensor,
         dual: Tensor,
         tol: float,
@@ -145,7 +145,7 @@ class LabelRounds(LBFGS):
 class _Best:
     """The point of least error plus penalty of labels so far."""
 
-    def __init__(self, problem: FermiERM):
+    def __init__(self, problem: PenalisedTables):
         self._problem = problem
         self.value = self.information = self.residual = torch.inf
 

@@ -1,0 +1,149 @@
+"""A fit on the rows of one worker and of several: processor time, messages, and a plan for many.
+
+    python -m benchmarks.speed.sharded --rows 1000000
+    torchrun --standalone --nproc-per-node 2 -m benchmarks.speed.sharded --rows 1000000
+
+Demographic parity within 0.02, two groups, 20 columns in double precision, default settings, one
+thread a worker. One worker fits on all rows in memory, several each on their part of the same rows.
+The first worker prints the model, so that the fits can be compared, and what a pass costs: with it,
+and with an assumed network (`--latency` of one hop and `--bandwidth`), the time of `--plan-workers`
+workers with `--plan-rows` rows follows, for sums along a tree:
+
+    passes * (rows / workers * seconds a row and pass + 2 log2(workers) * latency)
+    + bytes / bandwidth * 2 log2(workers).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.distributed import sharded_rows
+from fairconstrained.models import LinearModel
+
+N_COLUMNS, SLACK = 20, 0.02
+_BLOCK = 10_000
+_FEW = 2_000
+
+
+def rows(n_rows: int, rank: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X, labels and groups of one worker: its blocks of those that all have together."""
+    weights = np.random.default_rng(0).normal(size=N_COLUMNS)
+    blocks = []
+    for block in np.array_split(np.arange(n_rows // _BLOCK), size)[rank]:
+        rng = np.random.default_rng((1, block))
+        group = rng.integers(2, size=_BLOCK)
+        X = rng.normal(size=(_BLOCK, N_COLUMNS))
+        X[:, 0] += group
+        blocks.append((X, X @ weights + 2 * rng.logistic(size=_BLOCK) + group > 0, group))
+    X, y, group = (np.concatenate(column) for column in zip(*blocks, strict=True))
+    return X, y.astype(np.int64), group
+
+
+class Counted:
+    """Sums over workers, and passes of the model over rows, while it is entered."""
+
+    def __init__(self) -> None:
+        self.messages = self.bytes = self.products = 0
+        self.waiting = 0.0
+
+    def __enter__(self) -> Counted:
+        self._reduce, self._scores = dist.all_reduce, LinearModel.scores
+
+        def reduce(tensor: Tensor, *args: Any, **options: Any) -> Any:
+            self.messages += 1
+            self.bytes += tensor.numel() * tensor.element_size()
+            start = time.perf_counter()
+            done = self._reduce(tensor, *args, **options)
+            self.waiting += time.perf_counter() - start
+            return done
+
+        def scores(model: LinearModel, w: Tensor, X: Any) -> Tensor:
+            self.products += X.shape[0]
+            return self._scores(model, w, X)
+
+        dist.all_reduce, LinearModel.scores = reduce, scores  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        dist.all_reduce, LinearModel.scores = self._reduce, self._scores  # type: ignore[method-assign]
+
+
+def measured(n_rows: int, rank: int, size: int) -> dict[str, Any]:
+    """One fit, after one on a few rows, which loads libraries."""
+    X, y, group = rows(n_rows, rank, size)
+    clf = RateConstrainedClassifier(slack=SLACK)
+    with nullcontext() if size == 1 else sharded_rows():
+        clf.fit(X[:_FEW], y[:_FEW], sensitive_features=group[:_FEW])
+        with Counted() as counted:
+            wall, processor = time.perf_counter(), time.process_time()
+            clf.fit(X, y, sensitive_features=group)
+            wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    return {
+        "workers": size,
+        "rows of all": n_rows,
+        "processor seconds of a worker": round(processor, 2),
+        "seconds": round(wall, 2),
+        "seconds of these in sums": round(counted.waiting, 2),
+        "passes for scores": round(counted.products / len(X), 1),
+        "sums": counted.messages,
+        "bytes of sums": counted.bytes,
+        "violation": round(clf.violation_, 6),
+        "coef": np.round(clf.coef_[0, :3], 9).tolist(),
+    }
+
+
+def planned(found: dict[str, Any], options: argparse.Namespace) -> str:
+    """The time of many workers, from what one of these has measured."""
+    of_worker = found["rows of all"] / found["workers"]
+    a_row = found["processor seconds of a worker"] / of_worker
+    hops = 2 * math.log2(options.plan_workers)
+    arithmetic = options.plan_rows / options.plan_workers * a_row
+    network = hops * (found["sums"] * options.latency + found["bytes of sums"] / options.bandwidth)
+    return (
+        f"{options.plan_workers:,} workers with {options.plan_rows:.0e} rows: {arithmetic:.0f} s "
+        f"of arithmetic ({1e6 * a_row:.2f} us a row and fit) and {network:.1f} s of network"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, alone or with the others that torchrun has started."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.speed.sharded",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--plan-workers", type=int, default=1_000)
+    parser.add_argument("--plan-rows", type=float, default=1e11)
+    parser.add_argument("--latency", type=float, default=50e-6, help="seconds of one hop")
+    parser.add_argument("--bandwidth", type=float, default=1e9, help="bytes per second")
+    options = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    together = "WORLD_SIZE" in os.environ
+    if together:
+        dist.init_process_group("gloo")
+    rank, size = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
+    found = measured(options.rows, rank, size)
+    if rank == 0:
+        print(json.dumps(found))
+        if size > 1:
+            print(planned(found, options))
+    if together:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Rows of X that are read some at a time, again in every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+__all__ = ["Blocks"]
+
+
+class Blocks:
+    """Rows of X in blocks, for tables that do not fit into memory.
+
+    ``fit`` of ``RateConstrainedClassifier``, ``LossParityClassifier`` and
+    ``DPFermiClassifier(epsilon=None)`` with a linear model takes it in place of X. Labels,
+    sensitive features and weights are arrays as ever, with the rows of all blocks one after the
+    other. Every pass over the rows calls `read` again: one for the values at a point and one for
+    the gradient, some tens to a hundred in a fit.
+
+    Parameters
+    ----------
+    read : callable
+        ``read()`` returns an iterable of blocks: arrays, sparse matrices, DataFrames or record
+        batches of Arrow, with numbers in the same columns. It gives the same blocks each time.
+        Memory for some blocks is needed: ten thousand to a million rows are a good size.
+
+    Examples
+    --------
+    Ten blocks, which a program would read from files:
+
+    >>> import numpy as np
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.blocks import Blocks
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> data = make_biased_classification(2000, random_state=0)
+    >>> X = Blocks(lambda: np.array_split(data.data, 10))
+    >>> clf = RateConstrainedClassifier()
+    >>> clf.fit(X, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
+    """
+
+    def __init__(self, read: Callable[[], Iterable[Any]]):
+        if not callable(read):
+            raise ValueError(
+                "Blocks.read must be a function that returns an iterable of blocks, since every "
+                f"pass reads them again; got a {type(read).__name__}. For a list: lambda: the_list."
+            )
+        self.read = read
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.read())

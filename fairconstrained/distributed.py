@@ -1,0 +1,80 @@
+"""Fits whose rows are divided among processes of ``torch.distributed``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch.distributed as dist
+
+from fairconstrained.workers import ALONE, Workers
+
+__all__ = ["sharded_rows"]
+
+_chosen: ContextVar[Workers] = ContextVar("chosen", default=ALONE)
+
+
+@contextmanager
+def sharded_rows(group: Any = None) -> Iterator[None]:
+    """Within it the rows given to ``fit`` are this worker's part of the rows.
+
+    All workers call ``fit`` with the same parameters, each with rows of its own, and end with the
+    same model: up to rounding, that of one worker with all rows. Only counts, tables of the
+    constraint, gradients and the names of labels and groups travel between them.
+
+    ``RateConstrainedClassifier``, ``LossParityClassifier`` and ``DPFermiClassifier(epsilon=None)``
+    take part, with a linear model or with a classifier as `model`. Such a classifier learns from
+    the rows of the first worker, and all workers get what it has learnt; the constrained linear
+    model on its posteriors learns from the rows of all.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        Of ``torch.distributed``; default: all processes. Its ``timeout`` is how long a worker that
+        does not answer is waited for.
+
+    Raises
+    ------
+    ValueError
+        If ``torch.distributed`` is not initialised.
+
+    Examples
+    --------
+    A process alone; ``torchrun`` or Dask start several, and give each its rank.
+
+    >>> import torch.distributed as dist
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.distributed import sharded_rows
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> with sharded_rows():
+    ...     clf = RateConstrainedClassifier().fit(
+    ...         data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.feasible_
+    True
+    >>> dist.destroy_process_group()
+    """
+    if not (dist.is_available() and dist.is_initialized()):
+        raise ValueError(
+            "sharded_rows needs the workers of torch.distributed: call "
+            "torch.distributed.init_process_group first, as programs for torchrun do."
+        )
+    before = _chosen.set(Workers.initialised(group))
+    try:
+        yield
+    finally:
+        _chosen.reset(before)
+
+
+@contextmanager
+def taken_workers() -> Iterator[Workers]:
+    """Yield the workers that the caller has chosen; what is fitted within it is fitted alone."""
+    workers = _chosen.get()
+    before = _chosen.set(ALONE)
+    try:
+        yield workers
+    finally:
+        _chosen.reset(before)

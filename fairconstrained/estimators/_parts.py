@@ -1,0 +1,288 @@
+"""Fits on rows in parts: shards of workers, and blocks that are read in every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from numbers import Number
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sklearn.utils import _safe_indexing, check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from fairconstrained.arrays import as_numpy
+from fairconstrained.blocks import Blocks
+from fairconstrained.estimators._rows import TrainingRows, checked_weight
+from fairconstrained.groups import Groups, encode_groups
+from fairconstrained.models.features import Features, as_features
+from fairconstrained.problems.parted import PARTED
+from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.solvers import check_solves
+from fairconstrained.workers import ALONE
+
+__all__ = [
+    "agreed",
+    "check_parts",
+    "learnt_columns",
+    "parted_rows",
+    "rows_of_blocks",
+]
+
+_ENCODED_ROWS = 1 << 20  # labels that are made indices at a time
+_UNCOMPARED = ("callbacks", "verbose", "random_state", "device")  # parameters that may differ
+_KINDS = {"U": "text", "S": "text", "O": "objects"}  # of labels; all others are numbers
+
+
+def check_parts(estimator, X):
+    """Refuse a fit on rows in parts that is not exact, before any work."""
+    name = type(estimator).__name__
+    specification = estimator._specification()
+    refused = {
+        f"{name} needs all rows at once": not estimator._takes_parts,
+        f"{name}.epsilon must be None": estimator.epsilon is not None,
+        f"{name}.margin must be 0": estimator.margin > 0,
+        f"{name}.model must be linear or a classifier": not specification.linear,
+        f"{name}.model must be linear to read Blocks": (
+            isinstance(X, Blocks) and specification.learns_columns
+        ),
+    }
+    wrong = [what for what, is_wrong in refused.items() if is_wrong]
+    if wrong:
+        raise ValueError(
+            f"{wrong[0]}: rows in parts (sharded_rows, Blocks) are for linear models under "
+            "constraints of rates and losses, or with the penalty of DPFermiClassifier, without "
+            "privacy and margin. Networks on several workers: fairconstrained.training.train."
+        )
+    check_solves(estimator._chosen_solver(), PARTED[estimator._problem_class()])
+
+
+# ---------------------------------------------------------------------- blocks
+
+
+class CheckedBlocks:
+    """Blocks as features, each checked whenever it is read.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    n_rows : int
+        What all blocks together must have.
+    check : callable
+        Maps a block to an array or sparse matrix of numbers, or raises ValueError.
+    device : str, default="cpu"
+    """
+
+    def __init__(self, blocks, n_rows, check, device="cpu"):
+        self._blocks = blocks
+        self._n_rows = n_rows
+        self._check = check
+        self._device = device
+
+    def on(self, device):
+        """The blocks on another device."""
+        return CheckedBlocks(self._blocks, self._n_rows, self._check, device)
+
+    def __iter__(self) -> Iterator[Features]:
+        n_rows = 0
+        for block in filled(self._blocks):
+            X = self._check(block)
+            n_rows += X.shape[0]
+            if n_rows > self._n_rows:
+                break
+            yield as_features(X, self._device)
+        if n_rows != self._n_rows:
+            more = " or more" if n_rows > self._n_rows else ""
+            raise ValueError(
+                f"the blocks of X have {n_rows}{more} rows, but y has {self._n_rows}: labels are "
+                "those of the rows of all blocks, one after the other."
+            )
+
+
+def filled(blocks):
+    """Blocks that have rows: files and filters may give empty ones."""
+    return (block for block in blocks if np.shape(block)[0])
+
+
+def rows_of_blocks(estimator, blocks, y, sensitive_features, sample_weight):
+    """Rows whose labels and groups are small integers, and whose X is read in every pass."""
+    first = next(filled(blocks), None)
+    if first is None:
+        raise ValueError("Blocks.read gives no rows.")
+    y = check_array(column_or_1d(as_numpy(y), warn=True), ensure_2d=False, dtype=None)
+    check_classification_targets(y)
+    specification = estimator._specification()
+    n_first = np.shape(first)[0]
+    specification.training_rows(estimator, first, np.resize(y, n_first))
+    X = CheckedBlocks(blocks, len(y), partial(specification.new_rows, estimator))
+    for _ in X:  # what is wrong with a block is said before any work
+        pass
+    if sample_weight is None:
+        weight = np.broadcast_to(1.0, len(y))
+    else:
+        weight = checked_weight(sample_weight, len(y))
+        if not weight.all():
+            raise ValueError("sample_weight must be positive with Blocks; leave these rows out.")
+    codes, classes = encoded(y, len(y), _encoded_labels)
+    group = groups = None
+    if sensitive_features is not None:
+        n_given = np.shape(sensitive_features)[0]
+        if n_given != len(y):
+            raise ValueError(f"sensitive_features has {n_given} rows, but y has {len(y)}.")
+        group, groups = encoded(sensitive_features, len(y), encode_groups)
+    return TrainingRows(X, codes, group, weight, classes, groups, in_parts=True)
+
+
+def encoded(values, n_samples, encode):
+    """Codes as small integers, and labels, from some rows at a time."""
+    starts = range(0, n_samples, _ENCODED_ROWS)
+    pieces = [_small(encode(_safe_indexing(values, slice(i, i + _ENCODED_ROWS)))) for i in starts]
+    labels, places = joined([piece.labels for piece in pieces], encode)
+    codes = (place[piece.codes] for place, piece in zip(places, pieces, strict=True))
+    return np.concatenate([_small(Groups(own, labels)).codes for own in codes]), labels
+
+
+def _small(piece):
+    """Codes in as few bytes as their number takes, with a sign, as torch has it."""
+    return piece._replace(codes=piece.codes.astype(np.min_scalar_type(-len(piece.labels))))
+
+
+def joined(levels, encode):
+    """All labels that occur in several lists of them, and where those of each list are in it."""
+    of_tuples = levels[0].dtype == object and isinstance(levels[0][0], tuple)
+    every = np.concatenate(levels)
+    codes, labels = encode(np.array(every.tolist(), dtype=object) if of_tuples else every)
+    return labels, np.split(codes, np.cumsum([len(own) for own in levels])[:-1])
+
+
+def _encoded_labels(y):
+    labels, codes = np.unique(y, return_inverse=True)
+    return Groups(codes.reshape(-1), labels)
+
+
+# ---------------------------------------------------------------------- workers
+
+
+class _Said(NamedTuple):
+    """What a worker says of its rows and parameters before training."""
+
+    parameters: dict
+    columns: tuple
+    classes: np.ndarray
+    groups: np.ndarray | None
+    heaviest: float
+    lightest: float
+
+
+def agreed(estimator, rows, workers):
+    """The rows with the labels, groups and units of weight of all workers.
+
+    Raises
+    ------
+    ValueError
+        If parameters, columns or types of labels and groups differ; on all workers alike.
+    """
+    if workers.size == 1:
+        return rows
+    names = getattr(estimator, "feature_names_in_", None)
+    columns = (estimator.n_features_in_, None if names is None else tuple(names))
+    ends = float(rows.weight.max()), float(rows.weight.min())
+    said = workers.gather(_Said(_comparable(estimator), columns, rows.classes, rows.groups, *ends))
+    _refuse_difference("parameters", [own.parameters for own in said])
+    _refuse_difference("columns of X", [own.columns for own in said])
+    _refuse_difference("kinds of labels in y", [_kind(own.classes) for own in said])
+    _refuse_difference("kinds of sensitive_features", [_kind(own.groups) for own in said])
+    classes, places = joined([own.classes for own in said], _encoded_labels)
+    rows = replace(
+        rows, y=places[workers.rank][rows.y], classes=classes, workers=workers, in_parts=True
+    )
+    if rows.groups is not None:
+        groups, places = joined([own.groups for own in said], encode_groups)
+        rows = replace(rows, group=places[workers.rank][rows.group], groups=groups)
+    heaviest, lightest = max(own.heaviest for own in said), min(own.lightest for own in said)
+    return replace(rows, weight_range=(lightest, heaviest))
+
+
+def _comparable(estimator):
+    """Parameters that have a value of their own, of the estimator and of what it holds."""
+    return {
+        name: value
+        for name, value in sorted(estimator.get_params(deep=True).items())
+        if isinstance(value, (Number, str, tuple, type(None))) and name not in _UNCOMPARED
+    }
+
+
+def _kind(labels):
+    if labels is None:
+        return "none"
+    return _KINDS.get(labels.dtype.kind, "numbers")
+
+
+def _refuse_difference(what, said):
+    for rank, own in enumerate(said):
+        if own != said[0]:
+            raise ValueError(
+                f"workers must agree in their {what}: worker 0 has {said[0]}, worker {rank} has "
+                f"{own}."
+            )
+
+
+# ---------------------------------------------------------------------- columns
+
+
+def learnt_columns(specification, rows, learn):
+    """The columns of the rows, and the specification that has learnt them.
+
+    A classifier learns from the rows of the first worker, and all get what it has learnt.
+    """
+    workers = rows.workers
+    if not specification.learns_columns or workers.size == 1:
+        return learn(specification), specification
+    table = None
+    _refuse_lack(rows)
+    with workers.agreeing():
+        if workers.rank == 0:
+            table = learn(specification)
+    specification = workers.gather(specification if workers.rank == 0 else None)[0]
+    with workers.agreeing():
+        if table is None:
+            table = specification.transform(rows.X)
+    return table, specification
+
+
+def _refuse_lack(rows):
+    """Refuse rows of which the first worker lacks a label and group that others have."""
+    mine = replace(rows, workers=ALONE).cells
+    lacking = rows.workers.gather((rows.cells > 0) & (mine == 0))[0].numpy()
+    if lacking.any():
+        named = [rows.space.describe(cell) for cell in _single_cells(lacking)]
+        raise ValueError(
+            "a classifier as model learns from the rows of the first worker, which has no rows of "
+            f"{'; '.join(named)}: shuffle the rows before they are divided."
+        )
+
+
+def _single_cells(cells):
+    """Each true entry as an array of its own."""
+    for place in np.argwhere(cells):
+        cell = np.zeros_like(cells)
+        cell[tuple(place)] = True
+        yield cell
+
+
+def parted_rows(rows, table, weight, device):
+    """The rows as problems on rows in parts see them."""
+    features = (
+        table.on(device) if isinstance(table, CheckedBlocks) else [as_features(table, device)]
+    )
+    columns = (torch.as_tensor(column, device=device) for column in (rows.y, rows.group))
+    return PartedRows(features, *columns, _tensor(weight, device), rows.workers)
+
+
+def _tensor(weight, device):
+    """Weights; ones that are one number in memory stay so."""
+    if weight.strides == (0,):
+        return torch.ones(1, dtype=torch.float64, device=device).expand(len(weight))
+    return torch.as_tensor(weight, device=device)

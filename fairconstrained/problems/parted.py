@@ -1,0 +1,331 @@
+r"""Problems on rows in parts: every value and every gradient comes from sums over all rows.
+
+A pass over the rows gives a table of sums, and from it follow objective and constraints. A second
+pass gives the gradient of what the solver weighs them by. Nothing of a row is kept in between, and
+between workers only tables and gradients travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from fairconstrained.autograd import linearized
+from fairconstrained.constraints.affine import AffineMap
+from fairconstrained.constraints.moments import MomentConstraint, Rows
+from fairconstrained.constraints.statistics import look_up
+from fairconstrained.models import Model
+from fairconstrained.problems import lines
+from fairconstrained.problems.base import Batch, Evaluation, Linearization, with_penalty
+from fairconstrained.problems.erm import FairERM, constant_points
+from fairconstrained.problems.fermi import FermiERM, PenalisedTables
+from fairconstrained.problems.lines import Line
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.problems.parted_rows import PartedRows
+
+__all__ = ["PARTED", "PartedERM", "PartedFermi"]
+
+_MOST_NAMED = 400_000  # changes of labels along a line that travel between workers: 3 MB
+_GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927  # steps of even sequences modulo one
+
+
+class Sums(NamedTuple):
+    """A sum over all rows, and the table of sums by parts."""
+
+    first: Tensor  # ()
+    table: Tensor  # (n_parts, n_columns)
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes over rows in parts, for a model without state and a constraint without variables.
+
+    Parameters
+    ----------
+    model : Model
+    data : PartedRows
+    risk : MeanLoss
+    constraint : MomentConstraint
+    """
+
+    model: Model
+    data: PartedRows
+    risk: MeanLoss
+    constraint: MomentConstraint
+
+    def soft(self, w: Tensor) -> Sums:
+        """Mean loss, and the table of soft statistics."""
+        (sums,) = self._sums(w, self._soft)
+        return sums
+
+    def hard(self, w: Tensor) -> Sums:
+        """Mean error, and the table of hard statistics."""
+        (sums,) = self._sums(w, self._hard)
+        return sums
+
+    def both(self, w: Tensor) -> list[Sums]:
+        """`soft` and `hard` in one pass."""
+        return self._sums(w, self._soft, self._hard)
+
+    def gradients(self, w: Tensor, on_risk: Tensor, on_tables: Tensor) -> Tensor:
+        """Gradients of k weighted sums, (k, n_params), in one pass.
+
+        Parameters
+        ----------
+        w : Tensor of shape (n_params,)
+        on_risk : Tensor of shape (k,)
+            Weights on the mean loss.
+        on_tables : Tensor of shape (k, n_parts, n_columns)
+            Weights on the soft table.
+        """
+        padded = torch.nn.functional.pad(on_tables, (0, 0, 0, 1))  # of rows in no part
+
+        def of_batch(batch: Batch) -> Tensor:
+            scores, model_pullback = self.model.linearize(w, batch.X)
+            rows, total = self.constraint.place(*batch[1:]), self.data.total_weight
+            _, risk_gradient = self.risk.linearize(scores, rows.y, rows.weight, total)
+            soft, statistics_pullback = self.constraint.linearize(scores, rows.y, w[:0])
+            of_risk, found = risk_gradient(), []
+            for weight, table in zip(on_risk, padded, strict=True):
+                on_rows = look_up(table, rows.part, soft) * rows.weight[:, None]
+                found.append(model_pullback(weight * of_risk + statistics_pullback(on_rows)[0]))
+            return torch.stack(found)
+
+        return self.data.total(of_batch)
+
+    def of_labels(self, w: Tensor, direction: Tensor, values: AffineMap, reach: float) -> Line:
+        """Hard values between changes of labels along a line."""
+        most = lines.most_points(values)
+        steps = lines.between(self.changes(w, direction), reach, most)
+        columns = lines.error_and_statistics(self.risk.error, self.constraint.statistic.hard)
+
+        def of_batch(batch: Batch) -> Tensor:
+            rows = self.constraint.place(*batch[1:])
+            return lines.tables_at(steps, *self._on_line(w, direction, batch), rows, columns)
+
+        tables = self.data.total(of_batch)
+        return lines.of_tables(steps, tables, self.data.total_weight, values)
+
+    def at_steps(self, w: Tensor, direction: Tensor, values: AffineMap, steps: Tensor) -> Line:
+        """Hard values at some points of a line, in one pass."""
+
+        def of_batch(batch: Batch) -> Tensor:
+            rows = self.constraint.place(*batch[1:])
+            scores, slopes = self._on_line(w, direction, batch)
+            return torch.stack([self._hard(scores + step * slopes, batch, rows) for step in steps])
+
+        totals = self.data.total(of_batch)
+        tables = totals[:, 1:].reshape(len(steps), *self._shape)
+        return Line(steps, totals[:, 0], values.largest(tables))
+
+    def changes(self, w: Tensor, direction: Tensor) -> Tensor:
+        """Where labels change along a line: all changes if rows are few, else some of every rank.
+
+        Of many rows each piece names evenly spaced changes of its own, in proportion to its rows.
+        """
+        own = [
+            self._named(lines.changes(*self._on_line(w, direction, batch)), place)
+            for place, batch in enumerate(self.data.batches())
+        ]
+        return torch.cat(self.data.workers.gather(torch.cat(own)))
+
+    def _on_line(self, w: Tensor, direction: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Scores of the rows, and their derivatives along the line."""
+        scores = self.model.scores(w, batch.X)
+        return scores, self.model.scores(w + direction, batch.X) - scores
+
+    def _soft(self, scores: Tensor, batch: Batch, rows: Rows) -> Tensor:
+        risk = self.risk.soft(scores, batch.y, batch.weight, self.data.total_weight)
+        return _joined(risk, self.constraint.sums(scores, rows, scores.new_zeros(0)))
+
+    def _hard(self, scores: Tensor, batch: Batch, rows: Rows) -> Tensor:
+        error = batch.weight @ self.risk.error(scores, batch.y) / self.data.total_weight
+        return _joined(error, self.constraint.hard_sums(scores, rows))
+
+    def _sums(self, w: Tensor, *terms: Callable[[Tensor, Batch, Rows], Tensor]) -> list[Sums]:
+        def of_batch(batch: Batch) -> Tensor:
+            rows, scores = self.constraint.place(*batch[1:]), self.model.scores(w, batch.X)
+            return torch.stack([term(scores, batch, rows) for term in terms])
+
+        totals = self.data.total(of_batch)
+        return [Sums(own[0], own[1:].reshape(self._shape)) for own in totals]
+
+    def _named(self, changes: Tensor, place: int) -> Tensor:
+        """The changes that a piece names.
+
+        Of many pieces each names few: with an offset that runs evenly over pieces and workers, all
+        ranks are named alike.
+        """
+        if self.data.n_rows <= _MOST_NAMED:
+            return changes
+        offset = (_GOLDEN * place + _PLASTIC * self.data.workers.rank) % 1.0
+        spacing = self.data.n_rows / _MOST_NAMED
+        ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
+        return changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return self.constraint.n_parts, self.constraint.statistic.n_columns
+
+
+def _joined(first: Tensor, table: Tensor) -> Tensor:
+    return torch.cat((first.reshape(1), table.reshape(-1)))
+
+
+@dataclass(frozen=True)
+class PartedERM:
+    r"""The problem of :class:`FairERM` on rows in parts.
+
+    The model must be linear, and the constraint an affine map of its table without variables of
+    its own, as constraints of rates and of losses are.
+
+    Parameters
+    ----------
+    model : Model
+    data : PartedRows
+    risk : MeanLoss
+    constraint : MomentConstraint
+    alpha : float
+        Weight of half the squared norm of the coefficients.
+    free : Tensor of shape (n_params,), optional
+        A solution of the problem without constraints, which no result may be worse than.
+    """
+
+    model: Model
+    data: PartedRows
+    risk: MeanLoss
+    constraint: MomentConstraint
+    alpha: float
+    free: Tensor | None = None
+
+    @cached_property
+    def passes(self) -> Passes:
+        """Passes over the rows."""
+        return Passes(self.model, self.data, self.risk, self.constraint)
+
+    @cached_property
+    def affine(self) -> AffineMap:
+        """The constraint as an affine map of its table."""
+        affine = self.constraint.affine(self.data.count_parts(self.constraint))
+        if affine is None or self.constraint.n_aux:
+            raise ValueError(
+                f"{self.constraint.name} has thresholds or AUCs, which need all rows at once: rows "
+                "in parts can be trained under constraints of rates and of mean losses only."
+            )
+        return affine
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all workers."""
+        return self.data.n_rows
+
+    @property
+    def n_constraints(self) -> int:
+        """Number m of constraint values."""
+        return len(self.affine.offset)
+
+    @property
+    def offsets(self) -> Tensor:
+        """Positions of the intercepts."""
+        return self.model.offsets
+
+    def start(self) -> Tensor:
+        """Starting point."""
+        return self.model.init()
+
+    def variables(self, w: Tensor) -> Tensor:
+        """The parameters of the model, which are the only variables."""
+        return w
+
+    def linearize(self, x: Tensor) -> Linearization:
+        """Objective and constraints from one pass; one more gives any number of gradients."""
+        risk, table = self.passes.soft(x)
+
+        def together(weights: Tensor) -> Tensor:
+            return self.passes.gradients(x, weights[:, 0], self.affine.on_table(weights[:, 1:]))
+
+        terms = Linearization(
+            torch.cat((risk[None], self.affine.of_table(table))),
+            lambda weights: together(weights[None])[0],
+            None,
+            together,
+        )
+        return with_penalty(terms, self.model.penalty(x), self.alpha)
+
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """Soft and hard values."""
+        soft, hard = self.passes.both(x)
+        loss = soft.first + self.alpha * self.model.penalty(x).value
+        pairs = (loss, soft.table), (hard.first, hard.table)
+        values = (torch.cat((first[None], self.affine.of_table(table))) for first, table in pairs)
+        return Evaluation(*values)
+
+    def sharpened(self) -> Self:
+        """The problem with soft rates at twice the temperature, or itself without soft rates."""
+        sharper = self.constraint.sharpened()
+        return self if sharper is self.constraint else replace(self, constraint=sharper)
+
+    def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
+        """The problem itself and `x`: solvers need no more slack to start."""
+        return self, x
+
+    def known(self) -> list[Tensor]:
+        """Points whose predictions are all equal, and the solution without constraints."""
+        return constant_points(self.model) + ([] if self.free is None else [self.free])
+
+    def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
+        """Hard values on a line: between changes of labels if these decide, else at some points."""
+        if self.constraint.of_labels:
+            return self.passes.of_labels(x, direction, self.affine, reach)
+        steps = lines.grid(x, reach)
+        if bool(torch.isin(torch.nonzero(direction)[:, 0], self.offsets).all()):
+            most = lines.most_thresholds(self.n_rows)
+            named = self.passes.changes(x, direction)
+            steps = torch.cat((steps, lines.between(named, reach, most)))
+        return self.passes.at_steps(x, direction, self.affine, steps)
+
+
+class PartedFermi(PenalisedTables):
+    r"""The problem of :class:`FermiERM` on rows in parts.
+
+    The parameters are those of :class:`FermiERM`, with :class:`PartedRows` for `data`.
+    """
+
+    data: PartedRows
+
+    @cached_property
+    def passes(self) -> Passes:
+        """Passes over the rows."""
+        return Passes(self.model, self.data, self.risk, self.constraint)  # type: ignore[arg-type]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all workers."""
+        return self.data.n_rows
+
+    def linearize(self, x: Tensor) -> Linearization:
+        """The penalised objective."""
+        risk, table = self.passes.soft(x)
+        value, on_table = linearized(lambda table: self._penalty_of(table)[None], table)
+
+        def pullback(weights: Tensor) -> Tensor:
+            (tables,) = on_table(weights)
+            return self.passes.gradients(x, weights, tables[None])[0]
+
+        terms = Linearization(risk[None] + value, pullback)
+        return with_penalty(terms, self.model.penalty(x), self.alpha)
+
+    def _soft_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.passes.soft(x)
+
+    def _hard_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.passes.hard(x)
+
+
+# The problem on rows in parts for each problem that has one.
+PARTED: Mapping[type, type] = {FairERM: PartedERM, FermiERM: PartedFermi}

@@ -1,0 +1,187 @@
+"""Processes that train one model together, each with a part of the rows.
+
+What is additive over rows (counts, tables, gradients) is summed by collectives of
+``torch.distributed``, so that every worker makes the step that one worker with all rows would make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fairconstrained.exceptions import WorkerError
+
+__all__ = ["ALONE", "Workers"]
+
+T = TypeVar("T")
+
+_PATIENCE = timedelta(seconds=10)  # how long to wait for a heartbeat
+
+
+class Workers:
+    """Some processes of ``torch.distributed``, or this one alone.
+
+    Parameters
+    ----------
+    rank : int, default=0
+        The number of this one.
+    size : int, default=1
+        How many there are.
+    group : ProcessGroup, optional
+        Of ``torch.distributed``; default: all processes.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.workers import Workers
+    >>> alone = Workers()
+    >>> alone.sum(torch.ones(2)), alone.gather("mine")
+    (tensor([1., 1.]), ['mine'])
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1, group: Any = None):
+        self.rank = rank
+        self.size = size
+        self._group = group
+        self._losses = 0
+
+    @classmethod
+    def initialised(cls, group: Any = None) -> Workers:
+        """The processes of a group, or this one alone if ``torch.distributed`` is not initialised.
+
+        Parameters
+        ----------
+        group : ProcessGroup, optional
+            Default: all processes.
+        """
+        if not (dist.is_available() and dist.is_initialized()):
+            return cls()
+        return cls(dist.get_rank(group), dist.get_world_size(group), group)
+
+    def part(self, n_rows: int, unit: int = 1) -> slice:
+        """Where the part of this worker in a draw is: whole groups of `unit` rows.
+
+        Raises
+        ------
+        ValueError
+            If there is not one for each worker.
+        """
+        n_units = n_rows // unit
+        if n_units < self.size:
+            raise ValueError(
+                f"a batch of {n_rows} rows, in units of {unit} for balance between groups, cannot "
+                f"be shared by {self.size} workers; take a larger batch_size."
+            )
+        ends = [unit * (n_units * rank // self.size) for rank in (self.rank, self.rank + 1)]
+        return slice(*ends)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Sum over the workers; the same on each.
+
+        Raises
+        ------
+        WorkerError
+            If some worker is gone.
+        """
+        if self.size == 1:
+            return tensor
+        total = tensor.detach().clone(memory_format=torch.contiguous_format)
+        with self._naming_the_lost():
+            dist.all_reduce(total, group=self._group)
+        return total
+
+    def sum_with_gradient(self, tensor: Tensor) -> Tensor:
+        """The sum over the workers, whose gradient is that of this worker's part."""
+        return tensor if self.size == 1 else self.sum(tensor) + (tensor - tensor.detach())
+
+    def same(self, tensor: Tensor) -> Tensor:
+        """What the first worker has."""
+        mine = tensor if self.rank == 0 else torch.zeros_like(tensor)
+        return self.sum(mine)
+
+    def gather(self, mine: T) -> list[T]:
+        """What each worker has, in their order: any small object that can be pickled.
+
+        Raises
+        ------
+        WorkerError
+            If some worker is gone.
+        """
+        found = [mine] * self.size
+        if self.size > 1:
+            with self._naming_the_lost():
+                dist.all_gather_object(found, mine, group=self._group)
+        return found
+
+    def any(self, mine: object) -> bool:
+        """Whether this is true on some worker."""
+        return any(self.gather(bool(mine)))
+
+    def asked(self, callbacks: Sequence[Callable[..., object]]) -> list[Callable[..., bool]]:
+        """Callbacks as one, whose answer is true on all workers if that of one is."""
+
+        def ask_all(*about: object) -> bool:
+            answers = [callback(*about) for callback in callbacks]  # each has to be called
+            return self.any(any(answers))
+
+        return [ask_all]
+
+    @contextmanager
+    def agreeing(self) -> Iterator[None]:
+        """Raise on all workers what is raised on one.
+
+        Within it no worker may wait for another.
+
+        Raises
+        ------
+        WorkerError
+            If another worker has raised an error. The message holds it.
+        """
+        error: Exception | None = None
+        try:
+            yield
+        except Exception as raised:
+            if self.size == 1:
+                raise
+            error = raised
+        said = self.gather(None if error is None else f"{type(error).__name__}: {error}")
+        if error is not None:
+            raise error
+        for rank, message in enumerate(said):
+            if message is not None:
+                raise WorkerError(f"worker {rank} of {self.size} cannot begin. {message}")
+
+    @contextmanager
+    def _naming_the_lost(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            raise WorkerError(
+                f"worker {self.rank} of {self.size} cannot go on: {self._missing()} {error}"
+            ) from error
+
+    def _missing(self) -> str:
+        """Ranks without a heartbeat, in words: survivors leave theirs in the shared store."""
+        self._losses += 1
+        store = dist.distributed_c10d._get_default_store()
+        missing = []
+        try:
+            store.set(f"fairconstrained/alive/{self._losses}/{self.rank}", "1")
+            for rank in range(self.size):
+                try:
+                    store.wait([f"fairconstrained/alive/{self._losses}/{rank}"], _PATIENCE)
+                except RuntimeError:
+                    missing.append(rank)
+        except RuntimeError:
+            return "the process that started the workers gives no heartbeat."
+        found = ", ".join(f"worker {rank}" for rank in missing) or "no worker"
+        return f"{found} gave no heartbeat within {_PATIENCE.seconds} s."
+
+
+ALONE = Workers()

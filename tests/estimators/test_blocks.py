@@ -1,0 +1,173 @@
+"""Rows that are read in blocks: the model of the same rows in memory."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.blocks import Blocks
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import DivergenceError, IncompatibleSolverError
+from fairconstrained.solvers import IDCA, SGDA
+
+DATA = make_biased_classification(1200, random_state=0)
+X, Y = DATA.data, np.where(DATA.target == 1, "yes", "no")
+GROUPS = np.asarray(DATA.sensitive_features)
+FORMS = {
+    "arrays": lambda rows: rows,
+    "single precision": lambda rows: rows.astype(np.float32),
+    "frames": lambda rows: pd.DataFrame(rows, columns=[f"x{i}" for i in range(rows.shape[1])]),
+    "sparse": sp.csr_array,
+}
+
+
+def blocks(form=FORMS["arrays"], table=X):
+    return Blocks(lambda: (form(rows) for rows in np.array_split(table, [1, 500, 510])))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RateConstrainedClassifier(slack=0.02),
+        lambda: RateConstrainedClassifier("equalized_odds", slack=0.03),
+        lambda: LossParityClassifier(),
+        lambda: DPFermiClassifier(epsilon=None, penalty=5.0),
+    ],
+)
+def test_the_model_is_that_of_the_rows_in_memory(make):
+    whole = make().fit(X, Y, sensitive_features=GROUPS)
+    read = make().fit(blocks(), Y, sensitive_features=GROUPS)
+    np.testing.assert_allclose(read.coef_, whole.coef_, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(read.intercept_, whole.intercept_, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(read.multipliers_, whole.multipliers_, rtol=0, atol=1e-8)
+    assert read.status_ == whole.status_
+    assert read.violation_ == pytest.approx(whole.violation_)
+    assert read.classes_.tolist() == ["no", "yes"]
+    assert (read.predict(X) == whole.predict(X)).all()
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_of_blocks(name):
+    form = FORMS[name]
+    whole = LossParityClassifier().fit(form(X), Y, sensitive_features=GROUPS)
+    read = LossParityClassifier().fit(blocks(form), Y, sensitive_features=GROUPS)
+    np.testing.assert_allclose(read.coef_, whole.coef_, rtol=0, atol=1e-8)
+    assert read.n_features_in_ == X.shape[1]
+    names = getattr(whole, "feature_names_in_", None)
+    assert np.array_equal(getattr(read, "feature_names_in_", None), names)
+
+
+def test_blocks_without_rows_are_passed_over():
+    whole = LossParityClassifier().fit(X, Y, sensitive_features=GROUPS)
+    some_empty = Blocks(lambda: [X[:0], X[:700], X[700:700], X[700:], X[:0]])
+    read = LossParityClassifier().fit(some_empty, Y, sensitive_features=GROUPS)
+    np.testing.assert_allclose(read.coef_, whole.coef_, rtol=0, atol=1e-8)
+
+
+def test_weights_and_warm_starts():
+    weight = np.random.default_rng(0).integers(1, 4, size=len(Y)).astype(float)
+    options = {"sensitive_features": GROUPS, "sample_weight": weight}
+    whole = RateConstrainedClassifier(slack=0.02).fit(X, Y, **options)
+    read = RateConstrainedClassifier(slack=0.02, warm_start=True).fit(blocks(), Y, **options)
+    np.testing.assert_allclose(read.coef_, whole.coef_, rtol=0, atol=1e-8)
+    again = read.fit(blocks(), Y, **options)
+    assert again.converged_
+    assert again.n_iter_ < whole.n_iter_
+
+
+def test_labels_are_encoded_some_rows_at_a_time(monkeypatch):
+    monkeypatch.setattr("fairconstrained.estimators._parts._ENCODED_ROWS", 100)
+    crossed = np.column_stack((GROUPS, np.sort(GROUPS))).astype(object)
+    whole = LossParityClassifier(slack=0.02).fit(X, Y, sensitive_features=crossed)
+    read = LossParityClassifier(slack=0.02).fit(blocks(), Y, sensitive_features=crossed)
+    assert read.groups_.tolist() == whole.groups_.tolist()
+    np.testing.assert_allclose(read.coef_, whole.coef_, rtol=0, atol=1e-8)
+
+
+def test_small_groups_are_left_out_as_in_memory():
+    groups = np.where(np.arange(len(Y)) < 3, "rare", GROUPS.astype(str))
+    with pytest.warns(UserWarning, match="rare"):
+        LossParityClassifier().fit(blocks(), Y, sensitive_features=groups)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (AUCFairClassifier(), "AUCFairClassifier needs all rows at once"),
+        (PartialParityClassifier(), "PartialParityClassifier needs all rows at once"),
+        (RateConstrainedClassifier(epsilon=1.0), r"epsilon must be None"),
+        (DPFermiClassifier(), r"epsilon must be None"),
+        (RateConstrainedClassifier(margin=1.0), r"margin must be 0"),
+        (RateConstrainedClassifier(model=(8,)), r"model must be linear or a classifier"),
+        (RateConstrainedClassifier(model=LogisticRegression()), r"must be linear to read Blocks"),
+    ],
+)
+def test_what_is_not_exact_is_refused_before_any_work(estimator, message):
+    def never():
+        raise AssertionError("rows were read")
+
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(Blocks(never), Y, sensitive_features=GROUPS)
+
+
+@pytest.mark.parametrize("solver", [SGDA(), IDCA()])
+def test_solvers_that_need_single_rows_are_refused(solver):
+    with pytest.raises(IncompatibleSolverError, match="cannot solve PartedERM"):
+        RateConstrainedClassifier(solver=solver).fit(blocks(), Y, sensitive_features=GROUPS)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (X[:-1], r"the blocks of X have 1199 rows, but y has 1200"),
+        (np.vstack((X, X[:1])), r"the blocks of X have 1201 or more rows, but y has 1200"),
+        (np.where(np.arange(len(X))[:, None] == 505, np.nan, X), "contains NaN"),
+        (X[:0], r"Blocks.read gives no rows"),
+    ],
+)
+def test_bad_blocks_are_refused(table, message):
+    clf = LossParityClassifier()
+    with pytest.raises(ValueError, match=message):
+        clf.fit(blocks(table=table), Y, sensitive_features=GROUPS)
+    assert not hasattr(clf, "n_features_in_")
+
+
+def test_other_mistakes_are_named():
+    uneven = Blocks(lambda: [X[:600], X[600:, 1:]])
+    with pytest.raises(ValueError, match=r"X has 9 features, but .* expecting 10"):
+        LossParityClassifier().fit(uneven, Y, sensitive_features=GROUPS)
+    with pytest.raises(ValueError, match=r"Blocks.read gives no rows"):
+        LossParityClassifier().fit(Blocks(list), Y, sensitive_features=GROUPS)
+    other_order = Blocks(lambda: [FORMS["frames"](X[:600]), FORMS["frames"](X[600:]).iloc[:, ::-1]])
+    with pytest.raises(ValueError, match=r"same order as they were in fit"):
+        LossParityClassifier().fit(other_order, Y, sensitive_features=GROUPS)
+    for wrong in (GROUPS[:-1], np.append(GROUPS, GROUPS[0])):
+        with pytest.raises(ValueError, match=r"sensitive_features has \d+ rows, but y has 1200"):
+            LossParityClassifier().fit(blocks(), Y, sensitive_features=wrong)
+    with pytest.raises(ValueError, match=r"must be a function .* lambda: the_list"):
+        Blocks([X])
+    zero = np.ones(len(Y))
+    zero[3] = 0.0
+    with pytest.raises(ValueError, match=r"sample_weight must be positive with Blocks"):
+        LossParityClassifier().fit(blocks(), Y, sensitive_features=GROUPS, sample_weight=zero)
+
+
+def test_blocks_that_change_between_passes_do_not_end_in_a_model():
+    reads = []
+
+    def read():
+        reads.append(1)
+        return [X if len(reads) < 6 else np.where(X > 0, np.nan, X)]
+
+    clf = LossParityClassifier()
+    with pytest.raises((ValueError, DivergenceError)):
+        clf.fit(Blocks(read), Y, sensitive_features=GROUPS)
+    assert not hasattr(clf, "coef_")

@@ -1,0 +1,41 @@
+"""Processes of torch.distributed on this machine, for tests."""
+
+import os
+import sys
+from datetime import timedelta
+from multiprocessing import get_context
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.helpers.repository import ROOT
+
+needs_gloo = pytest.mark.skipif(
+    not (dist.is_available() and dist.is_gloo_available()), reason="torch without gloo"
+)
+
+
+def run_on_workers(task, path, size, *arguments, timeout=timedelta(minutes=5)):
+    """What ``task(rank, *arguments)`` returns on each worker, or None for those that died."""
+    context = get_context("spawn")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
+        processes = [
+            context.Process(target=_work, args=(task, rank, size, path, timeout, arguments))
+            for rank in range(size)
+        ]
+        for process in processes:
+            process.start()
+    for process in processes:
+        process.join(300)
+    found = [path / f"{rank}.pt" for rank in range(size)]
+    return [torch.load(own, weights_only=False) if own.exists() else None for own in found]
+
+
+def _work(task, rank, size, path, timeout, arguments):
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(path / "store"), size)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=timeout)
+    torch.save(task(rank, *arguments), path / f"{rank}.pt")
+    os._exit(0)  # without the handshake of a tidy end: others may be gone

@@ -1,0 +1,202 @@
+"""Problems on rows in parts: the values, gradients and lines of the problem on all rows."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from fairconstrained.constraints import (
+    DemographicParity,
+    EqualizedOdds,
+    FalseNegativeRate,
+    LossParity,
+    Space,
+    Stack,
+)
+from fairconstrained.constraints.mutual_information import MutualInformation
+from fairconstrained.losses import log_loss
+from fairconstrained.models import LinearModel
+from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
+from fairconstrained.problems import Batch, FairERM, parted
+from fairconstrained.problems.fermi import FermiERM, Membership
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.problems.parted import PartedERM, PartedFermi
+from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.workers import ALONE
+
+N_ROWS, N_GROUPS = 120, 3
+NOTIONS = {
+    "rates": [DemographicParity(0.1)],
+    "odds and a cap": [EqualizedOdds(0.1), FalseNegativeRate(max=0.3)],
+    "losses": [LossParity(0.02)],
+    "nothing": [],
+}
+
+
+def rows(n_classes=2, wrap=DenseFeatures):
+    """A batch, and the same rows in parts: uneven blocks, in small integers."""
+    rng = np.random.default_rng(0)
+    y, group = rng.integers(n_classes, size=N_ROWS), rng.integers(N_GROUPS, size=N_ROWS)
+    X = rng.normal(size=(N_ROWS, 4)) + y[:, None] + 0.3 * group[:, None]
+    X[:, 3] = rng.random(N_ROWS) < 0.2
+    weight = torch.as_tensor(rng.uniform(0.5, 2.0, size=N_ROWS))
+    blocks = [wrap(torch.as_tensor(block)) for block in np.split(X, [7, 8, 70])]
+    codes = [torch.as_tensor(column) for column in (y, group)]
+    small = [column.to(torch.int8) for column in codes]
+    whole = Batch(wrap(torch.as_tensor(X)), *codes, weight)
+    return whole, PartedRows(blocks, *small, weight, ALONE)
+
+
+def csr(X):
+    return SparseFeatures(sp.csr_array(X.numpy()))
+
+
+def model(whole, n_classes):
+    n_outputs = 1 if n_classes == 2 else n_classes
+    return LinearModel.preconditioned(whole.X, whole.weight, n_outputs, 1e-3, True)
+
+
+def both(notions, n_classes=2, wrap=DenseFeatures):
+    whole, parts = rows(n_classes, wrap)
+    space = Space(range(n_classes), range(N_GROUPS))
+    stack = Stack(space, [notion.bind(space, 0.1) for notion in notions])
+    common = model(whole, n_classes)
+    x = torch.randn(
+        common.n_params, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+    return (
+        FairERM(common, whole, MeanLoss(log_loss), stack, 1e-3),
+        PartedERM(common, parts, MeanLoss(log_loss), stack, 1e-3),
+        x,
+    )
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """Blocks that are longer than a piece, as long ones are."""
+    monkeypatch.setattr("fairconstrained.problems.parted_rows._PIECE_ROWS", 30)
+
+
+@pytest.mark.parametrize("wrap", [DenseFeatures, csr])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("notions", NOTIONS.values(), ids=NOTIONS)
+def test_values_and_gradients_are_those_of_all_rows(notions, n_classes, wrap):
+    exact, in_parts, x = both(notions, n_classes, wrap)
+    assert in_parts.n_rows == exact.n_rows
+    assert in_parts.n_constraints == exact.n_constraints
+    own, other = exact.linearize(x), in_parts.linearize(x)
+    assert_close(other.value, own.value)
+    weights = torch.randn((3, len(own.value)), dtype=torch.float64)
+    assert_close(other.pullbacks(weights), own.pullbacks(weights))
+    assert_close(other.pullback(weights[0]), own.pullback(weights[0]))
+    for mine, theirs in zip(in_parts.evaluate(x), exact.evaluate(x), strict=True):
+        assert_close(mine, theirs)
+    for mine, theirs in zip(in_parts.known(), exact.known(), strict=True):
+        assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("reach", [0.3, np.inf])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("notions", [*NOTIONS.values()][:3], ids=[*NOTIONS][:3])
+def test_lines_are_those_of_all_rows(notions, n_classes, reach):
+    exact, in_parts, x = both(notions, n_classes)
+    for direction in (torch.eye(len(x), dtype=x.dtype)[-1], torch.flip(x, [0])):
+        own, other = exact.along(x, direction, reach), in_parts.along(x, direction, reach)
+        for mine, theirs in zip(other, own, strict=True):
+            assert_close(mine, theirs)
+
+
+def test_a_line_of_many_rows_is_seen_at_fewer_points_with_exact_values(monkeypatch):
+    """Of every piece evenly spaced changes are named: rates between points are off by a part."""
+    exact, in_parts, x = both([DemographicParity(0.1)])
+    direction = torch.flip(x, [0])
+    every = in_parts.along(x, direction, np.inf)
+    monkeypatch.setattr(parted, "_MOST_NAMED", 40)
+    few = in_parts.along(x, direction, np.inf)
+    assert 10 < len(few.steps) < len(every.steps) / 2
+    for step, error, excess in zip(*few, strict=True):
+        hard = exact.evaluate(x + step * direction).hard
+        assert_close(error, hard[0])
+        assert_close(excess, hard[1:].max())
+    jumps = few.error.diff().abs().max()
+    assert jumps < 4 * 2.0 / len(few.steps)  # the largest weight is 4 times the least
+
+
+def test_changes_are_named_at_all_ranks_if_each_piece_names_less_than_one(monkeypatch):
+    """Of 600 pieces of 20 changes half name one: about thirty in each tenth of the ranks."""
+    _, in_parts, _ = both([DemographicParity(0.1)])
+    monkeypatch.setattr(parted, "_MOST_NAMED", 3)  # of 120 rows in all: every 40th
+    ranks = torch.arange(20, dtype=torch.float64) / 20
+    pieces = (ranks[torch.randperm(20)] for _ in range(600))
+    named = [in_parts.passes._named(own, place) for place, own in enumerate(pieces)]
+    counts = torch.histc(torch.cat(named), 10, 0, 1)
+    assert_close(counts, torch.full_like(counts, 30), rtol=0, atol=5)
+
+
+def test_sharpened_and_loosened():
+    exact, in_parts, x = both([DemographicParity(0.1)])
+    assert_close(in_parts.sharpened().linearize(x).value, exact.sharpened().linearize(x).value)
+    assert in_parts.loosened(x, 0.1) == (in_parts, x)
+    _, losses, _ = both([LossParity(0.1)])
+    assert losses.sharpened() is losses
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_penalised_problem_is_that_of_all_rows(n_classes):
+    whole, parts = rows(n_classes)
+    space = Space(range(n_classes), range(N_GROUPS))
+    stack = Stack(space, [EqualizedOdds().bind(space, 1.0)])
+    membership = Membership.known(whole, stack)
+    assert_close(parts.count_parts(stack), membership.count_parts(stack))
+    information = MutualInformation.within(stack, parts.count_parts(stack))
+    common = model(whole, n_classes), MeanLoss(log_loss), stack, 1e-3, information, 2.0
+    exact = FermiERM(common[0], membership, *common[1:])
+    in_parts = PartedFermi(common[0], parts, *common[1:])
+    x = torch.randn(exact.model.n_params, dtype=torch.float64)
+    for _ in range(2):  # the second time with the table of the labels
+        own, other = exact.linearize(x), in_parts.linearize(x)
+        assert_close(other.value, own.value)
+        assert_close(other.pullback(torch.ones(1)), own.pullback(torch.ones(1)), check_dtype=False)
+        assert in_parts.of_labels(x) == pytest.approx(exact.of_labels(x))
+        for mine, theirs in zip(in_parts.evaluate(x), exact.evaluate(x), strict=True):
+            assert_close(mine, theirs)
+        exact, in_parts = exact.moved_to_labels(x), in_parts.moved_to_labels(x)
+    assert in_parts.of_weight(0.0).moved_to_labels(x).weight == 0.0
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([-1.0, 0.0, 2.0]), min_size=1, max_size=5), min_size=1),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_ranges_of_binary_columns_are_those_of_all_rows(columns, is_sparse):
+    """Two values in all rows together, whichever block has which."""
+    X = np.concatenate(columns)[:, None]
+    wrap = csr if is_sparse else DenseFeatures
+    n = len(X)
+    codes = torch.zeros(n, dtype=torch.int8)
+    blocks = [wrap(torch.tensor(column)[:, None]) for column in columns]
+    parts = PartedRows(blocks, codes, codes, torch.ones(n, dtype=torch.float64), ALONE)
+    values = np.unique(X)
+    expected = np.ptp(values) if len(values) == 2 else 0.0
+    assert float(parts.X.values().binary_range()) == expected
+    assert float(wrap(torch.tensor(X)).values().binary_range()) == expected
+
+
+def test_statistics_of_columns_are_those_of_all_rows():
+    whole, parts = rows()
+    centre = whole.X.mean(whole.weight)
+    assert parts.X.shape == whole.X.shape
+    assert_close(parts.X.mean(parts.weight), centre)
+    for name in ("variance", "covariance"):
+        own = getattr(whole.X, name)(whole.weight, centre)
+        assert_close(getattr(parts.X, name)(parts.weight, centre), own)
+
+
+def test_single_precision_is_summed_in_double():
+    X = np.random.default_rng(0).normal(1e4, 1.0, size=(50, 2)).astype(np.float32)
+    (piece,) = as_features(X).split(100)
+    assert piece.X.dtype == torch.float64
