@@ -234,7 +234,7 @@ def test_nothing_exact_is_told():
     assert told == {
         *("classes_", "groups_", "coef_", "intercept_", "n_features_in_", "privacy_", "model_"),
         *("n_iter_", "converged_", "status_", "residual_", "multipliers_", "constraints_"),
-        *("violations_", "violation_", "feasible_", "history_"),
+        *("violations_", "violation_", "feasible_", "excess_", "excess_error_", "history_"),
     }
 
 
