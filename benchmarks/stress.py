@@ -125,17 +125,20 @@ def gap_of_aucs(notion: str, y: Any, group: Any, scores: Floats) -> float:
 
 
 def gap_of_scores(notion: str, interval: Any, y: Any, group: Any, scores: Floats) -> float:
-    """Distributions of scores inside the interval: at all thresholds, or at 0."""
+    """Distributions of scores inside the interval: at all thresholds, or at 0.
+
+    Groups with less than a row in the interval are left out, of which a warning tells.
+    """
     low, high = interval
     thresholds = np.array([0.0]) if notion != "statistical_parity" else np.unique(scores)
     inside = y == 1 if notion == "equal_opportunity" else np.ones(len(y), dtype=bool)
     ranks = [
         (scores[(group == g) & inside][:, None] > thresholds).mean(axis=0)
         for g in np.unique(group)
-        if ((group == g) & inside).any()
+        if ((group == g) & inside).sum() * (high - low) >= 1
     ]
     found = [(rank.clip(low, high) - low) / (high - low) for rank in ranks]
-    return float(np.ptp(found, axis=0).max())
+    return float(np.ptp(found, axis=0).max()) if found else 0.0
 
 
 def error(y: Any, scores: Floats) -> float:
@@ -259,7 +262,10 @@ def check(trial: Trial) -> Outcome:
 
 
 def obvious(trial: Trial) -> Iterator[tuple[float, float]]:
-    """Criterion and violation of constant scores and of the model without constraints."""
+    """Criterion and violation of constant scores and of the model without constraints.
+
+    The latter at all thresholds, but for those between scores that are equal but for rounding.
+    """
     n = len(trial.y)
     for constant in (-1.0, 1.0, -ROUNDING, ROUNDING):
         yield trial.scored(np.full(n, constant))
@@ -270,8 +276,9 @@ def obvious(trial: Trial) -> Iterator[tuple[float, float]]:
     if trial.scored(scores)[1] > trial.slack + FEASIBLE and not isinstance(
         trial.estimator, AUCFairClassifier
     ):
-        distinct = np.unique(scores)
-        for threshold in (distinct[1:] + distinct[:-1]) / 2:
+        low, high = np.unique(scores)[:-1], np.unique(scores)[1:]
+        apart = high - low > ROUNDING * (np.abs(high) + np.abs(low))
+        for threshold in (low[apart] + high[apart]) / 2:
             yield trial.scored(scores - threshold)
 
 

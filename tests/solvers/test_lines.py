@@ -205,13 +205,8 @@ def test_a_known_point_that_is_infeasible_is_moved_along_its_offset():
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", stress.ESTIMATORS)
 def test_no_fit_is_clearly_worse_than_an_obvious_one(kind):
-    """Random problems: reports are right, and feasible points that are known are used.
-
-    Thresholds for losses and partial notions are seen on a grid only, and not all of them: there a
-    few results may be worse. ``python -m benchmarks.stress`` takes more problems.
-    """
-    outcomes = [stress.check(trial) for trial in stress.trials(kind, 20, seed=19)]
+    """A hundred random problems: reports are right, and feasible points that are known are used."""
+    outcomes = [stress.check(trial) for trial in stress.trials(kind, 100, seed=19)]
     assert not any(outcome.wrong for outcome in outcomes)
     assert not any(outcome.infeasible for outcome in outcomes)
-    worse = sum(outcome.worse > stress.TOLERANCE + 1e-9 for outcome in outcomes)
-    assert worse <= (2 if kind in ("losses", "partial") else 0)
+    assert not any(outcome.worse > stress.TOLERANCE + 1e-9 for outcome in outcomes)
