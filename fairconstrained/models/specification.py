@@ -208,7 +208,9 @@ class Network(Specification):
     n_bins : int or None, default=64
         A perceptron sees each column of more than two values through ramps within at most so many
         bins: it then learns steps and bends in a column quickly, and neither units nor outliers
-        matter. None: columns are standardised, as they are in private training.
+        matter. Rows then have several times the norm of standardised ones, which suits the default
+        solver; those of plain gradient steps need smaller steps, or None. None: columns are
+        standardised, as they are in private training.
 
     Examples
     --------

@@ -1,5 +1,8 @@
 """Fits in mlflow: the model in its default format, and the card beside it."""
 
+import os
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
@@ -18,11 +21,12 @@ def tracking(tmp_path):
     import mlflow
 
     before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    mlflow.create_experiment("fair", artifact_location=(tmp_path / "artifacts").as_uri())
-    mlflow.set_experiment("fair")
-    yield mlflow
-    mlflow.set_tracking_uri(before)
+    with patch.dict(os.environ):  # where mlflow leaves the experiment for later processes
+        mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+        mlflow.create_experiment("fair", artifact_location=(tmp_path / "artifacts").as_uri())
+        mlflow.set_experiment("fair")
+        yield mlflow
+        mlflow.set_tracking_uri(before)
 
 
 @pytest.mark.parametrize("model", ["linear", (4,)])

@@ -64,7 +64,9 @@ def test_nor_do_they_under_partial_parity_but_for_rounding():
         np.testing.assert_array_equal(other[1], scores)
     for units in UNITS.values():
         other = fit(clf, DATA.data * units)
-        assert (other[0] == labels).mean() > 0.98
+        assert (other[0] == labels).mean() > 0.95
+        errors = [(found != DATA.target).mean() for found in (other[0], labels)]
+        assert errors[0] == pytest.approx(errors[1], abs=2e-3)
         assert other[2] == pytest.approx(violation, abs=1e-3)
 
 

@@ -91,8 +91,9 @@ class AugmentedLagrangian(Solver):
     still move.
 
     The Lagrangian at its minimiser is a lower bound on the objective of all points that meet the
-    targets, in convex problems. Rounds end if it exceeds the objective at equal scores, where these
-    meet the constraints: rates of many small groups differ by chance, which no shift changes.
+    targets, in convex problems. With more than 1,000 rows rounds end if it exceeds the objective at
+    equal scores, where these meet the constraints: rates of many small groups differ by chance,
+    which no shift changes.
 
     Where rounds end without a solution, nearly feasible iterates are repaired by searches of hard
     values along lines. If no iterate meets the hard constraints at the end, the result is the best
@@ -341,7 +342,13 @@ def _lower_bound(iterate: Iterate, shift: Tensor) -> float:
 
 
 def _of_equal_scores(problem: Problem, x: Tensor) -> float:
-    """The objective at scores zero if they meet the constraints, else infinity."""
+    """The objective at scores zero if they meet the constraints, else infinity.
+
+    With few rows rounds take no time, and those of a large objective may still end in a small
+    error: infinity as well.
+    """
+    if problem.n_rows <= FEW_ROWS:
+        return torch.inf
     soft = problem.evaluate(torch.zeros_like(x)).soft
     return float(soft[0]) if violation(soft) <= 0.0 else torch.inf
 

@@ -1,5 +1,7 @@
 """When the augmented Lagrangian gives targets up: they cost more than equal scores."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -32,14 +34,15 @@ def test_the_dual_function_is_below_the_objective_of_every_feasible_point(seed):
 def test_equal_scores_are_a_reference_only_if_they_meet_the_constraints():
     problem = QuadraticProblem.random(0)
     x = torch.ones_like(problem.q)
+    assert _of_equal_scores(problem, x) == torch.inf  # few rows
+    problem = replace(problem, n_rows=1001)
     assert _of_equal_scores(problem, x) == 0.0
-    tight = QuadraticProblem(problem.P, problem.q, problem.A, problem.b - 10.0)
-    assert _of_equal_scores(tight, x) == torch.inf
+    assert _of_equal_scores(replace(problem, b=problem.b - 10.0), x) == torch.inf
 
 
 def test_targets_that_no_point_meets_end_the_rounds():
     """With shifts of 2 the constraints are a'x <= -1 and -a'x <= -1; without them x = 0 is met."""
-    problem = QuadraticProblem.random(0, n_constraints=2)
+    problem = replace(QuadraticProblem.random(0, n_constraints=2), n_rows=1001)
     problem.A[1], problem.b[:] = -problem.A[0], 1.0
     x, dual = problem.start()
     shift = torch.full_like(dual, 2.0)

@@ -16,7 +16,7 @@ from fairconstrained.constraints import (
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import log_loss
-from fairconstrained.models import as_specification
+from fairconstrained.models import Network, as_specification
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, Evaluation, FairERM, FixedSoftness
 from fairconstrained.problems.majorant import Majorant
@@ -155,7 +155,8 @@ def fitted(**params):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("constraint", "model"), [("demographic_parity", "linear"), ("statistical_parity", (8,))]
+    ("constraint", "model"),
+    [("demographic_parity", "linear"), ("statistical_parity", Network((8,), n_bins=None))],
 )
 def test_estimators_end_within_slack(constraint, model):
     """The same for the same seed; the model without constraints is far outside."""
