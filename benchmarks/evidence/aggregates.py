@@ -200,8 +200,10 @@ def _loss_parity_again(runs: pd.DataFrame) -> Cells:
         "train_Ina": "training error",
         "test_Ina": "test error",
     }
+    names = {"LossParityClassifier": "default (`EarlyStoppedSGDA`)", "SGDA": "`SGDA`"}
     for measure, words in measures.items():
-        yield "default (`SGDA`)", words, *_summary(runs[measure])
+        for method, of in runs.groupby("method"):
+            yield names[method], words, *_summary(of[measure])
 
 
 @_table("partial_again")
