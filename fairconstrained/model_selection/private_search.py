@@ -155,8 +155,8 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         Raises
         ------
         ValueError
-            If a parameter or an input is not valid, before any release. An error of a later fit
-            says what the fits before it, and its own, may have spent: its attribute ``privacy``.
+            If a parameter or an input is not valid, before any release. An error after a release
+            says what all fits so far may have spent: its attribute ``privacy``.
 
         Warns
         -----
@@ -174,15 +174,17 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         groups = {}
         if sensitive_features is not None:
             groups["sensitive_features"] = rows_of(sensitive_features, train)
-        with config_context(enable_metadata_routing=True):
-            for k, model in enumerate(models):
-                with self._spent_by(models[:k], unit):
+        fitted: list[Any] = []
+        with self._telling_the_price(fitted, unit):
+            with config_context(enable_metadata_routing=True):
+                for model in models:
                     model.fit(rows_of(X, train), rows_of(y, train), **groups)
-        right = [
-            int(np.sum(model.predict(rows_of(X, held_out)) == np.asarray(rows_of(y, held_out))))
-            for model in models
-        ]
-        best = self._choose([_private_part(model) for model in models], right, unit)
+                    fitted.append(model)
+            right = [
+                int(np.sum(model.predict(rows_of(X, held_out)) == np.asarray(rows_of(y, held_out))))
+                for model in models
+            ]
+            best = self._choose([_private_part(model) for model in models], right, unit)
         self.candidates_, self.estimators_ = candidates, models
         self.best_index_, self.best_params_ = best, candidates[best]
         self.best_estimator_ = models[best]
@@ -258,8 +260,8 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         return planned, models
 
     @contextmanager
-    def _spent_by(self, fitted: list[Any], unit: Unit) -> Iterator[None]:
-        """Add what the fits before this one have spent to what an error of this one tells."""
+    def _telling_the_price(self, fitted: list[Any], unit: Unit) -> Iterator[None]:
+        """Let an error tell what all fits so far have spent: those that ended, and its own."""
         try:
             yield
         except BaseException as error:
@@ -270,9 +272,9 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
                 spent = privacy_guarantee(phases, delta=self.delta, unit=unit)
                 error.privacy = spent  # type: ignore[attr-defined]
                 error.add_note(
-                    f"{len(fitted)} candidates had been trained before. With this one up to epsilon"
-                    f" = {spent.epsilon:.4g} and delta = {spent.delta:.4g} are spent. Another "
-                    "search on the same rows adds its own."
+                    f"{len(fitted)} candidates had been trained before. In all up to epsilon = "
+                    f"{spent.epsilon:.4g} and delta = {spent.delta:.4g} are spent. Another search "
+                    "on the same rows adds its own."
                 )
             raise
 

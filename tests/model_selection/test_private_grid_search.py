@@ -127,6 +127,17 @@ def test_an_error_tells_what_all_fits_so_far_have_spent():
     assert any("2 candidates had been trained before" in note for note in caught.value.__notes__)
 
 
+@quiet
+def test_an_error_after_the_last_fit_tells_it_too(monkeypatch):
+    def interrupt(*scores):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivateGridSearch, "_choose", interrupt)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        searched(RATES, {"slack": [0.05, 0.1]}, epsilon=1.5, delta=1e-6)
+    assert 0.97 * 1.5 <= caught.value.privacy.epsilon <= 1.5
+
+
 def test_groups_in_another_order_are_refused_before_any_fit():
     y = pd.Series(DATA.target)
     groups = pd.Series(DATA.sensitive_features)[::-1]
