@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 from torch import Generator
 
 __all__ = ["one_thread", "seeded"]
@@ -70,7 +71,7 @@ def one_thread() -> Iterator[None]:
         with shared.counting:
             if not shared.limited:
                 shared.torch_threads = threads
-                shared.blas = threadpool_limits(limits=1, user_api="blas")
+                shared.blas = _libraries().limit(limits=1, user_api="blas")
             shared.limited += 1
         torch.set_num_threads(1)
     try:
@@ -83,6 +84,12 @@ def one_thread() -> Iterator[None]:
                 shared.limited -= 1
                 if not shared.limited:
                     shared.blas.restore_original_limits()
+
+
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    """Search for the BLAS libraries once, since a search takes longer than a small fit's steps."""
+    return ThreadpoolController()
 
 
 def _in_forked_child() -> None:
