@@ -13,6 +13,7 @@ from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
 from tests.helpers.stochastic import Rows, solve, steps_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("solver", "penalty"),
     [(SGD(step_size=0.1), 0.0), (PenaltySGD(step_size=0.1, penalty=2.0), 2.0)],

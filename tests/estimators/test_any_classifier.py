@@ -98,7 +98,9 @@ def test_whatever_the_classifier(model):
     [
         LossParityClassifier(slack=0.02),
         AUCFairClassifier(),
-        PartialParityClassifier(interval=(0.0, 1.0), slack=0.1),
+        pytest.param(
+            PartialParityClassifier(interval=(0.0, 1.0), slack=0.1), marks=pytest.mark.slow
+        ),
     ],
     ids=lambda e: type(e).__name__,
 )

@@ -96,6 +96,7 @@ def test_without_a_binding_constraint_the_pairwise_loss_is_one_linear_system():
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_integer_weights_are_repetitions():
     X, y, group = table(n=200)
     weight = np.random.default_rng(0).integers(0, 3, size=200)
@@ -111,6 +112,7 @@ def test_integer_weights_are_repetitions():
         assert one.violation_ == pytest.approx(two.violation_, abs=1e-3)
 
 
+@pytest.mark.slow
 @every_objective
 def test_sparse_is_dense(objective):
     X, y, group = table()

@@ -17,6 +17,7 @@ from fairconstrained.blocks import Blocks
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import DivergenceError, IncompatibleSolverError
 from fairconstrained.solvers import IDCA, SGDA
+from tests.helpers.marks import slow_where
 
 DATA = make_biased_classification(1200, random_state=0)
 X, Y = DATA.data, np.where(DATA.target == 1, "yes", "no")
@@ -39,7 +40,7 @@ def blocks(form=FORMS["arrays"], table=X):
         lambda: RateConstrainedClassifier(slack=0.02),
         lambda: RateConstrainedClassifier("equalized_odds", slack=0.03),
         lambda: LossParityClassifier(),
-        lambda: DPFermiClassifier(epsilon=None, penalty=5.0),
+        pytest.param(lambda: DPFermiClassifier(epsilon=None, penalty=5.0), marks=pytest.mark.slow),
     ],
 )
 def test_the_model_is_that_of_the_rows_in_memory(make):
@@ -54,7 +55,7 @@ def test_the_model_is_that_of_the_rows_in_memory(make):
     assert (read.predict(X) == whole.predict(X)).all()
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", slow_where(FORMS, "arrays", "frames"))
 def test_forms_of_blocks(name):
     form = FORMS[name]
     whole = LossParityClassifier().fit(form(X), Y, sensitive_features=GROUPS)

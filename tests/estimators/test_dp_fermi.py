@@ -34,6 +34,7 @@ from fairconstrained.solvers import (
     ReleasedMoments,
 )
 from tests.helpers.fits import METRIC_OF, logistic_regression, table
+from tests.helpers.marks import slow_where
 
 FAIRNESS = ("demographic_parity", "equalized_odds", "equal_opportunity")
 
@@ -91,9 +92,7 @@ def test_the_fit_minimises_the_objective_of_the_page(constraint):
 
 
 @pytest.mark.parametrize("constraint", FAIRNESS)
-@pytest.mark.parametrize(
-    "shape", [(2, 2), (2, 3), pytest.param((3, 3), marks=pytest.mark.slow)], ids=str
-)
+@pytest.mark.parametrize("shape", slow_where([(2, 2), (2, 3), (3, 3)], (2, 3), (3, 3)), ids=str)
 def test_the_penalty_lowers_mutual_information_and_the_gap(constraint, shape):
     data = table(*shape, n=2000)
     values, gaps = [], []
@@ -109,6 +108,7 @@ def test_the_penalty_lowers_mutual_information_and_the_gap(constraint, shape):
     assert values[2] < values[0]
 
 
+@pytest.mark.slow
 def test_the_penalty_does_not_depend_on_the_number_of_rows():
     X, y, group = table()
     once = fitted(penalty=2.0)
@@ -199,6 +199,7 @@ def test_a_solver_that_ends_before_it_is_done_is_named():
     assert not clf.converged_
 
 
+@pytest.mark.slow
 def test_a_network_and_its_batches():
     X, y, _ = data = table(n=1000)
     params = {"model": (8,), "data": data}
@@ -378,6 +379,7 @@ def test_a_search_over_the_penalty_with_routing():
     assert search.best_params_ == {"dpfermiclassifier__penalty": 30.0}
 
 
+@pytest.mark.slow
 def test_a_warm_start_ends_where_a_cold_one_does():
     X, y, group = table()
     clf = DPFermiClassifier(epsilon=None, penalty=1.0, warm_start=True)

@@ -7,10 +7,11 @@ from sklearn.base import clone
 
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.privacy import mechanisms
+from tests.helpers.marks import slow_where
 from tests.helpers.private_fits import DATA, PRIVATE, fitted
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-every_path = pytest.mark.parametrize("clf", PRIVATE.values(), ids=PRIVATE)
+SLOW = ("partial parity", "penalty, groups", "rates of a network")
 
 
 class InjectedError(Exception):
@@ -34,8 +35,9 @@ def releases_of(clf, monkeypatch, fails_after=None):
     return len(made)
 
 
-@every_path
-def test_an_error_after_any_release_carries_what_was_spent(clf, monkeypatch):
+@pytest.mark.parametrize("name", slow_where(PRIVATE, *SLOW))
+def test_an_error_after_any_release_carries_what_was_spent(name, monkeypatch):
+    clf = PRIVATE[name]
     n_releases = releases_of(clf, monkeypatch)
     assert n_releases >= 3
     for k in range(1, n_releases + 1):
@@ -45,13 +47,14 @@ def test_an_error_after_any_release_carries_what_was_spent(clf, monkeypatch):
         assert any("Another fit on the same rows adds its own" in n for n in caught.value.__notes__)
 
 
-@every_path
-def test_a_warning_about_released_numbers_as_an_error_carries_it_too(clf):
+@pytest.mark.parametrize("name", slow_where(PRIVATE, *SLOW))
+def test_a_warning_about_released_numbers_as_an_error_carries_it_too(name):
     """With -W error a warning ends a fit; that a group is small is known from released counts."""
     n = 60
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", SmallGroupWarning)
+        clf = clone(PRIVATE[name])
         with pytest.raises(SmallGroupWarning) as caught:
-            fitted(clone(clf), DATA.data[:n], DATA.target[:n], DATA.sensitive_features[:n])
+            fitted(clf, DATA.data[:n], DATA.target[:n], DATA.sensitive_features[:n])
     assert 0 < caught.value.privacy.epsilon <= 1.0

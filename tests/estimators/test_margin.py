@@ -88,7 +88,9 @@ def fitted(estimator):
         lambda margin: RateConstrainedClassifier(EqualizedOdds(slack=0.2), margin=margin),
         lambda margin: RateConstrainedClassifier("false_negative_rate", slack=0.1, margin=margin),
         lambda margin: LossParityClassifier(slack=0.06, margin=margin),
-        lambda margin: PartialParityClassifier(slack=0.3, margin=margin),
+        pytest.param(
+            lambda margin: PartialParityClassifier(slack=0.3, margin=margin), marks=pytest.mark.slow
+        ),
         lambda margin: PartialParityClassifier(
             "demographic_parity", interval=(0.0, 0.6), slack=0.3, margin=margin
         ),
@@ -173,6 +175,7 @@ def test_a_margin_that_leaves_nothing_is_told():
     assert clf.violation_ <= 0.002
 
 
+@pytest.mark.slow
 def test_a_margin_that_leaves_only_equal_scores_is_told():
     """Of 1,500 rows 225 of each group are inside: one standard error is .07 of the slack of .1.
 

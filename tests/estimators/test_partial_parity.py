@@ -145,6 +145,7 @@ def test_names_of_groups_do_not_matter(n_groups):
     np.testing.assert_allclose(first, other, rtol=0, atol=1e-8 * np.abs(first).max())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
 @pytest.mark.filterwarnings("ignore:.*gives all rows equal scores")
 @pytest.mark.parametrize("slack", [1e-4, 0.05])
@@ -163,6 +164,7 @@ def test_few_rows_end_feasible(slack):
     assert model.score(X, y) >= max(y.mean(), 1 - y.mean())
 
 
+@pytest.mark.slow
 def test_a_fit_is_deterministic_and_survives_pickling():
     X, _, _ = table()
     one, other = fitted(), fitted()

@@ -483,7 +483,7 @@ def test_rows_out_of_range_are_answered_with_the_parameter_that_they_need(clf, w
     "clf",
     [
         RateConstrainedClassifier(epsilon=1.0, slack=1.0),
-        PartialParityClassifier(epsilon=1.0, slack=1.0),
+        pytest.param(PartialParityClassifier(epsilon=1.0, slack=1.0), marks=pytest.mark.slow),
         DPFermiClassifier(epsilon=1.0, protect="record", penalty=0.0),
     ],
     ids=["rates", "partial", "penalty"],

@@ -27,7 +27,7 @@ ESTIMATORS = {
     "loss": LossParityClassifier(),
     "penalty": DPFermiClassifier(epsilon=None),
 }
-SOME_SLOW = slow_where(ESTIMATORS, "network", "penalty")
+SOME_SLOW = slow_where(ESTIMATORS, "network", "penalty", "auc", "loss")
 UNITS = {
     "milli": 1e-3,
     "micro": 1e-6,

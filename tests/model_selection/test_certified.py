@@ -101,6 +101,7 @@ def test_without_groups_there_is_nothing_to_certify():
     assert clf.certificate_ is None
 
 
+@pytest.mark.slow
 def test_constraint_and_slack_are_the_estimators_own_in_a_pipeline_too():
     inner = RateConstrainedClassifier("error_rate_parity", slack=0.2)
     clf = CertifiedClassifier(make_pipeline(StandardScaler(), inner), random_state=0)
@@ -140,7 +141,10 @@ def test_split_takes_the_fraction_of_every_group():
     assert pd.Series(group[test]).value_counts().to_dict() == {"a": 300, "b": 30, "c": 1}
 
 
-@pytest.mark.parametrize("wrap", [lambda model: model, lambda model: make_pipeline(model)])
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda model: model, pytest.param(lambda model: make_pipeline(model), marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
     ("constraint", "slack", "varied"),
     [

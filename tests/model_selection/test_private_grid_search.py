@@ -31,7 +31,7 @@ def searched(estimator, grid, **params):
 
 
 @quiet
-@pytest.mark.parametrize("name", slow_where(PRIVATE, "penalty, groups"))
+@pytest.mark.parametrize("name", slow_where(PRIVATE, "penalty, groups", "rates of a network"))
 def test_what_is_planned_is_what_is_spent(name):
     clf = PRIVATE[name]
     rows = slice(0, 1000)

@@ -106,7 +106,7 @@ def audit(name, unit, patch, null=False):
     return float(np.linalg.norm(moved)), (2 if unit in REPLACING else 1) * priced, equal
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("name", slow_where(RECORDS, "partial parity"))
 def test_another_record_moves_no_fit_by_more_than_is_priced(name, monkeypatch):
     moved, priced, equal = audit(name, "record_replacement", monkeypatch)
     assert equal
@@ -186,7 +186,10 @@ def unit_of(name):
     return "sensitive_features" if name in OF_GROUPS else "record_replacement"
 
 
-@pytest.mark.parametrize("case", slow_where(MOVES_MORE, "noise of sums by group"))
+SLOW = ("noise of sums by group", "noise of steps, partial")
+
+
+@pytest.mark.parametrize("case", slow_where(MOVES_MORE, *SLOW))
 def test_the_audit_sees_what_moves_more(case, monkeypatch):
     name, broken = MOVES_MORE[case]
     broken(monkeypatch)
@@ -221,7 +224,7 @@ LEAKS = {
 }
 
 
-@pytest.mark.parametrize("case", LEAKS)
+@pytest.mark.parametrize("case", slow_where(LEAKS, "an exact violation"))
 def test_the_audit_sees_what_leaves_without_noise(case, monkeypatch):
     name, broken = LEAKS[case]
     broken(monkeypatch)

@@ -74,6 +74,7 @@ def test_a_line_has_all_labels_that_its_points_have(notion, seed):
         assert found.abs().amax(dim=0).min() < 1e-12
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([3, 5]))
 def test_a_line_has_all_labels_of_many_classes(seed, n_classes):

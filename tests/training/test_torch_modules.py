@@ -60,6 +60,7 @@ def test_lazy_layers_take_their_shape_from_the_data():
     assert isinstance(lazy[0].weight, nn.UninitializedParameter)
 
 
+@pytest.mark.slow
 def test_a_compiled_module_trains_as_it_does_without():
     plain = module()
     compiled = trained(torch.compile(copy.deepcopy(plain), backend="eager"))

@@ -71,6 +71,7 @@ def measured(result):
 # --- what comes back -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_function_holds_as_the_notion_of_the_package_does():
     """Both bound the same gap, which the public metric measures; without them it is far."""
     free, function, notion = (

@@ -155,6 +155,7 @@ def test_networks_keep_the_slack_on_training_labels_by_default(model, constraint
     assert clf.n_iter_ <= EarlyStoppedSGDA().length
 
 
+@pytest.mark.slow
 def test_steps_and_bumps_in_a_column_are_learnt_where_a_linear_model_sees_nothing():
     rng = np.random.default_rng(0)
     X, group = rng.normal(size=(3000, 3)), rng.integers(2, size=3000)

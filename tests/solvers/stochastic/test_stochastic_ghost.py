@@ -39,6 +39,7 @@ def cvxpy_direction(gradient, value, jacobian, level, tau, beta):
     return d.value, bounds[0].dual_value
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(seeds, st.integers(1, 4), st.booleans(), st.sampled_from([0.01, 0.1, 0.8]))
 def test_the_least_level_is_that_of_the_linear_programme(seed, m, opposed, radius):
