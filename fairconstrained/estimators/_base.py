@@ -107,7 +107,6 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     epsilon = None  # of estimators without a private version
     margin = 0.0  # of estimators whose slack is not narrowed
     _takes_parts = False  # whether sums over rows are all that a fit needs
-    _several = False  # whether ``constraint`` may be a list
 
     def __init__(
         self,
@@ -144,14 +143,18 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Return the notions in ``constraint`` as objects; raise ValueError for anything else."""
         raise NotImplementedError
 
-    def _named(self, names, kind=Notion):
-        """The notions in ``constraint``: one, or several if ``_several`` is true."""
-        given, several = self.constraint, isinstance(self.constraint, (list, tuple))
+    def _one_notion(self, names, kind=Notion):
+        """The notion in ``constraint``, alone in a list."""
+        return [as_notion(self.constraint, names, kind, f"{type(self).__name__}.constraint")]
+
+    def _notions_of_list(self, names):
+        """The notions in ``constraint``, which may be a list of several."""
+        if not isinstance(self.constraint, (list, tuple)):
+            return self._one_notion(names)
         owner = f"{type(self).__name__}.constraint"
-        if several and self._several and not given:
+        if not self.constraint:
             raise ValueError(f"{owner} is empty; give at least one.")
-        items = given if several and self._several else [given]
-        return [as_notion(item, names, kind, owner) for item in items]
+        return [as_notion(item, names, Notion, owner) for item in self.constraint]
 
     def _check(self):
         """Check combinations of parameters, before any work."""

@@ -208,7 +208,7 @@ class AUCFairClassifier(StreamingClassifier):
     def _notions(self):
         surrogate = "soft_bins" if self.epsilon is None else "binormal"
         names = {name: partial(notion, surrogate=surrogate) for name, notion in AUCS.items()}
-        return self._named(names, AUCParity)
+        return self._one_notion(names, AUCParity)
 
     def _surrogate(self):
         (notion,) = self._notions()

@@ -181,7 +181,7 @@ class DPFermiClassifier(PrivateFairClassifier):
     _protects = ("sensitive_features", *PrivateFairClassifier._protects)
 
     def _notions(self):
-        (notion,) = self._named(_INDEPENDENCE, Parity)
+        (notion,) = self._one_notion(_INDEPENDENCE, Parity)
         plain = notion.slack is None and notion.reference == "pairwise"
         if notion.name not in _NAMES or not plain:
             raise ValueError(

@@ -80,7 +80,6 @@ class LossParityClassifier(FairClassifier):
     True
     """
 
-    _several = True
     _takes_parts = True
 
     def __init__(
@@ -124,7 +123,7 @@ class LossParityClassifier(FairClassifier):
 
     def _notions(self):
         names = {name: partial(notion, loss=self.loss) for name, notion in LOSS_PARITIES.items()}
-        return self._named(names)
+        return self._notions_of_list(names)
 
     def _risk(self):
         return MeanLoss(LOSSES[self.loss])

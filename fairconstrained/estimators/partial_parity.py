@@ -270,7 +270,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     # ------------------------------------------------------------------ training
 
     def _notions(self):
-        return self._named(PARTIAL if self.epsilon is None else PARTIAL_PRIVATE, PartialNotion)
+        return self._one_notion(PARTIAL if self.epsilon is None else PARTIAL_PRIVATE, PartialNotion)
 
     def _check(self):
         super()._check()

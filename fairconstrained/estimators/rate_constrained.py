@@ -165,7 +165,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     True
     """
 
-    _several = True
     _takes_parts = True
 
     def __init__(
@@ -214,4 +213,4 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         self.feature_range = feature_range
 
     def _notions(self):
-        return self._named(CONSTRAINTS)
+        return self._notions_of_list(CONSTRAINTS)
