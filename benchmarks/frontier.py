@@ -80,7 +80,7 @@ def comparison_table(results: pd.DataFrame, method: str, baseline: str = "uncons
                 row[f"{part}, worst point"] = _number(found[part].max(), "+.4f")
                 row[f"{part}, compared"] = int(found[part].notna().sum())
             peers = runs[runs["method"] == peer]
-            row["peer's own deviation"] = _number(
+            row["standard deviation of the other"] = _number(
                 peers.groupby("slack")["test_error"].std().mean(), ".4f"
             )
             ours = runs[runs["method"] == method]["fit_time"]
