@@ -25,6 +25,7 @@ __all__ = [
     "Columns",
     "Losses",
     "Statistic",
+    "blocks_of",
     "look_up",
     "side_by_side",
     "sum_by",
@@ -202,9 +203,15 @@ def _side_by_side(scores: Tensor, blocks: Sequence[Tensor]) -> Tensor:
 
 def sum_of_blocks(terms: Callable[..., Tensor], *columns: Tensor) -> Tensor:
     """Sum of a function of some rows at a time, so that what it computes fits into the cache."""
-    blocks = zip(*(torch.split(column, BLOCK_ROWS) for column in columns), strict=True)
-    first = terms(*next(blocks))
-    return sum((terms(*block) for block in blocks), first)
+    first, *others = blocks_of(*columns)
+    return sum((terms(*block) for block in others), terms(*first))
+
+
+def blocks_of(*columns: Tensor) -> Sequence[tuple[Tensor, ...]]:
+    """Columns of the same rows, some rows at a time: vectors of all rows are slow to allocate."""
+    if len(columns[0]) <= BLOCK_ROWS:
+        return [columns]
+    return list(zip(*(torch.split(column, BLOCK_ROWS) for column in columns), strict=True))
 
 
 def sum_by(rows: Tensor, index: Tensor, n_parts: int) -> Tensor:

@@ -156,7 +156,12 @@ class DenseFeatures(_Rows):
         """X v."""
         if self.X.dtype == v.dtype:
             return self.X @ v
-        return torch.cat([X @ v for (X,) in self._blocks()])
+        if v.requires_grad:  # autograd keeps the blocks
+            return torch.cat([X.double() @ v for X in torch.split(self.X, _CHUNK_ROWS)])
+        result = v.new_empty((self.shape[0], *v.shape[1:]))
+        for X, rows in self._blocks(result):
+            torch.matmul(X, v, out=rows)
+        return result
 
     def t_matmul(self, c: Tensor) -> Tensor:
         """X' c."""
@@ -178,9 +183,16 @@ class DenseFeatures(_Rows):
         return False
 
     def _blocks(self, *columns: Tensor, size: int = _CHUNK_ROWS) -> Iterator[tuple[Tensor, ...]]:
-        """The rows in double precision, some at a time, with those of other columns."""
+        """The rows in double precision, some at a time, with those of other columns.
+
+        A block is valid until the next one. To allocate each anew leaves holes in the memory of the
+        process, which together may be larger than the table.
+        """
         blocks = zip(*(torch.split(rows, size) for rows in (self.X, *columns)), strict=True)
-        return ((X.double(), *others) for X, *others in blocks)
+        if self.X.dtype == torch.float64:
+            return blocks
+        memory = self.X.new_empty((min(size, self.shape[0]), self.shape[1]), dtype=torch.float64)
+        return ((memory[: len(X)].copy_(X), *others) for X, *others in blocks)
 
     def _square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
         squares = []

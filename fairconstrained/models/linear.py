@@ -111,7 +111,7 @@ class LinearModel:
     def scores(self, w: Tensor, X: Features) -> Tensor:
         """Scores (n, K)."""
         coef, intercept = self.unpack(w)
-        return X.matmul(coef) + intercept
+        return X.matmul(coef).add_(intercept)  # in place: another (n, K) is slow to allocate
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
         """Scores, and the pullback T' (X - c)' cotangent, also of several cotangents at once."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import Rows
-from fairconstrained.constraints.statistics import sum_by
+from fairconstrained.constraints.statistics import blocks_of, sum_by, sum_of_blocks
 
 __all__ = [
     "Line",
@@ -89,7 +90,7 @@ def most_points(values: AffineMap) -> int:
 
 def changes(scores: Tensor, slopes: Tensor) -> Tensor:
     """Where on the line labels change, in any order."""
-    return _changes(scores, slopes)[1].step
+    return torch.cat([_changes(*block)[1].step for block in blocks_of(scores, slopes)])
 
 
 def tables_at(steps: Tensor, scores: Tensor, slopes: Tensor, rows: Rows, columns: OfRows) -> Tensor:
@@ -97,19 +98,23 @@ def tables_at(steps: Tensor, scores: Tensor, slopes: Tensor, rows: Rows, columns
 
     Tables of parts of the rows add up.
     """
+    n_parts = rows.n_parts + 1
 
-    def weighted(scores: Tensor, rows: Rows) -> Tensor:
-        return columns(scores, rows.y) * rows.weight[:, None]
+    def moved(scores: Tensor, slopes: Tensor, y: Tensor, part: Tensor, weight: Tensor) -> Tensor:
+        """What is added to the tables at each step; the first also gets the labels far out."""
+        block = Rows(y, part, weight, rows.n_parts)
+        first, (step, row, before, after) = _changes(scores, slopes)
+        moving = block.take(row)
+        moves = columns(after, moving.y) - columns(before, moving.y)
+        # A change has happened at the steps beyond it.
+        since = torch.searchsorted(steps, step) * n_parts + moving.part
+        tables = sum_by(moves * moving.weight[:, None], since, (len(steps) + 1) * n_parts)
+        weighted = columns(first, block.y) * block.weight[:, None]
+        tables[:n_parts] += sum_by(weighted, block.part, n_parts)
+        return tables
 
-    first, (step, row, before, after) = _changes(scores, slopes)
-    moving, table = rows.take(row), weighted(first, rows)
-    n_parts, n_columns = rows.n_parts + 1, table.shape[1]
-    # A change has happened at the steps beyond it.
-    since = torch.searchsorted(steps, step)
-    moved = weighted(after, moving) - weighted(before, moving)
-    tables = sum_by(moved, since * n_parts + moving.part, (len(steps) + 1) * n_parts)
-    tables = tables.reshape(-1, n_parts, n_columns)[:-1].cumsum(dim=0)
-    return tables + sum_by(table, rows.part, n_parts)
+    tables = sum_of_blocks(moved, scores, slopes, *rows[:3])
+    return tables.reshape(-1, n_parts, tables.shape[1])[:-1].cumsum(dim=0)
 
 
 def of_tables(steps: Tensor, tables: Tensor, total: Tensor, values: AffineMap) -> Line:
@@ -170,15 +175,22 @@ def between(change: Tensor, reach: float, most: int) -> Tensor:
     """Points between and beyond changes, sorted, at most so many."""
     if len(change) == 0:
         return change.new_zeros(1)
-    change = change.sort().values
-    low, high = change[:-1], change[1:]
-    apart = high - low > _APART * (high.abs() + low.abs())
+    # A sort by torch takes several times as long, and memory for indices as well.
+    change = torch.from_numpy(np.sort(change.cpu().numpy())).to(change.device)
     ends = change[[0, -1]] + change.new_tensor([-1.0, 1.0]) * (1.0 + change[[0, -1]].abs())
-    steps = torch.cat((ends[:1], 0.5 * (low + high)[apart], ends[1:]))
-    steps = steps[steps.abs() <= reach]
-    if len(steps) <= most:
-        return steps
-    return steps[torch.linspace(0, len(steps) - 1, most, device=change.device).long()]
+    within = torch.searchsorted(change, change.new_tensor([-reach, reach]))
+    change = change[max(int(within[0]) - 1, 0) : int(within[1]) + 1]
+    places = torch.nonzero(
+        torch.cat([_apart(low, high) for low, high in blocks_of(change[:-1], change[1:])])
+    )[:, 0]
+    if len(places) > most:
+        places = places[torch.linspace(0, len(places) - 1, most, device=change.device).long()]
+    steps = torch.cat((ends[:1], 0.5 * (change[places] + change[places + 1]), ends[1:]))
+    return steps[steps.abs() <= reach]
+
+
+def _apart(low: Tensor, high: Tensor) -> Tensor:
+    return high - low > _APART * (high.abs() + low.abs())
 
 
 def on_grid(hard: Callable[[Tensor], Tensor], steps: Tensor) -> Line:

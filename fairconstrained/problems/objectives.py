@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fairconstrained.auc import ranks, wins
 from fairconstrained.autograd import linearized
+from fairconstrained.constraints.statistics import blocks_of, sum_of_blocks
 from fairconstrained.constraints.surrogates import Surrogate
 from fairconstrained.losses import Loss, log_loss, zero_one_loss
 
@@ -56,15 +57,22 @@ class _WeightedMean:
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
     ) -> Tensor:
         """Weighted mean of the loss."""
-        return weight @ self.loss(scores, y) / (weight.sum() if total is None else total)
+        loss = sum_of_blocks(lambda z, y, w: w @ self.loss(z, y), scores, y, weight)
+        return loss / (weight.sum() if total is None else total)
 
     def linearize(
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
     ) -> tuple[Tensor, Gradient]:
         """In closed form."""
         total = weight.sum() if total is None else total
-        value = (weight / total) @ self.loss(scores, y)
-        return value, lambda: (weight / total)[:, None] * self.loss.gradient(scores, y)
+        columns = scores, y, weight
+
+        def gradient() -> Tensor:
+            return torch.cat(
+                [(w / total)[:, None] * self.loss.gradient(z, y) for z, y, w in blocks_of(*columns)]
+            )
+
+        return sum_of_blocks(lambda z, y, w: (w / total) @ self.loss(z, y), *columns), gradient
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,8 @@ class MeanLoss(_WeightedMean):
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Weighted mean of the error."""
-        return weight @ self.error(scores, y) / weight.sum()
+        error = sum_of_blocks(lambda z, y, w: w @ self.error(z, y), scores, y, weight)
+        return error / weight.sum()
 
     @property
     def of_rows(self) -> OfRows:
