@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.display._style import legend, next_style, pyplot
 from fairconstrained.metrics.partial import Scored
-from fairconstrained.percentiles import Intervals, rank_of_scores
+from fairconstrained.percentiles import Intervals
 
 __all__ = ["GroupScoreDisplay", "ParityCurveDisplay"]
 
@@ -192,7 +192,7 @@ class GroupScoreDisplay(_OfScores):
             _, ax = pyplot().subplots()
         data = self._read()
         edges = np.histogram_bin_edges(data.scores, bins)
-        ranks = rank_of_scores(data.scores, data.group, data.weight, len(data.groups))
+        ranks = data.ranks()
         # Ranks just below each edge: a bin contains its lower edge, and the last bin both edges.
         rank = ranks.rank[:, np.searchsorted(ranks.thresholds, edges, "left") - 1]
         rank[:, -1] = 0.0
@@ -267,7 +267,7 @@ class ParityCurveDisplay(_OfScores):
             _, ax = pyplot().subplots()
         data = self._read()
         drawn = len(ax.lines)
-        rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank[:, ::-1]
+        rank = data.ranks().rank[:, ::-1]
         self.lines_ = []
         for g, group in enumerate(data.groups[1:], start=1):
             label = group if name is None else f"{name}, {group}"

@@ -252,7 +252,7 @@ def _of_rates() -> dict[Callable[..., float], Reader]:
     found = {}
     for name in rates.__all__:
         metric = getattr(rates, name)
-        compared: rates.Comparison = metric.subject
+        compared: rates.Comparison = metric.measure
         if compared.rate is not rates.BALANCED_ACCURACY:
             found[metric] = _WAYS[compared.way](compared.rate.of)
     return found

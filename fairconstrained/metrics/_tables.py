@@ -21,6 +21,7 @@ from fairconstrained.samples import check_samples
 
 __all__ = [
     "Counts",
+    "GroupedRows",
     "Rates",
     "check_labels",
     "check_weights",
@@ -29,6 +30,7 @@ __all__ = [
     "count_table",
     "encode_labels",
     "gap",
+    "grouped_rows",
     "largest",
     "least",
     "named_groups",
@@ -129,6 +131,23 @@ def named_groups(sensitive_features: Any, n_samples: int) -> tuple[NDArray[np.in
     return groups.codes, [group_name(label) for label in groups.labels]
 
 
+class GroupedRows(NamedTuple):
+    """The group and the weight of each row."""
+
+    group: NDArray[np.int64]
+    names: list[str]  # of the groups
+    weight: NDArray[np.float64]
+
+
+def grouped_rows(
+    n_samples: int, sensitive_features: Any, sample_weight: ArrayLike | None, **inputs: Any
+) -> GroupedRows:
+    """Check what all metrics take, and that `inputs` have the same samples in the same order."""
+    check_samples(**inputs, sensitive_features=sensitive_features, sample_weight=sample_weight)
+    weight = check_weights(sample_weight, n_samples)
+    return GroupedRows(*named_groups(sensitive_features, n_samples), weight)
+
+
 def encode_labels(*arrays: Array) -> tuple[list[NDArray[np.int64]], list[Any]]:
     """Codes of the labels of each array in the sorted union of their labels."""
     kinds = {"text" if isinstance(array[0], str) else "numbers" for array in arrays}
@@ -167,16 +186,11 @@ def count_table(
     pos_label: Any = None,
 ) -> Counts:
     """Count the rows of each group x true label x predicted label, in one pass."""
-    check_samples(
-        y_true=y_true,
-        y_pred=y_pred,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-    )
     true = check_labels(y_true, "y_true")
     predicted = check_labels(y_pred, "y_pred", len(true))
-    weight = check_weights(sample_weight, len(true))
-    group, groups = named_groups(sensitive_features, len(true))
+    group, groups, weight = grouped_rows(
+        len(true), sensitive_features, sample_weight, y_true=y_true, y_pred=y_pred
+    )
     (true, predicted), seen = encode_labels(true, predicted)
     classes, candidates = classes_of(seen, pos_label)
     if pos_label is None and len(seen) == 2 and seen[0] == 1:

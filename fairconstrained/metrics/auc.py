@@ -7,6 +7,7 @@ labels the larger is the positive one, as in scikit-learn's ``roc_auc_score``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,19 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 from fairconstrained.arrays import check_array
 from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.metrics._docs import docstring, documented, specialised
+from fairconstrained.metrics._metric import composed, docstring, metric_of
 from fairconstrained.metrics._tables import (
     Rates,
     check_labels,
     check_weights,
     classes_of,
     encode_labels,
+    grouped_rows,
     least,
-    named_groups,
     warn_absent,
     warn_single_group,
 )
-from fairconstrained.samples import check_samples
 
 __all__ = [
     "auc_between",
@@ -108,20 +108,16 @@ class Ranked(NamedTuple):
 def _ranked(
     y_true: ArrayLike,
     y_score: ArrayLike,
+    *,
     sensitive_features: Any,
-    sample_weight: ArrayLike | None,
-    pos_label: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
 ) -> Ranked:
-    check_samples(
-        y_true=y_true,
-        y_score=y_score,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-    )
     true = check_labels(y_true, "y_true")
     scores = _scores(y_score, len(true))
-    weight = check_weights(sample_weight, len(true))
-    group, groups = named_groups(sensitive_features, len(true))
+    group, groups, weight = grouped_rows(
+        len(true), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
+    )
     (codes,), seen = encode_labels(true)
     if len(seen) > 2:
         raise ValueError(f"y_true must hold two labels for an AUC; got {len(seen)}: {seen}.")
@@ -131,16 +127,8 @@ def _ranked(
     return Ranked(win_table(scores, cell, weight, n_cells), cell_weight, groups)
 
 
-def _gap(
-    notion: str,
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
-    table, weight, groups = _ranked(y_true, y_score, sensitive_features, sample_weight, pos_label)
+def _gap(notion: str, ranked: Ranked) -> float:
+    table, weight, groups = ranked
     comparisons = COMPARISONS[notion](len(groups))
     _warn_of_empty(comparisons, weight.reshape(2, -1), groups)
     flat = comparisons.reshape(-1, 4, 2 * len(groups))
@@ -187,15 +175,8 @@ def _mask(mask: ArrayLike, position: int, n_samples: int) -> NDArray[np.bool_]:
     return array
 
 
-@documented
-def roc_auc_score_group_min(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
+@metric_of(_ranked)
+def roc_auc_score_group_min(ranked: Ranked) -> float:
     r"""Smallest area under the ROC curve of any group.
 
     .. math:: \min_g \; \mathrm{AUC}(g^+, g^-)
@@ -212,15 +193,15 @@ def roc_auc_score_group_min(
     >>> roc_auc_score_group_min(y_true, [1, 2, 4, 3, 5], sensitive_features=groups)
     0.5
     """
-    table, weight, groups = _ranked(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    table, weight, groups = ranked
     negative, positive = weight.reshape(2, -1)
     won = np.diag(table[len(groups) :, : len(groups)])[:, None]
     return least(Rates(won, (negative * positive)[:, None], [" with some label"], groups))
 
 
-group_auc_gap = specialised(
-    _gap,
-    "group_auc",
+group_auc_gap = composed(
+    _ranked,
+    partial(_gap, "group_auc"),
     "group_auc_gap",
     docstring(
         "How well scores tell two groups apart, whatever the label.",
@@ -232,9 +213,9 @@ group_auc_gap = specialised(
     ),
 )
 
-inter_group_auc_gap = specialised(
-    _gap,
-    "inter_group",
+inter_group_auc_gap = composed(
+    _ranked,
+    partial(_gap, "inter_group"),
     "inter_group_auc_gap",
     docstring(
         "Difference of cross-AUCs: positives of one group against negatives of another.",
@@ -246,9 +227,9 @@ inter_group_auc_gap = specialised(
     ),
 )
 
-intra_group_auc_gap = specialised(
-    _gap,
-    "intra_group",
+intra_group_auc_gap = composed(
+    _ranked,
+    partial(_gap, "intra_group"),
     "intra_group_auc_gap",
     docstring(
         "Difference of the AUCs within each group.",
@@ -261,9 +242,9 @@ intra_group_auc_gap = specialised(
     ),
 )
 
-positive_equality_gap = specialised(
-    _gap,
-    "positive_equality_gap",
+positive_equality_gap = composed(
+    _ranked,
+    partial(_gap, "positive_equality_gap"),
     "positive_equality_gap",
     docstring(
         "Average equality gap of the positives: those of a group against all.",
@@ -278,9 +259,9 @@ positive_equality_gap = specialised(
     ),
 )
 
-negative_equality_gap = specialised(
-    _gap,
-    "negative_equality_gap",
+negative_equality_gap = composed(
+    _ranked,
+    partial(_gap, "negative_equality_gap"),
     "negative_equality_gap",
     docstring(
         "Average equality gap of the negatives: those of a group against all.",
@@ -292,9 +273,9 @@ negative_equality_gap = specialised(
     ),
 )
 
-bpsn_bnsp_gap = specialised(
-    _gap,
-    "bpsn_bnsp",
+bpsn_bnsp_gap = composed(
+    _ranked,
+    partial(_gap, "bpsn_bnsp"),
     "bpsn_bnsp_gap",
     docstring(
         "Background-positive subgroup-negative AUC against its counterpart.",

@@ -8,6 +8,7 @@ give the largest gap between any two of them, more than two classes that of the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from numbers import Real
 from typing import Any
@@ -17,19 +18,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairconstrained.arrays import check_array
 from fairconstrained.metrics import _notions as notions
-from fairconstrained.metrics._docs import docstring, documented, specialised
+from fairconstrained.metrics._metric import composed, docstring, documented
 from fairconstrained.metrics._tables import (
     Counts,
     Rates,
     check_labels,
-    check_weights,
     count_table,
-    named_groups,
+    grouped_rows,
     summed_gap,
     warn_absent,
     warn_single_group,
 )
-from fairconstrained.samples import check_samples
 
 __all__ = [
     "independence_gap",
@@ -41,22 +40,24 @@ __all__ = [
 Array = NDArray[np.float64]
 
 
-def _summed(
-    notion: Callable[[Counts], Rates],
+def _counts(
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
     sensitive_features: Any,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
-) -> float:
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+) -> Counts:
+    return count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+
+
+def _summed(notion: Callable[[Counts], Rates], counts: Counts) -> float:
     return summed_gap(notion(counts))
 
 
-independence_gap = specialised(
-    _summed,
-    notions.selections,
+independence_gap = composed(
+    _counts,
+    partial(_summed, notions.selections),
     "independence_gap",
     docstring(
         'Gap between groups in the rate of positive predictions: "Ind" in the tables.',
@@ -68,9 +69,9 @@ independence_gap = specialised(
     ),
 )
 
-separation_gap = specialised(
-    _summed,
-    notions.odds,
+separation_gap = composed(
+    _counts,
+    partial(_summed, notions.odds),
     "separation_gap",
     docstring(
         'Gaps between groups in the predictions given the true label, summed: "Sp" in the tables.',
@@ -82,9 +83,9 @@ separation_gap = specialised(
     ),
 )
 
-sufficiency_gap = specialised(
-    _summed,
-    notions.predictive_values,
+sufficiency_gap = composed(
+    _counts,
+    partial(_summed, notions.predictive_values),
     "sufficiency_gap",
     docstring(
         'Gaps between groups in the labels given the prediction, summed: "Sf" in the tables.',
@@ -127,15 +128,10 @@ def wasserstein_distance_between_groups(
     >>> wasserstein_distance_between_groups([0, 1, 0, 1], y_score, sensitive_features=groups)
     0.375
     """
-    check_samples(
-        y_true=y_true,
-        y_score=y_score,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-    )
     true = check_labels(y_true, "y_true")
-    weight = check_weights(sample_weight, len(true))
-    group, groups = named_groups(sensitive_features, len(true))
+    group, groups, weight = grouped_rows(
+        len(true), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
+    )
     scores = _scores(y_score, len(true))
     order = _checked_order(order)
     if len(groups) == 1:

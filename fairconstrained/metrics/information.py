@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairconstrained.metrics._docs import documented
+from fairconstrained.metrics._metric import documented
 from fairconstrained.metrics._tables import (
     Counts,
     choose,
