@@ -7,7 +7,7 @@ labels the larger is the positive one, as in scikit-learn's ``roc_auc_score``.
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,14 +98,29 @@ def auc_between(
 
 
 class Ranked(NamedTuple):
-    """Which rows rank above which, by cells: the negatives of each group, then the positives."""
+    """Scores in cells: the negatives of each group, then the positives."""
 
-    table: Array  # of win_table
-    weight: Array  # of each cell
+    scores: Array
+    cell: NDArray[np.int64]  # of each row
+    row_weight: Array
     groups: list[str]
 
+    @property
+    def weight(self) -> Array:
+        """Of each cell."""
+        n_cells = 2 * len(self.groups)
+        return np.bincount(self.cell, weights=self.row_weight, minlength=n_cells)
 
-def _ranked(
+    def table(self) -> Array:
+        """Which cells rank above which."""
+        return win_table(self.scores, self.cell, self.row_weight, 2 * len(self.groups))
+
+    def differences(self, sets: Array) -> Array:
+        """Differences of two AUCs between sets of cells, (n_differences, 4, n_cells)."""
+        return auc_differences(self.table(), self.weight, sets)
+
+
+def ranked_rows(
     y_true: ArrayLike,
     y_score: ArrayLike,
     *,
@@ -122,17 +137,22 @@ def _ranked(
     if len(seen) > 2:
         raise ValueError(f"y_true must hold two labels for an AUC; got {len(seen)}: {seen}.")
     _, (positive,) = classes_of(seen, pos_label)
-    cell, n_cells = np.where(codes == positive, len(groups), 0) + group, 2 * len(groups)
-    cell_weight = np.bincount(cell, weights=weight, minlength=n_cells)
-    return Ranked(win_table(scores, cell, weight, n_cells), cell_weight, groups)
+    cell = np.where(codes == positive, len(groups), 0) + group
+    return Ranked(scores, cell, weight, groups)
 
 
-def _gap(notion: str, ranked: Ranked) -> float:
-    table, weight, groups = ranked
-    comparisons = COMPARISONS[notion](len(groups))
-    _warn_of_empty(comparisons, weight.reshape(2, -1), groups)
-    flat = comparisons.reshape(-1, 4, 2 * len(groups))
-    return float(np.abs(auc_differences(table, weight, flat)).max(initial=0.0))
+@dataclass(frozen=True)
+class Gap:
+    """The largest difference of AUCs that a notion compares."""
+
+    notion: str
+
+    def __call__(self, ranked: Ranked) -> float:
+        """The metric."""
+        comparisons = COMPARISONS[self.notion](len(ranked.groups))
+        _warn_of_empty(comparisons, ranked.weight.reshape(2, -1), ranked.groups)
+        differences = ranked.differences(comparisons.reshape(-1, 4, 2 * len(ranked.groups)))
+        return float(np.abs(differences).max(initial=0.0))
 
 
 def _warn_of_empty(comparisons: Array, cell_weight: Array, groups: list[str]) -> None:
@@ -175,7 +195,7 @@ def _mask(mask: ArrayLike, position: int, n_samples: int) -> NDArray[np.bool_]:
     return array
 
 
-@metric_of(_ranked)
+@metric_of(ranked_rows)
 def roc_auc_score_group_min(ranked: Ranked) -> float:
     r"""Smallest area under the ROC curve of any group.
 
@@ -193,15 +213,15 @@ def roc_auc_score_group_min(ranked: Ranked) -> float:
     >>> roc_auc_score_group_min(y_true, [1, 2, 4, 3, 5], sensitive_features=groups)
     0.5
     """
-    table, weight, groups = ranked
-    negative, positive = weight.reshape(2, -1)
-    won = np.diag(table[len(groups) :, : len(groups)])[:, None]
-    return least(Rates(won, (negative * positive)[:, None], [" with some label"], groups))
+    negative, positive = ranked.weight.reshape(2, -1)
+    n_groups = len(ranked.groups)
+    won = np.diag(ranked.table()[n_groups:, :n_groups])[:, None]
+    return least(Rates(won, (negative * positive)[:, None], [" with some label"], ranked.groups))
 
 
 group_auc_gap = composed(
-    _ranked,
-    partial(_gap, "group_auc"),
+    ranked_rows,
+    Gap("group_auc"),
     "group_auc_gap",
     docstring(
         "How well scores tell two groups apart, whatever the label.",
@@ -214,8 +234,8 @@ group_auc_gap = composed(
 )
 
 inter_group_auc_gap = composed(
-    _ranked,
-    partial(_gap, "inter_group"),
+    ranked_rows,
+    Gap("inter_group"),
     "inter_group_auc_gap",
     docstring(
         "Difference of cross-AUCs: positives of one group against negatives of another.",
@@ -228,8 +248,8 @@ inter_group_auc_gap = composed(
 )
 
 intra_group_auc_gap = composed(
-    _ranked,
-    partial(_gap, "intra_group"),
+    ranked_rows,
+    Gap("intra_group"),
     "intra_group_auc_gap",
     docstring(
         "Difference of the AUCs within each group.",
@@ -243,8 +263,8 @@ intra_group_auc_gap = composed(
 )
 
 positive_equality_gap = composed(
-    _ranked,
-    partial(_gap, "positive_equality_gap"),
+    ranked_rows,
+    Gap("positive_equality_gap"),
     "positive_equality_gap",
     docstring(
         "Average equality gap of the positives: those of a group against all.",
@@ -260,8 +280,8 @@ positive_equality_gap = composed(
 )
 
 negative_equality_gap = composed(
-    _ranked,
-    partial(_gap, "negative_equality_gap"),
+    ranked_rows,
+    Gap("negative_equality_gap"),
     "negative_equality_gap",
     docstring(
         "Average equality gap of the negatives: those of a group against all.",
@@ -274,8 +294,8 @@ negative_equality_gap = composed(
 )
 
 bpsn_bnsp_gap = composed(
-    _ranked,
-    partial(_gap, "bpsn_bnsp"),
+    ranked_rows,
+    Gap("bpsn_bnsp"),
     "bpsn_bnsp_gap",
     docstring(
         "Background-positive subgroup-negative AUC against its counterpart.",

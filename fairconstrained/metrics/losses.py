@@ -74,10 +74,8 @@ def loss_gap(
     >>> round(gap, 4)  # log(2) - log(1 / 0.9)
     0.5878
     """
-    rates = _mean_losses(
-        y_true, y_proba, sensitive_features, loss, sample_weight, pos_label, labels
-    )
-    return gap(rates, method)
+    found = row_losses(y_true, y_proba, sensitive_features, loss, sample_weight, pos_label, labels)
+    return gap(_means(*found), method)
 
 
 @documented
@@ -106,12 +104,11 @@ def log_loss_group_max(
     >>> round(log_loss_group_max(y_true, [0.5, 0.5, 0.1, 0.9], sensitive_features=groups), 4)
     0.6931
     """
-    return largest(
-        _mean_losses(y_true, y_proba, sensitive_features, "log", sample_weight, pos_label, labels)
-    )
+    found = row_losses(y_true, y_proba, sensitive_features, "log", sample_weight, pos_label, labels)
+    return largest(_means(*found))
 
 
-def _mean_losses(
+def row_losses(
     y_true: ArrayLike,
     y_proba: ArrayLike,
     sensitive_features: Any,
@@ -119,7 +116,8 @@ def _mean_losses(
     sample_weight: ArrayLike | None,
     pos_label: Any,
     labels: Sequence[Any] | None,
-) -> Rates:
+) -> tuple[Array, GroupedRows]:
+    """The loss of each row."""
     row_loss = choose(LOSSES, "loss", loss)
     true = check_labels(y_true, "y_true")
     rows = grouped_rows(
@@ -127,7 +125,7 @@ def _mean_losses(
     )
     proba = _probabilities(y_proba, len(true))
     y = _column_of_label(true, proba.shape[1], pos_label, labels)
-    return _means(row_loss(y, proba), rows)
+    return row_loss(y, proba), rows
 
 
 def _means(values: Array, rows: GroupedRows) -> Rates:

@@ -122,7 +122,7 @@ def _decided(
     pos_label: Any = None,
 ) -> _Decided:
     data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
-    labels, (positive,) = _two_labels(y_true, len(data.scores), pos_label)
+    labels, (positive,) = two_labels(y_true, len(data.scores), pos_label)
     ranks = {y: data.rank_at(threshold, data.weight * rows) for y, rows in labels.items()}
     return _Decided(data, ranks, positive)
 
@@ -296,7 +296,7 @@ def partial_group_auc(data: Scored) -> float:
     return _worst(data, np.abs(aucs - 0.5).max(axis=1))
 
 
-def _two_labels(
+def two_labels(
     y_true: ArrayLike, n_samples: int, pos_label: Any
 ) -> tuple[dict[Any, Array], list[Any]]:
     """The rows of each label, and the positive label."""
@@ -320,6 +320,6 @@ def _gap(data: Scored, rates: Array, *given: str) -> float:
 
 
 def _worst(data: Scored, by_group: Array) -> float:
-    """The largest of the groups' values; nan with a warning where a group has no weight."""
+    """The largest of the groups' values, or nan with a warning if a group has no weight."""
     weight = np.bincount(data.group, weights=data.weight, minlength=len(data.groups))[:, None]
     return gap(Rates(np.zeros_like(weight), weight, [""], data.groups)) + float(by_group.max())
