@@ -178,7 +178,7 @@ class GroupScoreDisplay(_OfScores):
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default those of a new figure.
+            By default, the axes of a new figure.
         bins : int, default=50
         **kwargs
             Keywords of matplotlib's ``stairs`` for the outlines.
@@ -252,7 +252,7 @@ class ParityCurveDisplay(_OfScores):
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default those of a new figure.
+            By default, the axes of a new figure.
         name : str, optional
             Name of the scores in the legend, in front of the name of the group.
         **kwargs

@@ -21,7 +21,7 @@ class GroupReportDisplay:
     Parameters
     ----------
     report : DataFrame
-        Of :func:`~fairconstrained.metrics.group_report`.
+        The result of :func:`~fairconstrained.metrics.group_report`.
     rates : sequence of str, default=("selection_rate",)
         Columns of the report.
 
@@ -53,7 +53,7 @@ class GroupReportDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default those of a new figure.
+            By default, the axes of a new figure.
         **kwargs
             Keywords of matplotlib's ``errorbar``.
 

@@ -30,8 +30,8 @@ class TradeoffDisplay:
     error, violation : array-like of shape (n_points,)
         Smaller values are better.
     error_std, violation_std : array-like of shape (n_points,) or (2, n_points), optional
-        Lengths of the error bars, such as standard deviations over splits; two rows are those
-        below and above, such as to the ends of an interval.
+        Lengths of the error bars, such as standard deviations over splits. Two rows are the
+        lengths below and above the point.
     chosen : int, optional
         The point that was chosen, to be marked by a ring.
     slack : float, optional
@@ -92,7 +92,7 @@ class TradeoffDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default those of a new figure.
+            By default, the axes of a new figure.
         name : str, optional
             Name of the method in the legend; by default that of the display.
         **kwargs
@@ -242,7 +242,7 @@ class TradeoffDisplay:
             A gap from :mod:`fairconstrained.metrics`.
         sample_weight : array-like of shape (n_samples,), optional
         confidence : float or None, default=0.95
-            Of the intervals; None leaves them out.
+            The confidence of the intervals; None leaves them out.
         chosen : int, optional
             The model to mark.
         slack, ax, name, **kwargs
@@ -286,7 +286,7 @@ class TradeoffDisplay:
 
 
 def _in_words(name: str) -> str:
-    """What a scorer of this name measures; other names are taken at their word."""
+    """The metric of the scorer of this name, in words; without such a scorer the name itself."""
     metric, _ = MEASURED.get("demographic_parity" if name == "dp" else name, (None, None))
     return getattr(metric, "__name__", name).replace("_", " ")
 

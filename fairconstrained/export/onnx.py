@@ -31,7 +31,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
         Some rows, for the types of the inputs. Use float64: labels are then those of ``predict``,
         except for scores that equal the threshold up to rounding.
     **options
-        Of ``skl2onnx.to_onnx``, such as ``target_opset``.
+        Options of ``skl2onnx.to_onnx``, such as ``target_opset``.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-r"""Which components each metric has, and draws of their errors.
+r"""The components of each metric, and draws of their errors.
 
 Rates are functions of a table of counts, so thousands of bootstrap tables are one multinomial draw
 per group. Distributions of scores are tables as well, of counts between thresholds. AUCs and mean
@@ -180,7 +180,7 @@ def _largest(notion: Callable[[Counts], Rates]) -> Reader:
 
 
 def _least(notion: Callable[[Counts], Rates]) -> Reader:
-    """The smallest rate is one minus the largest of what is missing to one."""
+    """The smallest rate is one minus the largest complement of a rate."""
 
     def components(rows: Rows, pos_label: Any = None, **_: Any) -> Components:
         values, noise, *_rest = _group_rates(notion, rows, pos_label)
@@ -249,7 +249,7 @@ _WAYS: Mapping[rates.Way, Callable[[Callable[[Counts], Rates]], Reader]] = {
 
 
 def _of_rates() -> dict[Callable[..., float], Reader]:
-    """Of all comparisons of rates that are ratios of counts: balanced accuracies are not."""
+    """Components of all rates that are ratios of counts: balanced accuracies are not."""
     found = {}
     for name in rates.__all__:
         metric = getattr(rates, name)

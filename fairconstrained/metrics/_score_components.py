@@ -42,7 +42,7 @@ def auc_components(notion: str) -> Reader:
 
 
 def least_auc_components(rows: Rows, pos_label: Any = None, **_: Any) -> Components:
-    """What is missing to one in the AUC of each group."""
+    """One minus the AUC of each group."""
     everything = np.ones((2, len(rows.groups)))
     sets = []
     for g in range(len(rows.groups)):
@@ -120,7 +120,7 @@ class _Distributions:
 
     @staticmethod
     def _fractions(data: Any, edges: Array) -> Array:
-        """Of each group's rows between these edges."""
+        """Fractions of each group's rows between these edges."""
         binned = np.searchsorted(edges, data.scores, side="left")  # rows above edges[j]: bin > j
         n_groups, n_bins = len(data.groups), len(edges) + 1
         cells = np.bincount(

@@ -107,12 +107,12 @@ class Ranked(NamedTuple):
 
     @property
     def weight(self) -> Array:
-        """Of each cell."""
+        """The weight of each cell, (n_cells,)."""
         n_cells = 2 * len(self.groups)
         return np.bincount(self.cell, weights=self.row_weight, minlength=n_cells)
 
     def table(self) -> Array:
-        """Which cells rank above which."""
+        """How much of each cell ranks above each other cell, as in ``win_table``."""
         return win_table(self.scores, self.cell, self.row_weight, 2 * len(self.groups))
 
     def differences(self, sets: Array) -> Array:

@@ -1,8 +1,9 @@
-"""The measures of the benchmark tables of paper 5: gaps that are summed, and a distance of scores.
+"""The measures of the benchmark tables of paper 5: summed gaps, and a distance between scores.
 
 Kliachkin, Lepsova, Bareilles and Marecek, "Benchmarking Stochastic Approximation Algorithms for
-Fairness-Constrained Training of Deep Neural Networks", Section 2 and Table 3. More than two groups
-give the largest gap between any two of them, more than two classes that of the worst class.
+Fairness-Constrained Training of Deep Neural Networks", Section 2 and Table 3. For
+more than two groups they are the largest gap between any two, for more than two classes that of
+the worst class.
 """
 
 from __future__ import annotations
@@ -111,10 +112,9 @@ def wasserstein_distance_between_groups(
 
     .. math:: \Big( \int_0^1 | F_g^{-1}(u) - F_h^{-1}(u) |^p \, du \Big)^{1/p}
 
-    Of order 1 it is the area between the distribution functions, as
-    :func:`scipy.stats.wasserstein_distance`. It needs no bins. "Wd" in the tables of paper 5 is the
-    square of the distance of order 2 between histograms of 50 bins (its code says so, the paper
-    does not); ``order=2`` squared is that number but for the bins.
+    For order 1 it is the area between the distribution functions, as in
+    :func:`scipy.stats.wasserstein_distance`. No bins are needed. "Wd" in the tables of paper 5 is
+    the square of the distance of order 2 between histograms of 50 bins, according to its code.
 
     Returns
     -------

@@ -1,10 +1,10 @@
 r"""Metrics of predicted labels: a rate of each group, compared between the groups.
 
-``<rate>_difference`` and ``<rate>_ratio`` compare the groups, ``<rate>_group_min`` and
-``<rate>_group_max`` name the extreme group. Where fairlearn has the metric, the values are
-fairlearn's, but for a group without rows of a label that the metric needs: it makes the result nan
-(there its rate counts as zero, which can look fair). More than two classes, which fairlearn does
-not take, give the result of the worst class. Each function reads the data once.
+``<rate>_difference`` and ``<rate>_ratio`` compare the groups. ``<rate>_group_min`` and
+``<rate>_group_max`` are the rate of the extreme group. Values equal fairlearn's, with one
+exception: a group without rows of a label that the metric needs makes the result nan. fairlearn
+counts its rate as zero, which can look fair. For more than two classes, which fairlearn does not
+take, the worst class counts.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ GROUP_MAX = Way(
 
 
 class _Asked(NamedTuple):
-    """What a metric of rates is given: counts, and options of the way to compare."""
+    """Arguments of a metric of rates: counts, and options of the way to compare."""
 
     counts: Counts
     options: tuple[str, ...] = ()

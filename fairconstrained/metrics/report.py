@@ -48,11 +48,11 @@ def group_report(
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-        Of several columns the groups of each column are listed, then their combinations.
+        For several columns, the groups of each column are listed, then their combinations.
     y_score : array-like of shape (n_samples,), optional
         Scores that grow with the chance of the positive class, for AUCs.
     confidence : float, default=0.95
-        Of each interval by itself.
+        The confidence of each single interval.
     sample_weight : array-like of shape (n_samples,), optional
         Non-negative weights of the rows.
     pos_label : label, optional
@@ -76,11 +76,10 @@ def group_report(
     Notes
     -----
     Intervals of rates are Wilson's. They cover with the stated probability on average, also for
-    rates near 0 and 1 and for small groups, where the normal interval fails, and are shorter than
-    the exact ones of Clopper and Pearson, which cover more than is stated (Brown, Cai and
-    DasGupta 2001). Those are for promises: :func:`fairconstrained.metrics.certify`. Of AUCs
-    they are Newcombe's. With weights a rate is as certain as with
-    :math:`(\sum w)^2 / \sum w^2` equally weighted rows (Kish 1965).
+    rates near 0 and 1 and for small groups, where the normal interval fails. Exact intervals
+    (Clopper and Pearson) are longer and cover more than is stated (Brown, Cai and DasGupta 2001);
+    :func:`fairconstrained.metrics.certify` uses those. Intervals of AUCs are Newcombe's. A weighted
+    rate is as certain as one of :math:`(\sum w)^2 / \sum w^2` equally weighted rows (Kish 1965).
 
     Examples
     --------

@@ -21,9 +21,9 @@ __all__ = ["SensitiveColumnsClassifier"]
 class SensitiveColumnsClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that takes its sensitive features from columns of X.
 
-    For whatever fits classifiers and passes on no metadata, such as
-    :class:`sklearn.ensemble.AdaBoostClassifier`, or changes the rows, such as the samplers of
-    imbalanced-learn: the groups travel inside of X.
+    This is for meta-estimators that pass on no metadata, such as
+    :class:`sklearn.ensemble.AdaBoostClassifier`, and for those that change the rows, such as the
+    samplers of imbalanced-learn. X carries the groups.
 
     Parameters
     ----------

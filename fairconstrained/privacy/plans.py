@@ -47,7 +47,7 @@ def one_off_gaussian(
     epsilon, delta, unit
         The whole budget.
     of : str, default="group counts"
-        What is released.
+        Name of the release.
 
     Returns
     -------
@@ -96,7 +96,7 @@ class ReleasePlan:
 
     @property
     def counts_noise(self) -> float:
-        """That of the release "group counts"; ``inf`` without."""
+        """Noise of the release "group counts"; ``inf`` without."""
         return self.noise.get("group counts", math.inf)
 
 
@@ -108,8 +108,8 @@ def plan_releases(
     Parameters
     ----------
     shares : dict of str to float
-        What is released, and a positive number for its part of the budget: precisions 1/noise**2
-        are in these proportions.
+        The names of the releases with positive numbers; the precisions 1/noise**2 are in these
+        proportions.
     epsilon, delta, unit
         The budget of all of them.
 

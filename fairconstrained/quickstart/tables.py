@@ -37,9 +37,9 @@ class Table(NamedTuple):
     words : list of str
         Columns of X that are no numbers.
     positive : str
-        What 1 means.
+        The meaning of 1.
     notes : list of str
-        What was done to the table, for the user.
+        Messages to the user about changes of the table.
     """
 
     name: str
@@ -80,7 +80,7 @@ def dataset(name: str) -> Table:
 def from_csv(
     path: Path, label: str, sensitive: Sequence[str], positive: str | None, drop: Sequence[str]
 ) -> Table:
-    """A user's file; ends with a sentence if it cannot be used.
+    """Read a user's file, or exit with a message if it cannot be used.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def release_scales(X: Features, public: Coordinates, noise: float, rng: Generato
     ----------
     X : Features of shape (n, d)
     public : Coordinates
-        Of which the centre is kept.
+        Its centre is kept.
     noise : float
         Noise multiplier :math:`\sigma`.
     rng : Generator
@@ -102,7 +102,7 @@ def release_coordinates(
     ----------
     X : Features of shape (n, d)
     public : Coordinates
-        From ranges that do not depend on the data.
+        Coordinates from ranges that do not depend on the data.
     noise : float
         Noise multiplier of each of the two releases.
     rng : Generator
