@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.display._style import legend, next_style, pyplot
+from fairconstrained.display._style import axes_of, legend, next_style
 from fairconstrained.metrics.partial import Scored
 from fairconstrained.percentiles import Intervals
 
@@ -188,8 +188,7 @@ class GroupScoreDisplay(_OfScores):
         GroupScoreDisplay
             This display.
         """
-        if ax is None:
-            _, ax = pyplot().subplots()
+        ax = axes_of(ax)
         data = self._read()
         edges = np.histogram_bin_edges(data.scores, bins)
         ranks = data.ranks()
@@ -263,8 +262,7 @@ class ParityCurveDisplay(_OfScores):
         ParityCurveDisplay
             This display.
         """
-        if ax is None:
-            _, ax = pyplot().subplots()
+        ax = axes_of(ax)
         data = self._read()
         drawn = len(ax.lines)
         rank = data.ranks().rank[:, ::-1]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairconstrained.display._style import legend, next_style, pyplot
+from fairconstrained.display._style import axes_of, legend, next_style
 from fairconstrained.metrics import group_report
 
 __all__ = ["GroupReportDisplay"]
@@ -70,8 +70,7 @@ class GroupReportDisplay:
         known = [name for name in self.report if f"{name}_low" in self.report]
         if missing := [rate for rate in self.rates if rate not in known]:
             raise ValueError(f"rates must be among {known}; got {missing}.")
-        if ax is None:
-            _, ax = pyplot().subplots(layout="constrained")
+        ax = axes_of(ax, layout="constrained")
         groups, overall = self.report.iloc[:-1], self.report.iloc[-1]
         place = np.arange(len(groups), dtype=float)
         self.points_, self.overall_ = [], []

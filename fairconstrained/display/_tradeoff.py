@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import zero_one_loss
 
-from fairconstrained.display._style import legend, new_label, next_style, pyplot, slack_line
+from fairconstrained.display._style import axes_of, legend, new_label, next_style, slack_line
 from fairconstrained.metrics import confidence_interval, demographic_parity_difference
 from fairconstrained.metrics._scorers import MEASURED
 from fairconstrained.metrics.bounds import wilson
@@ -103,8 +103,7 @@ class TradeoffDisplay:
         TradeoffDisplay
             This display.
         """
-        if ax is None:
-            _, ax = pyplot().subplots()
+        ax = axes_of(ax)
         # Every display that is on the axes has two containers.
         style = {
             **next_style(len(ax.containers) // 2),

@@ -115,6 +115,12 @@ class Ranked(NamedTuple):
         """How much of each cell ranks above each other cell, as in ``win_table``."""
         return win_table(self.scores, self.cell, self.row_weight, 2 * len(self.groups))
 
+    def within_groups(self) -> tuple[Array, Array]:
+        """Weight of the pairs (positive, negative) of each group in order, and of all its pairs."""
+        negative, positive = self.weight.reshape(2, -1)
+        n_groups = len(self.groups)
+        return np.diag(self.table()[n_groups:, :n_groups]), negative * positive
+
     def differences(self, sets: Array) -> Array:
         """Differences of two AUCs between sets of cells, (n_differences, 4, n_cells)."""
         return auc_differences(self.table(), self.weight, sets)
@@ -213,10 +219,8 @@ def roc_auc_score_group_min(ranked: Ranked) -> float:
     >>> roc_auc_score_group_min(y_true, [1, 2, 4, 3, 5], sensitive_features=groups)
     0.5
     """
-    negative, positive = ranked.weight.reshape(2, -1)
-    n_groups = len(ranked.groups)
-    won = np.diag(ranked.table()[n_groups:, :n_groups])[:, None]
-    return least(Rates(won, (negative * positive)[:, None], [" with some label"], ranked.groups))
+    won, pairs = ranked.within_groups()
+    return least(Rates(won[:, None], pairs[:, None], [" with some label"], ranked.groups))
 
 
 group_auc_gap = composed(

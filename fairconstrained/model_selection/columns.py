@@ -110,30 +110,12 @@ class SensitiveColumnsClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstima
 
     @estimator_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
-        """Class probabilities by the fitted estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
+        """Class probabilities by the fitted estimator; see :meth:`predict`."""
         return self._answer("predict_proba", X)
 
     @estimator_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Any:
-        """Scores by the fitted estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
+        """Scores by the fitted estimator; see :meth:`predict`."""
         return self._answer("decision_function", X)
 
     def _answer(self, method: str, X: Any) -> Any:
