@@ -86,15 +86,17 @@ def auc_between(
     """
     scores = _scores(y_score)
     weight = check_weights(sample_weight, len(scores))
-    sides = [np.where(_mask(m, n, len(scores)), weight, 0.0) for m, n in ((first, 1), (second, 2))]
-    for side, name in zip(sides, ("first", "second"), strict=True):
+    masks = {"first": first, "second": second}
+    sides = {name: np.where(_mask(name, m, len(scores)), weight, 0.0) for name, m in masks.items()}
+    for name, side in sides.items():
         if not side.any():
             warn_caller(
                 f"The {name} set has no rows (or rows of zero weight only): the AUC is nan.",
                 SmallGroupWarning,
             )
             return float("nan")
-    return float(sides[0] @ wins(ranks(scores), sides[1]) / (sides[0].sum() * sides[1].sum()))
+    above, below = sides.values()
+    return float(above @ wins(ranks(scores), below) / (above.sum() * below.sum()))
 
 
 class Ranked(NamedTuple):
@@ -191,11 +193,11 @@ def _scores(y_score: ArrayLike, n_samples: int | None = None) -> Array:
     return np.asarray(scores)
 
 
-def _mask(mask: ArrayLike, position: int, n_samples: int) -> NDArray[np.bool_]:
+def _mask(name: str, mask: ArrayLike, n_samples: int) -> NDArray[np.bool_]:
     array: Array = np.asarray(mask)
     if array.dtype != bool or array.shape != (n_samples,):
         raise ValueError(
-            f"{('first', 'second')[position - 1]} must be a boolean mask of shape ({n_samples},); "
+            f"{name} must be a boolean mask of shape ({n_samples},); "
             f"got dtype {array.dtype}, shape {array.shape}."
         )
     return array
