@@ -260,21 +260,19 @@ class TradeoffDisplay:
         >>> display.error, display.violation
         (array([0.25, 0.25]), array([0.5, 0.5]))
         """
-        weights = {"sample_weight": sample_weight}
-        violations = [
-            metric(y_true, y_pred, sensitive_features=sensitive_features, **weights)
-            for y_pred in y_preds
-        ]
-        errors = [zero_one_loss(y_true, y_pred, **weights) for y_pred in y_preds]
-        given = {"sensitive_features": sensitive_features, **weights}
-        bars = None
+        given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        violations = [metric(y_true, y_pred, **given) for y_pred in y_preds]
+        errors = [zero_one_loss(y_true, y_pred, sample_weight=sample_weight) for y_pred in y_preds]
+        error_bars = violation_bars = None
         if confidence is not None:
-            bars = _bars(metric, y_true, y_preds, errors, violations, confidence, given)
+            error_bars, violation_bars = _bars(
+                metric, y_true, y_preds, errors, violations, confidence, given
+            )
         display = cls(
             error=np.array(errors),
             violation=np.array(violations),
-            error_std=None if bars is None else bars[0],
-            violation_std=None if bars is None else bars[1],
+            error_std=error_bars,
+            violation_std=violation_bars,
             chosen=chosen,
             slack=slack,
             name=name,
