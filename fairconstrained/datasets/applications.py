@@ -1,14 +1,15 @@
-"""A generated table as people have them: words, numbers, holes, and a bias of known size."""
+"""A generated table with categories, numbers, missing values and a bias of known size."""
 
 from __future__ import annotations
 
-import math
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state, check_scalar
+
+from fairconstrained.datasets.synthetic import check_not_negative
 
 __all__ = ["make_loan_applications"]
 
@@ -34,18 +35,18 @@ def make_loan_applications(
     missing: float = 0.1,
     random_state: int | np.random.RandomState | None = None,
 ) -> Bunch:
-    r"""Generate applications for loans: a table of words, numbers and missing values.
+    r"""Generate applications for loans: a table of categories, numbers and missing values.
 
-    It is a stand-in for a table of one's own. The label says whether the loan was granted. Of an
-    application with the features x by a person of sex s it is drawn with
+    It is a stand-in for a table of one's own. The label says whether the loan was granted. For an
+    application with features x by a person of sex s it is drawn with
 
     .. math:: \log \frac{P(\text{granted})}{P(\text{refused})} = f(x) + \text{bias} \cdot a_s ,
         \qquad a_\text{man} = 1, \quad a_\text{woman} = -1 .
 
-    The merit f is not linear: the burden of the instalment on the income counts beyond a
-    threshold, which lies lower where the occupation is less steady, and years of employment count
-    less and less. Boosted trees are therefore better than a linear model. Occupation and income
-    depend on the sex, so that a model without the sex among its features infers it from these.
+    The merit f is not linear, so boosted trees are better than a linear model. The ratio of
+    instalment to income counts beyond a threshold, which is lower for less steady occupations.
+    Occupation and income depend on the sex, so a model without the sex among its features infers
+    it from these.
 
     Parameters
     ----------
@@ -87,8 +88,8 @@ def make_loan_applications(
     {'man': 0.62, 'woman': 0.32}
     """
     check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    for name, value, high in (("bias", bias, math.inf), ("missing", missing, 1)):
-        check_scalar(value, name, Real, min_val=0, max_val=high, include_boundaries="left")
+    check_not_negative("bias", bias)
+    check_not_negative("missing", missing, high=1, include_boundaries="left")
     rng = check_random_state(random_state)
     people = _people(n_samples, rng)
     features = _features(people, rng)

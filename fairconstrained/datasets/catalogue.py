@@ -286,7 +286,7 @@ DATASETS: Mapping[str, Dataset] = {
         target_names=("<=50,000", ">50,000"),
         sensitive="RAC1P",
         groups={
-            # Of the benchmark's own five codes, not the nine of the survey.
+            # The benchmark has five codes of its own, the survey nine.
             "RAC1P": decode("RAC1P", "White", "Black", "Asian", "Native", "other", first=1),
             "white": either(lambda t: t["RAC1P"] == 1, "White", "non-White"),
             "SEX": decode("SEX", "male", "female", first=1),

@@ -33,27 +33,13 @@ TIMEOUT = 60.0  # seconds to wait for an answer of the server
 
 @dataclass(frozen=True)
 class File:
-    """One file of a data set.
+    """One file of a data set."""
 
-    Attributes
-    ----------
-    path : str
-        Path of the file below the data folder.
-    sha256 : str
-        Checksum of the packed file as distributed with the benchmarks.
-    content : str
-        `content_hash` of its text.
-    url : str
-        Address of the public source.
-    convert : callable
-        Converts the bytes at `url` to the text of this file.
-    """
-
-    path: str
-    sha256: str
-    content: str
-    url: str
-    convert: Callable[[bytes], str]
+    path: str  # below the data folder
+    sha256: str  # checksum of the packed file as distributed with the benchmarks
+    content: str  # `content_hash` of its text
+    url: str  # address of the public source
+    convert: Callable[[bytes], str]  # from the bytes at `url` to the text of this file
 
 
 def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import Bunch, check_random_state, check_scalar
 
-__all__ = ["make_biased_classification"]
+__all__ = ["check_not_negative", "make_biased_classification"]
 
 
 def make_biased_classification(
@@ -122,13 +122,26 @@ def make_biased_classification(
     >>> [f"{gap(bias):.1f}" for bias in (0.0, 0.25, 1.0)]
     ['0.0', '0.2', '0.6']
     """
-    _check_sizes(n_samples, n_features, n_groups, n_classes, n_informative, n_proxies)
-    _check_real("bias", bias, low=0)
-    _check_real("class_sep", class_sep, low=0)
-    _check_real("proxy_strength", proxy_strength, low=0)
-    _check_real("imbalance", imbalance, low=0, high=1, include_boundaries="left")
-    _check_real("label_noise", label_noise, low=0, high=1)
-    _check_real("density", density, low=0, high=1, include_boundaries="right")
+    for name, count, least in (
+        ("n_samples", n_samples, 1),
+        ("n_features", n_features, 1),
+        ("n_groups", n_groups, 2),
+        ("n_classes", n_classes, 2),
+        ("n_informative", n_informative, 1),
+        ("n_proxies", n_proxies, 0),
+    ):
+        check_scalar(count, name, Integral, min_val=least)
+    if n_informative + n_proxies > n_features:
+        raise ValueError(
+            f"n_features is {n_features}, but should be at least n_informative + n_proxies = "
+            f"{n_informative} + {n_proxies}."
+        )
+    check_not_negative("bias", bias)
+    check_not_negative("class_sep", class_sep)
+    check_not_negative("proxy_strength", proxy_strength)
+    check_not_negative("imbalance", imbalance, high=1, include_boundaries="left")
+    check_not_negative("label_noise", label_noise, high=1)
+    check_not_negative("density", density, high=1, include_boundaries="right")
     frequencies = _class_frequencies(weights, n_classes)
 
     rng = check_random_state(random_state)
@@ -195,38 +208,11 @@ def _kept_cells(n_cells: int, density: float, rng: np.random.RandomState) -> NDA
     return cells[cells < n_cells]
 
 
-def _check_sizes(
-    n_samples: int,
-    n_features: int,
-    n_groups: int,
-    n_classes: int,
-    n_informative: int,
-    n_proxies: int,
+def check_not_negative(
+    name: str, value: float, *, high: float | None = None, include_boundaries: str = "both"
 ) -> None:
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(n_features, "n_features", Integral, min_val=1)
-    check_scalar(n_groups, "n_groups", Integral, min_val=2)
-    check_scalar(n_classes, "n_classes", Integral, min_val=2)
-    check_scalar(n_informative, "n_informative", Integral, min_val=1)
-    check_scalar(n_proxies, "n_proxies", Integral, min_val=0)
-    if n_informative + n_proxies > n_features:
-        raise ValueError(
-            f"n_features is {n_features}, but should be at least n_informative + n_proxies = "
-            f"{n_informative} + {n_proxies}."
-        )
-
-
-def _check_real(
-    name: str,
-    value: float,
-    *,
-    low: float,
-    high: float | None = None,
-    include_boundaries: str = "both",
-) -> None:
-    check_scalar(
-        value, name, Real, min_val=low, max_val=high, include_boundaries=include_boundaries
-    )
+    """Refuse a parameter that is not a finite number between 0 and `high`."""
+    check_scalar(value, name, Real, min_val=0, max_val=high, include_boundaries=include_boundaries)
     if not math.isfinite(value):  # NaN passes every comparison above
         raise ValueError(f"{name} is {value}, but should be finite.")
 

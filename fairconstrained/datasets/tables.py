@@ -34,44 +34,23 @@ def table(texts: Sequence[str]) -> pd.DataFrame:
 class Dataset:
     """Description of one data set, for the loader and for users.
 
-    Attributes
-    ----------
-    title, source, licence, caution : str
-        Text for the description; `caution` names harms, limits and traps.
-    files : tuple of File
-        Files in the order in which `parse` takes their texts.
-    target : str
-        Column of the label, which is never a feature.
-    positive : callable
-        Maps the column of the label to booleans.
-    target_names : tuple of str
-        Meanings of 0 and 1.
-    sensitive : str
-        The sensitive feature of the benchmarks.
-    groups : mapping of str to callable
-        Sensitive features with readable values that are not columns of the table. Each callable
-        maps the table to one of them.
-    left_out : mapping of str to str
-        Columns that are no features (separated by spaces), for each reason.
-    codes : str
-        Numeric columns (separated by spaces) that hold codes of categories.
-    parse : callable
-        Maps the texts of the files to the table.
+    Several columns in one string are separated by spaces.
     """
 
     title: str
     source: str
     licence: str
-    caution: str
-    files: tuple[File, ...]
-    target: str
-    positive: Callable[[pd.Series], pd.Series]
-    target_names: tuple[str, str]
-    sensitive: str
+    caution: str  # harms, limits and traps
+    files: tuple[File, ...]  # in the order in which `parse` takes their texts
+    target: str  # column of the label, which is never a feature
+    positive: Callable[[pd.Series], pd.Series]  # from the column of the label to booleans
+    target_names: tuple[str, str]  # meanings of 0 and 1
+    sensitive: str  # the sensitive feature of the benchmarks
+    # Sensitive features with readable values that are not columns of the table.
     groups: Mapping[str, Group] = field(default_factory=dict)
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    codes: str = ""
-    parse: Callable[[Sequence[str]], pd.DataFrame] = table
+    left_out: Mapping[str, str] = field(default_factory=dict)  # columns for each reason
+    codes: str = ""  # numeric columns that hold codes of categories
+    parse: Callable[[Sequence[str]], pd.DataFrame] = table  # from the texts of the files
 
 
 def known_outcomes(texts: Sequence[str]) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.display._style import legend, new_label, next_style, pyplot, slack_line
+from fairconstrained.display._style import axes_of, legend, new_label, next_style, slack_line
 
 __all__ = ["ConvergenceDisplay"]
 
@@ -90,14 +90,9 @@ class ConvergenceDisplay:
             title: [key for key in keys if key in self.history] for title, keys in _PANELS.items()
         }
         titles = [title for title, keys in panels.items() if keys]
-        if ax is None:
-            _, ax = pyplot().subplots(
-                len(titles),
-                sharex=True,
-                figsize=(6.4, 1.2 + 1.8 * len(titles)),
-                layout="constrained",
-            )
-        axes = np.ravel(ax)
+        size = (6.4, 1.2 + 1.8 * len(titles))
+        new = {"nrows": len(titles), "sharex": True, "figsize": size, "layout": "constrained"}
+        axes = np.ravel(axes_of(ax, **new))
         if len(axes) != len(titles):
             raise ValueError(
                 f"ax must hold one Axes per panel ({', '.join(titles)}); got {len(axes)}."

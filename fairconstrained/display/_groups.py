@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.display._style import legend, next_style, pyplot
+from fairconstrained.display._style import axes_of, legend, next_style
 from fairconstrained.metrics.partial import Scored
-from fairconstrained.percentiles import Intervals, rank_of_scores
+from fairconstrained.percentiles import Intervals
 
 __all__ = ["GroupScoreDisplay", "ParityCurveDisplay"]
 
@@ -178,7 +178,7 @@ class GroupScoreDisplay(_OfScores):
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default those of a new figure.
+            By default, the axes of a new figure.
         bins : int, default=50
         **kwargs
             Keywords of matplotlib's ``stairs`` for the outlines.
@@ -188,11 +188,10 @@ class GroupScoreDisplay(_OfScores):
         GroupScoreDisplay
             This display.
         """
-        if ax is None:
-            _, ax = pyplot().subplots()
+        ax = axes_of(ax)
         data = self._read()
         edges = np.histogram_bin_edges(data.scores, bins)
-        ranks = rank_of_scores(data.scores, data.group, data.weight, len(data.groups))
+        ranks = data.ranks()
         # Ranks just below each edge: a bin contains its lower edge, and the last bin both edges.
         rank = ranks.rank[:, np.searchsorted(ranks.thresholds, edges, "left") - 1]
         rank[:, -1] = 0.0
@@ -252,7 +251,7 @@ class ParityCurveDisplay(_OfScores):
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default those of a new figure.
+            By default, the axes of a new figure.
         name : str, optional
             Name of the scores in the legend, in front of the name of the group.
         **kwargs
@@ -263,11 +262,10 @@ class ParityCurveDisplay(_OfScores):
         ParityCurveDisplay
             This display.
         """
-        if ax is None:
-            _, ax = pyplot().subplots()
+        ax = axes_of(ax)
         data = self._read()
         drawn = len(ax.lines)
-        rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank[:, ::-1]
+        rank = data.ranks().rank[:, ::-1]
         self.lines_ = []
         for g, group in enumerate(data.groups[1:], start=1):
             label = group if name is None else f"{name}, {group}"

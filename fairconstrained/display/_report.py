@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairconstrained.display._style import legend, next_style, pyplot
+from fairconstrained.display._style import axes_of, legend, next_style
 from fairconstrained.metrics import group_report
 
 __all__ = ["GroupReportDisplay"]
@@ -21,7 +21,7 @@ class GroupReportDisplay:
     Parameters
     ----------
     report : DataFrame
-        Of :func:`~fairconstrained.metrics.group_report`.
+        The result of :func:`~fairconstrained.metrics.group_report`.
     rates : sequence of str, default=("selection_rate",)
         Columns of the report.
 
@@ -53,7 +53,7 @@ class GroupReportDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default those of a new figure.
+            By default, the axes of a new figure.
         **kwargs
             Keywords of matplotlib's ``errorbar``.
 
@@ -70,8 +70,7 @@ class GroupReportDisplay:
         known = [name for name in self.report if f"{name}_low" in self.report]
         if missing := [rate for rate in self.rates if rate not in known]:
             raise ValueError(f"rates must be among {known}; got {missing}.")
-        if ax is None:
-            _, ax = pyplot().subplots(layout="constrained")
+        ax = axes_of(ax, layout="constrained")
         groups, overall = self.report.iloc[:-1], self.report.iloc[-1]
         place = np.arange(len(groups), dtype=float)
         self.points_, self.overall_ = [], []

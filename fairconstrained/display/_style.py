@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["legend", "new_label", "next_style", "pyplot", "slack_line"]
+__all__ = ["axes_of", "legend", "new_label", "next_style", "pyplot", "slack_line"]
 
 # The colours of Okabe and Ito, which are distinct for any colour vision, without yellow, which is
 # too light for lines; and markers for print without colours.
@@ -37,6 +37,11 @@ def new_label(ax: Any, label: str) -> str | None:
 def legend(ax: Any) -> None:
     if ax.get_legend_handles_labels()[1]:
         ax.legend()
+
+
+def axes_of(ax: Any, **figure: Any) -> Any:
+    """`ax`, or the axes of a new figure."""
+    return pyplot().subplots(**figure)[1] if ax is None else ax
 
 
 def pyplot() -> Any:

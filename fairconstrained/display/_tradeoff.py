@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import zero_one_loss
 
-from fairconstrained.display._style import legend, new_label, next_style, pyplot, slack_line
+from fairconstrained.display._style import axes_of, legend, new_label, next_style, slack_line
 from fairconstrained.metrics import confidence_interval, demographic_parity_difference
 from fairconstrained.metrics._scorers import MEASURED
 from fairconstrained.metrics.bounds import wilson
@@ -30,8 +30,8 @@ class TradeoffDisplay:
     error, violation : array-like of shape (n_points,)
         Smaller values are better.
     error_std, violation_std : array-like of shape (n_points,) or (2, n_points), optional
-        Lengths of the error bars, such as standard deviations over splits; two rows are those
-        below and above, such as to the ends of an interval.
+        Lengths of the error bars, such as standard deviations over splits. Two rows are the
+        lengths below and above the point.
     chosen : int, optional
         The point that was chosen, to be marked by a ring.
     slack : float, optional
@@ -92,7 +92,7 @@ class TradeoffDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            By default those of a new figure.
+            By default, the axes of a new figure.
         name : str, optional
             Name of the method in the legend; by default that of the display.
         **kwargs
@@ -103,8 +103,7 @@ class TradeoffDisplay:
         TradeoffDisplay
             This display.
         """
-        if ax is None:
-            _, ax = pyplot().subplots()
+        ax = axes_of(ax)
         # Every display that is on the axes has two containers.
         style = {
             **next_style(len(ax.containers) // 2),
@@ -242,7 +241,7 @@ class TradeoffDisplay:
             A gap from :mod:`fairconstrained.metrics`.
         sample_weight : array-like of shape (n_samples,), optional
         confidence : float or None, default=0.95
-            Of the intervals; None leaves them out.
+            The confidence of the intervals; None leaves them out.
         chosen : int, optional
             The model to mark.
         slack, ax, name, **kwargs
@@ -261,21 +260,19 @@ class TradeoffDisplay:
         >>> display.error, display.violation
         (array([0.25, 0.25]), array([0.5, 0.5]))
         """
-        weights = {"sample_weight": sample_weight}
-        violations = [
-            metric(y_true, y_pred, sensitive_features=sensitive_features, **weights)
-            for y_pred in y_preds
-        ]
-        errors = [zero_one_loss(y_true, y_pred, **weights) for y_pred in y_preds]
-        given = {"sensitive_features": sensitive_features, **weights}
-        bars = None
+        given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        violations = [metric(y_true, y_pred, **given) for y_pred in y_preds]
+        errors = [zero_one_loss(y_true, y_pred, sample_weight=sample_weight) for y_pred in y_preds]
+        error_bars = violation_bars = None
         if confidence is not None:
-            bars = _bars(metric, y_true, y_preds, errors, violations, confidence, given)
+            error_bars, violation_bars = _bars(
+                metric, y_true, y_preds, errors, violations, confidence, given
+            )
         display = cls(
             error=np.array(errors),
             violation=np.array(violations),
-            error_std=None if bars is None else bars[0],
-            violation_std=None if bars is None else bars[1],
+            error_std=error_bars,
+            violation_std=violation_bars,
             chosen=chosen,
             slack=slack,
             name=name,
@@ -286,7 +283,7 @@ class TradeoffDisplay:
 
 
 def _in_words(name: str) -> str:
-    """What a scorer of this name measures; other names are taken at their word."""
+    """The metric of the scorer of this name, in words; without such a scorer the name itself."""
     metric, _ = MEASURED.get("demographic_parity" if name == "dp" else name, (None, None))
     return getattr(metric, "__name__", name).replace("_", " ")
 

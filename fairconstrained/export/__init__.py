@@ -1,4 +1,4 @@
-"""What leaves Python: model cards, files that can be audited, and ONNX."""
+"""Fitted models outside of Python: model cards, files that can be audited, and ONNX."""
 
 from fairconstrained.export.cards import ModelCard, model_card
 from fairconstrained.export.files import trusted_types

@@ -1,4 +1,4 @@
-"""Model cards: what a fit promises, on whom, and what it does not say."""
+"""Model cards: constraint, groups, certificate, privacy and limits of a fitted model."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ModelCard:
         Parameters
         ----------
         model : fitted estimator
-            What skops draws and lists the parameters of.
+            The model that skops draws and whose parameters it lists.
 
         Returns
         -------
@@ -86,10 +86,11 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
     Parameters
     ----------
     model : fitted estimator
-        Of this package, or a pipeline, search or ``CertifiedClassifier`` with one inside.
+        An estimator of this package, or a pipeline, search or ``CertifiedClassifier`` with one
+        inside.
     certificate : Certificate, optional
-        What :func:`fairconstrained.metrics.certify` found; by default the ``certificate_`` of the
-        model, if it has one.
+        The result of :func:`fairconstrained.metrics.certify`; by default the ``certificate_`` of
+        the model, if it has one.
 
     Returns
     -------

@@ -17,7 +17,7 @@ def trusted_types(model: Any) -> list[str]:
     Parameters
     ----------
     model : fitted estimator
-        Of this package, or a pipeline or search with one inside.
+        An estimator of this package, or a pipeline or search with one inside.
 
     Returns
     -------

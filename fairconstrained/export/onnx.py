@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairconstrained import estimators
 from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrated
@@ -16,8 +15,6 @@ from fairconstrained.models.layers import Layers
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors
 
 __all__ = ["register_onnx_converters", "to_onnx"]
-
-Floats = NDArray[np.float64]
 
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:
@@ -34,7 +31,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
         Some rows, for the types of the inputs. Use float64: labels are then those of ``predict``,
         except for scores that equal the threshold up to rounding.
     **options
-        Of ``skl2onnx.to_onnx``, such as ``target_opset``.
+        Options of ``skl2onnx.to_onnx``, such as ``target_opset``.
 
     Returns
     -------
@@ -99,8 +96,10 @@ class _Graph:
     """ONNX operators of one version, for double precision."""
 
     def __init__(self, version: int):
+        from onnx import TensorProto
         from skl2onnx.algebra import onnx_ops
 
+        self.double, self.integer = int(TensorProto.DOUBLE), int(TensorProto.INT64)
         self._operators, self._version = onnx_ops, version
 
     def __getattr__(self, name: str) -> Any:
@@ -122,13 +121,7 @@ class _Graph:
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"ONNX needs a classifier with predict_proba; got {model!r}.")
         answer = OnnxSubEstimator(model, X, op_version=self._version, options={"zipmap": False})
-        return self.Cast(answer[1], to=_double())
-
-
-def _double() -> int:
-    from onnx import TensorProto
-
-    return int(TensorProto.DOUBLE)
+        return self.Cast(answer[1], to=self.double)
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
@@ -141,7 +134,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     labels, probabilities = (output.full_name for output in operator.outputs)
     if len(clf.classes_) == 2:
         threshold = np.array([getattr(clf, "threshold_", 0.0)])
-        chosen = graph.Cast(graph.Greater(scores, threshold), to=_integer())
+        chosen = graph.Cast(graph.Greater(scores, threshold), to=graph.integer)
         codes = graph.Reshape(chosen, np.array([-1]))
         given = graph.Sigmoid(graph.product(scores, [[-1.0, 1.0]]))
     else:
@@ -153,16 +146,10 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     graph.Cast(given, to=wanted, output_names=[probabilities]).add_to(scope, container)
 
 
-def _integer() -> int:
-    from onnx import TensorProto
-
-    return int(TensorProto.INT64)
-
-
 def _scores(graph: _Graph, clf: Any, X: Any) -> Any:
     """Scores (n, K) of the classifier."""
     posteriors = getattr(clf.model_, "fitted_", None)
-    table = graph.Cast(X, to=_double()) if posteriors is None else _columns(graph, posteriors, X)
+    table = graph.Cast(X, to=graph.double) if posteriors is None else _columns(graph, posteriors, X)
     if hasattr(clf, "coef_"):
         return graph.Add(graph.product(table, clf.coef_.T), clf.intercept_)
     if isinstance(clf.module_, Layers):
@@ -236,11 +223,6 @@ def _posteriors(graph: _Graph, fitted: Calibrated, X: Any) -> Any:
     else:
         free = graph.product(evidence, np.eye(n_kinds) - 1.0 / n_kinds)
     scores = graph.Add(graph.product(free, calibrator.coef_.T), calibrator.intercept_)
-    if scores_are_margins(calibrator.coef_):
+    if len(calibrator.coef_) == 1:  # margins between two kinds
         return graph.product(graph.Sigmoid(graph.product(scores, [[-1.0, 1.0]])), known)
     return graph.product(graph.softmax(scores), known)
-
-
-def scores_are_margins(coef: Floats) -> bool:
-    """Whether a logistic regression tells two classes apart."""
-    return len(coef) == 1

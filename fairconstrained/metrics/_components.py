@@ -1,4 +1,4 @@
-r"""Which components each metric has, and draws of their errors.
+r"""The components of each metric, and draws of their errors.
 
 Rates are functions of a table of counts, so thousands of bootstrap tables are one multinomial draw
 per group. Distributions of scores are tables as well, of counts between thresholds. AUCs and mean
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -58,15 +59,15 @@ def components_of(
 
 
 def _group_rates(
-    notion: Callable[[Counts], Rates], rows: Rows, y_pred: Any, pos_label: Any
+    notion: Callable[[Counts], Rates], rows: Rows, pos_label: Any
 ) -> tuple[Array, Array, Array, Counts]:
     """Rates (n_groups, n_events) with the errors of their draws, overall rates' too.
 
     A notion is linear in the table, and the same in every group: its two matrices come from
     tables of a single row.
     """
-    y_true = y_pred if rows.y_true is None else rows.y_true
-    counts = count_table(y_true, y_pred, rows.sensitive_features, rows.weight, pos_label)
+    y_true = rows.y_pred if rows.y_true is None else rows.y_true
+    counts = count_table(y_true, rows.y_pred, rows.sensitive_features, rows.weight, pos_label)
     k = len(counts.classes)
     of_one_row = [
         notion(counts._replace(table=unit.reshape(1, k, k), groups=["one"]))
@@ -110,7 +111,7 @@ def _difference(notion: Callable[[Counts], Rates]) -> Reader:
         pos_label: Any = None,
         **_: Any,
     ) -> Components | None:
-        values, noise, overall, _counts = _group_rates(notion, rows, rows.y_pred, pos_label)
+        values, noise, overall, _counts = _group_rates(notion, rows, pos_label)
         if method == "between_groups":
             return Components(values, noise, Range(_COMBINED[agg]), most=1.0)
         if agg != "worst_case":
@@ -132,7 +133,7 @@ def _ratio(notion: Callable[[Counts], Rates]) -> Reader:
         pos_label: Any = None,
         **_: Any,
     ) -> Components | None:
-        values, noise, overall, _counts = _group_rates(notion, rows, rows.y_pred, pos_label)
+        values, noise, overall, _counts = _group_rates(notion, rows, pos_label)
         if agg != "worst_case":
             return None
         values, noise = _logs(values, noise, rows)
@@ -159,7 +160,7 @@ def _logs(values: Array, noise: Array, rows: Rows) -> tuple[Array, Array]:
 
 def _summed(notion: Callable[[Counts], Rates]) -> Reader:
     def components(rows: Rows, pos_label: Any = None, **_: Any) -> Components:
-        values, noise, _overall, counts = _group_rates(notion, rows, rows.y_pred, pos_label)
+        values, noise, _overall, counts = _group_rates(notion, rows, pos_label)
 
         def summed(ranges: Array) -> Array:
             blocks = ranges.reshape(*ranges.shape[:-1], len(counts.classes), -1)
@@ -172,17 +173,17 @@ def _summed(notion: Callable[[Counts], Rates]) -> Reader:
 
 def _largest(notion: Callable[[Counts], Rates]) -> Reader:
     def components(rows: Rows, pos_label: Any = None, **_: Any) -> Components:
-        values, noise, *_rest = _group_rates(notion, rows, rows.y_pred, pos_label)
+        values, noise, *_rest = _group_rates(notion, rows, pos_label)
         return Components(values.ravel(), noise.reshape(len(noise), -1), Extreme(), most=1.0)
 
     return components
 
 
 def _least(notion: Callable[[Counts], Rates]) -> Reader:
-    """The smallest rate is one minus the largest of what is missing to one."""
+    """The smallest rate is one minus the largest complement of a rate."""
 
     def components(rows: Rows, pos_label: Any = None, **_: Any) -> Components:
-        values, noise, *_rest = _group_rates(notion, rows, rows.y_pred, pos_label)
+        values, noise, *_rest = _group_rates(notion, rows, pos_label)
         missing, errors = 1.0 - values.ravel(), -noise.reshape(len(noise), -1)
         return Components(missing, errors, Extreme(), _missing_to_one, 1.0)
 
@@ -197,15 +198,15 @@ def _mutual_information(
     rows: Rows, pos_label: Any = None, constraint: str = "demographic_parity", **_: Any
 ) -> Components:
     """ERMI is the squared norm of (P(j, s) - P(j) P(s)) / sqrt(P(j) P(s)), within each label."""
-    counts = count_table(rows.y_true, rows.y_pred, rows.sensitive_features, rows.weight, pos_label)
-    if pos_label is not None:
-        counts = information._against_the_rest(counts)
+    counts = information.counted(
+        rows.y_true, rows.y_pred, rows.sensitive_features, rows.weight, pos_label
+    )
     shape = counts.table.shape
     p, drawn = rows.tables(counts.table.reshape(len(counts.groups), -1))
     weight = counts.table.sum(axis=(1, 2))[:, None]
 
     def components(table: Array) -> Array:
-        tables = information._CONDITIONS[constraint](counts._replace(table=table.reshape(shape)))
+        tables = information.CONDITIONS[constraint](counts._replace(table=table.reshape(shape)))
         total = np.maximum(tables.sum(axis=(1, 2), keepdims=True), 1e-300)
         joint = tables / total
         independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=2, keepdims=True)
@@ -226,12 +227,12 @@ def _decisions(notion: Callable[[Counts], Rates], labelled: bool) -> Reader:
     ) -> Components:
         data = partial.Scored(rows.y_pred, rows.sensitive_features, interval, rows.weight)
         above = data.scores > threshold
+        decided = copy(rows)
+        decided.y_true = decided.y_pred = above
         if labelled:
-            found, positive = partial._two_labels(rows.y_true, len(above), pos_label)
-            rows.y_true = found[positive[0]]
-        else:
-            rows.y_true = above
-        values, noise, *_rest = _group_rates(notion, rows, above, True)
+            found, (positive,) = partial.two_labels(rows.y_true, len(above), pos_label)
+            decided.y_true = found[positive]
+        values, noise, *_rest = _group_rates(notion, decided, True)
         lower, upper = data.intervals
         inside = fraction_inside(values, lower, upper)
         return Components(inside, fraction_inside(values + noise, lower, upper) - inside, Range())
@@ -248,14 +249,19 @@ _WAYS: Mapping[rates.Way, Callable[[Callable[[Counts], Rates]], Reader]] = {
 
 
 def _of_rates() -> dict[Callable[..., float], Reader]:
-    """Of all comparisons of rates that are ratios of counts: balanced accuracies are not."""
+    """Components of all rates that are ratios of counts: balanced accuracies are not."""
     found = {}
     for name in rates.__all__:
         metric = getattr(rates, name)
-        compared: rates.Comparison = metric.subject
+        compared: rates.Comparison = metric.measure
         if compared.rate is not rates.BALANCED_ACCURACY:
             found[metric] = _WAYS[compared.way](compared.rate.of)
     return found
+
+
+def _of_auc_gaps() -> dict[Callable[..., float], Reader]:
+    metrics = [getattr(auc, name) for name in auc.__all__ if name.endswith("_gap")]
+    return {metric: scores.auc_components(metric.measure.notion) for metric in metrics}
 
 
 COMPONENTS: Mapping[Callable[..., float], Reader] = {
@@ -267,10 +273,7 @@ COMPONENTS: Mapping[Callable[..., float], Reader] = {
     losses.loss_gap: scores.loss_components,
     losses.log_loss_group_max: scores.largest_loss_components,
     auc.roc_auc_score_group_min: scores.least_auc_components,
-    **{
-        getattr(auc, name): scores.auc_components(notion)
-        for name, notion in scores.AUC_GAPS.items()
-    },
+    **_of_auc_gaps(),
     partial.partial_statistical_parity: scores.distributions_components,
     partial.ccdf_gap: scores.ranks_components,
     partial.partial_demographic_parity: _decisions(notions.selections, labelled=False),

@@ -32,16 +32,7 @@ def difference_p_value(
 ) -> float:
     """Largest probability of so small a difference if the first rate exceeds the second by delta.
 
-    Parameters
-    ----------
-    hits, rows : pair of int
-    delta : float
-    gamma : float
-        Probability with which the restriction of the rates may fail; it is added.
-
-    Returns
-    -------
-    float
+    The probability `gamma` with which the restriction of the rates may fail is added.
     """
     (k1, k2), (n1, n2) = hits, rows
     observed = k1 / n1 - k2 / n2
@@ -62,15 +53,7 @@ def difference_p_value(
 def difference_bound(hits: tuple[int, int], rows: tuple[int, int], alpha: float) -> float:
     """Upper bound of the first rate less the second that holds with probability 1 - alpha.
 
-    Parameters
-    ----------
-    hits, rows : pair of int
-    alpha : float
-
-    Returns
-    -------
-    float
-        1 where one of them has no rows.
+    It is 1 if one of them has no rows.
     """
     if min(rows) == 0:
         return 1.0

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairconstrained.auc import COMPARISONS, auc_differences, auc_influences, win_table
+from fairconstrained.auc import COMPARISONS, auc_influences
 from fairconstrained.metrics import auc, losses, partial
 from fairconstrained.metrics._draws import Rows
 from fairconstrained.metrics._summaries import Components, Extreme, Largest, Range
-from fairconstrained.metrics._tables import check_labels, classes_of, encode_labels
 from fairconstrained.percentiles import auc_inside, fraction_inside, inside_intervals
 
 __all__ = [
-    "AUC_GAPS",
     "auc_components",
     "distributions_components",
     "group_auc_inside_components",
@@ -33,16 +31,6 @@ N_DRAWS_OF_CURVES = 2_000  # of distributions of scores
 N_THRESHOLDS = 200  # of distributions of scores: quantiles of all scores
 
 
-AUC_GAPS = {
-    "group_auc_gap": "group_auc",
-    "inter_group_auc_gap": "inter_group",
-    "intra_group_auc_gap": "intra_group",
-    "positive_equality_gap": "positive_equality_gap",
-    "negative_equality_gap": "negative_equality_gap",
-    "bpsn_bnsp_gap": "bpsn_bnsp",
-}
-
-
 def auc_components(notion: str) -> Reader:
     """Differences of AUCs."""
 
@@ -54,7 +42,7 @@ def auc_components(notion: str) -> Reader:
 
 
 def least_auc_components(rows: Rows, pos_label: Any = None, **_: Any) -> Components:
-    """What is missing to one in the AUC of each group."""
+    """One minus the AUC of each group."""
     everything = np.ones((2, len(rows.groups)))
     sets = []
     for g in range(len(rows.groups)):
@@ -67,18 +55,16 @@ def least_auc_components(rows: Rows, pos_label: Any = None, **_: Any) -> Compone
 
 def _compared(rows: Rows, comparisons: Array, pos_label: Any) -> tuple[Array, Array]:
     """Differences of AUCs, and draws of their errors."""
-    true = check_labels(rows.y_true, "y_true")
-    scores = auc._scores(rows.y_pred, len(true))
-    (codes,), seen = encode_labels(true)
-    positive = classes_of(seen, pos_label)[1][0]
-    n_groups = len(rows.groups)
-    cell = np.where(codes == positive, n_groups, 0) + rows.group
-    sets = comparisons.reshape(-1, 4, 2 * n_groups)
-    cell_weight: Array = np.bincount(cell, weights=rows.weight, minlength=2 * n_groups)
-    table = win_table(scores, cell, rows.weight, 2 * n_groups)
-    values = auc_differences(table, cell_weight, sets)
-    influence = auc_influences(scores, cell, rows.weight, sets)
-    return values, rows.normal(influence @ influence.T)
+    ranked = auc.ranked_rows(
+        rows.y_true,
+        rows.y_pred,
+        sensitive_features=rows.sensitive_features,
+        sample_weight=rows.weight,
+        pos_label=pos_label,
+    )
+    sets = comparisons.reshape(-1, 4, 2 * len(rows.groups))
+    influence = auc_influences(ranked.scores, ranked.cell, rows.weight, sets)
+    return ranked.differences(sets), rows.normal(influence @ influence.T)
 
 
 def loss_components(
@@ -102,11 +88,10 @@ def largest_loss_components(rows: Rows, **options: Any) -> Components:
 def _mean_losses(
     rows: Rows, loss: str, pos_label: Any = None, labels: Any = None, **_: Any
 ) -> tuple[Array, Array, tuple[Array, Array]]:
-    """Of each group, and overall, each with the influence of every row."""
-    true = check_labels(rows.y_true, "y_true")
-    proba = losses._probabilities(rows.y_pred, len(true))
-    column = losses._column_of_label(true, proba.shape[1], pos_label, labels)
-    of_row = losses.LOSSES[loss](column, proba)
+    """Mean losses of the groups, the influence of each row on them, and the same overall."""
+    of_row, _rows = losses.row_losses(
+        rows.y_true, rows.y_pred, rows.sensitive_features, loss, rows.weight, pos_label, labels
+    )
     member = (rows.group == np.arange(len(rows.groups))[:, None]) * rows.weight
     member = member / member.sum(axis=1, keepdims=True)
     overall = rows.weight / rows.weight.sum()
@@ -135,7 +120,7 @@ class _Distributions:
 
     @staticmethod
     def _fractions(data: Any, edges: Array) -> Array:
-        """Of each group's rows between these edges."""
+        """Fractions of each group's rows between these edges."""
         binned = np.searchsorted(edges, data.scores, side="left")  # rows above edges[j]: bin > j
         n_groups, n_bins = len(data.groups), len(edges) + 1
         cells = np.bincount(
@@ -157,7 +142,7 @@ class _Distributions:
 
     @staticmethod
     def _above(p: Array) -> Array:
-        """Share of the rows above each edge; before the first edge it is 1, after the last 0."""
+        """Fraction of the rows above each edge; before the first edge it is 1, after the last 0."""
         above = np.cumsum(p[..., ::-1], axis=-1)[..., ::-1]
         return np.concatenate((above, np.zeros((*p.shape[:-1], 1))), axis=-1)
 

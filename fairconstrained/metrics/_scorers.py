@@ -89,15 +89,15 @@ def fairness_scorer(
         that is no column's name is a position.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
         Groups that the scorer holds, for callers that route no metadata, such as
-        :func:`sklearn.inspection.permutation_importance`. Of a pandas Series or DataFrame it takes
-        the rows with the index of X, whatever part of the rows X is; otherwise X must have the
-        same rows in the same order.
+        :func:`sklearn.inspection.permutation_importance`. From a pandas Series or DataFrame the
+        rows with the index of X are taken, so X may be a part of the rows. Otherwise X must have
+        the same rows in the same order.
 
         Without `column` and `sensitive_features` the scorer asks for ``sensitive_features``
         through scikit-learn's metadata routing.
     response_method : str or list of str, default="predict"
-        What the metric judges: "predict", "predict_proba" (of the positive class if there are
-        two), "decision_function", or the first that the estimator has of several.
+        The response that the metric takes: "predict", "predict_proba" (of the positive class if
+        there are two), or "decision_function". Of several it is the first that the estimator has.
     greater_is_better : bool, optional
         Whether the metric grows with fairness. By default names that end in ``_ratio`` or
         ``_group_min`` do; those that end in ``_difference``, ``_gap`` or ``_group_max`` do not,
@@ -122,8 +122,8 @@ def fairness_scorer(
 
     Notes
     -----
-    Where an error occurs, scikit-learn's searches return nan scores and continue; with
-    ``error_score="raise"`` they show it.
+    After an error scikit-learn's searches return nan scores and continue. With
+    ``error_score="raise"`` they show the error.
 
     Examples
     --------
@@ -265,7 +265,7 @@ class _ReadingScorer:
 
 # AUC gaps judge scores; probabilities rank alike.
 _SCORES = ["decision_function", "predict_proba"]
-# What a scorer measures, and which response of the estimator, by the name without "_scorer".
+# The metric of each scorer and its response method, by the name without "_scorer".
 MEASURED: dict[str, tuple[Metric, str | list[str]]] = {
     "demographic_parity": (demographic_parity_difference, "predict"),
     "demographic_parity_ratio": (demographic_parity_ratio, "predict"),

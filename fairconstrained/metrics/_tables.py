@@ -1,4 +1,4 @@
-"""From labels, predictions and groups to rates, and from rates to one number.
+"""Rates from labels, predictions and groups, and one number from rates.
 
 Every rate metric is ``gap(notion(count_table(...)))`` (or ``ratio``, ``least``, ``largest``): one
 table of weighted counts, one small function of it (in ``_notions.py``), one summary.
@@ -21,6 +21,7 @@ from fairconstrained.samples import check_samples
 
 __all__ = [
     "Counts",
+    "GroupedRows",
     "Rates",
     "check_labels",
     "check_weights",
@@ -29,6 +30,7 @@ __all__ = [
     "count_table",
     "encode_labels",
     "gap",
+    "grouped_rows",
     "largest",
     "least",
     "named_groups",
@@ -47,9 +49,9 @@ UNSEEN = "another label"  # stands for the second class where only one label was
 class Counts(NamedTuple):
     """Weight of the rows of each group with each true and each predicted label.
 
-    The rates of the positive one of two classes are compared, and those of each of more than two.
-    Of the labels 1 and something larger either can be meant: scikit-learn and fairlearn take 1 for
-    predicted labels, and the larger one for scores. Gaps that are equal for both do not ask.
+    With two classes the rates of the positive one are compared, with more those of each class. If
+    the smaller of two labels is 1, either may be the positive one: scikit-learn and fairlearn take
+    1 for predicted labels, and the larger label for scores. Gaps are equal for both.
     """
 
     table: Array  # (n_groups, n_classes true, n_classes predicted)
@@ -63,7 +65,7 @@ class Counts(NamedTuple):
         return self.decided().candidates
 
     def decided(self) -> Counts:
-        """Itself, if the positive one of two classes is known."""
+        """These counts, if the positive one of two classes is known."""
         if len(self.candidates) == len(self.classes) == 2:
             raise ValueError(
                 f"pos_label must say which of the labels {self.classes} is the positive one; got "
@@ -129,6 +131,23 @@ def named_groups(sensitive_features: Any, n_samples: int) -> tuple[NDArray[np.in
     return groups.codes, [group_name(label) for label in groups.labels]
 
 
+class GroupedRows(NamedTuple):
+    """The group and the weight of each row."""
+
+    group: NDArray[np.int64]
+    names: list[str]  # of the groups
+    weight: NDArray[np.float64]
+
+
+def grouped_rows(
+    n_samples: int, sensitive_features: Any, sample_weight: ArrayLike | None, **inputs: Any
+) -> GroupedRows:
+    """Check what all metrics take, and that `inputs` have the same samples in the same order."""
+    check_samples(**inputs, sensitive_features=sensitive_features, sample_weight=sample_weight)
+    weight = check_weights(sample_weight, n_samples)
+    return GroupedRows(*named_groups(sensitive_features, n_samples), weight)
+
+
 def encode_labels(*arrays: Array) -> tuple[list[NDArray[np.int64]], list[Any]]:
     """Codes of the labels of each array in the sorted union of their labels."""
     kinds = {"text" if isinstance(array[0], str) else "numbers" for array in arrays}
@@ -145,9 +164,9 @@ def encode_labels(*arrays: Array) -> tuple[list[NDArray[np.int64]], list[Any]]:
 def classes_of(seen: list[Any], pos_label: Any) -> tuple[list[Any], list[int]]:
     """All classes (`seen` first), and the positions of those that a notion looks at.
 
-    The positive one of two (`pos_label`, or the larger), each of more than two. Where only one
-    label was seen there is a second class without rows: 0, -1 and False are taken for the negative
-    label, anything else for the positive one.
+    With two classes this is the positive one (`pos_label`, or the larger), with more it is each. If
+    only one label was seen, a second class without rows is added. 0, -1 and False are then the
+    negative label, and anything else is the positive one.
     """
     if len(seen) == 1:
         negative = seen[0] in (0, -1) if pos_label is None else seen[0] != pos_label
@@ -167,16 +186,11 @@ def count_table(
     pos_label: Any = None,
 ) -> Counts:
     """Count the rows of each group x true label x predicted label, in one pass."""
-    check_samples(
-        y_true=y_true,
-        y_pred=y_pred,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-    )
     true = check_labels(y_true, "y_true")
     predicted = check_labels(y_pred, "y_pred", len(true))
-    weight = check_weights(sample_weight, len(true))
-    group, groups = named_groups(sensitive_features, len(true))
+    group, groups, weight = grouped_rows(
+        len(true), sensitive_features, sample_weight, y_true=y_true, y_pred=y_pred
+    )
     (true, predicted), seen = encode_labels(true, predicted)
     classes, candidates = classes_of(seen, pos_label)
     if pos_label is None and len(seen) == 2 and seen[0] == 1:

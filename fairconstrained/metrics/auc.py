@@ -7,6 +7,7 @@ labels the larger is the positive one, as in scikit-learn's ``roc_auc_score``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,19 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 from fairconstrained.arrays import check_array
 from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.metrics._docs import docstring, documented, specialised
+from fairconstrained.metrics._metric import composed, docstring, metric_of
 from fairconstrained.metrics._tables import (
     Rates,
     check_labels,
     check_weights,
     classes_of,
     encode_labels,
+    grouped_rows,
     least,
-    named_groups,
     warn_absent,
     warn_single_group,
 )
-from fairconstrained.samples import check_samples
 
 __all__ = [
     "auc_between",
@@ -86,65 +86,81 @@ def auc_between(
     """
     scores = _scores(y_score)
     weight = check_weights(sample_weight, len(scores))
-    sides = [np.where(_mask(m, n, len(scores)), weight, 0.0) for m, n in ((first, 1), (second, 2))]
-    for side, name in zip(sides, ("first", "second"), strict=True):
+    masks = {"first": first, "second": second}
+    sides = {name: np.where(_mask(name, m, len(scores)), weight, 0.0) for name, m in masks.items()}
+    for name, side in sides.items():
         if not side.any():
             warn_caller(
                 f"The {name} set has no rows (or rows of zero weight only): the AUC is nan.",
                 SmallGroupWarning,
             )
             return float("nan")
-    return float(sides[0] @ wins(ranks(scores), sides[1]) / (sides[0].sum() * sides[1].sum()))
+    above, below = sides.values()
+    return float(above @ wins(ranks(scores), below) / (above.sum() * below.sum()))
 
 
 class Ranked(NamedTuple):
-    """Which rows rank above which, by cells: the negatives of each group, then the positives."""
+    """Scores in cells: the negatives of each group, then the positives."""
 
-    table: Array  # of win_table
-    weight: Array  # of each cell
+    scores: Array
+    cell: NDArray[np.int64]  # of each row
+    row_weight: Array
     groups: list[str]
 
+    @property
+    def weight(self) -> Array:
+        """The weight of each cell, (n_cells,)."""
+        n_cells = 2 * len(self.groups)
+        return np.bincount(self.cell, weights=self.row_weight, minlength=n_cells)
 
-def _ranked(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None,
-    pos_label: Any,
-) -> Ranked:
-    check_samples(
-        y_true=y_true,
-        y_score=y_score,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-    )
-    true = check_labels(y_true, "y_true")
-    scores = _scores(y_score, len(true))
-    weight = check_weights(sample_weight, len(true))
-    group, groups = named_groups(sensitive_features, len(true))
-    (codes,), seen = encode_labels(true)
-    if len(seen) > 2:
-        raise ValueError(f"y_true must hold two labels for an AUC; got {len(seen)}: {seen}.")
-    _, (positive,) = classes_of(seen, pos_label)
-    cell, n_cells = np.where(codes == positive, len(groups), 0) + group, 2 * len(groups)
-    cell_weight = np.bincount(cell, weights=weight, minlength=n_cells)
-    return Ranked(win_table(scores, cell, weight, n_cells), cell_weight, groups)
+    def table(self) -> Array:
+        """How much of each cell ranks above each other cell, as in ``win_table``."""
+        return win_table(self.scores, self.cell, self.row_weight, 2 * len(self.groups))
+
+    def within_groups(self) -> tuple[Array, Array]:
+        """Weight of the pairs (positive, negative) of each group in order, and of all its pairs."""
+        negative, positive = self.weight.reshape(2, -1)
+        n_groups = len(self.groups)
+        return np.diag(self.table()[n_groups:, :n_groups]), negative * positive
+
+    def differences(self, sets: Array) -> Array:
+        """Differences of two AUCs between sets of cells, (n_differences, 4, n_cells)."""
+        return auc_differences(self.table(), self.weight, sets)
 
 
-def _gap(
-    notion: str,
+def ranked_rows(
     y_true: ArrayLike,
     y_score: ArrayLike,
     *,
     sensitive_features: Any,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
-) -> float:
-    table, weight, groups = _ranked(y_true, y_score, sensitive_features, sample_weight, pos_label)
-    comparisons = COMPARISONS[notion](len(groups))
-    _warn_of_empty(comparisons, weight.reshape(2, -1), groups)
-    flat = comparisons.reshape(-1, 4, 2 * len(groups))
-    return float(np.abs(auc_differences(table, weight, flat)).max(initial=0.0))
+) -> Ranked:
+    true = check_labels(y_true, "y_true")
+    scores = _scores(y_score, len(true))
+    group, groups, weight = grouped_rows(
+        len(true), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
+    )
+    (codes,), seen = encode_labels(true)
+    if len(seen) > 2:
+        raise ValueError(f"y_true must hold two labels for an AUC; got {len(seen)}: {seen}.")
+    _, (positive,) = classes_of(seen, pos_label)
+    cell = np.where(codes == positive, len(groups), 0) + group
+    return Ranked(scores, cell, weight, groups)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The largest difference of AUCs that a notion compares."""
+
+    notion: str
+
+    def __call__(self, ranked: Ranked) -> float:
+        """The metric."""
+        comparisons = COMPARISONS[self.notion](len(ranked.groups))
+        _warn_of_empty(comparisons, ranked.weight.reshape(2, -1), ranked.groups)
+        differences = ranked.differences(comparisons.reshape(-1, 4, 2 * len(ranked.groups)))
+        return float(np.abs(differences).max(initial=0.0))
 
 
 def _warn_of_empty(comparisons: Array, cell_weight: Array, groups: list[str]) -> None:
@@ -177,25 +193,18 @@ def _scores(y_score: ArrayLike, n_samples: int | None = None) -> Array:
     return np.asarray(scores)
 
 
-def _mask(mask: ArrayLike, position: int, n_samples: int) -> NDArray[np.bool_]:
+def _mask(name: str, mask: ArrayLike, n_samples: int) -> NDArray[np.bool_]:
     array: Array = np.asarray(mask)
     if array.dtype != bool or array.shape != (n_samples,):
         raise ValueError(
-            f"{('first', 'second')[position - 1]} must be a boolean mask of shape ({n_samples},); "
+            f"{name} must be a boolean mask of shape ({n_samples},); "
             f"got dtype {array.dtype}, shape {array.shape}."
         )
     return array
 
 
-@documented
-def roc_auc_score_group_min(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
+@metric_of(ranked_rows)
+def roc_auc_score_group_min(ranked: Ranked) -> float:
     r"""Smallest area under the ROC curve of any group.
 
     .. math:: \min_g \; \mathrm{AUC}(g^+, g^-)
@@ -212,15 +221,13 @@ def roc_auc_score_group_min(
     >>> roc_auc_score_group_min(y_true, [1, 2, 4, 3, 5], sensitive_features=groups)
     0.5
     """
-    table, weight, groups = _ranked(y_true, y_score, sensitive_features, sample_weight, pos_label)
-    negative, positive = weight.reshape(2, -1)
-    won = np.diag(table[len(groups) :, : len(groups)])[:, None]
-    return least(Rates(won, (negative * positive)[:, None], [" with some label"], groups))
+    won, pairs = ranked.within_groups()
+    return least(Rates(won[:, None], pairs[:, None], [" with some label"], ranked.groups))
 
 
-group_auc_gap = specialised(
-    _gap,
-    "group_auc",
+group_auc_gap = composed(
+    ranked_rows,
+    Gap("group_auc"),
     "group_auc_gap",
     docstring(
         "How well scores tell two groups apart, whatever the label.",
@@ -232,9 +239,9 @@ group_auc_gap = specialised(
     ),
 )
 
-inter_group_auc_gap = specialised(
-    _gap,
-    "inter_group",
+inter_group_auc_gap = composed(
+    ranked_rows,
+    Gap("inter_group"),
     "inter_group_auc_gap",
     docstring(
         "Difference of cross-AUCs: positives of one group against negatives of another.",
@@ -246,9 +253,9 @@ inter_group_auc_gap = specialised(
     ),
 )
 
-intra_group_auc_gap = specialised(
-    _gap,
-    "intra_group",
+intra_group_auc_gap = composed(
+    ranked_rows,
+    Gap("intra_group"),
     "intra_group_auc_gap",
     docstring(
         "Difference of the AUCs within each group.",
@@ -261,9 +268,9 @@ intra_group_auc_gap = specialised(
     ),
 )
 
-positive_equality_gap = specialised(
-    _gap,
-    "positive_equality_gap",
+positive_equality_gap = composed(
+    ranked_rows,
+    Gap("positive_equality_gap"),
     "positive_equality_gap",
     docstring(
         "Average equality gap of the positives: those of a group against all.",
@@ -278,9 +285,9 @@ positive_equality_gap = specialised(
     ),
 )
 
-negative_equality_gap = specialised(
-    _gap,
-    "negative_equality_gap",
+negative_equality_gap = composed(
+    ranked_rows,
+    Gap("negative_equality_gap"),
     "negative_equality_gap",
     docstring(
         "Average equality gap of the negatives: those of a group against all.",
@@ -292,9 +299,9 @@ negative_equality_gap = specialised(
     ),
 )
 
-bpsn_bnsp_gap = specialised(
-    _gap,
-    "bpsn_bnsp",
+bpsn_bnsp_gap = composed(
+    ranked_rows,
+    Gap("bpsn_bnsp"),
     "bpsn_bnsp_gap",
     docstring(
         "Background-positive subgroup-negative AUC against its counterpart.",

@@ -1,13 +1,15 @@
-"""The measures of the benchmark tables of paper 5: gaps that are summed, and a distance of scores.
+"""The measures of the benchmark tables of paper 5: summed gaps, and a distance between scores.
 
 Kliachkin, Lepsova, Bareilles and Marecek, "Benchmarking Stochastic Approximation Algorithms for
-Fairness-Constrained Training of Deep Neural Networks", Section 2 and Table 3. More than two groups
-give the largest gap between any two of them, more than two classes that of the worst class.
+Fairness-Constrained Training of Deep Neural Networks", Section 2 and Table 3. For
+more than two groups they are the largest gap between any two, for more than two classes that of
+the worst class.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from numbers import Real
 from typing import Any
@@ -17,19 +19,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairconstrained.arrays import check_array
 from fairconstrained.metrics import _notions as notions
-from fairconstrained.metrics._docs import docstring, documented, specialised
+from fairconstrained.metrics._metric import composed, docstring, documented
 from fairconstrained.metrics._tables import (
     Counts,
     Rates,
     check_labels,
-    check_weights,
     count_table,
-    named_groups,
+    grouped_rows,
     summed_gap,
     warn_absent,
     warn_single_group,
 )
-from fairconstrained.samples import check_samples
 
 __all__ = [
     "independence_gap",
@@ -41,22 +41,24 @@ __all__ = [
 Array = NDArray[np.float64]
 
 
-def _summed(
-    notion: Callable[[Counts], Rates],
+def _counts(
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
     sensitive_features: Any,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
-) -> float:
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+) -> Counts:
+    return count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+
+
+def _summed(notion: Callable[[Counts], Rates], counts: Counts) -> float:
     return summed_gap(notion(counts))
 
 
-independence_gap = specialised(
-    _summed,
-    notions.selections,
+independence_gap = composed(
+    _counts,
+    partial(_summed, notions.selections),
     "independence_gap",
     docstring(
         'Gap between groups in the rate of positive predictions: "Ind" in the tables.',
@@ -68,9 +70,9 @@ independence_gap = specialised(
     ),
 )
 
-separation_gap = specialised(
-    _summed,
-    notions.odds,
+separation_gap = composed(
+    _counts,
+    partial(_summed, notions.odds),
     "separation_gap",
     docstring(
         'Gaps between groups in the predictions given the true label, summed: "Sp" in the tables.',
@@ -82,9 +84,9 @@ separation_gap = specialised(
     ),
 )
 
-sufficiency_gap = specialised(
-    _summed,
-    notions.predictive_values,
+sufficiency_gap = composed(
+    _counts,
+    partial(_summed, notions.predictive_values),
     "sufficiency_gap",
     docstring(
         'Gaps between groups in the labels given the prediction, summed: "Sf" in the tables.',
@@ -110,10 +112,9 @@ def wasserstein_distance_between_groups(
 
     .. math:: \Big( \int_0^1 | F_g^{-1}(u) - F_h^{-1}(u) |^p \, du \Big)^{1/p}
 
-    Of order 1 it is the area between the distribution functions, as
-    :func:`scipy.stats.wasserstein_distance`. It needs no bins. "Wd" in the tables of paper 5 is the
-    square of the distance of order 2 between histograms of 50 bins (its code says so, the paper
-    does not); ``order=2`` squared is that number but for the bins.
+    For order 1 it is the area between the distribution functions, as in
+    :func:`scipy.stats.wasserstein_distance`. No bins are needed. "Wd" in the tables of paper 5 is
+    the square of the distance of order 2 between histograms of 50 bins, according to its code.
 
     Returns
     -------
@@ -127,15 +128,10 @@ def wasserstein_distance_between_groups(
     >>> wasserstein_distance_between_groups([0, 1, 0, 1], y_score, sensitive_features=groups)
     0.375
     """
-    check_samples(
-        y_true=y_true,
-        y_score=y_score,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-    )
     true = check_labels(y_true, "y_true")
-    weight = check_weights(sample_weight, len(true))
-    group, groups = named_groups(sensitive_features, len(true))
+    group, groups, weight = grouped_rows(
+        len(true), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
+    )
     scores = _scores(y_score, len(true))
     order = _checked_order(order)
     if len(groups) == 1:

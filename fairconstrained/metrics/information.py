@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairconstrained.metrics._docs import documented
+from fairconstrained.metrics._metric import documented
 from fairconstrained.metrics._tables import (
     Counts,
     choose,
@@ -22,7 +22,7 @@ __all__ = ["exponential_renyi_mutual_information"]
 Array = NDArray[np.float64]
 
 # The tables (n_conditions, n_groups, n_classes predicted) of which a notion is the mean.
-_CONDITIONS: dict[str, Callable[[Counts], Array]] = {
+CONDITIONS: dict[str, Callable[[Counts], Array]] = {
     "demographic_parity": lambda counts: counts.table.sum(axis=1)[None],
     "equalized_odds": lambda counts: counts.table.swapaxes(0, 1),
     "equal_opportunity": lambda counts: counts.table.swapaxes(0, 1)[counts.targets],
@@ -72,10 +72,8 @@ def exponential_renyi_mutual_information(
     >>> exponential_renyi_mutual_information(y_pred, y_pred, sensitive_features=["a", "b"] * 2)
     1.0
     """
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    if pos_label is not None:
-        counts = _against_the_rest(counts)
-    tables = choose(_CONDITIONS, "constraint", constraint)(counts)
+    counts = counted(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    tables = choose(CONDITIONS, "constraint", constraint)(counts)
     tables = tables[tables.sum(axis=(1, 2)) > 0]  # labels that do not occur have no weight
     empty = tables.sum(axis=2).min(axis=0) <= 0
     if empty.any():
@@ -88,8 +86,17 @@ def exponential_renyi_mutual_information(
     return float(np.average([_ermi(table) for table in tables], weights=tables.sum(axis=(1, 2))))
 
 
-def _against_the_rest(counts: Counts) -> Counts:
-    """The table of one class, last, and all others as one."""
+def counted(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None,
+    pos_label: Any,
+) -> Counts:
+    """The table of all classes, or of all others as one and that of `pos_label`, last."""
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    if pos_label is None:
+        return counts
     (target,) = counts.targets
     order = [c for c in range(len(counts.classes)) if c != target] + [target]
     table = np.add.reduceat(counts.table[:, order][:, :, order], [0, len(order) - 1], axis=1)

@@ -9,20 +9,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairconstrained.arrays import check_array
-from fairconstrained.metrics._docs import documented, specialised
+from fairconstrained.metrics._metric import documented, metric_of
 from fairconstrained.metrics._tables import (
+    GroupedRows,
     Rates,
     check_labels,
-    check_weights,
     choose,
     classes_of,
     encode_labels,
     gap,
+    grouped_rows,
     largest,
     least,
-    named_groups,
 )
-from fairconstrained.samples import check_samples
 
 __all__ = [
     "log_loss_group_max",
@@ -75,10 +74,8 @@ def loss_gap(
     >>> round(gap, 4)  # log(2) - log(1 / 0.9)
     0.5878
     """
-    rates = _mean_losses(
-        y_true, y_proba, sensitive_features, loss, sample_weight, pos_label, labels
-    )
-    return gap(rates, method)
+    found = row_losses(y_true, y_proba, sensitive_features, loss, sample_weight, pos_label, labels)
+    return gap(_means(*found), method)
 
 
 @documented
@@ -107,12 +104,11 @@ def log_loss_group_max(
     >>> round(log_loss_group_max(y_true, [0.5, 0.5, 0.1, 0.9], sensitive_features=groups), 4)
     0.6931
     """
-    return largest(
-        _mean_losses(y_true, y_proba, sensitive_features, "log", sample_weight, pos_label, labels)
-    )
+    found = row_losses(y_true, y_proba, sensitive_features, "log", sample_weight, pos_label, labels)
+    return largest(_means(*found))
 
 
-def _mean_losses(
+def row_losses(
     y_true: ArrayLike,
     y_proba: ArrayLike,
     sensitive_features: Any,
@@ -120,29 +116,24 @@ def _mean_losses(
     sample_weight: ArrayLike | None,
     pos_label: Any,
     labels: Sequence[Any] | None,
-) -> Rates:
+) -> tuple[Array, GroupedRows]:
+    """The loss of each row."""
     row_loss = choose(LOSSES, "loss", loss)
-    check_samples(
-        y_true=y_true,
-        y_proba=y_proba,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-    )
     true = check_labels(y_true, "y_true")
-    weight = check_weights(sample_weight, len(true))
-    group, groups = named_groups(sensitive_features, len(true))
+    rows = grouped_rows(
+        len(true), sensitive_features, sample_weight, y_true=y_true, y_proba=y_proba
+    )
     proba = _probabilities(y_proba, len(true))
     y = _column_of_label(true, proba.shape[1], pos_label, labels)
-    return _means(row_loss(y, proba), group, groups, weight)
+    return row_loss(y, proba), rows
 
 
-def _means(
-    values: Array, group: NDArray[np.int64], groups: list[str], weight: NDArray[np.float64]
-) -> Rates:
+def _means(values: Array, rows: GroupedRows) -> Rates:
     """Mean over the rows of each group."""
+    group, groups, weight = rows
     sums = (np.bincount(group, weights=w, minlength=len(groups)) for w in (weight * values, weight))
-    hits, rows = (sum_[:, None] for sum_ in sums)
-    return Rates(hits, rows, [""], groups)
+    hits, total = (sum_[:, None] for sum_ in sums)
+    return Rates(hits, total, [""], groups)
 
 
 def _probabilities(y_proba: ArrayLike, n_samples: int) -> Array:
@@ -190,30 +181,21 @@ def _columns(seen: list[Any], pos_label: Any) -> list[Any]:
 # --- predicted numbers ---------------------------------------------------------------------------
 
 
-class Numbers(NamedTuple):
+class _Predicted(NamedTuple):
     """Targets and predictions, with the groups and weights of the rows."""
 
     true: Array
     predicted: Array
-    group: NDArray[np.int64]
-    groups: list[str]
-    weight: NDArray[np.float64]
+    rows: GroupedRows
 
 
-def _of_numbers(
-    metric: Callable[[Numbers], float],
+def _numbers(
     y_true: ArrayLike,
     y_value: ArrayLike,
     *,
     sensitive_features: Any,
     sample_weight: ArrayLike | None = None,
-) -> float:
-    check_samples(
-        y_true=y_true,
-        y_value=y_value,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-    )
+) -> _Predicted:
     true, predicted = (
         check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
         for values, name in ((y_true, "y_true"), (y_value, "y_value"))
@@ -223,27 +205,14 @@ def _of_numbers(
             "y_true and y_value must hold one number per row; got shapes "
             f"{true.shape} and {predicted.shape}."
         )
-    weight = check_weights(sample_weight, len(true))
-    return metric(Numbers(true, predicted, *named_groups(sensitive_features, len(true)), weight))
+    rows = grouped_rows(
+        len(true), sensitive_features, sample_weight, y_true=y_true, y_value=y_value
+    )
+    return _Predicted(true, predicted, rows)
 
 
-def _largest_mean(error: Callable[[Array], Array]) -> Callable[[Numbers], float]:
-    return lambda rows: largest(_means(error(rows.true - rows.predicted), *rows[2:]))
-
-
-def _least_r2(rows: Numbers) -> float:
-    sums = _means(rows.true, *rows[2:])
-    mean = sums.hits / np.where(sums.rows > 0, sums.rows, 1.0)
-    deviation = rows.true - mean[rows.group, 0]
-    total = _means(deviation**2, *rows[2:]).hits
-    residual = _means((rows.true - rows.predicted) ** 2, *rows[2:]).hits
-    return least(Rates(total - residual, total, [" with different targets"], rows.groups))
-
-
-mean_absolute_error_group_max = specialised(
-    _of_numbers,
-    _largest_mean(np.abs),
-    "mean_absolute_error_group_max",
+@metric_of(_numbers)
+def mean_absolute_error_group_max(data: _Predicted) -> float:
     r"""Largest mean absolute error of any group.
 
     .. math:: \max_g \; E[| y - \hat y | \mid g]
@@ -259,13 +228,12 @@ mean_absolute_error_group_max = specialised(
     >>> groups = list("aabb")
     >>> mean_absolute_error_group_max([0, 1, 0, 1], [0, 1, 0.5, 1], sensitive_features=groups)
     0.25
-    """,
-)
+    """
+    return largest(_means(np.abs(data.true - data.predicted), data.rows))
 
-mean_squared_error_group_max = specialised(
-    _of_numbers,
-    _largest_mean(np.square),
-    "mean_squared_error_group_max",
+
+@metric_of(_numbers)
+def mean_squared_error_group_max(data: _Predicted) -> float:
     r"""Largest mean squared error of any group; of probabilities of the label 1 the Brier score.
 
     .. math:: \max_g \; E[(y - \hat y)^2 \mid g]
@@ -281,13 +249,12 @@ mean_squared_error_group_max = specialised(
     >>> groups = list("aabb")
     >>> mean_squared_error_group_max([0, 1, 0, 1], [0, 1, 0.5, 1], sensitive_features=groups)
     0.125
-    """,
-)
+    """
+    return largest(_means(np.square(data.true - data.predicted), data.rows))
 
-r2_score_group_min = specialised(
-    _of_numbers,
-    _least_r2,
-    "r2_score_group_min",
+
+@metric_of(_numbers)
+def r2_score_group_min(data: _Predicted) -> float:
     r"""Smallest coefficient of determination of any group.
 
     .. math:: \min_g \; 1 - E[(y - \hat y)^2 \mid g] \,/\, \mathrm{Var}(y \mid g)
@@ -302,7 +269,13 @@ r2_score_group_min = specialised(
     >>> from fairconstrained.metrics import r2_score_group_min
     >>> r2_score_group_min([0, 1, 0, 1], [0, 1, 0.5, 1], sensitive_features=list("aabb"))
     0.5
-    """,
-)
+    """
+    true, predicted, rows = data
+    sums = _means(true, rows)
+    mean = sums.hits / np.where(sums.rows > 0, sums.rows, 1.0)
+    total = _means((true - mean[rows.group, 0]) ** 2, rows).hits
+    residual = _means((true - predicted) ** 2, rows).hits
+    return least(Rates(total - residual, total, [" with different targets"], rows.names))
+
 
 __test__ = {name: globals()[name] for name in __all__}

@@ -9,14 +9,14 @@ Sources: the partial-parity paper, Definitions 4.2, 4.3, A.1, A.2 and A.3.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairconstrained.arrays import check_array
 from fairconstrained.groups import encode_groups, group_name
-from fairconstrained.metrics._docs import documented
+from fairconstrained.metrics._metric import documented, metric_of
 from fairconstrained.metrics._tables import (
     Rates,
     check_labels,
@@ -27,6 +27,7 @@ from fairconstrained.metrics._tables import (
 )
 from fairconstrained.percentiles import (
     Intervals,
+    Ranks,
     auc_inside,
     inside_intervals,
     rank_of_scores,
@@ -46,15 +47,88 @@ __all__ = [
 Array = NDArray[Any]
 
 
-@documented
-def partial_statistical_parity(
+class Scored:
+    """Checked input: scores, groups and their intervals, weights."""
+
+    def __init__(
+        self,
+        y_score: ArrayLike,
+        sensitive_features: Any,
+        interval: Any,
+        sample_weight: Any,
+        y_true: Any = None,  # may say that the samples are in another order
+    ):
+        check_samples(
+            y_true=y_true,
+            y_score=y_score,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+        )
+        scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
+        if scores.ndim == 2 and scores.shape[1] <= 2:
+            scores = scores[:, -1]  # one column, or the positive class of two
+        if scores.ndim != 1:
+            raise ValueError(
+                f"y_score must hold one score per row, for two classes; got shape {scores.shape}."
+            )
+        if sensitive_features is None:
+            raise ValueError("sensitive_features must hold one group per row; got None.")
+        self.scores = np.asarray(scores)
+        self.group, labels = encode_groups(sensitive_features, len(scores))
+        self.weight = check_weights(sample_weight, len(scores))
+        self.groups = [group_name(label) for label in labels]
+        self.intervals: Intervals = read_intervals(interval, labels.tolist())
+
+    def ranks(self) -> Ranks:
+        """Ranks of all thresholds in each group."""
+        return rank_of_scores(self.scores, self.group, self.weight, len(self.groups))
+
+    def rank_at(self, threshold: float, weight: Array) -> Array:
+        """Weighted fraction of each group above it, (n_groups, 1); nan without weight."""
+        above, total = (
+            np.bincount(self.group, weights=w, minlength=len(self.groups))
+            for w in (weight * (self.scores > threshold), weight)
+        )
+        return np.asarray(above / np.where(total > 0, total, np.nan))[:, None]
+
+
+def _scored(
     y_true: ArrayLike,
     y_score: ArrayLike,
     *,
     sensitive_features: Any,
     interval: Any,
     sample_weight: ArrayLike | None = None,
-) -> float:
+) -> Scored:
+    return Scored(y_score, sensitive_features, interval, sample_weight, y_true)
+
+
+class _Decided(NamedTuple):
+    """Scores, and the ranks of a threshold among the rows of each label."""
+
+    data: Scored
+    ranks: dict[Any, Array]  # (n_groups, 1)
+    positive: Any  # the positive label
+
+
+def _decided(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    interval: Any,
+    threshold: float = 0.0,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+) -> _Decided:
+    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
+    labels, (positive,) = two_labels(y_true, len(data.scores), pos_label)
+    ranks = {y: data.rank_at(threshold, data.weight * rows) for y, rows in labels.items()}
+    return _Decided(data, ranks, positive)
+
+
+@metric_of(_scored)
+def partial_statistical_parity(data: Scored) -> float:
     r"""Largest distance between the groups' distributions of scores inside the interval.
 
     .. math:: \max_{g, h} \; \max_\theta \; | G_g(r_g(\theta)) - G_h(r_h(\theta)) |
@@ -77,20 +151,11 @@ def partial_statistical_parity(
     >>> partial_statistical_parity(None, scores, sensitive_features=groups, interval=(0.5, 1))
     1.0
     """
-    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
-    rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank
-    return _gap(data, data.intervals.fraction(rank), "")
+    return _gap(data, data.intervals.fraction(data.ranks().rank), "")
 
 
-@documented
-def ccdf_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    interval: Any,
-    sample_weight: ArrayLike | None = None,
-) -> float:
+@metric_of(_scored)
+def ccdf_gap(data: Scored) -> float:
     r"""Largest difference of ranks where at least one of them lies in the interval.
 
     .. math:: \max_{g, h} \; \max \{ | r_g(\theta) - r_h(\theta) | :
@@ -114,8 +179,7 @@ def ccdf_gap(
     >>> ccdf_gap(None, scores, sensitive_features=groups, interval=(0.5, 1))
     0.5
     """
-    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
-    rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank
+    rank = data.ranks().rank
     inside = inside_intervals(rank, data.intervals)
     # Against the highest and the lowest of all groups, the group itself included: that adds zeros.
     to_others = np.maximum(rank.max(axis=0) - rank, rank - rank.min(axis=0))
@@ -153,20 +217,11 @@ def partial_demographic_parity(
     0.5
     """
     data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
-    return _gap(data, data.intervals.fraction(_rank_at(data, threshold, data.weight)), "")
+    return _gap(data, data.intervals.fraction(data.rank_at(threshold, data.weight)), "")
 
 
-@documented
-def partial_equal_opportunity(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    interval: Any,
-    threshold: float = 0.0,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
+@metric_of(_decided)
+def partial_equal_opportunity(decided: _Decided) -> float:
     r"""Partial demographic parity among the rows of the positive label (Definition A.2).
 
     Returns
@@ -187,22 +242,12 @@ def partial_equal_opportunity(
     ...     y, scores, sensitive_features=groups, interval=(0.5, 1), threshold=7)
     1.0
     """
-    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
-    labels, (positive,) = _two_labels(y_true, len(data.scores), pos_label)
-    return _gap_of_labels(data, threshold, {positive: labels[positive]})
+    data, ranks, positive = decided
+    return _gap(data, data.intervals.fraction(ranks[positive]), f" with label {positive!r}")
 
 
-@documented
-def partial_equalized_odds(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    interval: Any,
-    threshold: float = 0.0,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> float:
+@metric_of(_decided)
+def partial_equalized_odds(decided: _Decided) -> float:
     r"""Partial demographic parity within each label, the worse of the two (Definition A.3).
 
     Returns
@@ -221,20 +266,13 @@ def partial_equalized_odds(
     >>> partial_equalized_odds(y, scores, sensitive_features=groups, interval=(0, 1), threshold=7)
     0.5
     """
-    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
-    labels, _ = _two_labels(y_true, len(data.scores), pos_label)
-    return _gap_of_labels(data, threshold, labels)
+    data, ranks, _positive = decided
+    rates = data.intervals.fraction(np.concatenate(list(ranks.values()), axis=1))
+    return _gap(data, rates, *(f" with label {label!r}" for label in ranks))
 
 
-@documented
-def partial_group_auc(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    interval: Any,
-    sample_weight: ArrayLike | None = None,
-) -> float:
+@metric_of(_scored)
+def partial_group_auc(data: Scored) -> float:
     r"""How well scores tell two groups apart inside the interval.
 
     .. math:: \max_{g, h} \; | P(z > z') + \tfrac12 P(z = z') - \tfrac12 | ,
@@ -254,45 +292,11 @@ def partial_group_auc(
     >>> partial_group_auc(None, scores, sensitive_features=groups, interval=(0.5, 1))
     0.5
     """
-    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
-    rank = rank_of_scores(data.scores, data.group, data.weight, len(data.groups)).rank
-    return _worst(data, np.abs(auc_inside(data.intervals.fraction(rank)) - 0.5).max(axis=1))
+    aucs = auc_inside(data.intervals.fraction(data.ranks().rank))
+    return _worst(data, np.abs(aucs - 0.5).max(axis=1))
 
 
-class Scored:
-    """Checked input: scores, groups and their intervals, weights."""
-
-    def __init__(
-        self,
-        y_score: ArrayLike,
-        sensitive_features: Any,
-        interval: Any,
-        sample_weight: Any,
-        y_true: Any = None,  # may say that the samples are in another order
-    ):
-        check_samples(
-            y_true=y_true,
-            y_score=y_score,
-            sensitive_features=sensitive_features,
-            sample_weight=sample_weight,
-        )
-        scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
-        if scores.ndim == 2 and scores.shape[1] <= 2:
-            scores = scores[:, -1]  # one column, or the positive class of two
-        if scores.ndim != 1:
-            raise ValueError(
-                f"y_score must hold one score per row, for two classes; got shape {scores.shape}."
-            )
-        if sensitive_features is None:
-            raise ValueError("sensitive_features must hold one group per row; got None.")
-        self.scores = np.asarray(scores)
-        self.group, labels = encode_groups(sensitive_features, len(scores))
-        self.weight = check_weights(sample_weight, len(scores))
-        self.groups = [group_name(label) for label in labels]
-        self.intervals: Intervals = read_intervals(interval, labels.tolist())
-
-
-def _two_labels(
+def two_labels(
     y_true: ArrayLike, n_samples: int, pos_label: Any
 ) -> tuple[dict[Any, Array], list[Any]]:
     """The rows of each label, and the positive label."""
@@ -306,22 +310,6 @@ def _two_labels(
     return {label: codes == i for i, label in enumerate(classes)}, [classes[i] for i in targets]
 
 
-def _rank_at(data: Scored, threshold: float, weight: Array) -> Array:
-    """Weighted fraction of each group above the threshold, (n_groups, 1); nan without weight."""
-    above, total = (
-        np.bincount(data.group, weights=w, minlength=len(data.groups))
-        for w in (weight * (data.scores > threshold), weight)
-    )
-    return np.asarray(above / np.where(total > 0, total, np.nan))[:, None]
-
-
-def _gap_of_labels(data: Scored, threshold: float, labels: dict[Any, Array]) -> float:
-    """The worst label's gap of rates inside the interval."""
-    ranks = [_rank_at(data, threshold, data.weight * rows) for rows in labels.values()]
-    rates = data.intervals.fraction(np.concatenate(ranks, axis=1))
-    return _gap(data, rates, *(f" with label {label!r}" for label in labels))
-
-
 def _gap(data: Scored, rates: Array, *given: str) -> float:
     """Largest minus smallest of the groups' rates, the worst column; warns where one is nan.
 
@@ -332,6 +320,6 @@ def _gap(data: Scored, rates: Array, *given: str) -> float:
 
 
 def _worst(data: Scored, by_group: Array) -> float:
-    """The largest of the groups' values; nan with a warning where a group has no weight."""
+    """The largest of the groups' values, or nan with a warning if a group has no weight."""
     weight = np.bincount(data.group, weights=data.weight, minlength=len(data.groups))[:, None]
     return gap(Rates(np.zeros_like(weight), weight, [""], data.groups)) + float(by_group.max())

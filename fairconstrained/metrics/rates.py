@@ -1,21 +1,22 @@
 r"""Metrics of predicted labels: a rate of each group, compared between the groups.
 
-``<rate>_difference`` and ``<rate>_ratio`` compare the groups, ``<rate>_group_min`` and
-``<rate>_group_max`` name the extreme group. Where fairlearn has the metric, the values are
-fairlearn's, but for a group without rows of a label that the metric needs: it makes the result nan
-(there its rate counts as zero, which can look fair). More than two classes, which fairlearn does
-not take, give the result of the worst class. Each function reads the data once.
+``<rate>_difference`` and ``<rate>_ratio`` compare the groups. ``<rate>_group_min`` and
+``<rate>_group_max`` are the rate of the extreme group. Values equal fairlearn's, with one
+exception: a group without rows of a label that the metric needs makes the result nan. fairlearn
+counts its rate as zero, which can look fair. For more than two classes, which fairlearn does not
+take, the worst class counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Concatenate, NamedTuple, ParamSpec
+from dataclasses import dataclass
+from typing import Any, NamedTuple, ParamSpec
 
 from numpy.typing import ArrayLike
 
 from fairconstrained.metrics import _notions as notions
-from fairconstrained.metrics._docs import docstring, specialised
+from fairconstrained.metrics._metric import composed, docstring
 from fairconstrained.metrics._tables import Counts, Rates, count_table, gap, largest, least, ratio
 
 __all__ = [
@@ -178,21 +179,29 @@ GROUP_MAX = Way(
 )
 
 
-class Comparison(NamedTuple):
-    """What is compared and how."""
+class _Asked(NamedTuple):
+    """Arguments of a metric of rates: counts, and options of the way to compare."""
+
+    counts: Counts
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A rate and a way to compare it."""
 
     rate: Rate
     way: Way
 
-    def of(self, counts: Counts, *options: str) -> float:
-        """The metric of one table of counts."""
+    def __call__(self, asked: _Asked) -> float:
+        """The metric."""
+        counts, options = asked
         if self.way is RATIO and self.rate.over:
             counts = counts.decided()  # a gap is the same for either of two classes
         return self.way.compare(self.rate.of(counts), *options)
 
 
 def _between(
-    comparison: Comparison,
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
@@ -200,13 +209,12 @@ def _between(
     method: str = "between_groups",
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
-) -> float:
+) -> _Asked:
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return comparison.of(counts, method)
+    return _Asked(counts, (method,))
 
 
 def _between_of_several(
-    comparison: Comparison,
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
@@ -215,58 +223,53 @@ def _between_of_several(
     agg: str = "worst_case",
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
-) -> float:
+) -> _Asked:
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return comparison.of(counts, method, agg)
+    return _Asked(counts, (method, agg))
 
 
 def _between_of_all_labels(
-    comparison: Comparison,
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
     sensitive_features: Any,
     method: str = "between_groups",
     sample_weight: ArrayLike | None = None,
-) -> float:
-    return comparison.of(count_table(y_true, y_pred, sensitive_features, sample_weight), method)
+) -> _Asked:
+    return _Asked(count_table(y_true, y_pred, sensitive_features, sample_weight), (method,))
 
 
 def _extreme(
-    comparison: Comparison,
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
     sensitive_features: Any,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
-) -> float:
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return comparison.of(counts)
+) -> _Asked:
+    return _Asked(count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label))
 
 
 def _extreme_of_all_labels(
-    comparison: Comparison,
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
     sensitive_features: Any,
     sample_weight: ArrayLike | None = None,
-) -> float:
-    return comparison.of(count_table(y_true, y_pred, sensitive_features, sample_weight))
+) -> _Asked:
+    return _Asked(count_table(y_true, y_pred, sensitive_features, sample_weight))
 
 
 def _extreme_or_overall(
-    comparison: Comparison,
     y_true: ArrayLike,
     y_pred: ArrayLike,
     *,
     sensitive_features: Any = None,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
-) -> float:
+) -> _Asked:
     groups = ["all"] * len(y_true) if sensitive_features is None else sensitive_features  # type: ignore[arg-type]
-    return comparison.of(count_table(y_true, y_pred, groups, sample_weight, pos_label))
+    return _Asked(count_table(y_true, y_pred, groups, sample_weight, pos_label))
 
 
 # Groups a and b have four and eight rows.
@@ -276,7 +279,18 @@ y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
 round({name}(y_true, y_pred, sensitive_features=list("aaaabbbbbbbb")), 4)"""
 
 
-def _doc(name: str, rate: Rate, way: Way, example: float, note: str = "") -> str:
+def _made(
+    read: Callable[P, _Asked],
+    name: str,
+    rate: Rate,
+    way: Way,
+    example: float,
+    note: str = "",
+) -> Callable[P, float]:
+    return composed(read, Comparison(rate, way), name, _doc(name, rate, way, example, note))
+
+
+def _doc(name: str, rate: Rate, way: Way, example: float, note: str) -> str:
     formula = way.formula.format(of_g=rate.formula, of_h=rate.formula.replace("g)", "h)"))
     over = rf"{way.extreme}_{{{rate.over}}} \; " if rate.over else ""
     return docstring(
@@ -287,17 +301,6 @@ def _doc(name: str, rate: Rate, way: Way, example: float, note: str = "") -> str
         example,
         note=note or rate.source,
     )
-
-
-def _made(
-    template: Callable[Concatenate[Comparison, P], float],
-    name: str,
-    rate: Rate,
-    way: Way,
-    example: float,
-    note: str = "",
-) -> Callable[P, float]:
-    return specialised(template, Comparison(rate, way), name, _doc(name, rate, way, example, note))
 
 
 # --- the metrics ---------------------------------------------------------------------------------

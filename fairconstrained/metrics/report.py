@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from fairconstrained.auc import ranks, wins
 from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.metrics._draws import effective_rows
 from fairconstrained.metrics._tables import (
     check_labels,
     check_weights,
     count_table,
     encode_labels,
 )
+from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
 from fairconstrained.metrics.partial import Scored
 from fairconstrained.samples import check_samples
@@ -48,11 +49,11 @@ def group_report(
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-        Of several columns the groups of each column are listed, then their combinations.
+        For several columns, the groups of each column are listed, then their combinations.
     y_score : array-like of shape (n_samples,), optional
         Scores that grow with the chance of the positive class, for AUCs.
     confidence : float, default=0.95
-        Of each interval by itself.
+        The confidence of each single interval.
     sample_weight : array-like of shape (n_samples,), optional
         Non-negative weights of the rows.
     pos_label : label, optional
@@ -76,11 +77,10 @@ def group_report(
     Notes
     -----
     Intervals of rates are Wilson's. They cover with the stated probability on average, also for
-    rates near 0 and 1 and for small groups, where the normal interval fails, and are shorter than
-    the exact ones of Clopper and Pearson, which cover more than is stated (Brown, Cai and
-    DasGupta 2001). Those are for promises: :func:`fairconstrained.metrics.certify`. Of AUCs
-    they are Newcombe's. With weights a rate is as certain as with
-    :math:`(\sum w)^2 / \sum w^2` equally weighted rows (Kish 1965).
+    rates near 0 and 1 and for small groups, where the normal interval fails. Exact intervals
+    (Clopper and Pearson) are longer and cover more than is stated (Brown, Cai and DasGupta 2001);
+    :func:`fairconstrained.metrics.certify` uses those. Intervals of AUCs are Newcombe's. A weighted
+    rate is as certain as one of :math:`(\sum w)^2 / \sum w^2` equally weighted rows (Kish 1965).
 
     Examples
     --------
@@ -110,7 +110,8 @@ def group_report(
         index += names
         found = _counted(group, len(names), *positive, true != predicted, weight, confidence)
         if scores is not None:
-            found |= _aucs(scores, group, len(names), positive[0], weight, confidence)
+            cell = np.where(positive[0], len(names), 0) + group
+            found |= _aucs(Ranked(scores, cell, weight, names), confidence)
         columns.append(pd.DataFrame(found))
     report = pd.concat(columns, ignore_index=True)
     report.index = pd.Index(index)
@@ -165,28 +166,20 @@ def _counted(
     found: dict[str, Array] = {"samples": np.bincount(group, minlength=n_groups)}
     for name, (event, condition) in rates.items():
         inside = weight * condition
-        total, effective = summed(inside), _effective(summed(inside), summed(inside**2))
+        total, effective = summed(inside), effective_rows(group, inside, n_groups)
         rate = summed(inside * event) / np.where(total > 0, total, np.nan)
         low, high = wilson(rate * effective, effective, confidence)
         found |= {name: rate, f"{name}_low": low, f"{name}_high": high}
     return found
 
 
-def _effective(total: Array, squares: Array) -> Array:
-    return np.asarray(total**2 / np.where(squares > 0, squares, np.inf))
-
-
-def _aucs(
-    scores: Array, group: Array, n_groups: int, positive: Array, weight: Array, confidence: float
-) -> dict[str, Array]:
+def _aucs(ranked: Ranked, confidence: float) -> dict[str, Array]:
     """AUC of the positives against the negatives of each group."""
-    aucs, sizes = np.full(n_groups, np.nan), np.zeros((2, n_groups))
-    for g in range(n_groups):
-        rows = group == g
-        sides = [np.where(positive[rows] == side, weight[rows], 0.0) for side in (True, False)]
-        sizes[:, g] = [_effective(w.sum(), (w**2).sum()) for w in sides]
-        if all(side.any() for side in sides):
-            won = sides[0] @ wins(ranks(scores[rows]), sides[1])
-            aucs[g] = won / (sides[0].sum() * sides[1].sum())
-    low, high = newcombe_auc(aucs, sizes[0], sizes[1], confidence)
+    n_groups = len(ranked.groups)
+    won, pairs = ranked.within_groups()
+    aucs = won / np.where(pairs > 0, pairs, np.nan)
+    negatives, positives = effective_rows(ranked.cell, ranked.row_weight, 2 * n_groups).reshape(
+        2, n_groups
+    )
+    low, high = newcombe_auc(aucs, positives, negatives, confidence)
     return {"auc": aucs, "auc_low": low, "auc_high": high}

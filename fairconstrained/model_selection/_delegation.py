@@ -1,4 +1,4 @@
-"""Methods that a wrapper has where the estimator in it has them."""
+"""Methods that a meta-estimator has if its estimator has them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["estimator_has"]
 
 
 def estimator_has(method: str) -> Any:
-    """Decorator of a method that exists where the estimator has one of this name."""
+    """Decorator of a method that exists if the estimator has one of this name."""
 
     def check(self: Any) -> bool:
         getattr(getattr(self, "estimator_", self.estimator), method)

@@ -1,4 +1,4 @@
-"""Parts of the rows, whatever holds them."""
+"""Splits of rows within groups, and selection of rows from any container."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["rows_of", "split_within_groups"]
 def split_within_groups(
     sensitive_features: Any, n_samples: int, test_size: float, random_state: Any
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows for training and for tests, at random within each group; warns of groups in one part."""
+    """Random rows for training and for tests in each group; warns of groups of a single row."""
     rng = check_random_state(random_state)
     if sensitive_features is None:
         group, labels = np.zeros(n_samples, dtype=np.int64), np.array(["all"])

@@ -1,4 +1,4 @@
-"""Which candidate of a search to take: the best that is feasible, those that no other beats."""
+"""Choice of a candidate of a search: the best feasible one, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ def select_feasible(
     max_violation : float, default=0.05
         Largest violation over the test folds of a feasible candidate.
     rule : {"mean", "one_standard_error", "upper_bound"}, default="mean"
-        What must not exceed it: the mean over the folds, the mean plus one standard error, or
-        Student's upper bound of the mean. Where slacks are taken from a grid, the mean of the
-        best feasible candidate is as likely above `max_violation` on new rows as below.
+        A candidate is feasible if this does not exceed `max_violation`: its mean violation over the
+        folds, the mean plus one standard error, or Student's upper bound of the mean. Where slacks
+        are taken from a grid, the candidate that "mean" chooses is as likely above `max_violation`
+        on new rows as below.
     confidence : float, default=0.95
-        Of the upper bound.
+        The confidence of the upper bound.
 
     Returns
     -------
@@ -65,8 +66,8 @@ def select_feasible(
     Notes
     -----
     Standard errors are :math:`s / \sqrt{k}` over k folds. Folds share training rows and are not
-    independent, so that neither rule is a certificate:
-    :class:`~fairconstrained.model_selection.CertifiedClassifier` is.
+    independent, so no rule is a certificate. For one, see
+    :class:`~fairconstrained.model_selection.CertifiedClassifier`.
 
     With several scores and a callable `refit`, scikit-learn's ``search.score`` does not know which
     scorer to use; call a scorer on ``search.best_estimator_``.
@@ -158,10 +159,10 @@ def _mean_scores(cv_results: Mapping[str, Any], name: str) -> NDArray[np.float64
 
 
 def pareto_front(error: ArrayLike, violation: ArrayLike) -> NDArray[np.bool_]:
-    """Which points no other point beats, both quantities to be small.
+    """Points on the Pareto front of two quantities that should be small.
 
-    A point is beaten by one that is no worse in both and better in one; equal points do not beat
-    each other. Points with a nan are not on the front. O(n log n).
+    A point is dominated by one that is no worse in both and better in one. Equal points do not
+    dominate each other. Points with a nan are not on the front. Takes O(n log n).
 
     Parameters
     ----------

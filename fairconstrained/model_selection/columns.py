@@ -21,9 +21,9 @@ __all__ = ["SensitiveColumnsClassifier"]
 class SensitiveColumnsClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that takes its sensitive features from columns of X.
 
-    For whatever fits classifiers and passes on no metadata, such as
-    :class:`sklearn.ensemble.AdaBoostClassifier`, or changes the rows, such as the samplers of
-    imbalanced-learn: the groups travel inside of X.
+    This is for meta-estimators that pass on no metadata, such as
+    :class:`sklearn.ensemble.AdaBoostClassifier`, and for those that change the rows, such as the
+    samplers of imbalanced-learn. X carries the groups.
 
     Parameters
     ----------
@@ -110,30 +110,12 @@ class SensitiveColumnsClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstima
 
     @estimator_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
-        """Class probabilities by the fitted estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
+        """Class probabilities by the fitted estimator; see :meth:`predict`."""
         return self._answer("predict_proba", X)
 
     @estimator_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Any:
-        """Scores by the fitted estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
+        """Scores by the fitted estimator; see :meth:`predict`."""
         return self._answer("decision_function", X)
 
     def _answer(self, method: str, X: Any) -> Any:

@@ -123,7 +123,7 @@ def tradeoff_curve(
 def _grids(
     estimators: Mapping[str, Any], param_name: Any, param_range: Any
 ) -> dict[str, dict[str, list[Any]]]:
-    """What varies of each estimator: one parameter, or nothing where it has no such parameter."""
+    """The parameter grid of each estimator; empty if it has no such parameter."""
     grids: dict[str, dict[str, list[Any]]] = {}
     for name, estimator in estimators.items():
         parameter = param_name.get(name) if isinstance(param_name, Mapping) else param_name

@@ -46,9 +46,9 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
     estimator : private estimator, or Pipeline that ends in one
         Its budget is set by the search: its `epsilon` and `delta` are not used.
     param_grid : dict of str to sequence, or sequence of dict
-        As in :class:`sklearn.model_selection.GridSearchCV`; not the budget.
+        As in :class:`sklearn.model_selection.GridSearchCV`, without the budget.
     epsilon, delta : float, default=1.0 and 1e-5
-        Of the whole search: all candidates, the held-out scores and the choice.
+        Budget of the whole search: all candidates, the held-out scores and the choice.
     holdout_size : float, default=0.25
         Fraction of the rows that are held out.
     random_state : int, RandomState or None, default=None
@@ -66,7 +66,7 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
     estimators_ : list of estimators
         The fitted candidates, all of which may be published.
     privacy_ : PrivacyGuarantee
-        Of everything above.
+        Privacy of everything above.
     classes_ : ndarray
         As usual.
 
@@ -112,9 +112,9 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.model_selection import PrivateGridSearch
     >>> from fairconstrained.solvers import DPSGDA
-    >>> data = make_biased_classification(8000, random_state=0)
+    >>> data = make_biased_classification(20_000, random_state=0)
     >>> clf = RateConstrainedClassifier(solver=DPSGDA(n_steps=50), feature_range=(-4, 4))
-    >>> search = PrivateGridSearch(clf, {"slack": [0.05, 0.1]}, epsilon=1.0)
+    >>> search = PrivateGridSearch(clf, {"slack": [0.2, 0.3]}, epsilon=1.0)
     >>> search = search.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     >>> search.privacy_.epsilon, len(search.estimators_)
     (1.0, 2)
@@ -287,7 +287,7 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])
 
     def _choose(self, fitted: list[Any], right: list[int], unit: Unit) -> int:
-        """Of those that keep their constraints by released estimates, the noisily best.
+        """Report noisy max among candidates that keep their constraints by released estimates.
 
         Training aims at the slack, so that the noise puts the estimates of half of the fits above
         it. An excess below its error says nothing.
@@ -318,5 +318,5 @@ def _private_part(estimator: Any) -> Any:
 
 
 def _key(estimator: Any) -> str:
-    """What the names of the private part's parameters begin with."""
+    """The prefix of the names of the private part's parameters."""
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""

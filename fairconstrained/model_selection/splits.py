@@ -35,8 +35,8 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
 
     Notes
     -----
-    With scikit-learn's metadata routing enabled, searches hand over `sensitive_features` by
-    themselves. Without it pass them as ``groups=``.
+    With metadata routing enabled, scikit-learn's searches pass `sensitive_features`. Without it,
+    pass them as ``groups=``.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
         y : array-like of shape (n_samples,)
             Class labels.
         groups : array-like, optional
-            Sensitive features, for callers that hand over ``groups`` only.
+            Sensitive features, for callers that pass ``groups`` only.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
             One group per combination of values. Without them, strata are the labels.
 

@@ -13,13 +13,14 @@ from fairconstrained.privacy.accounting import (
     privacy_guarantee,
     privacy_spent,
 )
-from fairconstrained.privacy.calibration import (
+from fairconstrained.privacy.calibration import calibrate
+from fairconstrained.privacy.plans import (
+    ReleasePlan,
     TrainingPlan,
-    calibrate,
     one_off_gaussian,
+    plan_releases,
     plan_training,
 )
-from fairconstrained.privacy.one_off import ReleasePlan, plan_releases
 
 __all__ = [
     "Budget",

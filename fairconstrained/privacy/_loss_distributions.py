@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 # Rounding errors of the convolutions stay orders of magnitude below this much delta
 # (tests/privacy/test_accounting.py compares 10,000 steps with the closed form).
 ROUNDING = 1e-12
-# Share of delta that may go into tails cut off before composition.
+# Fraction of delta for the tails that are cut off before composition.
 CUT = 1e-4
 TOLERANCE = 4e-3
 MAX_POINTS = 1 << 18
@@ -125,8 +125,8 @@ def _joined(batch: Batch) -> Batch:
 def _aligned(batches: tuple[Batch, ...], interval: float) -> float:
     """A grid with a point at the largest Laplace loss, where much of its mass is.
 
-    Between two points it would be rounded up, by a share of epsilon that shrinks with the step
-    only, and not at every halving.
+    Between two points it would be rounded up, by a fraction of epsilon that falls with the step,
+    but not at every halving.
     """
     batch = max(batches, key=lambda b: b.n_steps * b.laplace)
     loss = _sampled(batch.rate, batch.laplace)

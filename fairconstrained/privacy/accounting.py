@@ -1,4 +1,4 @@
-"""What a private training costs: an epsilon for all that it released.
+"""The cost of a private training: an epsilon for everything that it released.
 
 A training is a list of phases. A phase draws a Poisson batch `n_steps` times and releases noisy
 sums over each batch; a sampling rate of 1 means all rows. The releases of one batch are accounted
@@ -58,7 +58,7 @@ MIN_DELTA = 1e-10
 
 
 class Budget(NamedTuple):
-    """What a private training may spend, and who is protected.
+    """The budget of a private training, and its unit of privacy.
 
     Private estimators take it as ``epsilon``: the long form of their `epsilon`, `delta` and
     `protect`.
@@ -96,7 +96,7 @@ class Gaussian:
     noise_multiplier : float
         Standard deviation, divided by the largest l2 norm of a row's contribution.
     of : str, default="sum"
-        What is released, for the report.
+        Name of the release, for the report.
 
     Examples
     --------
@@ -131,7 +131,7 @@ class Laplace:
         l1 norm of a row's contribution. The RaCO paper writes Lap(1/b) with a precision b: the
         scale is 1/b.
     of : str, default="sum"
-        What is released, for the report.
+        Name of the release, for the report.
 
     Examples
     --------
@@ -162,7 +162,7 @@ class Phase:
     Parameters
     ----------
     releases : sequence of Gaussian and Laplace
-        What is released of each batch. A release may depend on earlier ones of the same batch.
+        Releases of each batch. A release may depend on earlier ones of the same batch.
     sampling_rate : float, default=1.0
         Probability of each row to be in a batch, independently; 1 for all rows. Batches drawn in
         any other way (shuffled, of fixed size, balanced) are *not* covered.
@@ -208,7 +208,7 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
     delta : float
         Between 1e-10 and 1; below 1/n to mean anything.
     unit : {"record", "record_replacement", "sensitive_features"}, default="record"
-        Who is protected: see Notes.
+        The unit of privacy; see Notes.
 
     Returns
     -------
@@ -241,7 +241,7 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
 
     *Sensitive features*: one row's sensitive features are replaced, all else being public.
 
-    Of both replacements the worst case is the pair of antipodal contributions of norm 1,
+    For both replacements the worst case is the pair of antipodal contributions of norm 1,
     ``(1 - q) N(0) + q N(+1)`` against ``(1 - q) N(0) + q N(-1)``, as in dp-accounting. It dominates
     all other pairs: by advanced joint convexity [3]_ the divergence is that of ``N(v)`` from a
     mixture of ``N(0)`` and ``N(v')``, and such mixtures are dominated by the scalar one with the
@@ -298,26 +298,26 @@ def as_batch(phase: Phase) -> Batch:
 
 @dataclass(frozen=True)
 class PrivacyGuarantee:
-    """What a private fit promises: the attribute ``privacy_`` of private estimators.
+    """The guarantee of a private fit: the attribute ``privacy_`` of private estimators.
 
     Attributes
     ----------
     epsilon, delta : float
         Differential privacy of everything that the fit released.
     unit : {"record", "record_replacement", "sensitive_features"}
-        What two data sets of the same number of rows may differ in: a record in place of a null
-        record, a record in place of another, or one row's sensitive features (its other features
-        and its label being public).
+        The difference between neighbouring data sets of the same number of rows: a record in place
+        of a null record, a record in place of another, or one row's sensitive features (its other
+        features and its label being public).
     mechanisms : tuple of str
-        What was released, in words, one text per phase.
+        The releases in words, one text per phase.
     sampling_rate : float
-        Of the Poisson batches (the largest one, if phases differ); 1.0 for all rows.
+        Sampling rate of the Poisson batches (the largest one, if phases differ); 1.0 for all rows.
     n_steps : int
         Number of batches, one-off releases not counted.
     accountant : str
-        What computed epsilon.
+        The method that computed epsilon.
     phases : tuple of Phase
-        What was released, for computations.
+        The releases, for computations.
 
     Examples
     --------
@@ -409,7 +409,7 @@ def privacy_guarantee(
 
 
 def _shift(noise: float) -> float:
-    """What a row adds in units of the noise, after rounding; nothing is released with no bound."""
+    """The norm of what a row adds, in units of the noise, after rounding; 0 for infinite noise."""
     return 0.0 if noise == math.inf else 1 / noise + GRID_SHIFT
 
 

@@ -1,7 +1,7 @@
-r"""Audits: what epsilon do the outputs of a mechanism give away?
+r"""Audits: lower bounds of epsilon from the outputs of a mechanism.
 
-Someone who must tell, from one output, which of two neighbouring data sets it was trained on, errs
-with rates that :math:`(\epsilon, \delta)`-differential privacy bounds from below:
+A test tells from one output which of two neighbouring data sets it was computed from.
+:math:`(\epsilon, \delta)`-differential privacy bounds the rates of such tests:
 
 .. math:: \mathrm{TPR} \le e^\epsilon\, \mathrm{FPR} + \delta .
 

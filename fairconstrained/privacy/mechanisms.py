@@ -155,7 +155,7 @@ class PoissonBatches:
 
 
 def _chosen(n_rows: int, rate: float, rng: Generator) -> Tensor:
-    """Which of `n_rows` rows are chosen, each with probability `rate`, in order."""
+    """Indices of the rows that are chosen, each with probability `rate`, in order."""
     pieces, last = [], -1
     while last < n_rows:
         n_gaps = int(rate * (n_rows - last) + 4 * (rate * n_rows) ** 0.5) + 16

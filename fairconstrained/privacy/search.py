@@ -1,4 +1,4 @@
-"""What a cross-validated search over private estimators costs in all."""
+"""The total privacy cost of a cross-validated search over private estimators."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ["FitBudget", "SearchPrivacyCost", "epsilon_per_fit", "search_privacy_
 
 _HALVINGS = 20
 
-# Which rows are in which fold depends on the number of rows (public) only, or on labels too.
+# Splitters whose folds depend on the number of rows (public) only, or on labels too.
 _BY_POSITION = {
     *(KFold, LeaveOneOut, LeavePOut, PredefinedSplit, RepeatedKFold, ShuffleSplit, TimeSeriesSplit)
 }
@@ -55,11 +55,11 @@ class SearchPrivacyCost:
     epsilon, delta : float
         Differential privacy of releasing all of the models.
     unit : {"record", "record_replacement", "sensitive_features"}
-        What two data sets may differ in.
+        The difference between neighbouring data sets.
     n_fits : int
         Number of fits that see any one row, at most.
     words : str
-        What is covered, what is not, and what is assumed; also the ``str`` of the object.
+        Scope and assumptions in words; also the ``str`` of the object.
     """
 
     epsilon: float
@@ -86,9 +86,9 @@ nothing from protected data; every fit draws noise of its own (random_state=None
 def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPrivacyCost:
     """Privacy of all models that a fitted search has trained on its folds, and of the refit.
 
-    The attribute ``privacy_`` of ``best_estimator_`` tells what its own fit cost. The search has
-    also trained every other candidate on every fold; whoever sees those models, or anything made
-    of them, learns more.
+    The attribute ``privacy_`` of ``best_estimator_`` is about its own fit only. The search has also
+    trained every other candidate on every fold. Whoever sees those models, or anything made of
+    them, learns more.
 
     Parameters
     ----------
@@ -113,13 +113,12 @@ def search_privacy_cost(search: Any, *, delta: float | None = None) -> SearchPri
     Warns
     -----
     PrivacyWarning
-        If the folds depend on protected data: one person's data then decide in which fold others
-        are, and the bound does not hold. Stratified folds (the default of searches over
-        classifiers) depend on labels, those of ``StratifiedSensitiveKFold`` also on sensitive
-        features; ``KFold(shuffle=True)`` depends on neither. Also if fits are seeded
-        (``random_state``): fits with the same noise are not independent, and their differences
-        show what the noise hides. And if another step of a pipeline is fitted on the same protected
-        rows, which no epsilon covers.
+        In three cases, in which the bound does not hold. The folds depend on protected data, so
+        that one person's data decide in which fold others are. Stratified folds (the default of
+        searches over classifiers) depend on labels, those of ``StratifiedSensitiveKFold`` also on
+        sensitive features, and ``KFold(shuffle=True)`` on neither. Fits are seeded
+        (``random_state``), so that differences between fits with the same noise show what it hides.
+        Another step of a pipeline is fitted on the same protected rows.
 
     Notes
     -----
@@ -242,7 +241,7 @@ def _is_private(estimator: Any) -> bool:
 
 
 def _budgets(estimator: Any) -> list[Budget]:
-    """What one fit may spend, for each private part."""
+    """The budget of one fit, for each private part."""
     if isinstance(estimator, Pipeline):
         return [budget for step in _steps(estimator) for budget in _budgets(step)]
     own = estimator.get_params(deep=False)
@@ -307,7 +306,7 @@ def _warn(message: str) -> None:
 
 
 class FitBudget(NamedTuple):
-    """What each fit of a search may spend.
+    """The budget of each fit of a search.
 
     Examples
     --------
@@ -336,7 +335,7 @@ def epsilon_per_fit(
     cv : int
         Number of folds; each row is in all training sets but one.
     delta : float, default=1e-5
-        Of all models together; half of it is divided among the fits, half pays for composition.
+        Delta of all models together. Half of it is divided among the fits, half is for composition.
     refit : bool, default=True
         Whether the winner is fitted once more, on all rows.
 

@@ -40,7 +40,7 @@ REDUCTIONS = "reductions"
 
 
 class Notion(NamedTuple):
-    """A constraint, what measures it, and its class in fairlearn."""
+    """A constraint with its metric and scorer, and its class in fairlearn."""
 
     metric: Callable[..., float]
     scorer: Callable[..., float]
@@ -65,7 +65,7 @@ NOTIONS = {
 
 
 class Method(NamedTuple):
-    """A constrained classifier, whose ``clf__slack`` is searched, and the one it comes from."""
+    """A constrained classifier, whose ``clf__slack`` is searched, and the unconstrained one."""
 
     name: str
     constrained: Pipeline
@@ -73,7 +73,7 @@ class Method(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A fit, measured."""
+    """Measurements of one fit."""
 
     rows: str  # "cross-validated" or "held out"
     method: str
@@ -81,7 +81,7 @@ class Result(NamedTuple):
     error: float
     violation: float
     fit_time: float  # seconds
-    # What the bars span: a standard deviation over the folds either way, or a confidence interval.
+    # Ends of the error bars: a standard deviation over the folds, or a confidence interval.
     error_low: float
     error_high: float
     violation_low: float
@@ -109,7 +109,7 @@ def methods(table: Table, notion: str, seed: int, cache: str) -> list[Method]:
 
 
 def _indicators(table: Table) -> Any:
-    """For linear models: words as indicators, holes filled and marked, numbers standardised."""
+    """For linear models: words as indicators, missing values imputed, numbers standardised."""
     words = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=100)
     numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
     return make_column_transformer((words, table.words), remainder=numbers)
@@ -165,29 +165,27 @@ def cross_validate(
             for method in compared
         ]
         ours = search(compared[0].constrained, grid, choose)
-    cells = [(method.name, slack) for method in compared for slack in options.slack]
-    without = [(f"{method.name}, unconstrained", np.nan) for method in compared]
-    free_results = _validated(without, baseline.cv_results_)
-    results = _validated(cells, ours.cv_results_)
-    many = len(options.slack)
-    results = [
-        result
-        for i, unconstrained in enumerate(free_results)
-        for result in (unconstrained, *results[i * many : (i + 1) * many])
-    ]
-    name, slack = cells[ours.best_index_]
-    return name, slack, ours.best_estimator_.named_steps["method"], results
-
-
-def _validated(cells: list[tuple[str, float]], found: dict[str, Any]) -> list[Result]:
     results = []
-    for i, (method, slack) in enumerate(cells):
-        error, gap = 1 - found["mean_test_accuracy"][i], -found["mean_test_gap"][i]
-        of_error, of_gap = found["std_test_accuracy"][i], found["std_test_gap"][i]
-        seconds = found["mean_fit_time"][i]
-        ends = error - of_error, error + of_error, gap - of_gap, gap + of_gap
-        results.append(Result("cross-validated", method, slack, error, gap, seconds, *ends))
-    return results
+    n_slacks = len(options.slack)
+    for i, method in enumerate(compared):
+        without = f"{method.name}, unconstrained"
+        results.append(_validated(without, np.nan, baseline.cv_results_, i))
+        results += [
+            _validated(method.name, slack, ours.cv_results_, i * n_slacks + j)
+            for j, slack in enumerate(options.slack)
+        ]
+    chosen, of_slack = divmod(ours.best_index_, n_slacks)
+    best = ours.best_estimator_.named_steps["method"]
+    return compared[chosen].name, options.slack[of_slack], best, results
+
+
+def _validated(method: str, slack: float, found: dict[str, Any], i: int) -> Result:
+    """Means of candidate i over the folds, and a standard deviation either way."""
+    error, gap = 1 - found["mean_test_accuracy"][i], -found["mean_test_gap"][i]
+    of_error, of_gap = found["std_test_accuracy"][i], found["std_test_gap"][i]
+    ends = error - of_error, error + of_error, gap - of_gap, gap + of_gap
+    seconds = found["mean_fit_time"][i]
+    return Result("cross-validated", method, slack, error, gap, seconds, *ends)
 
 
 def measure(

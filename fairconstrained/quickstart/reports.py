@@ -1,4 +1,4 @@
-"""What the quick start says: tables of text, pictures, rates of groups, a certificate."""
+"""Output of the quick start: tables of text, and plots."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PRINTED = ("base_rate", "selection_rate", "true_positive_rate", "error")
 
 
 def headline(table: Table, train: Table, test: Table, options: argparse.Namespace) -> str:
-    """What is about to be done."""
+    """Data, groups and constraint of this run."""
     codes, labels = encode_groups(train.groups)
     sizes = zip(labels, np.bincount(codes), strict=True)
     groups = ", ".join(f"{group_name(label)} ({size})" for label, size in sizes)

@@ -25,30 +25,15 @@ _IDENTIFYING = 0.5
 
 
 class Table(NamedTuple):
-    """Features, labels and groups.
-
-    Attributes
-    ----------
-    name : str
-    X : DataFrame of shape (n_samples, n_features)
-    y : ndarray of shape (n_samples,)
-        0 or 1.
-    groups : Series or DataFrame of n_samples rows
-    words : list of str
-        Columns of X that are no numbers.
-    positive : str
-        What 1 means.
-    notes : list of str
-        What was done to the table, for the user.
-    """
+    """Features, labels and groups."""
 
     name: str
     X: pd.DataFrame
-    y: NDArray[np.int64]
-    groups: Any
-    words: list[str]
-    positive: str
-    notes: list[str]
+    y: NDArray[np.int64]  # 0 or 1
+    groups: Any  # Series or DataFrame
+    words: list[str]  # columns of X that are no numbers
+    positive: str  # the meaning of 1
+    notes: list[str]  # messages to the user about changes of the table
 
     def rows(self, index: Any) -> Table:
         """Some of the rows, given by positions."""
@@ -80,20 +65,10 @@ def dataset(name: str) -> Table:
 def from_csv(
     path: Path, label: str, sensitive: Sequence[str], positive: str | None, drop: Sequence[str]
 ) -> Table:
-    """A user's file; ends with a sentence if it cannot be used.
+    """Read a user's file, or exit with a message if it cannot be used.
 
-    Parameters
-    ----------
-    path : Path
-    label : str
-        Column of labels. Rows without a label are left out.
-    sensitive : sequence of str
-        Columns that say which group a row belongs to. They are no features, so that the model can
-        be used where they are not known.
-    positive : str or None
-        The favourable label; None where the labels are two numbers: the larger.
-    drop : sequence of str
-        Columns that are no features.
+    Rows without a label are left out. The sensitive columns are no features, so that the model can
+    be used where they are not known. Without `positive`, the larger of two numbers is favourable.
     """
     frame = _read(path)
     for column in (label, *sensitive, *drop):

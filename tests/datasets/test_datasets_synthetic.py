@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from fairconstrained.datasets import make_biased_classification, one_hot
+from fairconstrained.datasets import make_biased_classification, make_loan_applications, one_hot
 
 
 def gaps(**parameters):
@@ -164,6 +164,22 @@ def test_without_noise_features():
 def test_bad_parameters_are_named(parameters, error, message):
     with pytest.raises(error, match=message):
         make_biased_classification(**parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_samples": 0}, "n_samples == 0, must be >= 1"),
+        ({"bias": np.nan}, "bias is nan, but should be finite"),
+        ({"bias": np.inf}, "bias is inf, but should be finite"),
+        ({"bias": -1.0}, "bias == -1.0, must be >= 0"),
+        ({"missing": 1.0}, "missing == 1.0, must be < 1"),
+        ({"missing": np.nan}, "missing is nan, but should be finite"),
+    ],
+)
+def test_bad_parameters_of_applications_are_named(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        make_loan_applications(**parameters)
 
 
 COLUMNS = {

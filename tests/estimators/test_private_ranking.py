@@ -28,7 +28,7 @@ from fairconstrained.problems.private import moments as private_moments
 from fairconstrained.problems.private.moments import (
     clipped,
     distances,
-    length_histogram,
+    norm_histogram,
     plan_moments,
     release,
     score_table,
@@ -71,7 +71,7 @@ def released_vectors(X, cell, length, centre, width=WIDTH):
     total = private_moments.weighted_sum(features, clipped(lengths, longest), centre, width)
     parts = statistics(features, torch.as_tensor(cell), 4, clipped(lengths, length), centre, width)
     moments = [part * share**0.5 for part, share in zip(parts, private_moments._PARTS, strict=True)]
-    return [total, length_histogram(lengths, 2 * longest), torch.cat([m.ravel() for m in moments])]
+    return [total, norm_histogram(lengths, 2 * longest), torch.cat([m.ravel() for m in moments])]
 
 
 @given(tables, cells, st.floats(0.05, 5.0), st.sampled_from([np.asarray, sp.csr_array]))
@@ -143,7 +143,7 @@ def test_every_use_of_noise_is_one_that_the_plan_has_priced(monkeypatch):
     assert clf.privacy_ == plan.privacy
     assert used == [
         ((6,), plan.centre.noise_multiplier),
-        ((64,), plan.lengths.noise_multiplier),
+        ((64,), plan.norms.noise_multiplier),
         ((4,), moments),
         ((4, 6), moments),
         ((4, 6, 6), moments),

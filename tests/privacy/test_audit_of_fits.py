@@ -204,7 +204,7 @@ def exact_tables(patch):
 def exact_final_table(patch):
     def exact(self, x, rng):
         scores = self.model.scores(x, self.data.X)
-        return self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.bins)
+        return self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.part)
 
     patch.setattr(NoisySteps, "release_table", exact)
 

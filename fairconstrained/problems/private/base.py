@@ -1,7 +1,7 @@
-"""What private problems have in common: a plan, and releases that can be made as often as planned.
+"""The base of private problems: a plan, and releases that can be made as often as planned.
 
-A private problem holds secret rows and gives nothing exact away. It is no
-:class:`~fairconstrained.problems.Problem`: it has neither ``linearize`` nor ``evaluate``.
+A private problem gives nothing exact away. It has neither ``linearize`` nor ``evaluate``, so it is
+no :class:`~fairconstrained.problems.Problem`.
 """
 
 from __future__ import annotations

@@ -50,18 +50,7 @@ def release_scales(X: Features, public: Coordinates, noise: float, rng: Generato
     at most C. The scale of column j is :math:`4^{b+1}` with the largest b whose count is beyond
     the noise and at least 1 % of the rows.
 
-    Parameters
-    ----------
-    X : Features of shape (n, d)
-    public : Coordinates
-        Of which the centre is kept.
-    noise : float
-        Noise multiplier :math:`\sigma`.
-    rng : Generator
-
-    Returns
-    -------
-    Coordinates
+    The centre of the `public` coordinates is kept, and `noise` is the multiplier :math:`\sigma`.
     """
     n_rows, n_columns = X.shape
     norm = min(n_columns, _MOST_LARGE) ** 0.5
@@ -98,18 +87,7 @@ def release_coordinates(
     :math:`\sigma`. The mean is shrunk towards zero by its known noise (positive-part James-Stein),
     and the scale grows where the typical norm of centred rows exceeds 4.
 
-    Parameters
-    ----------
-    X : Features of shape (n, d)
-    public : Coordinates
-        From ranges that do not depend on the data.
-    noise : float
-        Noise multiplier of each of the two releases.
-    rng : Generator
-
-    Returns
-    -------
-    Coordinates
+    The `public` coordinates are from ranges that do not depend on the data.
     """
     n_rows, n_columns = X.shape
     squares = X.square_norms(public.centre, 1.0 / public.scale)

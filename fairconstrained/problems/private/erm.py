@@ -30,7 +30,7 @@ _RATES = tuple((i + 0.5) / 20 for i in range(20))  # at which slopes of values a
 
 
 class Release(NamedTuple):
-    """What one step may know of the data."""
+    """The releases of one step."""
 
     table: Tensor  # (n_parts, n_columns): estimate of the moments of all rows' labels
     gradient: Tensor  # (n_variables,): of `scale` times the Lagrangian, without the penalty
@@ -42,12 +42,12 @@ class Sampled(NamedTuple):
 
     X: Features
     y: Tensor  # (n,) class indices
-    bins: Tensor  # (n,) part of each row, or one more bin for rows in no part
+    part: Tensor  # (n,) part of each row; n_parts for rows in no part
 
     def rows(self, index: Tensor) -> Sampled:
         """Select rows by their indices."""
-        y, bins = self.y.index_select(0, index), self.bins.index_select(0, index)
-        return Sampled(self.X.rows(index), y, bins)
+        y, part = self.y.index_select(0, index), self.part.index_select(0, index)
+        return Sampled(self.X.rows(index), y, part)
 
 
 def finite(scores: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class NoisySteps(PrivateProblem):
         """
         self._spend("final table")
         scores = finite(self.model.scores(x, self.data.X))
-        table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.bins)
+        table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.part)
         return with_gaussian_noise(table, self.final_noise, rng)
 
     def _joint_release(
@@ -162,11 +162,11 @@ class NoisySteps(PrivateProblem):
         scores, clipped = self.model.linearize_rows(x, batch.X)
         scores = finite(scores)
         _, on_scores = self.constraint.statistic.linearize(scores, batch.y)
-        table = self._noisy_table(counted(scores, batch.y), batch.bins, rng)
+        table = self._noisy_table(counted(scores, batch.y), batch.part, rng)
         weights = self.n_rows * weigh(table)
         scale = 1.0 / (1.0 + self._mean_spread(weights))
         # Row by row what the weights on the table are: no sum over parts, forth and back.
-        on_rows = with_zero_row(weights).index_select(0, batch.bins)
+        on_rows = with_zero_row(weights).index_select(0, batch.part)
         cotangent = self.loss.gradient(scores, batch.y) + on_scores(on_rows)
         cotangent = (scale * cotangent).nan_to_num(0.0, 0.0, 0.0)
         gradient = with_gaussian_noise(
@@ -181,10 +181,10 @@ class NoisySteps(PrivateProblem):
             self._batches = PoissonBatches(self.n_rows, self._rate, rng)
         return next(self._batches).to(self.data.y.device)
 
-    def _noisy_table(self, statistics: Tensor, bins: Tensor, rng: Generator) -> Tensor:
+    def _noisy_table(self, statistics: Tensor, part: Tensor, rng: Generator) -> Tensor:
         """The table of a batch, scaled up to all rows."""
         noise = self.plan.histogram_noise * self.constraint.bound
-        return self._add_noise(self._table(statistics, bins), noise, rng) / self._rate
+        return self._add_noise(self._table(statistics, part), noise, rng) / self._rate
 
     def _mean_spread(self, weights: Tensor) -> float:
         """Mean spread of the weights over the rows of the released counts."""
@@ -193,9 +193,9 @@ class NoisySteps(PrivateProblem):
         spread = weights.amax(dim=1) - weights.amin(dim=1)
         return float(spread @ self.counts) / self.n_rows
 
-    def _table(self, statistics: Tensor, bins: Tensor) -> Tensor:
+    def _table(self, statistics: Tensor, part: Tensor) -> Tensor:
         n_parts = self.constraint.n_parts
-        return sum_by(statistics, bins, n_parts + 1)[:n_parts]
+        return sum_by(statistics, part, n_parts + 1)[:n_parts]
 
     @property
     def _rate(self) -> float:
@@ -216,10 +216,9 @@ class PrivateERM(NoisySteps):
         + n \, \partial_M (\lambda \cdot g)(\tilde M, \tilde N) \cdot \nabla s(z_i) \big)
         + \text{noise} \Big).
 
-    :math:`\kappa` is the mean spread of the weights on the statistics. The division by
-    :math:`1 + \kappa` keeps the clip from reducing the constraint more than the loss where
-    multipliers are large: with the clip alone a cap on false negative rates of 0.3 ended at 0.99 on
-    the heart data.
+    :math:`\kappa` is the mean spread of the weights on the statistics. Without the division by
+    :math:`1 + \kappa`, clipping reduces the constraint more than the loss if multipliers are large:
+    a cap of 0.3 on false negative rates ended at 0.99 on the heart data.
 
     The parameters are those of :class:`NoisySteps`.
     """
@@ -271,7 +270,7 @@ class PrivateERM(NoisySteps):
         return table.new_tensor(slopes) * table_noise
 
     def deviations_of_estimates(self) -> Tensor:
-        """Of the values of the final table."""
+        """Standard deviations of the noise on the values of the final table, (m,)."""
         return self.noise_of_values(self.final_noise).cpu()
 
     def _uniform_table(self) -> Tensor:

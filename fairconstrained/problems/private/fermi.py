@@ -148,13 +148,13 @@ class AttributeFermi(RecordFermi):
         scores, clipped = self.model.linearize_rows(x, rows.X)
         scores = finite(scores)
         _, on_scores = self.constraint.statistic.linearize(scores[:n], rows.y[:n])
-        bins = rows.bins[:n]
-        released = self._noisy_table(self._counted(table)(scores[:n], rows.y[:n]), bins, rng)
+        part = rows.part[:n]
+        released = self._noisy_table(self._counted(table)(scores[:n], rows.y[:n]), part, rng)
         dual = choose_dual(released)
-        # Of a sum over the batch, in units of the mean over all rows.
+        # Turns a sum over the batch into an estimate of the mean over all rows.
         scale = self.weight / (self._rate * self.n_rows)
         weights = scale * self.n_rows * self.information.group_weights(dual)
-        of_batch = on_scores(with_zero_row(weights).index_select(0, bins))
+        of_batch = on_scores(with_zero_row(weights).index_select(0, part))
         of_public = self._of_public(dual, scores[n:], rows.y[n:]) / len(drawn)
         max_norms = scores.new_full((len(scores),), torch.inf)
         max_norms[:n].fill_(scale * max_norm)
@@ -185,7 +185,7 @@ def _part_of_label(constraint: MomentConstraint) -> Tensor:
 
 
 def _of_label(of_part: Tensor, part: Tensor) -> Tensor:
-    """Rows that all parts of a label's condition share, (n_classes, n_columns); zeros elsewhere."""
+    """Rows of labels, (n_classes, n_columns), from equal rows of their parts; zeros without."""
     return with_zero_row(of_part)[part]
 
 
@@ -212,7 +212,7 @@ class SecretGroups(PrivateProblem):
     model, data, risk, alpha
         As in :class:`fairconstrained.problems.FairERM`.
     constraint : Stack
-        What is measured; its parts are the groups within labels.
+        The measured constraint; its parts are the groups within labels.
     counts : Tensor of shape (n_parts,)
         Released or public.
     information : MutualInformation

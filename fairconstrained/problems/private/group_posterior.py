@@ -30,13 +30,8 @@ _EXACT = 1e-9  # added to the variances, because sums without noise may be redun
 class GroupPosterior:
     """Estimates of the rows' groups from all releases so far.
 
-    Parameters
-    ----------
-    condition : LongTensor of shape (n,)
-        Rows of different conditions are estimated separately; 0 for rows in no part.
-    weight : Tensor of shape (n,)
-    prior : Tensor of shape (n_conditions + 1, n_groups)
-        Fractions of the groups.
+    Rows (n,) of different conditions are estimated separately; condition 0 is for rows in no part.
+    The prior holds fractions of the groups, (n_conditions + 1, n_groups).
     """
 
     def __init__(self, condition: Tensor, weight: Tensor, prior: Tensor):

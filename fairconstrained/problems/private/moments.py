@@ -56,8 +56,13 @@ __all__ = [
     "statistics",
 ]
 
-# Fractions of the budget; 1 % is left because the accountant rounds up.
-_CENTRE_SHARE, _LENGTHS_SHARE, _MOMENTS_SHARE, _SCORES_SHARE = 0.03, 0.02, 0.64, 0.30
+# The releases with their fractions of the budget; 1 % is left because the accountant rounds up.
+_FRACTIONS = {
+    "sum of the rows": 0.03,
+    "histogram of the rows' norms": 0.02,
+    "counts and moments of clipped rows in every cell": 0.64,
+    "binned scores in every cell": 0.30,
+}
 _PARTS = (0.02, 0.28, 0.70)  # s_0, s_1, s_2
 _BINS = 64  # of distances
 _SCORE_BINS = 12
@@ -69,7 +74,7 @@ class MomentPlan(NamedTuple):
     """Noise of the four releases, and what they cost."""
 
     centre: Gaussian
-    lengths: Gaussian
+    norms: Gaussian
     moments: Gaussian
     scores: Gaussian
     privacy: PrivacyGuarantee
@@ -84,17 +89,12 @@ class MomentPlan(NamedTuple):
 def plan_moments(epsilon: float, delta: float, unit: Unit = "record") -> MomentPlan:
     """Noise for a budget that protects the record, against a null record or any other."""
     releases = [
-        one_off_gaussian(share, epsilon=epsilon, delta=delta, unit=unit, of=words)
-        for share, words in (
-            (_CENTRE_SHARE, "sum of the rows"),
-            (_LENGTHS_SHARE, "histogram of the rows' lengths"),
-            (_MOMENTS_SHARE, "counts and moments of clipped rows in every cell"),
-            (_SCORES_SHARE, "binned scores in every cell"),
-        )
+        one_off_gaussian(fraction, epsilon=epsilon, delta=delta, unit=unit, of=words)
+        for words, fraction in _FRACTIONS.items()
     ]
     privacy = privacy_guarantee([Phase([one]) for one in releases], delta=delta, unit=unit)
-    centre, lengths, moments, scores = releases
-    return MomentPlan(centre, lengths, moments, scores, privacy)
+    centre, norms, moments, scores = releases
+    return MomentPlan(centre, norms, moments, scores, privacy)
 
 
 @dataclass(frozen=True)
@@ -136,13 +136,13 @@ def release(
     total = weighted_sum(X, clipped(distances(X, middle, width), longest), middle, width)
     total = with_gaussian_noise(total, plan.centre.noise_multiplier, rng)
     centre = middle + width * (longest * total / n_rows).clamp(-0.5, 0.5)
-    lengths = distances(X, centre, width)
-    histogram = length_histogram(lengths, 2.0 * longest)
-    histogram = with_gaussian_noise(histogram, plan.lengths.noise_multiplier, rng)
+    norms = distances(X, centre, width)
+    histogram = norm_histogram(norms, 2.0 * longest)
+    histogram = with_gaussian_noise(histogram, plan.norms.noise_multiplier, rng)
     enough = histogram.cumsum(0) >= _WITHIN * n_rows
     n_bins = int(enough.int().argmax()) + 1 if enough.any() else _BINS
-    length = 2.0 * longest * n_bins / _BINS
-    exact = statistics(X, cell, n_cells, clipped(lengths, length), centre, width)
+    largest = 2.0 * longest * n_bins / _BINS
+    exact = statistics(X, cell, n_cells, clipped(norms, largest), centre, width)
     deviation = plan.moments.noise_multiplier
     counts, sums, squares = (
         with_gaussian_noise(part * share**0.5, deviation, rng) / share**0.5
@@ -153,7 +153,7 @@ def release(
     moments = _repaired(counts, sums, 0.5 * (squares + squares.mT), noise)
     blur = deviation * (n_features / _PARTS[1]) ** 0.5 / moments.weight
     far = n_bins == _BINS  # no further than a diagonal are rows within the range
-    return Released(counts, moments, noise, centre, width * length, blur, far)
+    return Released(counts, moments, noise, centre, width * largest, blur, far)
 
 
 def distances(X: Features, centre: Tensor, width: Tensor) -> Tensor:
@@ -162,15 +162,15 @@ def distances(X: Features, centre: Tensor, width: Tensor) -> Tensor:
     return torch.cat([centre[:0], *norms])
 
 
-def clipped(lengths: Tensor, longest: float) -> Tensor:
+def clipped(norms: Tensor, longest: float) -> Tensor:
     """Factors that bring vectors of these norms to a norm of at most one."""
-    return clip_factors(lengths, longest) / longest
+    return clip_factors(norms, longest) / longest
 
 
-def length_histogram(lengths: Tensor, longest: float) -> Tensor:
+def norm_histogram(norms: Tensor, longest: float) -> Tensor:
     """Rows in each of equal bins on [0, longest]; the last one is open."""
-    index = (lengths / longest * _BINS).long().clamp(0, _BINS - 1)
-    return torch.bincount(index, minlength=_BINS).to(lengths)
+    index = (norms / longest * _BINS).long().clamp(0, _BINS - 1)
+    return torch.bincount(index, minlength=_BINS).to(norms)
 
 
 def statistics(

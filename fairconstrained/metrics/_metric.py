@@ -1,15 +1,18 @@
-"""How metrics are made: one function for each way to compare, and docstrings in parts."""
+"""How metrics are made: a function that reads the arguments, and one that measures what was read.
+
+Metrics of the same arguments share the first, and all share sections of their docstrings.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-__all__ = ["PARAMETERS", "docstring", "documented", "specialised"]
+__all__ = ["PARAMETERS", "composed", "docstring", "documented", "metric_of"]
 
 Metric = TypeVar("Metric", bound=Callable[..., float])
-Subject = TypeVar("Subject")
+Inputs = TypeVar("Inputs")
 Arguments = ParamSpec("Arguments")
 
 PARAMETERS = {
@@ -100,24 +103,36 @@ def documented(metric: Metric) -> Metric:
     return metric
 
 
-def specialised(
-    compare: Callable[Concatenate[Subject, Arguments], float], subject: Subject, name: str, doc: str
-) -> Callable[Arguments, float]:
-    """`compare` for one `subject`, as a function of its own.
+def metric_of(
+    read: Callable[Arguments, Inputs],
+) -> Callable[[Callable[[Inputs], float]], Callable[Arguments, float]]:
+    """Decorator: a function of what `read` returns becomes a metric of the arguments of `read`."""
 
-    It can be pickled by its name in the module of `compare`, where it must stand under that name.
-    Its attribute `subject` says what it compares, to whoever draws samples of that. doctest looks
-    for functions that were defined in a module: modules of specialised metrics list
-    them in ``__test__``.
+    def decorate(measure: Callable[[Inputs], float]) -> Callable[Arguments, float]:
+        return composed(read, measure, measure.__name__, measure.__doc__)
+
+    return decorate
+
+
+def composed(
+    read: Callable[Arguments, Inputs],
+    measure: Callable[[Inputs], float],
+    name: str,
+    doc: str | None,
+) -> Callable[Arguments, float]:
+    """``measure(read(...))`` as a metric, which must stand under `name` in the module of `read`.
+
+    It can then be pickled. Its attribute `measure` is the argument. doctest finds no functions that
+    were made in another module: modules of metrics list them in ``__test__``.
     """
 
     def metric(*args: Arguments.args, **kwargs: Arguments.kwargs) -> float:
-        return compare(subject, *args, **kwargs)
+        return measure(read(*args, **kwargs))
 
-    _, *parameters = (signature := inspect.signature(compare)).parameters.values()
-    metric.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    metric.subject = subject  # type: ignore[attr-defined]
-    metric.__module__ = compare.__module__
+    signature = inspect.signature(read).replace(return_annotation="float")
+    metric.__signature__ = signature  # type: ignore[attr-defined]
+    metric.measure = measure  # type: ignore[attr-defined]
+    metric.__module__ = read.__module__
     metric.__name__ = metric.__qualname__ = name
     metric.__doc__ = doc
     return documented(metric)
