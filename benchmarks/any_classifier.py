@@ -30,7 +30,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import train_test_split
 
-from benchmarks import frontier, results
+from benchmarks import results
+from benchmarks.equal_violation import MEASURED, UNCONSTRAINED, report
 from benchmarks.linear_post import NOISE, linear_post
 from benchmarks.objectives.rate_constrained import ALPHA, TEST_SIZE, VIOLATIONS, base_model
 from fairconstrained import RateConstrainedClassifier
@@ -52,10 +53,6 @@ TASKS: dict[str, tuple[str, str | None, str]] = {
     "credit_card": ("credit_card", None, "SEX"),
 }
 NOTIONS = ["demographic_parity", "equalized_odds", "equal_opportunity", "false_negative_rate"]
-MEASURED = [
-    *("train_error", "test_error", "train_violation", "test_violation"),
-    *("cpu", "base_cpu", "wall"),
-]
 KEY = ["dataset", "without_group", "seed", "notion", "method", "slack"]
 
 
@@ -305,7 +302,6 @@ METHODS: dict[str, Callable[[Split, Columns, str, float], Accepted]] = {
     "trees, reductions": exponentiated_gradient,
     "network, constrained": constrained_network,
 }
-WITHOUT_SLACK = {"trees, unconstrained", "linear, unconstrained"}
 SLOW = {"trees, reductions", "network, constrained"}
 NO_CAPS = {"trees, thresholds by group", "trees, reductions"}
 ON_TREES = {method for method in METHODS if method.startswith("trees")}
@@ -313,7 +309,7 @@ ON_TREES = {method for method in METHODS if method.startswith("trees")}
 
 def slacks(method: str, notion: str, asked: list[float]) -> list[float]:
     """The slacks to run for a notion."""
-    if method in WITHOUT_SLACK:
+    if method in UNCONSTRAINED:
         return [np.nan]
     if notion == "false_negative_rate" and method in NO_CAPS:
         return []
@@ -374,39 +370,6 @@ def run(options: argparse.Namespace) -> None:
                     row = measure(split, columns[notion], notion, method, slack)
                     row |= dict(zip(KEY, key, strict=True))
                     results.append(path, row, [*KEY, *MEASURED], KEY)
-
-
-def report(table: pd.DataFrame) -> str:
-    """Means over the splits, and our error at the violation of each other method."""
-    keys = ["dataset", "without_group", "notion", "method", "slack"]
-    means = table.groupby(keys, dropna=False)[MEASURED].mean().round(4).reset_index()
-    return "\n\n".join((frontier.markdown(at_equal_violation(table)), frontier.markdown(means)))
-
-
-def at_equal_violation(table: pd.DataFrame) -> pd.DataFrame:
-    """Our test error minus that of each peer at the peer's mean test violation.
-
-    Frontiers are those of the means over splits; ours has the unconstrained trees at its end.
-    """
-    rows = []
-    keys = ["dataset", "without_group", "notion"]
-    for case, runs in table.groupby(keys):
-        means = runs.groupby(["method", "slack"], dropna=False)[MEASURED].mean().reset_index()
-        ours = means[means["method"].isin(("trees, constrained", "trees, unconstrained"))]
-        for method in sorted(set(means["method"]) - set(ours["method"])):
-            peer = means[means["method"] == method]
-            at = frontier.error_at(
-                ours["test_violation"], ours["test_error"], peer["test_violation"]
-            )
-            gained = at - peer["test_error"].to_numpy()
-            rows.append(
-                dict(zip(keys, case, strict=True))
-                | {"peer": method, "compared": int(np.isfinite(gained).sum())}
-                | {"mean": f"{np.nanmean(gained):+.4f}" if np.isfinite(gained).any() else ""}
-                | {"worst": f"{np.nanmax(gained):+.4f}" if np.isfinite(gained).any() else ""}
-                | {"peer's cpu": f"{peer['cpu'].mean():.1f}"}
-            )
-    return pd.DataFrame(rows)
 
 
 def main() -> None:

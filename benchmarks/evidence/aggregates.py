@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import frontier
+from benchmarks.equal_violation import advantage_kept, at_equal_violation
 from fairconstrained.metrics.bounds import clopper_pearson
 
 __all__ = ["AGGREGATES"]
@@ -105,7 +106,7 @@ def _reductions_seconds(runs: pd.DataFrame) -> Cells:
 @_table("boosted_trees")
 def _boosted_trees(runs: pd.DataFrame) -> Cells:
     methods = ["trees, constrained", "trees, linear program", "linear, constrained"]
-    runs = runs[~runs["without_group"] & runs["method"].isin(methods)]
+    runs = runs[runs["dataset"].eq("adult") & ~runs["without_group"] & runs["method"].isin(methods)]
     for (notion, slack), case in runs.groupby(["notion", "slack"], sort=False):
         for measure in ("test_error", "test_violation", "train_violation"):
             for method in methods:
@@ -117,10 +118,30 @@ def _boosted_trees(runs: pd.DataFrame) -> Cells:
 
 @_table("boosted_trees_seconds")
 def _boosted_trees_seconds(runs: pd.DataFrame) -> Cells:
-    runs = runs[~runs["without_group"] & (runs["method"] == "trees, constrained")]
+    runs = runs[runs["dataset"].eq("adult") & ~runs["without_group"]]
+    runs = runs[runs["method"] == "trees, constrained"]
     for notion, of in runs.groupby("notion", sort=False):
         yield _name(notion), "classifiers of label and group", *_summary(of["base_cpu"], ".1f")
         yield _name(notion), "constrained training", *_summary(of["cpu"], ".1f")
+
+
+@_table("boosted_trees_advantage")
+def _boosted_trees_advantage(runs: pd.DataFrame) -> Cells:
+    for row in advantage_kept(runs[runs["dataset"].eq("adult")]).to_dict("records"):
+        name = _name("sex left out" if row["without_group"] else "all columns", row["notion"])
+        for column in ("unconstrained", "constrained", "kept"):
+            yield name, column, row[column], ""
+
+
+@_table("boosted_trees_small_tables")
+def _boosted_trees_small_tables(runs: pd.DataFrame) -> Cells:
+    peers = {f"trees, {name}": name for name in ("linear program", "thresholds by group")}
+    peers["linear, constrained"] = "constrained linear model"
+    small = runs[runs["dataset"].isin(["compas", "law_school"])]
+    for row in at_equal_violation(small).to_dict("records"):
+        if row["peer"] in peers and row["compared"]:
+            name = _name(row["dataset"], row["notion"])
+            yield name, peers[row["peer"]], row["mean"], row["standard deviation"]
 
 
 def _trials(runs: pd.DataFrame) -> int:
