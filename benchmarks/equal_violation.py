@@ -69,7 +69,7 @@ def advantage_kept(table: pd.DataFrame) -> pd.DataFrame:
         rows.append(
             dict(zip(CASE, case, strict=True))
             | {"unconstrained": f"{without:+.4f}", "constrained": f"{within:+.4f}"}
-            | {"kept": f"{within / without:.0%}" if without > 0 else ""}
+            | {"kept": f"{within / without:.2f}" if without > 0 else ""}
         )
     return pd.DataFrame(rows)
 

@@ -130,7 +130,7 @@ def _boosted_trees_advantage(runs: pd.DataFrame) -> Cells:
     for row in advantage_kept(runs[runs["dataset"].eq("adult")]).to_dict("records"):
         name = _name("sex left out" if row["without_group"] else "all columns", row["notion"])
         for column in ("unconstrained", "constrained", "kept"):
-            yield name, column, row[column], ""
+            yield name, f"{column}, fraction" if column == "kept" else column, row[column], ""
 
 
 @_table("boosted_trees_small_tables")

@@ -111,9 +111,11 @@ def report_equal(estimator, problem, w):
         kept, smaller = (
             ("slack less the margin", " a smaller margin,") if narrowed else ("slack", "")
         )
+        least = min(estimator.history_["violation"][:-1], default=np.nan)
         warn_caller(
             f"{type(estimator).__name__} gives all rows equal scores: the solver found nothing "
-            f"better that keeps the {kept}. Try a larger slack,{smaller} another solver, a richer "
-            "model, or min_group_size to leave small groups out.",
+            f"better that keeps the {kept}; the least violation on its way is {least:.3g}. Try a "
+            f"larger slack,{smaller} another solver, a richer model, or min_group_size to leave "
+            "small groups out.",
             ConvergenceWarning,
         )

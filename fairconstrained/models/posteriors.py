@@ -126,7 +126,8 @@ class Posteriors(Specification):
         constraint compares no groups.
     cv : int, splitter or iterable of (train, test), default=5
         Folds, stratified by label and group where it is a number. Other splitters must give each
-        row to exactly one test part.
+        row to exactly one test part. Fewer folds cost less and calibrate worse, unless rows are
+        many.
     memory : str or joblib.Memory, optional
         Folder, or cache, for what was fitted on the same rows with the same `random_state` of the
         constrained classifier. The slack plays no part in it: a search over slacks then fits the
