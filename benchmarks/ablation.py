@@ -16,12 +16,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-import numpy as np
 import pandas as pd
 
+from benchmarks import results
 from benchmarks.datasets.tables import DATASETS
 from benchmarks.frontier import markdown
 from benchmarks.objectives.rate_constrained import prepare
@@ -69,43 +70,47 @@ def cases(n_trials: int, tasks: list[str], seed: int) -> Iterator[Case]:
             yield Case(estimator, *train, partial(error, train.y))
 
 
-def measure(changes: dict[str, Any], problems: list[Case]) -> dict[str, float]:
-    """Means and sums over all problems."""
-    rows = []
+def measure(changes: dict[str, Any], problems: list[Case]) -> Iterator[dict[str, Any]]:
+    """Give what was measured on each problem."""
     with mock.patch.multiple(module, **changes) if changes else nullcontext():
         for estimator, X, y, group, criterion in problems:
             start = time.process_time()
             fitted = estimator.fit(X, y, sensitive_features=group)
             cpu = time.process_time() - start
-            known = fitted.status_.startswith(Status.KNOWN.value)
-            rows.append((criterion(fitted.decision_function(X)), not fitted.feasible_, known, cpu))
-    objective, infeasible, known, cpu = np.array(rows).T
-    return {
-        "hard objective": objective.mean(),
-        "infeasible": int(infeasible.sum()),
-        "known point instead": int(known.sum()),
-        "cpu": cpu.sum(),
-    }
+            yield {
+                "hard objective": criterion(fitted.decision_function(X)),
+                "infeasible": not fitted.feasible_,
+                "known point instead": fitted.status_.startswith(Status.KNOWN.value),
+                "cpu": cpu,
+            }
 
 
 def main() -> None:
-    """Print the table."""
+    """Write what was measured and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=30, help="of each estimator")
     parser.add_argument("--tasks", nargs="*", default=["compas", "acs_income_race_sex"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     problems = list(cases(options.trials, options.tasks, options.seed))
-    rows = []
-    for name in options.variants:
-        rows.append({"variant": name} | measure(VARIANTS[name], problems))
-        print(rows[-1], flush=True)
-    table = pd.DataFrame(rows)
-    table["cpu"] = (table["cpu"] / table["cpu"].iloc[0]).round(2)
-    table["hard objective"] = table["hard objective"].round(4)
-    print(markdown(table))
+    rows = (
+        {"variant": name, "problem": i, **found}
+        for name in options.variants
+        for i, found in enumerate(measure(VARIANTS[name], problems))
+    )
+    print(markdown(summary(results.save(options.output / "ablation.csv", rows)).reset_index()))
+
+
+def summary(found: pd.DataFrame) -> pd.DataFrame:
+    """Means and sums over the problems, a row for each variant."""
+    of = found.groupby("variant", sort=False)
+    table = of["hard objective"].mean().round(4).to_frame()
+    table[["infeasible", "known point instead"]] = of[["infeasible", "known point instead"]].sum()
+    table["cpu"] = (of["cpu"].sum() / of["cpu"].sum().iloc[0]).round(2)
+    return table
 
 
 if __name__ == "__main__":

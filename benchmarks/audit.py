@@ -16,6 +16,7 @@ import argparse
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -24,9 +25,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from tqdm.auto import tqdm
 
-from fairconstrained import RateConstrainedClassifier, private_problem
+from benchmarks import results
+from fairconstrained import RateConstrainedClassifier
 from fairconstrained.models import LinearModel
 from fairconstrained.privacy.audit import epsilon_lower_bound
+from fairconstrained.problems.private import erm
 from fairconstrained.solvers import DPSGDA
 
 EPSILON, DELTA = 3.0, 0.01  # thousands of trainings say little about rarer events
@@ -54,10 +57,10 @@ def fitted(with_canary: bool, histogram_noise: str, seed: int) -> RateConstraine
 
 
 def too_little_noise() -> Any:
-    """Noise of a tenth of what the plan says."""
-    honest = private_problem.with_gaussian_noise
+    """Gradients with a tenth of the noise that the plan says."""
+    honest = erm.with_gaussian_noise
     return mock.patch.object(
-        private_problem,
+        erm,
         "with_gaussian_noise",
         lambda value, deviation, rng: honest(value, deviation / 10, rng),
     )
@@ -104,7 +107,7 @@ def statistics(case: str, n_trainings: int, seed: int) -> list[NDArray[np.float6
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print one line for each case."""
+    """Write and print a bound for each case."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.audit",
         description=__doc__,
@@ -113,14 +116,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--trainings", type=int, default=4_000, help="on each of the two data sets")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     with quiet():
         claim = fitted(True, "gaussian", 0).privacy_.epsilon
-    print(f"claim: epsilon {claim:.3f} at delta {DELTA}")
+    rows = []
     for case in options.cases:
         without, with_canary = statistics(case, options.trainings, options.seed)
         bound = epsilon_lower_bound(without, with_canary, delta=DELTA)
-        print(f"{case}: epsilon is at least {bound:.3f} (99 % confidence)")
+        rows.append({"case": case, "trainings": options.trainings, "claim": claim, "bound": bound})
+        print(f"{case}: epsilon {claim:.3f} claimed, at least {bound:.3f} (99 % confidence)")
+    results.save(options.output / "audit.csv", rows)
 
 
 if __name__ == "__main__":

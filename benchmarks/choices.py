@@ -11,8 +11,9 @@ the gap over the slack, negative ones counted as zero.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 from tqdm.auto import tqdm
 
-from benchmarks import frontier
+from benchmarks import frontier, results
 from benchmarks.objectives import auc_fair, rate_constrained
 from benchmarks.objectives.private_rates import DELTA
 from benchmarks.objectives.rate_constrained import ALPHA
@@ -106,9 +107,8 @@ def measured(choice: Choice, split: Any, seed: int, notion: str, slack: float, v
     return choice.objective.measure(solver, split, seed, notion=notion, slack=slack)
 
 
-def compared(choice: Choice, datasets: list[str], seeds: list[int]) -> pd.DataFrame:
-    """A row for each data set, notion and variant."""
-    rows = []
+def compared(choice: Choice, datasets: list[str], seeds: list[int]) -> Iterator[dict[str, Any]]:
+    """A row for each fit: each data set, split, notion, slack and variant."""
     for dataset, seed in tqdm(list(product(datasets, seeds)), unit="split"):
         split = choice.objective.prepare(component("datasets", dataset).load(), seed)
         for notion, slack, variant in product(choice.notions, choice.slacks, choice.variants):
@@ -116,24 +116,30 @@ def compared(choice: Choice, datasets: list[str], seeds: list[int]) -> pd.DataFr
             named = ", ".join(f"{name}={value}" for name, value in variant.items())
             excess = max(0.0, row["test_violation"] - slack)
             kept = {name: row[name] for name in COLUMNS}
-            rows.append(
-                {"data": dataset, "notion": notion, "with": named, **kept, "excess": excess}
-            )
+            key = {"data": dataset, "notion": notion, "with": named, "seed": seed, "slack": slack}
+            yield {**key, **kept, "excess": excess}
+
+
+def summary(found: pd.DataFrame) -> pd.DataFrame:
+    """Means over splits and slacks: a row for each data set, notion and variant."""
     by = ["data", "notion", "with"]
-    return pd.DataFrame(rows).groupby(by, sort=False, as_index=False).mean().round(4)
+    means = found.groupby(by, sort=False, as_index=False)[[*COLUMNS, "excess"]].mean()
+    return means.round(4)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print a table for each choice."""
+    """Write the fits of each choice, and print their means."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("choices", nargs="+", choices=sorted(CHOICES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--datasets", nargs="+", help="in place of the choice's own")
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     for name in options.choices:
         choice = CHOICES[name]
-        table = compared(choice, options.datasets or choice.datasets, options.seeds)
-        print(frontier.markdown(table), flush=True)
+        rows = compared(choice, options.datasets or choice.datasets, options.seeds)
+        found = results.save(options.output / f"{name}.csv", rows)
+        print(frontier.markdown(summary(found)), flush=True)
 
 
 if __name__ == "__main__":

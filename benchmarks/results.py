@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["append", "arrays", "finished", "save_arrays", "table", "versions", "writable"]
+__all__ = ["append", "arrays", "finished", "save", "save_arrays", "table", "versions", "writable"]
 
 _PACKAGES = ("fairconstrained", "fairlearn", "numpy", "scikit-learn", "scipy", "torch")
 
@@ -77,6 +77,14 @@ def append(path: Path, row: Mapping[str, Any], columns: Sequence[str], key: Sequ
         except OSError:
             os.truncate(path, end)
             raise
+
+
+def save(path: Path, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Write the rows of a whole benchmark in place of those of an earlier call, and give them."""
+    found = pd.DataFrame(rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found.to_csv(path, index=False)
+    return found
 
 
 def _whole_lines(path: Path) -> str:

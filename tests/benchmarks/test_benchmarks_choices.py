@@ -2,6 +2,7 @@
 
 import importlib
 
+import pandas as pd
 import pytest
 
 from tests.helpers.repository import ROOT
@@ -25,7 +26,8 @@ def test_a_row_for_each_variant_within_its_slack(tmp_path, choices):
     (tmp_path / "tiny.py").write_text(TINY)
     for name in ("temperature", "ranking_penalty"):
         choice = choices.CHOICES[name]._replace(slacks=[0.02])
-        table = choices.compared(choice, [str(tmp_path / "tiny.py")], [0])
+        rows = choices.compared(choice, [str(tmp_path / "tiny.py")], [0])
+        table = choices.summary(pd.DataFrame(rows))
         variants = [f"{k}={v}" for settings in choice.variants for k, v in settings.items()]
         assert table["with"].tolist() == variants * len(choice.notions)
         assert (table["train_violation"] <= 0.022).all()
