@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import results
 from benchmarks.memory import N_COLUMNS, generate
 from benchmarks.scaling import apart
 
@@ -71,17 +72,20 @@ def _peak() -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Measure, write and print."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.blocks",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--rows", type=int, default=10_000_000)
-    rows = parser.parse_args(argv).rows
+    parser.add_argument("--output", type=Path, default=Path("results"))
+    options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
-        apart(generate, rows, Path(folder))
-        print(json.dumps(apart(measure, Path(folder))))
+        apart(generate, options.rows, Path(folder))
+        found = apart(measure, Path(folder))
+    print(json.dumps(found))
+    results.append(options.output / "blocks.csv", found, list(found), ["rows"])
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeRegressor
 
+from benchmarks import results
 from benchmarks.any_classifier import TASKS, load, quality
 from fairconstrained.metrics import demographic_parity_difference, equalized_odds_difference
 
@@ -86,7 +88,7 @@ def boosted(
 
 
 def main() -> None:
-    """Print a line for each task, seed, notion and slack."""
+    """Write and print a row for each task, seed, notion and slack."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", nargs="+", default=["adult"], choices=TASKS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
@@ -94,7 +96,9 @@ def main() -> None:
     parser.add_argument("--n-trees", type=int, default=150)
     parser.add_argument("--rate", type=float, default=0.1)
     parser.add_argument("--dual-rate", type=float, default=0.5)
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args()
+    rows = []
     for task in options.tasks:
         for seed in options.seeds:
             split = load(task, False, seed)
@@ -106,11 +110,10 @@ def main() -> None:
                     spent = time.process_time() - begun
                     accepted = (score(X_test) > 0).astype(float)
                     q = quality(split.y[1], split.groups[1], accepted, notion, "test")
-                    print(
-                        f"{task} seed {seed} {notion} slack {slack:g}: error "
-                        f"{q['test_error']:.4f}, gap {q['test_violation']:.4f}, {spent:.0f} s",
-                        flush=True,
-                    )
+                    key = {"dataset": task, "seed": seed, "notion": notion, "slack": slack}
+                    rows.append({**key, **q, "cpu": spent})
+                    print(rows[-1], flush=True)
+    results.save(options.output / "boosting_loop.csv", rows)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ fraction of the samples is a sum over both binomial numbers, and the rows are kn
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from scipy.stats import binom, norm
 from tqdm.auto import tqdm
 
+from benchmarks import results
 from fairconstrained.metrics._differences import difference_p_value
 
 __all__ = ["power", "rows_needed"]
@@ -69,20 +70,25 @@ def rows_needed(rate: float, gap: float, slack: float) -> int:
 
 
 def main() -> None:
-    """Print the table."""
+    """Write and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--slack", type=float, default=0.05)
     parser.add_argument("--rates", nargs="+", type=float, default=[0.1, 0.3, 0.5])
     parser.add_argument("--gaps", nargs="+", type=float, default=[0.0, 0.025])
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args()
     if max(options.gaps) >= options.slack:
         parser.error(f"--gaps must be below --slack {options.slack:g}; got {options.gaps}")
     cells = [(rate, gap) for rate in options.rates for gap in options.gaps]
-    rows = [rows_needed(*cell, options.slack) for cell in tqdm(cells)]
-    table = pd.Series(rows, index=pd.MultiIndex.from_tuples(cells, names=["rate", "gap"]))
-    print(table.unstack().to_string())
+    rows = (
+        {"slack": options.slack, "rate": rate, "gap": gap}
+        | {"rows": rows_needed(rate, gap, options.slack)}
+        for rate, gap in tqdm(cells)
+    )
+    table = results.save(options.output / "certificate_rows.csv", rows)
+    print(table.pivot(index="rate", columns="gap", values="rows").to_string())
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The squared norm of the exact gradient of loss plus ERMI at the result of a private fit, on
 synthetic data of growing n: the theory of DP-FERMI (Theorem 3.4) bounds it by a multiple of
-sqrt(max(d, k l) log(1/delta)) / (epsilon n). Written as a table, and drawn with ``--output``.
+sqrt(max(d, k l) log(1/delta)) / (epsilon n). Written as a table, and drawn beside it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import torch
 
+from benchmarks import results
 from benchmarks.frontier import markdown
 from fairconstrained import DPFermiClassifier
 from fairconstrained.constraints import DemographicParity, Space, Stack
@@ -68,12 +67,12 @@ def exact_gradient(clf: DPFermiClassifier, data: Batch) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print the table; with --output, also draw it."""
+    """Write the norms, print their medians and draw them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.convergence", description=__doc__)
     parser.add_argument("--rows", nargs="+", type=int, default=[2000, 8000, 32000, 128000])
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     found = []
     for n in options.rows:
@@ -81,9 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         group = torch.as_tensor(rows.sensitive_features)
         weight = torch.ones(n, dtype=torch.float64)
         data = Batch(as_features(rows.data), torch.as_tensor(rows.target), group, weight)
-        row: dict[str, object] = {"n": n}
         for name, (unit, solver) in methods(n).items():
-            norms = []
             for seed in range(options.seeds):
                 clf = DPFermiClassifier(
                     penalty=_PENALTY,
@@ -95,16 +92,14 @@ def main(argv: Sequence[str] | None = None) -> None:
                     random_state=seed,
                 )
                 clf.fit(rows.data, rows.target, sensitive_features=rows.sensitive_features)
-                norms.append(exact_gradient(clf, data))
-            row[name] = float(np.median(norms))
-        found.append(row)
-        print(row, flush=True)
-    table = pd.DataFrame(found)
-    print(markdown(table.map(lambda value: f"{value:.3g}")))
-    if options.output is not None:
-        axes = table.set_index("n").plot(loglog=True, marker="o")
-        axes.set_ylabel("squared gradient norm")
-        axes.figure.savefig(options.output)
+                norm = exact_gradient(clf, data)
+                found.append({"n": n, "method": name, "seed": seed, "squared norm": norm})
+    table = results.save(options.output / "fermi_convergence.csv", found)
+    medians = table.groupby(["n", "method"], sort=False)["squared norm"].median().unstack()
+    print(markdown(medians.map("{:.3g}".format).reset_index()))
+    axes = medians.plot(loglog=True, marker="o")
+    axes.set_ylabel("squared gradient norm")
+    axes.figure.savefig(options.output / "fermi_convergence.png")
 
 
 if __name__ == "__main__":

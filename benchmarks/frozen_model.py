@@ -13,14 +13,14 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
-from benchmarks import frontier
+from benchmarks import frontier, results
 from benchmarks.any_classifier import NOTIONS, TASKS, Split, load, quality, trees
 from fairconstrained import RateConstrainedClassifier
 
@@ -65,7 +65,7 @@ def measure(split: Split, notion: str, method: str, slack: float, seed: int) -> 
 
 
 def main() -> None:
-    """Run and print the means over the splits."""
+    """Write the fits and print the means over the splits."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -74,6 +74,7 @@ def main() -> None:
     parser.add_argument("--notions", nargs="+", default=NOTIONS[:2], choices=NOTIONS)
     parser.add_argument("--slack", type=float, default=0.05)
     parser.add_argument("--without-group", action="store_true")
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
@@ -83,9 +84,11 @@ def main() -> None:
             for notion in options.notions:
                 for method in METHODS:
                     found = measure(split, notion, method, options.slack, seed)
-                    rows.append({"dataset": task, "notion": notion, "method": method, **found})
+                    key = {"dataset": task, "notion": notion, "method": method, "seed": seed}
+                    rows.append({**key, **found})
     keys = ["dataset", "notion", "method"]
-    means = pd.DataFrame(rows).groupby(keys, sort=False).mean().round(4)
+    found = results.save(options.output / "frozen_model.csv", rows)
+    means = found.drop(columns="seed").groupby(keys, sort=False).mean().round(4)
     print(frontier.markdown(means.reset_index()))
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from benchmarks import frontier, results
 from benchmarks.scaling import apart
 
 N_COLUMNS = 20
@@ -80,21 +81,19 @@ def _peak() -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Measure, write and print."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.memory",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--rows", type=int, default=5_000_000)
-    rows = parser.parse_args(argv).rows
-    print("| | memory beyond the data, in units of it | processor time (s) |")
-    print("| --- | --- | --- |")
+    parser.add_argument("--output", type=Path, default=Path("results"))
+    options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
-        apart(generate, rows, Path(folder))
-        for what in MEASURED:
-            found = apart(measure, what, Path(folder))
-            print(f"| {what} | {found['beyond']:.2f} | {found['seconds']:.1f} |", flush=True)
+        apart(generate, options.rows, Path(folder))
+        rows = [{"what": what} | apart(measure, what, Path(folder)) for what in MEASURED]
+    print(frontier.markdown(results.save(options.output / "memory.csv", rows).round(2)))
 
 
 if __name__ == "__main__":

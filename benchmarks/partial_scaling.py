@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
+from benchmarks import results
 from fairconstrained import PartialParityClassifier
 
 CATEGORIES = (2, 5, 8, 9, 16, 24, 90, 120, 219, 320)  # 813 in all
@@ -44,25 +46,29 @@ def data(n_rows: int, seed: int) -> tuple[sparse.csr_array, np.ndarray, np.ndarr
 
 
 def main() -> None:
-    """Fit once and print."""
+    """Fit once, write and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=int, default=1_664_500)
     parser.add_argument("--slack", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args()
     X, y, group = data(options.rows, options.seed)
     clock, processor = time.perf_counter(), time.process_time()
     model = PartialParityClassifier(interval=(0.2, 0.4), slack=options.slack)
     model.fit(X, y, sensitive_features=group)
-    seconds = time.perf_counter() - clock, time.process_time() - processor
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(
-        f"{options.rows} rows, {X.shape[1]} columns: {seconds[0]:.0f} s, processor "
-        f"{seconds[1]:.0f} s, {model.n_iter_} iterations, peak {peak:.2f} GB, gap "
-        f"{model.violation_:.4f}, accuracy {model.score(X, y):.4f}"
-    )
+    clock, processor = time.perf_counter() - clock, time.process_time() - processor
+    row = {
+        **{"rows": options.rows, "columns": X.shape[1], "slack": options.slack},
+        **{"seed": options.seed, "seconds": clock, "processor seconds": processor},
+        "peak GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        **{"iterations": model.n_iter_, "gap": model.violation_, "accuracy": model.score(X, y)},
+    }
+    print(row)
+    path = options.output / "partial_scaling.csv"
+    results.append(path, row, list(row), ["rows", "slack", "seed"])
 
 
 if __name__ == "__main__":

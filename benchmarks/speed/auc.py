@@ -17,12 +17,14 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import results
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity
 from fairconstrained.solvers import QCQP, LevelSet, Solver, Status
@@ -36,6 +38,7 @@ FITS = {
 }
 SURROGATE = AUCParity("inter_group", 0.4, surrogate="quadratic")
 PASSES_ROWS = 10_000
+PASSES = ["method", "passes", "processor seconds", "objective", "gap"]
 STEPS = [300, 1000, 3000]
 STEP_SIZE = 0.02
 STREAM = LevelSet(n_steps=100, batch_size=20, step_size=STEP_SIZE)
@@ -55,15 +58,14 @@ def generate(
     return X, y, group
 
 
-def seconds(n_rows: int, n_columns: int) -> list[float]:
+def seconds(n_rows: int, n_columns: int) -> Iterator[dict[str, Any]]:
     """Of one fit of each kind, after loading: by the clock, and of the processor."""
     X, y, group = generate(n_rows, n_columns)
-    times = []
-    for model in FITS.values():
-        start = time.perf_counter(), time.process_time()
+    for name, model in FITS.items():
+        wall, cpu = time.perf_counter(), time.process_time()
         model.fit(X, y, sensitive_features=group)
-        times += [time.perf_counter() - start[0], time.process_time() - start[1]]
-    return times
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        yield {"rows": n_rows, "fit": name, "seconds": wall, "processor seconds": cpu}
 
 
 def passes(n_columns: int, steps: Sequence[int]) -> list[tuple[str, float, float, float, float]]:
@@ -109,23 +111,26 @@ def _reached(model: AUCFairClassifier) -> tuple[float, float]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print both tables."""
+    """Write and print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", nargs="*", type=int, default=ROWS)
     parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("--steps", nargs="+", type=int, default=STEPS)
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
-    seconds(1_000, options.columns)  # what a process does once is not counted
-    print(f"{'rows':>10}" + "".join(f"{name:>12}{'(CPU)':>12}" for name in FITS) + "   seconds")
-    for n_rows in options.rows:
-        times = seconds(n_rows, options.columns)
-        print(f"{n_rows:>10}" + "".join(f"{value:12.2f}" for value in times), flush=True)
-    print(f"{'':20}{'passes':>9}{'CPU s':>9}{'objective':>11}{'above, %':>10}{'gap':>9}")
+    list(seconds(1_000, options.columns))  # what a process does once is not counted
+    fits = [fit for n_rows in options.rows for fit in seconds(n_rows, options.columns)]
+    found = [results.save(options.output / "auc_rows.csv", fits)] if fits else []
     lines = passes(options.columns, options.steps)
     optimum, constant = lines[0][3], 0.5
-    for name, n_passes, spent, objective, gap in lines:
-        above = 100.0 * (objective - optimum) / (constant - optimum)
-        print(f"{name:20}{n_passes:9.0f}{spent:9.2f}{objective:11.4f}{above:10.1f}{gap:9.4f}")
+    rows = [
+        dict(zip(PASSES, line, strict=True))
+        | {"above, percent": 100.0 * (line[3] - optimum) / (constant - optimum)}
+        for line in lines
+    ]
+    found.append(results.save(options.output / "auc_passes.csv", rows))
+    for table in found:
+        print(table.round(4).to_string(index=False))
 
 
 if __name__ == "__main__":

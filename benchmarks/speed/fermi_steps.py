@@ -8,13 +8,17 @@ turns. (The public code takes 33 to 45 ms a step in its faster version.)
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
+from benchmarks import results
 from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.losses import log_loss
@@ -82,8 +86,11 @@ def plain_step(rows: Batch) -> Callable[[], None]:
     return step
 
 
-def main() -> None:
-    """Print milliseconds a step, the methods in turns."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write and print milliseconds a step, the methods in turns."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.fermi_steps")
+    parser.add_argument("--output", type=Path, default=Path("results"))
+    options = parser.parse_args(argv)
     rows = data()
     n_steps = 30 * _CHUNK * max(1, _ROUNDS // 30)
     per_round = n_steps // 30
@@ -96,21 +103,19 @@ def main() -> None:
         )
         for unit in ("sensitive_features", "record")
     }
-    times: dict[str, list[float]] = {name: [] for name in ["plain SGD", *runs]}
+    steps = {"plain SGD": lambda: [plain() for _ in range(per_round)]}
+    steps |= {name: partial(next, run) for name, run in runs.items()}
+    rows = []
     with one_thread():
-        for _ in range(28):
-            start = time.perf_counter()
-            for _ in range(per_round):
-                plain()
-            times["plain SGD"].append(1e3 * (time.perf_counter() - start) / per_round)
-            for name, run in runs.items():
+        for i in range(28):
+            for name, step in steps.items():
                 start = time.perf_counter()
-                next(run)
-                times[name].append(1e3 * (time.perf_counter() - start) / per_round)
-    print(f"{'ms a step':36}{'least':>8}{'10 %':>8}{'median':>8}")
-    for name, values in times.items():
-        figures = (min(values), np.quantile(values, 0.1), np.median(values))
-        print(f"{name:36}" + "".join(f"{figure:8.2f}" for figure in figures))
+                step()
+                ms = 1e3 * (time.perf_counter() - start) / per_round
+                rows.append({"round": i, "method": name, "ms": ms})
+    found = results.save(options.output / "fermi_steps.csv", rows)
+    times = found.groupby("method", sort=False)["ms"]
+    print(times.quantile([0.0, 0.1, 0.5]).unstack().round(2).to_string())
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -27,6 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from benchmarks import results
 from benchmarks.baselines import SGD
 from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.losses import log_loss
@@ -117,7 +119,7 @@ def by_hand(data: Batch, batch_size: int) -> Callable[[], None]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print one line for each method."""
+    """Write the times of all rounds, and print a line for each method."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.speed.private_steps",
         description=__doc__,
@@ -127,6 +129,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--columns", type=int, default=102)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     data = table(options.rows, options.columns)
     plain_noise = {"with_gaussian_noise": not_hardened, "NOISES": {"gaussian": not_hardened}}
@@ -138,21 +141,22 @@ def main(argv: Sequence[str] | None = None) -> None:
         "of the system": private_round(data, options.batch, fair=True, seed=None),
         "not hardened": private_round(data, options.batch, fair=True, **plain_noise),
     }
-    times: dict[str, list[float]] = {name: [] for name in methods}
+    rows = []
     with one_thread():
         for run in methods.values():
             run()  # what torch loads on the first call
-        for _ in range(options.rounds):
+        for i in range(options.rounds):
             for name, run in methods.items():
                 start = time.perf_counter()
                 run()
-                times[name].append(1e3 * (time.perf_counter() - start) / STEPS)
-    print(f"{'ms a step':20}{'least':>8}{'median':>8}")
-    for name, values in times.items():
-        print(f"{name:20}{min(values):8.3f}{np.median(values):8.3f}")
+                ms = 1e3 * (time.perf_counter() - start) / STEPS
+                rows.append({"round": i, "method": name, "ms": ms})
+    found = results.save(options.output / "private_steps.csv", rows)
+    times = found.pivot(index="round", columns="method", values="ms")[list(methods)]
+    print(times.agg(["min", "median"]).T.round(3).to_string())
     for name in ("by hand", "plain", "not hardened"):
-        ratios = np.array(times["of the system"]) / np.array(times[name])
-        print(f"of the system / {name}, median over rounds: {np.median(ratios):.2f}")
+        ratio = (times["of the system"] / times[name]).median()
+        print(f"of the system / {name}, median over rounds: {ratio:.2f}")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from timeit import repeat
 
 import numpy as np
 import torch
 from scipy import sparse
 
+from benchmarks import results
 from fairconstrained.models.features import DenseFeatures, SparseFeatures
 
 DENSITIES = (0.02, 0.05, 0.1, 0.13, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
@@ -37,7 +39,7 @@ def milliseconds(function: Callable[[], object]) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print one line for each density."""
+    """Write and print the times for each density."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.speed.products",
         description=__doc__,
@@ -46,12 +48,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=36_631, help="default: of Adult's training set")
     parser.add_argument("--columns", type=int, default=107, help="default: of Adult, one-hot")
     parser.add_argument("--threads", type=int, default=1, help="default: 1, as the solvers use")
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     torch.set_num_threads(options.threads)
     v = torch.ones((options.columns, 1), dtype=torch.float64)
     c = torch.ones((options.rows, 1), dtype=torch.float64)
-    print(f"{options.rows} x {options.columns}, {options.threads} threads")
-    print("density  dense X v, X'c (ms)  CSR X v, X'c (ms)  dense / CSR")
+    rows = []
     for density in DENSITIES:
         X = one_hot_like(options.rows, options.columns, density)
         forms = DenseFeatures(torch.from_numpy(X.toarray())), SparseFeatures(X)
@@ -59,11 +61,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             (milliseconds(lambda f=form: f.matmul(v)), milliseconds(lambda f=form: f.t_matmul(c)))
             for form in forms
         ]
-        (dense_v, dense_c), (csr_v, csr_c) = times
-        print(
-            f"{density:7.2f}  {dense_v:9.2f} {dense_c:9.2f}  {csr_v:8.2f} {csr_c:8.2f}"
-            f"  {(dense_v + dense_c) / (csr_v + csr_c):11.2f}"
-        )
+        names = [f"{form} {product}, ms" for form in ("dense", "CSR") for product in ("X v", "X'c")]
+        row = {"density": density} | dict(zip(names, np.ravel(times), strict=True))
+        rows.append(row | {"dense / CSR": np.sum(times[0]) / np.sum(times[1])})
+    print(f"{options.rows} x {options.columns}, {options.threads} threads")
+    print(results.save(options.output / "products.csv", rows).round(2).to_string(index=False))
 
 
 if __name__ == "__main__":

@@ -9,13 +9,17 @@ run in turns, so that a busy machine slows both down.
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks import results
 from fairconstrained.constraints import DemographicParity, PartialStatisticalParity, Space, Stack
 from fairconstrained.losses import log_loss
 from fairconstrained.models import as_model
@@ -76,10 +80,18 @@ def in_turns(fast: Route, slow: Route, n: int) -> tuple[float, float]:
     return min(found[0]), min(found[1])
 
 
-def main() -> None:
-    """Print one line for each route and size."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write and print the times of each route and size."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.routes")
+    parser.add_argument("--output", type=Path, default=Path("results"))
+    options = parser.parse_args(argv)
+    found = results.save(options.output / "routes.csv", rows())
+    print(found.round(3).to_string(index=False))
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """A row for each route and size."""
     rng = np.random.default_rng(1)
-    print(f"{'':44}{'fast, ms':>10}{'general, ms':>13}{'ratio':>8}")
     for n_rows, size in ((40_000, None), (40_000, 128)):
         erm = problem(n_rows, DemographicParity())
         x = erm.start() + 0.1
@@ -90,7 +102,7 @@ def main() -> None:
             lambda: by_autograd(erm, x, rows).pullback(weights),  # noqa: B023
             10 if size is None else 100,
         )
-        _line(f"closed form, {size or n_rows} rows, a gradient", *times)
+        yield _row(f"closed form, {size or n_rows} rows, a gradient", *times)
     erm = problem(40_000, DemographicParity())
     x, draw = erm.start() + 0.1, torch.Generator().manual_seed(0)
     balanced = Balanced(erm.strata)
@@ -102,7 +114,7 @@ def main() -> None:
         lambda: separate_estimates(erm, x, *draws).pullback(weights),  # type: ignore[arg-type]
         100,
     )
-    _line("one pass for three draws of 128 rows", *times)
+    yield _row("one pass for three draws of 128 rows", *times)
     erm = problem(40_000, PartialStatisticalParity((0.0, 0.3)))
     x = erm.start() + 0.1 * torch.as_tensor(rng.normal(size=len(erm.start())))
     for k in (1, 20):
@@ -112,11 +124,11 @@ def main() -> None:
             lambda: without_products(erm, x).pullbacks(weights),  # noqa: B023
             1,
         )
-        _line(f"thresholds, all rows, {k} gradients", *times)
+        yield _row(f"thresholds, all rows, {k} gradients", *times)
 
 
-def _line(what: str, fast: float, general: float) -> None:
-    print(f"{what:44}{fast:>10.3f}{general:>13.3f}{general / fast:>8.1f}")
+def _row(route: str, fast: float, general: float) -> dict[str, Any]:
+    return {"route": route, "fast, ms": fast, "general, ms": general, "ratio": general / fast}
 
 
 if __name__ == "__main__":

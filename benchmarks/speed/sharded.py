@@ -22,6 +22,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchmarks import results
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.models import LinearModel
@@ -105,17 +107,15 @@ def measured(n_rows: int, rank: int, size: int) -> dict[str, Any]:
     }
 
 
-def planned(found: dict[str, Any], options: argparse.Namespace) -> str:
-    """The time of many workers, from what one of these has measured."""
+def planned(found: dict[str, Any], options: argparse.Namespace) -> dict[str, float]:
+    """Seconds of arithmetic and of network of many workers, from what one of these has measured."""
     of_worker = found["rows of all"] / found["workers"]
     a_row = found["processor seconds of a worker"] / of_worker
     hops = 2 * math.log2(options.plan_workers)
     arithmetic = options.plan_rows / options.plan_workers * a_row
     network = hops * (found["sums"] * options.latency + found["bytes of sums"] / options.bandwidth)
-    return (
-        f"{options.plan_workers:,} workers with {options.plan_rows:.0e} rows: {arithmetic:.0f} s "
-        f"of arithmetic ({1e6 * a_row:.2f} us a row and fit) and {network:.1f} s of network"
-    )
+    asked = {"planned workers": options.plan_workers, "planned rows": options.plan_rows}
+    return {**asked, "seconds of arithmetic": arithmetic, "seconds of network": network}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -130,6 +130,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--plan-rows", type=float, default=1e11)
     parser.add_argument("--latency", type=float, default=50e-6, help="seconds of one hop")
     parser.add_argument("--bandwidth", type=float, default=1e9, help="bytes per second")
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     together = "WORLD_SIZE" in os.environ
@@ -138,9 +139,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     rank, size = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
     found = measured(options.rows, rank, size)
     if rank == 0:
+        found |= planned(found, options)
         print(json.dumps(found))
-        if size > 1:
-            print(planned(found, options))
+        key = ["workers", "rows of all"]
+        results.append(options.output / "sharded.csv", found, list(found), key)
     if together:
         dist.destroy_process_group()
 

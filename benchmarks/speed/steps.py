@@ -10,14 +10,17 @@ times 128 rows in double precision.
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks import results
 from benchmarks.baselines import SGD, PenaltySGD
 from fairconstrained.constraints import LossParity, Space, Stack
 from fairconstrained.losses import log_loss
@@ -130,8 +133,11 @@ def solver_step(solver: StochasticSolver, erm: FairERM) -> Callable[[], None]:
     return lambda: next(steps) and None
 
 
-def main() -> None:
-    """Print milliseconds a step, the methods in turns."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write and print milliseconds a step, the methods in turns."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.steps")
+    parser.add_argument("--output", type=Path, default=Path("results"))
+    options = parser.parse_args(argv)
     erm = problem()
     methods = {
         "plain torch": plain_step(),
@@ -149,17 +155,17 @@ def main() -> None:
             )
         },
     }
-    times: dict[str, list[float]] = {name: [] for name in methods}
+    rows = []
     with one_thread():
-        for _ in range(_ROUNDS):
+        for i in range(_ROUNDS):
             for name, step in methods.items():
                 start = time.perf_counter()
                 step()
-                times[name].append(1e3 * (time.perf_counter() - start))
-    print(f"{'ms a step':24}{'least':>8}{'10 %':>8}{'median':>8}{'mean':>8}")
-    for name, values in times.items():
-        figures = (min(values), np.quantile(values, 0.1), np.median(values), np.mean(values))
-        print(f"{name:24}" + "".join(f"{figure:8.2f}" for figure in figures))
+                ms = 1e3 * (time.perf_counter() - start)
+                rows.append({"round": i, "method": name, "ms": ms})
+    found = results.save(options.output / "steps.csv", rows)
+    times = found.groupby("method", sort=False)["ms"]
+    print(times.quantile([0.0, 0.1, 0.5]).unstack().round(2).to_string())
 
 
 if __name__ == "__main__":

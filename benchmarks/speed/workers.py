@@ -5,7 +5,7 @@
 
 A network of `--width` hidden units twice, 20 features, batches of `--batch` rows, demographic
 parity by the augmented Lagrangian, one thread a worker. The first worker prints the milliseconds of
-a step and the values that training ends with.
+a step and the values that training ends with, and adds them to <output>/workers.csv.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ import argparse
 import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks import results
 from fairconstrained.constraints import DemographicParity
 from fairconstrained.solvers import ALM
 from fairconstrained.training import train
 
 _ROWS, _FEATURES = 4_000, 20
+KEY = ["width", "batch", "steps", "workers"]
 
 
 def data() -> tuple[Tensor, Tensor, Tensor]:
@@ -51,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     together = "WORLD_SIZE" in os.environ
@@ -82,6 +86,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         values = ", ".join(f"{value:.12f}" for value in trained.values)
         print(f"workers: {size}; ms a step, its share of evaluations included: {1e3 * step:.2f}")
         print(f"constraint values: {values}")
+        row = {"width": width, "batch": options.batch, "steps": options.steps, "workers": size}
+        row |= {"ms": 1e3 * step, "values": values}
+        results.append(options.output / "workers.csv", row, list(row), KEY)
     if together:
         dist.destroy_process_group()
 
