@@ -72,7 +72,7 @@ def table(name: str) -> pd.DataFrame:
     """
     results = sources().loc[name, "results"]
     if results.startswith("runs/"):
-        return AGGREGATES[name](pd.read_csv(FOLDER / results))[_CELL]
+        return AGGREGATES[name].table(pd.read_csv(FOLDER / results))[_CELL]
     figures = _read(results)
     return figures.loc[figures["table"] == name, _CELL].reset_index(drop=True)
 

@@ -1,0 +1,15 @@
+"""Tables of runs: each function takes the runs of a file and gives the cells of one table."""
+
+from benchmarks.evidence.aggregates import (  # noqa: F401
+    dp_fermi,
+    loss_parity,
+    new_data,
+    partial_parity,
+    private,
+    rankings,
+    rates,
+    speed,
+)
+from benchmarks.evidence.aggregates.cells import AGGREGATES, Aggregate
+
+__all__ = ["AGGREGATES", "Aggregate"]

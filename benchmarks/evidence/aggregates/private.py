@@ -1,0 +1,84 @@
+"""Private training under rate constraints, and what a budget costs."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from benchmarks.evidence.aggregates.cells import (
+    Cells,
+    budgets,
+    by_budget,
+    name,
+    number,
+    summary,
+    table,
+)
+
+_TEST = {"test_error": "test error", "test_violation": "test gap"}
+_SMALL_GROUPS = ["acs_income_race", "acs_income_20"]
+
+
+def _linear(runs: pd.DataFrame, small_groups: bool = False) -> pd.DataFrame:
+    """Runs of linear models on data with large groups only, or with small ones."""
+    linear = runs["method"] == "fairconstrained, private"
+    return runs[linear & (runs["dataset"].isin(_SMALL_GROUPS) == small_groups)]
+
+
+@table("private_rates", "private_rates")
+def _private_rates(runs: pd.DataFrame) -> Cells:
+    runs = _linear(runs)
+    runs = runs[runs["epsilon"].isna() | (runs["epsilon"] == 1.0)]
+    runs = runs[runs["notion"] != "false_negative_rate"]
+    for (data, notion, slack), of in runs.groupby(["dataset", "notion", "slack"], sort=False):
+        for budget, of_budget in budgets(of):
+            for measure, words in _TEST.items():
+                yield name(data, notion, slack), f"{words}, {budget}", *summary(of_budget[measure])
+
+
+@table("private_budgets", "private_rates")
+def _private_budgets(runs: pd.DataFrame) -> Cells:
+    runs = _linear(runs)
+    runs = runs[(runs["notion"] == "demographic_parity") & (runs["slack"] == 0.05)]
+    for data, of in runs.groupby("dataset", sort=False):
+        if of["epsilon"].nunique() > 1:
+            yield from by_budget(of, name(data), _TEST)
+
+
+@table("private_small_groups", "private_rates")
+def _private_small_groups(runs: pd.DataFrame) -> Cells:
+    measures = {"train_violation": "training gap", **_TEST}
+    for data, of in _linear(runs, small_groups=True).groupby("dataset", sort=False):
+        yield from by_budget(of, name(data), measures)
+
+
+@table("private_heart", "private_rates")
+def _private_heart(runs: pd.DataFrame) -> Cells:
+    measures = {"test_error": "test error", "test_violation": "test false negative rate"}
+    yield from by_budget(runs[runs["dataset"] == "heart"], "", measures)
+
+
+@table("private_networks", "private_rates")
+def _private_networks(runs: pd.DataFrame) -> Cells:
+    runs = runs[runs["method"] == "fairconstrained, private network"]
+    for data, of in runs.groupby("dataset", sort=False):
+        yield from by_budget(of, name(data), _TEST)
+
+
+@table("private_images", "private_images")
+def _private_images(runs: pd.DataFrame) -> Cells:
+    for budget, of in budgets(runs):
+        for measure, words in _TEST.items():
+            yield budget, words, *summary(of[measure])
+
+
+@table("audit", "audit")
+def _audit(runs: pd.DataFrame) -> Cells:
+    words = {
+        "gaussian": "Gaussian tables",
+        "laplace": "Laplace tables",
+        "too little noise": "broken on purpose: a tenth of the noise",
+        "no clip": "broken on purpose: no clipping",
+    }
+    for _, run in runs.iterrows():
+        yield words[run["case"]], "claimed epsilon", *number(run["claim"], ".3f")
+        yield words[run["case"]], "lower bound on epsilon", *number(run["bound"], ".3f")

@@ -1,0 +1,121 @@
+"""Seconds, memory, steps and workers."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from benchmarks.evidence.aggregates.cells import Cells, number, table
+
+_KINDS = {
+    "dense20": "dense, 20 columns",
+    "dense100": "dense, 100 columns",
+    "sparse1000": "sparse, 1,000 columns (2 %)",
+}
+
+
+@table("scaling", "scaling")
+def _scaling(runs: pd.DataFrame) -> Cells:
+    for kind, words in _KINDS.items():
+        for n_rows, of in runs[runs["kind"] == kind].groupby("n_rows"):
+            column = f"{n_rows:,} rows"
+            yield f"{words} / seconds", column, *number(of["fit_time"].mean(), ".2f")
+            yield f"{words} / peak MB", column, *number(of["peak_mb"].max(), ".0f")
+
+
+@table("million_rows_private", "scaling")
+def _million_rows_private(runs: pd.DataFrame) -> Cells:
+    for n_rows, of in runs[runs["kind"] == "private100"].groupby("n_rows"):
+        yield f"{n_rows:,}", "seconds", *number(of["fit_time"].mean(), ".1f")
+        yield f"{n_rows:,}", "peak MB", *number(of["peak_mb"].max(), ".0f")
+
+
+@table("ranking_rows", "auc_rows")
+def _ranking_rows(runs: pd.DataFrame) -> Cells:
+    words = {"moments": "from moments", "log loss": "log loss", "default": "default"}
+    for _, run in runs.iterrows():
+        yield f"{run['rows']:,}", f"{words[run['fit']]}, s", *number(run["seconds"], ".1f")
+
+
+@table("steps", "steps")
+def _steps(runs: pd.DataFrame) -> Cells:
+    rows = {
+        "plain torch": ("plain torch", "ours"),
+        "ALM()": ("ALM", "ours"),
+        "SSLALM()": ("SSL-ALM", "ours"),
+        "public SSLALM": ("SSL-ALM", "public code"),
+        "SwitchingSubgradient()": ("switching subgradient", "ours"),
+        "public SSG": ("switching subgradient", "public code"),
+        "StochasticGhost()": ("stochastic ghost", "ours"),
+    }
+    for method, (row, whose) in rows.items():
+        ms = runs.loc[runs["method"] == method, "ms"]
+        if len(ms):
+            yield row, f"milliseconds, {whose}, least", *number(ms.min(), ".2f")
+            yield row, f"milliseconds, {whose}, median", *number(ms.median(), ".2f")
+
+
+@table("fermi_steps", "fermi_steps")
+def _fermi_steps(runs: pd.DataFrame) -> Cells:
+    words = {
+        "plain SGD": "plain SGD",
+        "DPFERMI, record": "records",
+        "DPFERMI, sensitive_features": "sensitive features",
+    }
+    for method, row in words.items():
+        ms = runs.loc[runs["method"] == method, "ms"]
+        yield row, "milliseconds, least", *number(ms.min(), ".2f")
+        yield row, "milliseconds, median", *number(ms.median(), ".2f")
+
+
+@table("private_steps", "private_steps")
+def _private_steps(runs: pd.DataFrame) -> Cells:
+    times = runs.pivot(index="round", columns="method", values="ms")
+    words = {
+        "plain": "the package's SGD",
+        "by hand": "SGD written by hand",
+        "not hardened": "itself with torch's normal numbers",
+    }
+    for method, row in words.items():
+        ratio = (times["of the system"] / times[method]).median()
+        yield row, "ratio, median over rounds", *number(ratio, ".2f")
+
+
+@table("workers", "workers")
+def _workers(runs: pd.DataFrame) -> Cells:
+    for _, run in runs.sort_values(["batch", "workers"]).iterrows():
+        column = "one worker" if run["workers"] == 1 else f"{run['workers']} workers"
+        yield f"{run['batch']:,}", f"milliseconds, {column}", *number(run["ms"], ".0f")
+
+
+@table("sharded", "sharded")
+def _sharded(runs: pd.DataFrame) -> Cells:
+    for _, run in runs.sort_values(["rows of all", "workers"]).iterrows():
+        row = f"{run['rows of all']:,} / {run['workers']}"
+        seconds = run["processor seconds of a worker"]
+        yield row, "processor seconds of a worker", *number(seconds, ".2f")
+        yield row, "sums", str(run["sums"]), ""
+        yield row, "MB of sums", *number(run["bytes of sums"] / 1e6, ".1f")
+        yield row, "violation", *number(run["violation"], ".6f")
+
+
+@table("sharded_plan", "sharded")
+def _sharded_plan(runs: pd.DataFrame) -> Cells:
+    several = runs[runs["workers"] > 1]
+    run = several.loc[several["rows of all"].idxmax()]
+    row = f"{run['planned rows']:.0e} rows, {run['planned workers']:,} workers".replace("+", "")
+    for column in ("seconds of arithmetic", "seconds of network"):
+        yield row, column, *number(run[column], ".2g")
+
+
+@table("blocks", "blocks")
+def _blocks(runs: pd.DataFrame) -> Cells:
+    columns = {
+        "table (MB)": "table MB",
+        "peak of the process (MB)": "peak MB",
+        "peak before (MB)": "peak MB before the fit",
+        "passes": "passes",
+        "processor time (s)": "processor seconds",
+    }
+    for _, run in runs.iterrows():
+        for column, words in columns.items():
+            yield f"{run['rows']:,.0f}", words, f"{run[column]:g}", ""

@@ -1,0 +1,66 @@
+"""Take finished runs as the evidence: their tables are then made of these runs.
+
+    python -m benchmarks.evidence.keep results/steps.csv results/private_rates.csv
+
+Each file is compressed into ``runs/``. In ``sources.csv`` the tables that it makes get this file
+and today's day, and what was transcribed for them in ``figures/`` goes. A table that
+``sources.csv`` does not have is not shown: give it a row there first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.evidence import FOLDER
+from benchmarks.evidence.aggregates import AGGREGATES
+
+
+def keep(path: Path, day: str) -> list[str]:
+    """Compress the runs of a file, and give the tables that are made of them."""
+    sources = pd.read_csv(FOLDER / "sources.csv", dtype=str)
+    made = [name for name, aggregate in AGGREGATES.items() if aggregate.runs == path.stem]
+    shown = sources["table"].isin(made)
+    if not shown.any():
+        raise SystemExit(f"{path}: no table of sources.csv is made of {path.stem!r}.")
+    kept = FOLDER / "runs" / f"{path.stem}.csv.gz"
+    kept.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    sources.loc[shown, "results"] = f"runs/{kept.name}"
+    sources.loc[shown, "date"] = day
+    sources.to_csv(FOLDER / "sources.csv", index=False)
+    for transcribed in (FOLDER / "figures").glob("*.csv"):
+        _drop(transcribed, made)
+    return list(sources.loc[shown, "table"])
+
+
+def _drop(transcribed: Path, tables: list[str]) -> None:
+    """Remove tables from a file of transcriptions, and the file when it is empty."""
+    figures = pd.read_csv(transcribed, dtype=str, keep_default_na=False)
+    left = figures[~figures["table"].isin(tables)]
+    if left.empty:
+        transcribed.unlink()
+    elif len(left) < len(figures):
+        left.to_csv(transcribed, index=False)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Keep the files of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.evidence.keep",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("runs", nargs="+", type=Path, help="CSV files that a benchmark wrote")
+    parser.add_argument("--day", default=date.today().isoformat(), help="default: today")
+    options = parser.parse_args(argv)
+    for path in options.runs:
+        print(f"{path}: {', '.join(keep(path, options.day))}")
+
+
+if __name__ == "__main__":
+    main()
