@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ import pandas as pd
 from fairconstrained.metrics.bounds import wilson
 
 __all__ = ["Certificate"]
+
+_COLUMNS, _INDENT = 88, 15  # of a statement, and of the text after a label
 
 
 @dataclass(frozen=True)
@@ -147,20 +151,21 @@ class Certificate:
         verdict = "IS CERTIFIED" if self.kept else "is NOT certified"
         relation = "at most" if self.kept else "not shown to be at most"
         groups = ", ".join(f"{name} ({rows})" for name, rows in self.groups.items())
+        entries = {
+            "model": [self.estimator],
+            "sample": [f"{self.name}: {self.n_samples} rows"],
+            "groups": [groups],
+            "measured": [f"{self.estimate:.4f} on these rows"],
+            "upper bound": [f"{self.upper:.4f} on the population, {relation} {self.slack:g}"],
+            "decided by": [self.binding],
+            "method": [self.method],
+            "left out": ["; ".join(self.left_out)] if self.left_out else [],
+            "assuming": self.assumptions,
+        }
         lines = [
             f"{self.constraint} within {self.slack:g} {verdict} (confidence {self.confidence:g}).",
-            f"  model        {self.estimator}",
-            f"  sample       {self.name}: {self.n_samples} rows",
-            f"  groups       {groups}",
-            f"  measured     {self.estimate:.4f} on these rows",
-            f"  upper bound  {self.upper:.4f} on the population, {relation} {self.slack:g}",
-            f"  decided by   {self.binding}",
-            f"  method       {self.method}",
+            *(line for label, texts in entries.items() for line in _entry(label, texts)),
         ]
-        if self.left_out:
-            lines.append(f"  left out     {'; '.join(self.left_out)}")
-        lines += [f"  assuming     {self.assumptions[0]}"] if self.assumptions else []
-        lines += [f"               {assumption}" for assumption in self.assumptions[1:]]
         if self.rates:
             lines.append("  rates, with bounds that hold together")
         for rate in self.rates:
@@ -170,6 +175,14 @@ class Certificate:
                 f"between {rate['low']:.4f} and {rate['high']:.4f}"
             )
         return "\n".join(lines)
+
+
+def _entry(label: str, texts: Sequence[str]) -> Iterator[str]:
+    """Texts in lines of at most `_COLUMNS`, the label before the first."""
+    width = _COLUMNS - _INDENT
+    for i, text in enumerate(texts):
+        for k, line in enumerate(wrap(text, width, break_long_words=False, break_on_hyphens=False)):
+            yield f"  {label if i == k == 0 else '':<{_INDENT - 2}}{line}"
 
 
 def _without_nan(value: Any) -> Any:
