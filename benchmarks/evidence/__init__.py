@@ -71,7 +71,7 @@ def table(name: str) -> pd.DataFrame:
         If ``sources.csv`` has no such table.
     """
     results = sources().loc[name, "results"]
-    if results.startswith("runs/"):
+    if not results.startswith("figures/"):
         return AGGREGATES[name].table(pd.read_csv(FOLDER / results))[_CELL]
     figures = _read(results)
     return figures.loc[figures["table"] == name, _CELL].reset_index(drop=True)

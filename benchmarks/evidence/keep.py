@@ -3,8 +3,8 @@
     python -m benchmarks.evidence.keep results/steps.csv results/private_rates.csv
 
 Each file is compressed into ``runs/``. In ``sources.csv`` the tables that it makes get this file
-and today's day, and what was transcribed for them in ``figures/`` goes. A table that
-``sources.csv`` does not have is not shown: give it a row there first.
+and the day, and what was transcribed for them in ``figures/`` goes. A table of which the file has
+no runs stays as it is. A table without a row in ``sources.csv`` is not shown.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from benchmarks.evidence.aggregates import AGGREGATES
 
 def keep(path: Path, day: str) -> list[str]:
     """Compress the runs of a file, and give the tables that are made of them."""
-    sources = pd.read_csv(FOLDER / "sources.csv", dtype=str)
-    made = [name for name, aggregate in AGGREGATES.items() if aggregate.runs == path.stem]
+    sources, runs = pd.read_csv(FOLDER / "sources.csv", dtype=str), pd.read_csv(path)
+    own = {name: made for name, made in AGGREGATES.items() if made.runs == path.stem}
+    made = [name for name, aggregate in own.items() if len(aggregate.table(runs))]
     shown = sources["table"].isin(made)
     if not shown.any():
         raise SystemExit(f"{path}: no table of sources.csv is made of {path.stem!r}.")

@@ -7,13 +7,25 @@ import pandas as pd
 import pytest
 
 from benchmarks import evidence
+from benchmarks.evidence import keep as keeping
 from benchmarks.evidence import pages
+from benchmarks.evidence.aggregates import AGGREGATES
 from benchmarks.published import published
 from tests.helpers.repository import ROOT
 
 PAGES = sorted((ROOT / "docs" / "evidence").glob("*.md"))
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+OTHERS = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")]
+WHOLE_SITE = TEXT + "".join(page.read_text(encoding="utf-8") for page in OTHERS)
 TABLES = list(evidence.sources().index)
+# What stands in code, in a role or in a formula is no figure that was measured.
+NOT_PROSE = re.compile(r"```.*?```|\{\w+\}`[^`]+`|`[^`]+`|\$[^$]+\$", re.DOTALL)
+NUMBER = r"(?:\d*\.\d+|1e-\d+|\d+)"
+# A setting is typed after its name: "slacks 0.01 and 0.02", "epsilon 0.5", "within 0.05".
+SETTING = re.compile(
+    r"\b(?:slacks?|epsilon|within|margins?|temperatures?|alpha|confidence|size|Definition)"
+    rf"(?:\s(?:of|from|\+|at most))*\s{NUMBER}(?:(?:,|\sand|\sto|\sor)\s{NUMBER})*"
+)
 WORDS = {"setting", "beaten"}  # columns that hold words
 
 
@@ -24,7 +36,7 @@ def parsed(markdown):
 
 
 def test_each_table_is_shown_once():
-    shown = re.findall(r"^```\{measured\} (\w+)$", TEXT, re.MULTILINE)
+    shown = re.findall(r"^```\{measured\} (\w+)$", WHOLE_SITE, re.MULTILINE)
     assert sorted(shown) == sorted(TABLES)
 
 
@@ -33,8 +45,32 @@ def test_no_page_types_a_table_of_numbers():
     assert not typed
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_types_a_figure(page):
+    """Figures come from tables by ``{measured}``; settings are typed after their names."""
+    prose = SETTING.sub("", NOT_PROSE.sub("", page.read_text(encoding="utf-8")))
+    assert not re.findall(r".{0,40}\d*\.\d.{0,10}", prose)
+
+
+@pytest.mark.parametrize(
+    ("prose", "is_typed"),
+    [
+        ("The test error is 0.158.", True),
+        ("at slack 0.05 the error is .158", True),
+        ("within 0.02 and by 0.03", True),
+        ("at slacks 0.01, 0.02 and 0.05", False),
+        ("at most slack + 0.001", False),
+        ("epsilon 0.1 to 9, `--slack 0.3`", False),
+        ("an error of {measured}`a :: b 0.5 :: c`", False),
+    ],
+)
+def test_a_typed_figure_is_one_without_the_name_of_a_setting(prose, is_typed):
+    assert bool(re.search(r"\d*\.\d", SETTING.sub("", NOT_PROSE.sub("", prose)))) == is_typed
+
+
 def test_every_number_that_a_page_takes_from_a_table_is_there():
-    references = re.findall(r"\{measured\}`([^`]+)`", TEXT)
+    references = re.findall(r"\{measured\}`([^`]+)`", WHOLE_SITE)
+    references = [" ".join(reference.split()) for reference in references]
     assert len(references) > 10
     assert all(evidence.cell(reference).value for reference in references)
 
@@ -83,7 +119,40 @@ def test_every_results_file_is_shown():
     files = {
         path.relative_to(evidence.FOLDER).as_posix() for path in evidence.FOLDER.glob("*/*.csv*")
     }
-    assert files == set(evidence.sources()["results"])
+    others = {"sources.csv", "../published/loss_parity.csv"}
+    assert files == set(evidence.sources()["results"]) - others
+
+
+def test_a_table_of_runs_is_made_of_the_file_that_its_source_names():
+    of_runs = evidence.sources()["results"].str.extract(r"^runs/(\w+)\.csv\.gz$")[0].dropna()
+    assert dict(of_runs) == {name: AGGREGATES[name].runs for name in of_runs.index}
+
+
+def test_what_is_kept_replaces_what_was_transcribed(tmp_path, monkeypatch):
+    monkeypatch.setattr(keeping, "FOLDER", tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "figures").mkdir()
+    sources = "table,results,head,command,date\nsteps,figures/a.csv,algorithm,command,2000-01-01\n"
+    (tmp_path / "sources.csv").write_text(sources)
+    figures = "table,row,column,value,std\nsteps,plain torch,x,1,\nother,row,x,1,\n"
+    (tmp_path / "figures" / "a.csv").write_text(figures)
+    (tmp_path / "steps.csv").write_text("round,method,ms\n0,plain torch,2.0\n1,plain torch,4.0\n")
+    assert keeping.keep(tmp_path / "steps.csv", "2026-11-22") == ["steps"]
+    (source,) = pd.read_csv(tmp_path / "sources.csv").to_dict("records")
+    assert (source["results"], source["date"]) == ("runs/steps.csv.gz", "2026-11-22")
+    cells = AGGREGATES["steps"].table(pd.read_csv(tmp_path / source["results"]))
+    assert list(cells["value"]) == ["2.00", "3.00"]
+    assert list(pd.read_csv(tmp_path / "figures" / "a.csv")["table"]) == ["other"]
+    (tmp_path / "unknown.csv").write_text("a\n1\n")
+    with pytest.raises(SystemExit, match="unknown"):
+        keeping.keep(tmp_path / "unknown.csv", "2026-11-22")
+
+
+def test_the_number_of_transcribed_tables_is_counted():
+    transcribed = [results for results in evidence.sources()["results"] if "figures/" in results]
+    assert evidence.cell("tables :: transcribed, without runs :: number").value == str(
+        len(transcribed)
+    )
 
 
 def test_runs_name_no_path_of_a_machine():

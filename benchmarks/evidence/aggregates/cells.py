@@ -98,3 +98,10 @@ def by_budget(runs: pd.DataFrame, row: str, measures: Mapping[str, str]) -> Cell
     for column, words in measures.items():
         for budget, of in budgets(runs):
             yield f"{row} / {words}".removeprefix(" / "), budget, *summary(of[column])
+
+
+@table("tables", "sources")
+def _tables(sources: pd.DataFrame) -> Cells:
+    transcribed = sources["results"].str.startswith("figures/").sum()
+    yield "all", "number", str(len(sources)), ""
+    yield "transcribed, without runs", "number", str(transcribed), ""

@@ -67,4 +67,4 @@ def _promises(runs: pd.DataFrame) -> Cells:
 def _certificate_rows(runs: pd.DataFrame) -> Cells:
     for _, run in runs.iterrows():
         column = f"a gap of {run['gap']:g}" if run["gap"] else "no gap at all"
-        yield f"{run['rate']:g}", column, f"{run['rows']:,.0f}", ""
+        yield f"{run['rate']:g}", column, f"{run['rows']:.0f}", ""

@@ -60,8 +60,8 @@ def _boosted_trees(runs: pd.DataFrame) -> Cells:
         for measure in ("test_error", "test_violation", "train_violation"):
             for method in methods:
                 values = case.loc[case["method"] == method, measure]
-                name = measure.replace("violation", "gap").replace("train_", "training ")
-                row = name(notion, slack, name)
+                words = measure.replace("violation", "gap").replace("train_", "training ")
+                row = name(notion, slack, words)
                 yield row, method, *summary(values)
 
 

@@ -103,8 +103,8 @@ def _sharded_plan(runs: pd.DataFrame) -> Cells:
     several = runs[runs["workers"] > 1]
     run = several.loc[several["rows of all"].idxmax()]
     row = f"{run['planned rows']:.0e} rows, {run['planned workers']:,} workers".replace("+", "")
-    for column in ("seconds of arithmetic", "seconds of network"):
-        yield row, column, *number(run[column], ".2g")
+    yield row, "seconds of arithmetic", *number(run["seconds of arithmetic"], ".0f")
+    yield row, "seconds of network", *number(run["seconds of network"], ".1f")
 
 
 @table("blocks", "blocks")
