@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks import results
 from benchmarks.objectives.partial_parity import Rows, Scores, Split, prepare
 from benchmarks.run import component
 from benchmarks.solvers.partial_parity import under_full_parity, within_interval
@@ -74,23 +75,22 @@ def main() -> None:
     parser.add_argument("--slacks", nargs="+", type=float, default=[0.1, 0.05, 0.02])
     parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
+    rows = []
     for dataset in options.datasets:
         data = component("datasets", dataset).load()
-        splits = [(seed, prepare(data, seed)) for seed in options.seeds]
-        found = pd.DataFrame(
-            {"slack": slack, "seed": seed, **pair(split, options.notion, slack)}
-            for seed, split in splits
-            for slack in options.slacks
-        )
-        name = f"partial_against_full-{dataset}-{options.notion}.csv"
-        found.to_csv(options.output / name, index=False)
-        print(f"{dataset}\n{table(found)}\n", flush=True)
+        for seed in options.seeds:
+            split = prepare(data, seed)
+            for slack in options.slacks:
+                key = {"dataset": dataset, "notion": options.notion, "slack": slack, "seed": seed}
+                rows.append({**key, **pair(split, options.notion, slack)})
+    found = results.save(options.output / "partial_against_full.csv", rows)
+    for dataset, of in found.groupby("dataset", sort=False):
+        print(f"{dataset}\n{table(of)}\n")
 
 
 def table(found: pd.DataFrame) -> str:
     """Markdown: means and deviations over splits."""
-    by_slack = found.drop(columns="seed").groupby("slack", sort=False)
+    by_slack = found.drop(columns=["dataset", "notion", "seed"]).groupby("slack", sort=False)
     mean, deviation = by_slack.mean(), by_slack.std().fillna(0.0)
     lines = [["slack of full parity", *mean.columns], ["---"] * (1 + mean.shape[1])]
     for slack in mean.index:

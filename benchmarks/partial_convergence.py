@@ -11,12 +11,12 @@ soft constraints for the first two, which look at nothing else, and that of the 
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
+from benchmarks import results
 from benchmarks.objectives.partial_parity import prepare
 from benchmarks.run import component
 from fairconstrained import PartialParityClassifier
@@ -104,12 +104,8 @@ def main() -> None:
         "default": None,
     }
     rows = [row for name, solver in methods.items() for row in run(name, solver, options)]
-    options.output.mkdir(parents=True, exist_ok=True)
-    path = options.output / f"partial_convergence-{options.dataset}-{options.notion}.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
+    path = options.output / "partial_convergence.csv"
+    results.save(path, rows)
     picture(rows, path.with_suffix(".png"))
     for name in methods:
         print({key: rows_of(rows, name)[-1][key] for key in COLUMNS})

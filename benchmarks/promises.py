@@ -1,13 +1,11 @@
 """What a slack on the training rows is worth on new ones, certified or not.
 
     python -m benchmarks.promises
-    python -m benchmarks.promises --draw docs/images
 
 Fifteen generated samples for each number of rows, demographic parity within .05, gaps on 200,000
 new rows: of RateConstrainedClassifier, without a margin and with margins of 1 and 1.645, and of
-CertifiedClassifier around it. Writes a row for each fit and prints the fraction above the slack.
-With ``--draw`` the written fits are drawn into the folder, for a light and a dark page; a model
-without a certificate is hollow.
+CertifiedClassifier around it. Writes a row for each fit, which `docs/guide/new_data.md` draws, and
+prints the fraction above the slack.
 """
 
 from __future__ import annotations
@@ -38,9 +36,6 @@ MODELS = {
     "margin=1.645": RateConstrainedClassifier(slack=SLACK, margin=1.645),
     CERTIFIED: CertifiedClassifier(RateConstrainedClassifier(slack=SLACK)),
 }
-DRAWN = {PLAIN: "slack kept on the training rows", CERTIFIED: "certified on rows split off"}
-COLORS = ("#D55E00", "#3D9BD9")
-INKS = {"": "0.15", "-dark": "0.85"}  # of axes and text, by the end of the picture's name
 
 
 def fits(samples: int) -> Iterator[dict[str, Any]]:
@@ -68,44 +63,17 @@ def summary(found: pd.DataFrame) -> pd.DataFrame:
     return above.pivot_table(index="rows", columns="model", values="above", sort=False)
 
 
-def draw(found: pd.DataFrame, path: Path, ink: str) -> None:
-    """Save a dot for each model, on a transparent ground."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    colors = dict.fromkeys(["text.color", "axes.edgecolor", "axes.labelcolor"], ink)
-    with mpl.rc_context({**colors, "xtick.color": ink, "ytick.color": ink}):
-        figure = Figure(figsize=(8, 3.4), layout="constrained")
-        axes = figure.subplots(1, 2, sharey=True)
-        for ax, (model, title), color in zip(axes, DRAWN.items(), COLORS, strict=True):
-            of = found[found["model"] == model]
-            place = of["rows"].map(ROWS.index) + 0.5 * (of["seed"] / of["seed"].max() - 0.5)
-            filled = of["certified"] | (model != CERTIFIED)
-            ax.scatter(place[filled], of["gap"][filled], s=18, color=color)
-            ax.scatter(place[~filled], of["gap"][~filled], s=18, facecolors="none", edgecolors=ink)
-            ax.axhline(SLACK, color=ink, linestyle="--", linewidth=1)
-            ax.set_xticks(range(len(ROWS)), [f"{n:,}" for n in ROWS])
-            ax.set(title=title, xlabel="rows", facecolor="none")
-        axes[0].set_ylabel("gap on new rows")
-        figure.savefig(path, dpi=130, transparent=True)
-
-
 def main() -> None:
-    """Train, write and print; or draw what is written."""
+    """Train, write and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--samples", type=int, default=15)
     parser.add_argument("--output", type=Path, default=Path("results"))
-    parser.add_argument("--draw", type=Path, help="train nothing, draw into this folder")
     options = parser.parse_args()
-    path = options.output / "promises.csv"
-    if options.draw is not None:
-        for end, ink in INKS.items():
-            draw(pd.read_csv(path), options.draw / f"new_data{end}.png", ink)
-        return
     warnings.simplefilter("ignore")
-    print(summary(results.save(path, fits(options.samples))).to_string())
+    found = results.save(options.output / "promises.csv", fits(options.samples))
+    print(summary(found).to_string())
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class MeasuredTable(SphinxDirective):
         name = self.arguments[0]
         source = _source(self.env, name)
         file = f"{'../' * self.env.docname.count('/')}../benchmarks/evidence/{source['results']}"
-        label = source["results"].partition("/")[2]
+        label = source["results"].rpartition("/")[2]
         text = f"""({pages.anchor(name)})=
 {pages.table_markdown(name)}
 

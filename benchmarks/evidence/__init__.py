@@ -3,8 +3,9 @@
 ``runs/``: finished runs as the runners wrote them, compressed, which
 :mod:`benchmarks.evidence.aggregates` turns into tables when the site is built. ``figures/``: tables
 transcribed from the evidence page of 2026-11-22, rounded as there, because those runs were
-not kept. ``sources.csv`` has a row for each table: the file, what names its rows, the command that
-measures it again, and its day. ``claims.csv`` names the cells that the first page compares.
+not kept; :mod:`benchmarks.evidence.keep` puts new runs in their place. ``sources.csv`` has a row
+for each table: the file, what names its rows, the command that measures it again, and its day.
+``claims.csv`` names the cells that the first page compares.
 
 A table is a long data frame with the columns ``row``, ``column``, ``value`` and ``std``: text, one
 number a cell with the standard deviation that belongs to it. Parts of a row's name are separated by

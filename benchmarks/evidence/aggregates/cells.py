@@ -24,6 +24,7 @@ Cells = Iterator[tuple[str, str, str, str]]
 _NAMES = {
     "adult": "Adult",
     "bank": "bank",
+    "bank_duration": "bank with `duration`",
     "compas": "COMPAS",
     "compas_scores": "COMPAS",
     "credit_card": "Credit Card",

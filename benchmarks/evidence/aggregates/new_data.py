@@ -56,7 +56,7 @@ def _certificates_wrong(runs: pd.DataFrame) -> Cells:
 def _promises(runs: pd.DataFrame) -> Cells:
     words = {"margin=0": "no margin", promises.CERTIFIED: "certified"}
     for n_rows, of in promises.summary(runs).iterrows():
-        for model, above in of.items():
+        for model, above in of.dropna().items():
             yield f"{n_rows:,}", words.get(model, f"`{model}`"), *number(100 * above, ".0f")
     certificates = runs[runs["model"] == promises.CERTIFIED].groupby("rows")["certified"].sum()
     for n_rows, of in certificates.items():

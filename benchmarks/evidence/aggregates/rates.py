@@ -107,5 +107,5 @@ def _frozen_model(runs: pd.DataFrame) -> Cells:
     words = {"full path": "trees fitted for the constraint", "frozen": "frozen trees, 5,000 rows"}
     for (notion, method), of in runs.groupby(["notion", "method"], sort=False):
         for column, measure in {"test_error": "test error", "test_violation": "test gap"}.items():
-            row = words.get(method, method.replace("trees, ", "trees, "))
+            row = words.get(method, method)
             yield row, f"{measure}, {name(notion)}", *summary(of[column])

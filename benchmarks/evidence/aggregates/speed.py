@@ -22,8 +22,8 @@ def _scaling(runs: pd.DataFrame) -> Cells:
             yield f"{words} / peak MB", column, *number(of["peak_mb"].max(), ".0f")
 
 
-@table("million_rows_private", "scaling")
-def _million_rows_private(runs: pd.DataFrame) -> Cells:
+@table("million_rows", "scaling")
+def _million_rows(runs: pd.DataFrame) -> Cells:
     for n_rows, of in runs[runs["kind"] == "private100"].groupby("n_rows"):
         yield f"{n_rows:,}", "seconds", *number(of["fit_time"].mean(), ".1f")
         yield f"{n_rows:,}", "peak MB", *number(of["peak_mb"].max(), ".0f")
