@@ -22,10 +22,9 @@ from torch import Tensor
 from benchmarks import results
 from fairconstrained.constraints import DemographicParity, PartialStatisticalParity, Space, Stack
 from fairconstrained.losses import log_loss
-from fairconstrained.models import as_model
+from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM, Linearization, separate_estimates
-from fairconstrained.problems.erm import _Binned
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.process import one_thread
 from fairconstrained.solvers.stochastic.sampling import Balanced
@@ -43,8 +42,8 @@ def problem(n_rows: int, notion: object) -> FairERM:
     group = torch.as_tensor(rng.integers(_GROUPS, size=n_rows))
     weight = torch.ones(n_rows, dtype=torch.float64)
     space = Space([0, 1], list(range(_GROUPS)))
-    stack = Stack(space, [notion.bind(space, 0.05, 2.0)])  # type: ignore[attr-defined]
-    model = as_model("linear", X, weight, 1, 1e-4, True)
+    stack = Stack(space, [notion.bind(space, 0.05)])  # type: ignore[attr-defined]
+    model = Linear().build(X, weight, 1, 1e-4)
     return FairERM(model, Batch(X, y, group, weight), MeanLoss(log_loss), stack, 1e-4)
 
 
@@ -52,9 +51,8 @@ def by_autograd(erm: FairERM, x: Tensor, rows: Tensor | None) -> Linearization:
     """Terms of the general route."""
 
     def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-        risk = erm.risk.soft(scores, batch.y, batch.weight)[None]
-        sums = erm.constraint.at(aux).sums(scores, batch.y, batch.group, batch.weight)
-        return torch.cat((risk, erm.constraint.of_moments(sums, erm.counts, aux)))
+        risk = erm.risk.soft(scores, batch.y, batch.weight, erm.total)[None]
+        return torch.cat((risk, erm._values(scores, aux, batch)))
 
     return erm._penalised(x, erm.of_scores(terms, x, rows))
 
@@ -62,8 +60,8 @@ def by_autograd(erm: FairERM, x: Tensor, rows: Tensor | None) -> Linearization:
 def without_products(erm: FairERM, x: Tensor) -> Linearization:
     """Terms in closed form, a pullback for each gradient."""
     assert erm.affine is not None
-    rows, whole = _Binned(erm.data.X, erm.data.y, erm.bins, erm.data.weight), slice(None)
-    terms = erm._in_closed_form(erm.affine, x, rows, whole, whole, [erm.n_rows])
+    whole, sizes = slice(None), [erm.n_rows]
+    terms = erm._in_closed_form(erm.affine, x, erm.data.X, erm.placed, whole, whole, sizes)
     return erm._penalised(x, terms)
 
 
