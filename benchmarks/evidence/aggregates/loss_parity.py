@@ -25,21 +25,3 @@ def _loss_parity_published(points: pd.DataFrame) -> Cells:
     for _, point in points.iterrows():
         std = "" if pd.isna(point["std"]) else f"{point['std']:.4f}"
         yield point["method"], "published test error", f"{point['error']:.4f}", std
-
-
-@table("loss_parity", "loss_parity")
-def _loss_parity(runs: pd.DataFrame) -> Cells:
-    measures = {
-        "train_gap": ("training gap", ".4f"),
-        "train_Ina": ("training error", ".4f"),
-        "test_Ina": ("test error", ".4f"),
-        "test_gap": ("test gap", ".4f"),
-        "test_Ind": ("test independence gap", ".3f"),
-        "test_Sp": ("test separation gap", ".3f"),
-        "test_Sf": ("test sufficiency gap", ".3f"),
-        "test_Wd": ("test Wasserstein distance", ".4f"),
-    }
-    names = {"LossParityClassifier": "default (`EarlyStoppedSGDA`)", "SGDA": "`SGDA`"}
-    for method, of in runs.groupby("method", sort=False):
-        for column, (words, digits) in measures.items():
-            yield names.get(method, method), words, *summary(of[column], digits)
