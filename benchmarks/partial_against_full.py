@@ -90,8 +90,9 @@ def main() -> None:
 
 def table(found: pd.DataFrame) -> str:
     """Markdown: means and deviations over splits."""
-    by_slack = found.drop(columns=["dataset", "notion", "seed"]).groupby("slack", sort=False)
-    mean, deviation = by_slack.mean(), by_slack.std().fillna(0.0)
+    by_slack = found.drop(columns="seed").groupby("slack", sort=False)
+    mean = by_slack.mean(numeric_only=True)
+    deviation = by_slack.std(numeric_only=True).fillna(0.0)
     lines = [["slack of full parity", *mean.columns], ["---"] * (1 + mean.shape[1])]
     for slack in mean.index:
         pairs = zip(mean.loc[slack], deviation.loc[slack], strict=True)
