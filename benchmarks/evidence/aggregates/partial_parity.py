@@ -120,12 +120,3 @@ def _partial_rows(runs: pd.DataFrame) -> Cells:
         yield row, "processor seconds", *number(run["processor seconds"], ".0f")
         yield row, "peak GB", *number(run["peak GB"], ".2f")
         yield row, f"gap at slack {run['slack']:g}", *number(run["gap"])
-
-
-@table("partial_seconds", "partial_parity")
-def _partial_seconds(runs: pd.DataFrame) -> Cells:
-    for _, row, of in _by_data(runs):
-        for method, words in _METHODS.items():
-            seconds = of.loc[of["method"] == method, "cpu_time"]
-            yield row, f"{words}, mean", *number(seconds.mean(), ".1f")
-            yield row, f"{words}, longest", *number(seconds.max(), ".1f")
