@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from benchmarks import ablation, frontier, stress
+from benchmarks.equal_violation import advantage_kept, at_equal_violation
 from benchmarks.evidence.aggregates.cells import Cells, name, number, summary, table
 
 
@@ -55,7 +56,7 @@ def _reductions_seconds(runs: pd.DataFrame) -> Cells:
 @table("boosted_trees", "any_classifier")
 def _boosted_trees(runs: pd.DataFrame) -> Cells:
     methods = ["trees, constrained", "trees, linear program", "linear, constrained"]
-    runs = runs[~runs["without_group"] & runs["method"].isin(methods)]
+    runs = runs[runs["dataset"].eq("adult") & ~runs["without_group"] & runs["method"].isin(methods)]
     for (notion, slack), case in runs.groupby(["notion", "slack"], sort=False):
         for measure in ("test_error", "test_violation", "train_violation"):
             for method in methods:
@@ -67,10 +68,30 @@ def _boosted_trees(runs: pd.DataFrame) -> Cells:
 
 @table("boosted_trees_seconds", "any_classifier")
 def _boosted_trees_seconds(runs: pd.DataFrame) -> Cells:
-    runs = runs[~runs["without_group"] & (runs["method"] == "trees, constrained")]
+    runs = runs[runs["dataset"].eq("adult") & ~runs["without_group"]]
+    runs = runs[runs["method"] == "trees, constrained"]
     for notion, of in runs.groupby("notion", sort=False):
         yield name(notion), "classifiers of label and group", *summary(of["base_cpu"], ".1f")
         yield name(notion), "constrained training", *summary(of["cpu"], ".1f")
+
+
+@table("boosted_trees_advantage", "any_classifier")
+def _boosted_trees_advantage(runs: pd.DataFrame) -> Cells:
+    for found in advantage_kept(runs[runs["dataset"].eq("adult")]).to_dict("records"):
+        row = name("sex left out" if found["without_group"] else "all columns", found["notion"])
+        for column in ("unconstrained", "constrained", "kept"):
+            yield row, f"{column}, fraction" if column == "kept" else column, found[column], ""
+
+
+@table("boosted_trees_small_tables", "any_classifier")
+def _boosted_trees_small_tables(runs: pd.DataFrame) -> Cells:
+    peers = {f"trees, {words}": words for words in ("linear program", "thresholds by group")}
+    peers["linear, constrained"] = "constrained linear model"
+    small = runs[runs["dataset"].isin(["compas", "law_school"])]
+    for found in at_equal_violation(small).to_dict("records"):
+        if found["peer"] in peers and found["compared"]:
+            row = name(found["dataset"], found["notion"])
+            yield row, peers[found["peer"]], found["mean"], found["standard deviation"]
 
 
 @table("random_problems", "stress")
