@@ -49,6 +49,7 @@ class NetworkModel:
     """
 
     linear = False
+    contains_linear = False  # whether parameters are known with the scores of any linear model
 
     def __init__(self, network: nn.Module):
         self.network = network

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import DenseFeatures
@@ -13,10 +15,11 @@ from fairconstrained.problems import (
     Evaluation,
     FixedSoftness,
     Linearization,
+    one_in,
     separate_estimates,
     with_penalty,
 )
-from fairconstrained.training.data import Rows, Source, Stream
+from fairconstrained.training.data import Chosen, Rows, Source, Stream
 from fairconstrained.training.terms import Group, Term
 from fairconstrained.workers import Workers
 
@@ -106,6 +109,45 @@ class ModuleProblem(FixedSoftness):
         """
         self.settle(x)
         members = [self._risk, *self._constraints]
+        soft, hard = self._measured(members, x)
+        values = _values(members, soft)
+        values[0] += self._alpha * self.model.penalty(x).value
+        return Evaluation(values, _values(members, hard))
+
+    def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
+        """Return the problem on most rows, and one in `every` rows of each group.
+
+        A constraint of the package divides the rows by labels, too. If there are too few rows for
+        that, or the data are a stream, every row is in both.
+        """
+        cell = self.strata
+        for term in self._constraints:
+            cell = cell * (int(term.cell.max()) + 1) + term.cell
+        kept, held = one_in(every, torch.unique(cell, return_inverse=True)[1], rng)
+        if self._streams or not len(held):
+            return self, torch.arange(self.n_rows)
+        return self._on(kept), held
+
+    def begun(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+        """Return where training begins: here."""
+        return x, dual
+
+    def risks(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
+        held = self if self._streams else self._on(rows)
+        soft, hard = held._measured([self._risk], x)
+        return torch.cat((*soft, *hard))
+
+    def _on(self, rows: Tensor) -> Self:
+        """The problem on some rows of data that can be indexed."""
+        part = copy.copy(self)
+        part.source, part.strata = Chosen(self.source, rows), self.strata[rows]
+        part.n_rows = part._n_own = len(rows)
+        part._constraints = [term.on(rows) for term in self._constraints]
+        return part
+
+    def _measured(self, members: Sequence[Term], x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Soft and hard moments of all rows."""
         moments = _Moments(members)
         with torch.no_grad():
             for rows, chunk in self.source.chunks():
@@ -115,9 +157,7 @@ class ModuleProblem(FixedSoftness):
             soft, hard = moments.totals(self._n_own / self.n_rows)
         if self._streams:  # each worker has rows of its own
             soft, hard = ([self._workers.sum(own) for own in found] for found in (soft, hard))
-        values = _values(members, soft)
-        values[0] += self._alpha * self.model.penalty(x).value
-        return Evaluation(values, _values(members, hard))
+        return soft, hard
 
     def settle(self, x: Tensor) -> None:
         """Compute batch statistics of all the data at `x`, where the module has them."""

@@ -25,6 +25,7 @@ from fairconstrained.solvers import (
     ALM,
     SGDA,
     SSLALM,
+    EarlyStoppedSGDA,
     StochasticGhost,
     SwitchingSubgradient,
     cosine,
@@ -39,6 +40,7 @@ Y = (X[:, 0] + 0.5 * GROUP + 0.5 * torch.randn(200, generator=RNG) > 0).long()
 SOLVERS = [
     ALM(n_steps=90, batch_size=16, optimizer=torch.optim.Adam, schedule=cosine),
     SSLALM(n_steps=90, batch_size=16),
+    EarlyStoppedSGDA(n_steps=90, batch_size=16, n_evaluations=29),
     pytest.param(
         SwitchingSubgradient(n_steps=90, batch_size=16, record_from=0.2), marks=pytest.mark.slow
     ),
