@@ -129,5 +129,5 @@ def test_loaders_hold_no_row_out():
     tensors = TensorDataset(X.float(), Y, GROUP)
     seen, result = first_iterates(DataLoader(tensors, batch_size=40))
     chosen = EarlyStoppedSGDA().select(seen)
-    expected = float(log_loss(result.module(X.float()), (X, Y)))
+    expected = float(log_loss(result.module(X.float()), (X, Y)).detach())
     assert float(chosen.soft[0]) == pytest.approx(expected, rel=1e-5)
