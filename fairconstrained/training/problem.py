@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import torch
@@ -11,12 +11,12 @@ from torch import Generator, Tensor
 
 from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import DenseFeatures
+from fairconstrained.models.network import flat_gradient
 from fairconstrained.problems import (
     Evaluation,
     FixedSoftness,
     Linearization,
     one_in,
-    separate_estimates,
     with_penalty,
 )
 from fairconstrained.training.data import Chosen, Rows, Source, Stream
@@ -24,6 +24,9 @@ from fairconstrained.training.terms import Group, Term
 from fairconstrained.workers import Workers
 
 __all__ = ["ModuleProblem"]
+
+
+Pass = tuple[Sequence[Term], Tensor | None, Tensor | None]  # terms, and their rows and scales
 
 
 class _AsGiven(DenseFeatures):
@@ -85,21 +88,13 @@ class ModuleProblem(FixedSoftness):
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Loss and constraints from one pass."""
         members = [self._risk, *self._constraints]
-        return self._penalised(x, self._differentiable(members, x, rows, None))
-
-    def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Penalised loss."""
-        return self._penalised(x, self._differentiable([self._risk], x, rows, None))
-
-    def constraints(
-        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
-    ) -> Linearization:
-        """Constraint values."""
-        return self._differentiable(self._constraints, x, rows, scale)
+        return self._penalised(x, self._differentiable(x, [(members, rows, None)]))
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
         """Estimate by one pass for each draw, because a stream gives one batch at a time."""
-        return separate_estimates(self, x, rows, *draws)
+        passes: list[Pass] = [([self._risk], rows, None)]
+        passes += [(self._constraints, *draw) for draw in draws]
+        return self._penalised(x, self._differentiable(x, passes))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values in evaluation mode.
@@ -173,9 +168,25 @@ class ModuleProblem(FixedSoftness):
         scores[own] = part
         return self._workers.sum(scores)
 
-    def _differentiable(
-        self, members: Sequence[Term], x: Tensor, rows: Tensor | None, scale: Tensor | None
-    ) -> Linearization:
+    def _differentiable(self, x: Tensor, passes: Sequence[Pass]) -> Linearization:
+        """Values of some terms on each draw; one backward pass through all of them."""
+        scores, leaves = self.model.differentiable(x)
+        value = torch.cat([self._of_draw(scores, *given) for given in passes])
+
+        def pullback(weights: Tensor) -> Tensor:
+            if not value.requires_grad:  # no terms at all
+                return torch.zeros_like(x)
+            return self._workers.sum(flat_gradient(value, leaves, weights))
+
+        return Linearization(value.detach(), pullback)
+
+    def _of_draw(
+        self,
+        scores: Callable[[Tensor], Tensor],
+        members: Sequence[Term],
+        rows: Tensor | None,
+        scale: Tensor | None,
+    ) -> Tensor:
         rows = torch.arange(self.n_rows) if rows is None else rows
         if scale is None:
             scale = torch.full((len(rows),), self.n_rows / len(rows))
@@ -184,24 +195,16 @@ class ModuleProblem(FixedSoftness):
             own = self._workers.part(len(rows), self._n_strata)
         share = 1 / self._workers.size if self._streams else len(rows[own]) / len(rows)
         batch = self._place(self.source.batch(rows[own]))
-        outputs, model_pullback = self.model.linearize(x, _AsGiven(batch[0]))
-        outputs = outputs.requires_grad_()
         group = self._group(rows[own], scale[own], batch, share)
-        shaped = self._shaped(outputs)
-        moments = [member.soft(shaped, batch, group) for member in members]
+        outputs = self._shaped(scores(batch[0]))
+        moments = [member.soft(outputs, batch, group) for member in members]
         sizes = [len(moment) for moment in moments]
-        total = self._workers.sum_with_gradient(torch.cat([x.new_zeros(0), *moments]))
-        value = _values(members, torch.split(total, sizes))
-
-        def pullback(weights: Tensor) -> Tensor:
-            if not value.requires_grad:  # no terms at all
-                return torch.zeros_like(x)
-            (cotangent,) = torch.autograd.grad(value, outputs, weights, retain_graph=True)
-            return self._workers.sum(model_pullback(cotangent))
-
-        return Linearization(value.detach(), pullback)
+        total = self._workers.sum_with_gradient(torch.cat([outputs.new_zeros(0), *moments]))
+        return _values(members, torch.split(total, sizes))
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
+        if not self._alpha:
+            return terms
         return with_penalty(terms, self.model.penalty(x), self._alpha)
 
     def _group(self, rows: Tensor, scale: Tensor, batch: Rows, share: float) -> Group:

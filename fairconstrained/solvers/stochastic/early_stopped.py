@@ -174,7 +174,7 @@ class EarlyStoppedSGDA(Solver):
         n_steps = self.n_steps or max(_LEAST_STEPS, _PASSES * part.n_rows // self.batch_size)
         ends = evaluated_steps(n_steps, self.n_evaluations)
         estimates, first = Estimates(part, self.batch_size, rng), 0
-        now = self._begin(*part.begun(x, dual))
+        now = self.begin(*part.begun(x, dual))
         if saved:
             now.restore(saved["now"])
             estimates.state, first = saved["estimates"], saved["step"]
@@ -184,12 +184,13 @@ class EarlyStoppedSGDA(Solver):
             if now.feasible and now.waited >= self.patience:
                 return
             warm_up = min(1.0, step / (_WARM_UP * n_steps))
-            self._step(estimates, now, step, warm_up * cosine((step - 1) / n_steps))
+            self.step(estimates, now, step, warm_up * cosine((step - 1) / n_steps))
             if step in ends:
                 iterate = self._judged(problem, held, estimates, now)
                 yield iterate, _state(step, now, estimates)
 
-    def _begin(self, x: Tensor, dual: Tensor) -> Memory:
+    def begin(self, x: Tensor, dual: Tensor) -> Memory:
+        """What the first step starts from; each step then changes it."""
         return Memory(
             x=x,
             dual=dual,
@@ -201,7 +202,8 @@ class EarlyStoppedSGDA(Solver):
             feasible=False,
         )
 
-    def _step(self, estimates: Estimates, now: Memory, step: int, factor: float) -> None:
+    def step(self, estimates: Estimates, now: Memory, step: int, factor: float) -> None:
+        """Take step number `step`, with step sizes times `factor`."""
         terms = estimates.both(now.x) if len(now.dual) else estimates.all(now.x)
         value = terms.value[1:]
         active = (now.dual + self.penalty * value).clamp_min(0.0) if self.penalty else now.dual
