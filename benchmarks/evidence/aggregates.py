@@ -20,6 +20,7 @@ _NAMES = {
     "compas": "COMPAS",
     "compas_scores": "COMPAS",
     "law_school": "law school",
+    "acs_income_sex": "ACSIncome by sex",
     "acs_income_race": "ACSIncome, 5 races",
     "acs_income_race_sex": "ACSIncome, 10 groups by race and sex",
     "group_auc": "group",
@@ -142,6 +143,19 @@ def _boosted_trees_small_tables(runs: pd.DataFrame) -> Cells:
         if row["peer"] in peers and row["compared"]:
             name = _name(row["dataset"], row["notion"])
             yield name, peers[row["peer"]], row["mean"], row["standard deviation"]
+
+
+@_table("networks")
+def _networks(runs: pd.DataFrame) -> Cells:
+    for (data, slack), of in runs.groupby(["dataset", "slack"], sort=False):
+        row = _name(data, "no constraint" if slack >= 1 else f"slack {slack}")
+        for method, own in of.groupby("method"):
+            yield row, f"{method}, error", *_summary(own["test_error"])
+        for method, own in of[of["slack"] < 1].groupby("method"):
+            yield row, f"{method}, gap", *_summary(own["test_violation"])
+        pair = of.pivot(index="seed", columns="method", values="test_error")
+        yield row, "network less linear", *_summary(pair["network"] - pair["linear"], "+.4f")
+        yield row, "splits", str(len(pair)), ""
 
 
 def _trials(runs: pd.DataFrame) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 import torch
@@ -26,7 +26,7 @@ from fairconstrained.workers import Workers
 __all__ = ["ModuleProblem"]
 
 
-Pass = tuple[Sequence[Term], Tensor | None, Tensor | None]  # terms, and their rows and scales
+Draw = tuple[Sequence[Term], Tensor | None, Tensor | None]  # terms, and their rows and scales
 
 
 class _AsGiven(DenseFeatures):
@@ -91,8 +91,8 @@ class ModuleProblem(FixedSoftness):
         return self._penalised(x, self._differentiable(x, [(members, rows, None)]))
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
-        """Estimate by one pass for each draw, because a stream gives one batch at a time."""
-        passes: list[Pass] = [([self._risk], rows, None)]
+        """Estimate all terms by one forward and one backward pass, of batches from each draw."""
+        passes: list[Draw] = [([self._risk], rows, None)]
         passes += [(self._constraints, *draw) for draw in draws]
         return self._penalised(x, self._differentiable(x, passes))
 
@@ -168,10 +168,21 @@ class ModuleProblem(FixedSoftness):
         scores[own] = part
         return self._workers.sum(scores)
 
-    def _differentiable(self, x: Tensor, passes: Sequence[Pass]) -> Linearization:
-        """Values of some terms on each draw; one backward pass through all of them."""
-        scores, leaves = self.model.differentiable(x)
-        value = torch.cat([self._of_draw(scores, *given) for given in passes])
+    def _differentiable(self, x: Tensor, draws: Sequence[Draw]) -> Linearization:
+        """Values of some terms on each draw."""
+        function, leaves = self.model.differentiable(x)
+        batches = [self._drawn(rows, scale) for _, rows, scale in draws]
+        X = [batch[0] for batch, _ in batches]
+        if self._streams:  # whose batches may differ in shape
+            outputs = [function(rows) for rows in X]
+        else:
+            outputs = list(torch.split(function(torch.cat(X)), [len(rows) for rows in X]))
+        value = torch.cat(
+            [
+                self._totals(members, self._shaped(own), *batch)
+                for (members, *_), own, batch in zip(draws, outputs, batches, strict=True)
+            ]
+        )
 
         def pullback(weights: Tensor) -> Tensor:
             if not value.requires_grad:  # no terms at all
@@ -180,13 +191,8 @@ class ModuleProblem(FixedSoftness):
 
         return Linearization(value.detach(), pullback)
 
-    def _of_draw(
-        self,
-        scores: Callable[[Tensor], Tensor],
-        members: Sequence[Term],
-        rows: Tensor | None,
-        scale: Tensor | None,
-    ) -> Tensor:
+    def _drawn(self, rows: Tensor | None, scale: Tensor | None) -> tuple[Rows, Group]:
+        """The part of a draw that is this worker's."""
         rows = torch.arange(self.n_rows) if rows is None else rows
         if scale is None:
             scale = torch.full((len(rows),), self.n_rows / len(rows))
@@ -195,8 +201,12 @@ class ModuleProblem(FixedSoftness):
             own = self._workers.part(len(rows), self._n_strata)
         share = 1 / self._workers.size if self._streams else len(rows[own]) / len(rows)
         batch = self._place(self.source.batch(rows[own]))
-        group = self._group(rows[own], scale[own], batch, share)
-        outputs = self._shaped(scores(batch[0]))
+        return batch, self._group(rows[own], scale[own], batch, share)
+
+    def _totals(
+        self, members: Sequence[Term], outputs: Tensor, batch: Rows, group: Group
+    ) -> Tensor:
+        """Values from the moments of all workers."""
         moments = [member.soft(outputs, batch, group) for member in members]
         sizes = [len(moment) for moment in moments]
         total = self._workers.sum_with_gradient(torch.cat([outputs.new_zeros(0), *moments]))
