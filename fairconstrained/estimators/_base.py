@@ -77,6 +77,7 @@ from fairconstrained.solvers import (
     Status,
     check_solves,
     run,
+    solves,
 )
 from fairconstrained.solvers.base import FEASIBILITY_TOL
 from fairconstrained.workers import ALONE
@@ -176,12 +177,11 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Return the final problem, after solving a simpler one if that is needed."""
         if self.epsilon is not None:
             return problem
-        if self._is_linear():
-            free = self._preliminary(problem, task) if problem.n_constraints else None
-            return replace(problem, free=free)
-        if problem.model.contains_linear and not self._is_warm():
-            return replace(problem, simpler=partial(self._linear_start, task))
-        return problem
+        if not self._is_linear():
+            return self._beginning_linear(problem, task)
+        if not problem.n_constraints:
+            return problem
+        return replace(problem, free=self._preliminary(problem, task))
 
     def _default_solver(self):
         """Return the solver to use if none is given."""
@@ -537,6 +537,13 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         solver = AugmentedLagrangian() if self._is_linear() else task.solver
         none, start = task.data.weight.new_zeros(0), free.start()
         return run(solver, free, start, none, task.rng, max_iter=None, tol=self.tol).iterate.x
+
+    def _beginning_linear(self, problem, task):
+        """The problem of a perceptron that starts at the linear model, where it contains that."""
+        divisible = solves(EarlyStoppedSGDA(), problem)  # others begin where they say themselves
+        if self._is_warm() or not (divisible and problem.model.contains_linear):
+            return problem
+        return replace(problem, simpler=partial(self._linear_start, task))
 
     def _linear_start(self, task, part):
         """The perceptron that is the constrained linear model of the rows of `part`."""
