@@ -147,14 +147,15 @@ def _boosted_trees_small_tables(runs: pd.DataFrame) -> Cells:
 
 @_table("networks")
 def _networks(runs: pd.DataFrame) -> Cells:
-    for (data, slack), of in runs.groupby(["dataset", "slack"], sort=False):
-        row = _name(data, "no constraint" if slack >= 1 else f"slack {slack}")
-        for method, own in of.groupby("method"):
-            yield row, f"{method}, error", *_summary(own["test_error"])
-        for method, own in of[of["slack"] < 1].groupby("method"):
-            yield row, f"{method}, gap", *_summary(own["test_violation"])
+    measures = {"error": "test_error", "gap": "test_violation"}
+    runs = runs.assign(free=runs["slack"] >= 1).sort_values(["dataset", "free"], ascending=[1, 0])
+    for (data, free, slack), of in runs.groupby(["dataset", "free", "slack"], sort=False):
+        row = _name(data, "no constraint" if free else f"slack {slack}")
+        for words, measure in measures.items():
+            for method, own in of.groupby("method"):
+                yield row, f"{method}, {words}", *_summary(own[measure])
         pair = of.pivot(index="seed", columns="method", values="test_error")
-        yield row, "network less linear", *_summary(pair["network"] - pair["linear"], "+.4f")
+        yield row, "network less linear, error", *_summary(pair["network"] - pair["linear"], "+.4f")
         yield row, "splits", str(len(pair)), ""
 
 
