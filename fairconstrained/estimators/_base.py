@@ -62,7 +62,7 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss, n_outputs
-from fairconstrained.models import as_specification
+from fairconstrained.models import Linear, as_specification
 from fairconstrained.models.cross_fitting import of_rows
 from fairconstrained.models.features import as_features
 from fairconstrained.models.layers import auditable
@@ -77,6 +77,7 @@ from fairconstrained.solvers import (
     Status,
     check_solves,
     run,
+    solves,
 )
 from fairconstrained.solvers.base import FEASIBILITY_TOL
 from fairconstrained.workers import ALONE
@@ -174,7 +175,11 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _refined(self, problem, task):
         """Return the final problem, after solving a simpler one if that is needed."""
-        if self.epsilon is not None or not self._is_linear() or not problem.n_constraints:
+        if self.epsilon is not None:
+            return problem
+        if not self._is_linear():
+            return self._beginning_linear(problem, task)
+        if not problem.n_constraints:
             return problem
         return replace(problem, free=self._preliminary(problem, task))
 
@@ -517,7 +522,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """The stages of the solution: one, or two if a margin narrows the slacks."""
         x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.device)
         dual = dual.to(x.dtype)
-        if self.warm_start and hasattr(self, "classes_"):
+        if self._is_warm():
             x, dual = self._warm(problem, x, dual, task.space.classes)
         stages = [self._run(problem, task, x, dual)]
         if self.margin > 0 and problem.constraint.members:
@@ -532,6 +537,25 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         solver = AugmentedLagrangian() if self._is_linear() else task.solver
         none, start = task.data.weight.new_zeros(0), free.start()
         return run(solver, free, start, none, task.rng, max_iter=None, tol=self.tol).iterate.x
+
+    def _beginning_linear(self, problem, task):
+        """The problem of a perceptron that starts at the linear model, where it contains that."""
+        divisible = solves(EarlyStoppedSGDA(), problem)  # others begin where they say themselves
+        if self._is_warm() or not (divisible and problem.model.contains_linear):
+            return problem
+        return replace(problem, simpler=partial(self._linear_start, task))
+
+    def _linear_start(self, task, part):
+        """The perceptron that is the constrained linear model of the rows of `part`."""
+        outputs = n_outputs(len(task.space.classes))
+        model = Linear().build(part.data.X, part.data.weight, outputs, part.alpha)
+        linear = replace(part, model=model, simpler=None)
+        x, dual = linear.start(), part.total.new_zeros(part.n_constraints)
+        solver = AugmentedLagrangian()
+        found = run(solver, linear, x, dual, task.rng, max_iter=None, tol=self.tol).iterate
+        w, aux = found.x.tensor_split([model.n_params])
+        coef, intercept = model.unpack(w)
+        return torch.cat((part.model.of_linear(coef.T, intercept), aux)), found.dual
 
     def _run(self, problem, task, x, dual):
         length, watchers = self.max_iter or task.solver.length, given_callbacks(self.callbacks)
@@ -548,6 +572,10 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 known=problem.known() if self.epsilon is None and len(dual) else (),
             )
         return Stage(problem, solution)
+
+    def _is_warm(self):
+        """Whether training begins at the last fit."""
+        return self.warm_start and hasattr(self, "classes_")
 
     def _warm(self, problem, x, dual, classes):
         """Parameters and multipliers of the last fit, if they fit this problem."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ from fairconstrained.models.per_row import (
 )
 from fairconstrained.models.platt import Rescale
 
-__all__ = ["NetworkModel", "materialize"]
+__all__ = ["NetworkModel", "flat_gradient", "materialize"]
 
 # Rows that a network evaluates at a time outside training: bounds the memory of its activations.
 _CHUNK_ROWS = 16_384
@@ -49,6 +49,7 @@ class NetworkModel:
     """
 
     linear = False
+    contains_linear = False  # whether parameters are known with the scores of any linear model
 
     def __init__(self, network: nn.Module):
         self.network = network
@@ -92,21 +93,23 @@ class NetworkModel:
         with torch.no_grad():
             return torch.cat([self._score(w, rows.to_dense()) for rows in _chunks(X)])
 
-    def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
-        """Scores in training mode, and reverse-mode differentiation through the network."""
+    def differentiable(self, w: Tensor) -> tuple[Callable[[Tensor], Tensor], list[Tensor]]:
+        """The network in training mode as a function of rows, and its parameters as leaves."""
         if not self.network.training:  # walking through all modules takes as long as a layer
             self.network.train()
         leaves = [leaf.detach().requires_grad_() for leaf in self._unflatten(w).values()]
-        with self._holding(leaves):
-            scores = _column(self.network(X.to_dense()))
 
-        def pullback(cotangent: Tensor) -> Tensor:
-            gradients = torch.autograd.grad(
-                scores, leaves, cotangent, retain_graph=True, materialize_grads=True
-            )
-            return torch.cat([gradient.reshape(-1) for gradient in gradients])
+        def scores(rows: Tensor) -> Tensor:
+            with self._holding(leaves):
+                return _column(self.network(rows))
 
-        return scores.detach(), pullback
+        return scores, leaves
+
+    def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
+        """Scores in training mode, and reverse-mode differentiation through the network."""
+        function, leaves = self.differentiable(w)
+        scores = function(X.to_dense())
+        return scores.detach(), lambda cotangent: flat_gradient(scores, leaves, cotangent)
 
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
         """Scores in training mode, and the sum of the rows' clipped gradients.
@@ -228,6 +231,14 @@ class NetworkModel:
         finally:
             for owner, name, parameter in held:
                 owner._parameters[name] = parameter
+
+
+def flat_gradient(values: Tensor, leaves: Sequence[Tensor], weights: Tensor) -> Tensor:
+    """Gradient of the weighted sum of values by all leaves, as one vector."""
+    gradients = torch.autograd.grad(
+        values, leaves, weights, retain_graph=True, materialize_grads=True
+    )
+    return torch.cat([gradient.reshape(-1) for gradient in gradients])
 
 
 def _places(network: nn.Module, parameter: Tensor) -> list[tuple[nn.Module, str]]:

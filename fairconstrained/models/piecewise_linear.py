@@ -23,10 +23,12 @@ class PiecewiseLinear(nn.Module):
 
         h_j(x) = \min \Big( \max \Big( \frac{x_{c(j)} - m_j}{s_j},\, a_j \Big),\, b_j \Big) .
 
-    A column of more than two values gives a ramp for each of its bins, which rises by 2 within the
-    bin. A linear layer on them is any continuous function of the column with kinks at the ends of
-    bins. A column of two values gives one output, divided by its range. Outputs have mean zero on
-    the rows by which they were chosen, and are bounded whatever x is.
+    A column of more than two values gives a ramp for each of its n bins, which rises by
+    :math:`2 / \sqrt n` within the bin: together they have about the norm of a standardised column,
+    and a step of training moves the scores by as much. A linear layer on them is any continuous
+    function of the column with kinks at the ends of bins. A column of two values gives one output,
+    divided by its range. Outputs have mean zero on the rows by which they were chosen, and are
+    bounded whatever x is.
 
     Parameters
     ----------
@@ -47,7 +49,7 @@ class PiecewiseLinear(nn.Module):
     >>> from fairconstrained.models.piecewise_linear import PiecewiseLinear
     >>> X = torch.tensor([[0.0], [1.0], [3.0]], dtype=torch.float64)
     >>> layer = PiecewiseLinear.of(DenseFeatures(X), torch.ones(3).double(), n_bins=2)
-    >>> (3 * layer(X)).round().tolist()  # bins from 0 to 1 and from 1 to 3
+    >>> (3 * 2**0.5 * layer(X)).round().tolist()  # bins from 0 to 1 and from 1 to 3
     [[-4.0, -2.0], [2.0, -2.0], [2.0, 4.0]]
     """
 
@@ -88,6 +90,25 @@ class PiecewiseLinear(nn.Module):
         moved = X.index_select(1, self.index).sub_(self.centre).div_(self.scale)
         return moved.clamp_(self.low, self.high)
 
+    def linear(self, coef: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights on the outputs and a constant: ``coef @ x`` for x within the bins.
+
+        Parameters
+        ----------
+        coef : Tensor of shape (k, n_features)
+
+        Returns
+        -------
+        weights : Tensor of shape (k, n_outputs)
+        constant : Tensor of shape (k,)
+        """
+        weights = coef[:, self.index] * self.scale
+        ends = self.centre + self.scale * self.low
+        lowest = ends.new_empty(coef.shape[1]).scatter_reduce(
+            0, self.index, ends, "amin", include_self=False
+        )
+        return weights, coef @ lowest - weights @ self.forward(lowest[None])[0]
+
 
 def _ramps(column: Tensor, weight: Tensor, n_bins: int) -> Tensor:
     """Centres, scales and bounds of the outputs of a column, (4, n_outputs)."""
@@ -107,4 +128,7 @@ def _ramps(column: Tensor, weight: Tensor, n_bins: int) -> Tensor:
         ends = torch.unique(torch.cat((values[:1], inner, values[-1:])))
     middle, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * ends.diff()
     mean = weight @ ((column[:, None] - middle) / half).clamp(-1.0, 1.0) / weight.sum()
-    return torch.stack((middle + mean * half, half, -1.0 - mean, 1.0 - mean))
+    size = len(half) ** 0.5
+    return torch.stack(
+        (middle + mean * half, half * size, (-1.0 - mean) / size, (1.0 - mean) / size)
+    )

@@ -208,9 +208,13 @@ class Network(Specification):
     n_bins : int or None, default=64
         A perceptron sees each column of more than two values through ramps within at most so many
         bins: it then learns steps and bends in a column quickly, and neither units nor outliers
-        matter. Rows then have several times the norm of standardised ones, which suits the default
-        solver; those of plain gradient steps need smaller steps, or None. None: columns are
-        standardised, as they are in private training.
+        matter. None: columns are standardised, as they are in private training.
+
+    Notes
+    -----
+    Under the default solver a perceptron with at least two units in each layer for each output
+    starts at the constrained linear model. Rows that are held out from both then decide how far it
+    goes from there.
 
     Examples
     --------

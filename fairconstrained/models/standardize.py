@@ -21,3 +21,7 @@ class Standardize(nn.Module):
     def forward(self, X: Tensor) -> Tensor:
         """Standardised columns."""
         return (X - self.centre) / self.scale
+
+    def linear(self, coef: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights (k, d) on the outputs and a constant (k,) that give ``coef @ x``."""
+        return coef * self.scale, coef @ self.centre

@@ -12,6 +12,7 @@ from fairconstrained.problems.base import (
     QuadraticProgram,
     SampledProblem,
     Sharpenable,
+    one_in,
     separate_estimates,
     with_penalty,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "QuadraticProgram",
     "SampledProblem",
     "Sharpenable",
+    "one_in",
     "separate_estimates",
     "with_penalty",
 ]

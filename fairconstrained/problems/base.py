@@ -2,10 +2,9 @@
 
 Every solver may ask a :class:`Problem` for a start, a linearization and an evaluation. What only
 some solvers need has a protocol of its own: draws of rows (:class:`SampledProblem`), rows held out
-(:class:`Divisible`), sharper soft
-values (:class:`Sharpenable`), more slack (:class:`Loosenable`), convex parts
-(:class:`DifferenceOfConvex`) and quadratic forms (:class:`QuadraticProgram`). A solver names the
-protocol that it needs in the signature of its ``iterate``.
+(:class:`Divisible`), sharper soft values (:class:`Sharpenable`), more slack (:class:`Loosenable`),
+convex parts (:class:`DifferenceOfConvex`) and quadratic forms (:class:`QuadraticProgram`). A solver
+names the protocol that it needs in the signature of its ``iterate``.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ __all__ = [
     "QuadraticProgram",
     "SampledProblem",
     "Sharpenable",
+    "one_in",
     "separate_estimates",
     "with_penalty",
 ]
@@ -157,8 +157,32 @@ class Divisible(SampledProblem, Protocol):
         too few rows for that in all groups, every row is in both.
         """
 
+    def begun(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+        """Return where training on these rows begins: here, or at a simpler model fitted to them.
+
+        With the multipliers that belong to it.
+        """
+
     def risks(self, x: Tensor, rows: Tensor) -> Tensor:
         """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
+
+
+def one_in(every: int, cell: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
+    """Indices of most rows, and of one in `every` rows of each cell chosen at random.
+
+    Parameters
+    ----------
+    every : int
+    cell : LongTensor of shape (n_rows,)
+        The cell of each row, on the CPU.
+    rng : Generator
+    """
+    order = torch.randperm(len(cell), generator=rng)
+    order = order[torch.argsort(cell[order], stable=True)]
+    counts = torch.bincount(cell)
+    place = torch.arange(len(cell)) - (counts.cumsum(dim=0) - counts)[cell[order]]
+    chosen = place % every == every - 1
+    return order[~chosen].sort().values, order[chosen].sort().values
 
 
 class Sharpenable(Problem, Protocol):

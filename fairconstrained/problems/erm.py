@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Generator, Tensor
@@ -25,6 +25,7 @@ from fairconstrained.problems.base import (
     Batch,
     Evaluation,
     Linearization,
+    one_in,
     separate_estimates,
     with_penalty,
 )
@@ -83,6 +84,9 @@ class FairERM:
         Starting parameters; default: those of the model.
     free : Tensor of shape (n_params,), optional
         A solution of the problem without constraints, which no result may be worse than.
+    simpler : callable, optional
+        Gives the point and the multipliers of a simpler model that is fitted to the rows of a
+        problem, from which training on them begins.
     """
 
     model: Model
@@ -92,6 +96,7 @@ class FairERM:
     alpha: float
     initial: Tensor | None = None
     free: Tensor | None = None
+    simpler: Callable[[Any], tuple[Tensor, Tensor]] | None = None
 
     @cached_property
     def total(self) -> Tensor:
@@ -232,17 +237,14 @@ class FairERM:
         """
         y, group = self.data.y.cpu(), self.data.group.cpu()
         cell = y * (group.max() + 1) + group
-        order = torch.randperm(len(cell), generator=rng)
-        order = order[torch.argsort(cell[order], stable=True)]
-        counts = torch.bincount(cell)
-        place = torch.arange(len(cell)) - (counts.cumsum(dim=0) - counts)[cell[order]]
-        left_out = place % every == every - 1
-        kept, held = (
-            order[rows].sort().values.to(self.data.y.device) for rows in (~left_out, left_out)
-        )
+        kept, held = (rows.to(self.data.y.device) for rows in one_in(every, cell, rng))
         if len(torch.unique(self.data.y[held])) < len(torch.unique(y)):
             return self, torch.arange(len(y), device=self.data.y.device)
         return replace(self, data=self.data.rows(kept)), held
+
+    def begun(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+        """Return where training on these rows begins: here, or at the simpler model."""
+        return (x, dual) if self.simpler is None else self.simpler(self)
 
     def risks(self, x: Tensor, rows: Tensor) -> Tensor:
         """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""

@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.problems import SampledProblem
 from fairconstrained.solvers import Iterate, Solver, check_solves
-from fairconstrained.solvers.stochastic.base import StochasticSolver
+from fairconstrained.solvers.stochastic.base import Resumable
 
 __all__ = ["Checkpointed", "identity"]
 
@@ -25,7 +25,7 @@ class Checkpointed(Solver):
 
     Parameters
     ----------
-    solver : StochasticSolver
+    solver : Resumable
     path : path-like
         A file; an existing one is resumed from. It is replaced as a whole, so that an interruption
         leaves the last one intact.
@@ -40,7 +40,7 @@ class Checkpointed(Solver):
     """
 
     def __init__(self, solver: Solver, path: Any, writes: bool):
-        if not isinstance(solver, StochasticSolver):
+        if not isinstance(solver, Resumable):
             raise ValueError(f"checkpoint needs a stochastic solver; got {solver!r}.")
         self.solver = solver
         self.path = Path(path)

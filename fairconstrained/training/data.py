@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
-__all__ = ["Indexed", "Rows", "Stream", "Tensors", "as_rows"]
+__all__ = ["Chosen", "Indexed", "Rows", "Stream", "Tensors", "as_rows"]
 
 Rows = tuple[Tensor, ...]
 _CHUNK_ROWS = 1024
@@ -69,8 +69,24 @@ class Indexed:
 
     def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
         """A thousand rows at a time."""
-        for rows in torch.arange(self.n_rows).tensor_split(-(-self.n_rows // _CHUNK_ROWS)):
-            yield rows, self.batch(rows)
+        return _thousands(self)
+
+
+class Chosen:
+    """Some rows of a source that can be indexed."""
+
+    def __init__(self, source: Source, rows: Tensor):
+        self._source = source
+        self._rows = rows
+        self.n_rows = len(rows)
+
+    def batch(self, rows: Tensor) -> Rows:
+        """These of its rows."""
+        return self._source.batch(self._rows[rows])
+
+    def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
+        """A thousand rows at a time."""
+        return _thousands(self)
 
 
 class Stream:
@@ -109,6 +125,11 @@ class Stream:
             "data ran dry: it gave no batch when it was iterated again. Give a loader that starts "
             "anew with each iteration, such as torch.utils.data.DataLoader, not a generator."
         )
+
+
+def _thousands(source: Source) -> Iterator[tuple[Tensor, Rows]]:
+    for rows in torch.arange(source.n_rows).tensor_split(-(-source.n_rows // _CHUNK_ROWS)):
+        yield rows, source.batch(rows)
 
 
 def as_rows(data: Any, dtype: torch.dtype) -> Source:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import DenseFeatures
+from fairconstrained.models.network import flat_gradient
 from fairconstrained.problems import (
     Evaluation,
     FixedSoftness,
     Linearization,
-    separate_estimates,
+    one_in,
     with_penalty,
 )
-from fairconstrained.training.data import Rows, Source, Stream
+from fairconstrained.training.data import Chosen, Rows, Source, Stream
 from fairconstrained.training.terms import Group, Term
 from fairconstrained.workers import Workers
 
 __all__ = ["ModuleProblem"]
+
+
+Draw = tuple[Sequence[Term], Tensor | None, Tensor | None]  # terms, and their rows and scales
 
 
 class _AsGiven(DenseFeatures):
@@ -82,21 +88,13 @@ class ModuleProblem(FixedSoftness):
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Loss and constraints from one pass."""
         members = [self._risk, *self._constraints]
-        return self._penalised(x, self._differentiable(members, x, rows, None))
-
-    def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Penalised loss."""
-        return self._penalised(x, self._differentiable([self._risk], x, rows, None))
-
-    def constraints(
-        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
-    ) -> Linearization:
-        """Constraint values."""
-        return self._differentiable(self._constraints, x, rows, scale)
+        return self._penalised(x, self._differentiable(x, [(members, rows, None)]))
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
-        """Estimate by one pass for each draw, because a stream gives one batch at a time."""
-        return separate_estimates(self, x, rows, *draws)
+        """Estimate all terms by one forward and one backward pass, of batches from each draw."""
+        passes: list[Draw] = [([self._risk], rows, None)]
+        passes += [(self._constraints, *draw) for draw in draws]
+        return self._penalised(x, self._differentiable(x, passes))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values in evaluation mode.
@@ -106,6 +104,45 @@ class ModuleProblem(FixedSoftness):
         """
         self.settle(x)
         members = [self._risk, *self._constraints]
+        soft, hard = self._measured(members, x)
+        values = _values(members, soft)
+        values[0] += self._alpha * self.model.penalty(x).value
+        return Evaluation(values, _values(members, hard))
+
+    def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
+        """Return the problem on most rows, and one in `every` rows of each group.
+
+        A constraint of the package divides the rows by labels, too. If there are too few rows for
+        that, or the data are a stream, every row is in both.
+        """
+        cell = self.strata
+        for term in self._constraints:
+            cell = cell * (int(term.cell.max()) + 1) + term.cell
+        kept, held = one_in(every, torch.unique(cell, return_inverse=True)[1], rng)
+        if self._streams or not len(held):
+            return self, torch.arange(self.n_rows)
+        return self._on(kept), held
+
+    def begun(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+        """Return where training begins: here."""
+        return x, dual
+
+    def risks(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
+        held = self if self._streams else self._on(rows)
+        soft, hard = held._measured([self._risk], x)
+        return torch.cat((*soft, *hard))
+
+    def _on(self, rows: Tensor) -> Self:
+        """The problem on some rows of data that can be indexed."""
+        part = copy.copy(self)
+        part.source, part.strata = Chosen(self.source, rows), self.strata[rows]
+        part.n_rows = part._n_own = len(rows)
+        part._constraints = [term.on(rows) for term in self._constraints]
+        return part
+
+    def _measured(self, members: Sequence[Term], x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Soft and hard moments of all rows."""
         moments = _Moments(members)
         with torch.no_grad():
             for rows, chunk in self.source.chunks():
@@ -115,9 +152,7 @@ class ModuleProblem(FixedSoftness):
             soft, hard = moments.totals(self._n_own / self.n_rows)
         if self._streams:  # each worker has rows of its own
             soft, hard = ([self._workers.sum(own) for own in found] for found in (soft, hard))
-        values = _values(members, soft)
-        values[0] += self._alpha * self.model.penalty(x).value
-        return Evaluation(values, _values(members, hard))
+        return soft, hard
 
     def settle(self, x: Tensor) -> None:
         """Compute batch statistics of all the data at `x`, where the module has them."""
@@ -133,9 +168,31 @@ class ModuleProblem(FixedSoftness):
         scores[own] = part
         return self._workers.sum(scores)
 
-    def _differentiable(
-        self, members: Sequence[Term], x: Tensor, rows: Tensor | None, scale: Tensor | None
-    ) -> Linearization:
+    def _differentiable(self, x: Tensor, draws: Sequence[Draw]) -> Linearization:
+        """Values of some terms on each draw."""
+        function, leaves = self.model.differentiable(x)
+        batches = [self._drawn(rows, scale) for _, rows, scale in draws]
+        X = [batch[0] for batch, _ in batches]
+        if self._streams:  # whose batches may differ in shape
+            outputs = [function(rows) for rows in X]
+        else:
+            outputs = list(torch.split(function(torch.cat(X)), [len(rows) for rows in X]))
+        value = torch.cat(
+            [
+                self._totals(members, self._shaped(own), *batch)
+                for (members, *_), own, batch in zip(draws, outputs, batches, strict=True)
+            ]
+        )
+
+        def pullback(weights: Tensor) -> Tensor:
+            if not value.requires_grad:  # no terms at all
+                return torch.zeros_like(x)
+            return self._workers.sum(flat_gradient(value, leaves, weights))
+
+        return Linearization(value.detach(), pullback)
+
+    def _drawn(self, rows: Tensor | None, scale: Tensor | None) -> tuple[Rows, Group]:
+        """The part of a draw that is this worker's."""
         rows = torch.arange(self.n_rows) if rows is None else rows
         if scale is None:
             scale = torch.full((len(rows),), self.n_rows / len(rows))
@@ -144,24 +201,20 @@ class ModuleProblem(FixedSoftness):
             own = self._workers.part(len(rows), self._n_strata)
         share = 1 / self._workers.size if self._streams else len(rows[own]) / len(rows)
         batch = self._place(self.source.batch(rows[own]))
-        outputs, model_pullback = self.model.linearize(x, _AsGiven(batch[0]))
-        outputs = outputs.requires_grad_()
-        group = self._group(rows[own], scale[own], batch, share)
-        shaped = self._shaped(outputs)
-        moments = [member.soft(shaped, batch, group) for member in members]
+        return batch, self._group(rows[own], scale[own], batch, share)
+
+    def _totals(
+        self, members: Sequence[Term], outputs: Tensor, batch: Rows, group: Group
+    ) -> Tensor:
+        """Values from the moments of all workers."""
+        moments = [member.soft(outputs, batch, group) for member in members]
         sizes = [len(moment) for moment in moments]
-        total = self._workers.sum_with_gradient(torch.cat([x.new_zeros(0), *moments]))
-        value = _values(members, torch.split(total, sizes))
-
-        def pullback(weights: Tensor) -> Tensor:
-            if not value.requires_grad:  # no terms at all
-                return torch.zeros_like(x)
-            (cotangent,) = torch.autograd.grad(value, outputs, weights, retain_graph=True)
-            return self._workers.sum(model_pullback(cotangent))
-
-        return Linearization(value.detach(), pullback)
+        total = self._workers.sum_with_gradient(torch.cat([outputs.new_zeros(0), *moments]))
+        return _values(members, torch.split(total, sizes))
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
+        if not self._alpha:
+            return terms
         return with_penalty(terms, self.model.penalty(x), self._alpha)
 
     def _group(self, rows: Tensor, scale: Tensor, batch: Rows, share: float) -> Group:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -33,9 +34,12 @@ class Term:
     ----------
     additive : bool
         Whether moments add up for any parts. Others are measured on all rows at once.
+    cell : LongTensor of shape (n_rows,) or (1,)
+        Rows of which some of each cell must be in every part of the data.
     """
 
     additive = True
+    cell = torch.zeros(1, dtype=torch.long)
 
     def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
         """Differentiable moments, (k,)."""
@@ -48,6 +52,10 @@ class Term:
     def values(self, moments: Tensor) -> Tensor:
         """Values from the moments of a whole draw."""
         return moments
+
+    def on(self, rows: Tensor) -> Term:
+        """The term for data of these rows only."""
+        return self
 
     def reads_features(self, outputs: Tensor, batch: tuple[Tensor, ...]) -> bool:
         """Whether the first tensor of a batch matters, for terms that see all rows at once."""
@@ -123,6 +131,7 @@ class NotionConstraint(Term):
 
     def __init__(self, notions: Sequence[Notion], y: Tensor, group: Tensor, slack: float):
         n_classes, n_groups = max(2, int(y.max()) + 1), int(group.max()) + 1
+        self._n_groups = n_groups
         space = Space(list(range(n_classes)), list(range(n_groups)))
         rows = torch.bincount(y * n_groups + group, minlength=space.n_cells)
         cells = rows.reshape(n_classes, n_groups).numpy()
@@ -132,8 +141,20 @@ class NotionConstraint(Term):
             if missing:
                 raise ValueError(f"{constraint.name} needs rows of {'; '.join(missing)}.")
         self._stack = Stack(space, bound)
+        self.cell = y * n_groups + group
+        self._counts = self._counted()
+
+    def on(self, rows: Tensor) -> Term:
+        """The constraints with the counts of these rows."""
+        part = copy.copy(self)
+        part.cell = self.cell[rows]
+        part._counts = part._counted()
+        return part
+
+    def _counted(self) -> Tensor:
+        y, group = self.cell // self._n_groups, self.cell % self._n_groups
         ones = torch.ones(len(y), dtype=torch.float64)
-        self._counts = self._stack.place(y, group, ones).counts()
+        return self._stack.place(y, group, ones).counts()
 
     def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
         """The table of soft statistics."""

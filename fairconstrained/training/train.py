@@ -17,7 +17,7 @@ from fairconstrained.groups import encode_groups
 from fairconstrained.models import NetworkModel
 from fairconstrained.models.network import materialize
 from fairconstrained.process import seeded
-from fairconstrained.solvers import ALM, Solution, Solver, cosine, run
+from fairconstrained.solvers import EarlyStoppedSGDA, Solution, Solver, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback
 from fairconstrained.training.checkpoint import Checkpointed
 from fairconstrained.training.data import Source, Stream, as_rows
@@ -114,8 +114,9 @@ def train(
         take means within groups. A tensor of integers holds group indices 0, 1, ..., each of which
         must occur. Not for loaders, which choose their rows themselves.
     solver : Solver, optional
-        Default: ``ALM`` with Adam, batches of 512 and steps that fall along a cosine. Its
-        ``n_evaluations`` says how often all the data are evaluated, which is a pass each time.
+        Default: ``EarlyStoppedSGDA()``, as for the networks of estimators: one row in seven is held
+        out, and training ends when their loss no longer falls. Loaders hold none out: all rows
+        judge. Its ``n_evaluations`` says how often all the data are evaluated, a pass each time.
     alpha : float, default=0.0
         Weight of half the squared norm of the weight matrices.
     slack : float, default=0.05
@@ -180,7 +181,7 @@ def train(
     workers = Workers.initialised()
     seed = int(torch.randint(2**31, ())) if random_state is None else int(random_state)
     seed = int(workers.same(torch.tensor(seed, device=first.device)))
-    solver = _default_solver() if solver is None else solver
+    solver = EarlyStoppedSGDA() if solver is None else solver
     if not isinstance(solver, Solver):
         raise ValueError(f"solver must be an object of fairconstrained.solvers; got {solver!r}.")
     if checkpoint is not None:
@@ -201,16 +202,6 @@ def train(
         dual = torch.zeros(problem.n_constraints, dtype=x.dtype, device=x.device)
         solution = run(solver, problem, x, dual, rng, max_iter=None, tol=1e-4, callbacks=callbacks)
         return _trained(problem, solution, first.device)
-
-
-def _default_solver() -> Solver:
-    return ALM(
-        step_size=0.01,
-        dual_step_size=0.2,
-        batch_size=512,
-        optimizer=torch.optim.Adam,
-        schedule=cosine,
-    )
 
 
 def _copied(module: Any, device: Any) -> nn.Module:

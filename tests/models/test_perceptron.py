@@ -58,6 +58,25 @@ def test_units_at_rest_pass_nothing_on():
     assert not gradient[:-1].any()
 
 
+@pytest.mark.parametrize("n_bins", [5, 64, None])
+@pytest.mark.parametrize("hidden", [(6,), (8, 6), (7, 6, 9)])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_a_perceptron_contains_every_linear_model(hidden, n_outputs, n_bins):
+    torch.manual_seed(0)
+    X = DenseFeatures(torch.randn((N, D), dtype=torch.float64) * 3.0 + 1.0)
+    X.X[:, 1], X.X[:, 2] = (X.X[:, 1] > 0).double(), 4.0  # a flag and a constant
+    model = Network(hidden, n_bins=n_bins).build(X, torch.ones(N).double(), n_outputs, 0.0)
+    assert model.contains_linear
+    coef, intercept = torch.randn((n_outputs, D)).double(), torch.randn(n_outputs).double()
+    scores = model.scores(model.of_linear(coef, intercept), X)
+    torch.testing.assert_close(scores, X.X @ coef.T + intercept)
+
+
+@pytest.mark.parametrize(("hidden", "n_outputs"), [((1,), 1), ((8, 5), 3)])
+def test_without_two_units_for_each_output_it_does_not(hidden, n_outputs):
+    assert not perceptron(hidden, n_outputs)[0].contains_linear
+
+
 def test_sparse_rows_give_the_same():
     model, X = perceptron((6,), 2)
     w, cotangent = model.init(), torch.randn((N, 2)).double()

@@ -25,6 +25,7 @@ from fairconstrained.solvers import (
     ALM,
     SGDA,
     SSLALM,
+    EarlyStoppedSGDA,
     StochasticGhost,
     SwitchingSubgradient,
     cosine,
@@ -39,6 +40,7 @@ Y = (X[:, 0] + 0.5 * GROUP + 0.5 * torch.randn(200, generator=RNG) > 0).long()
 SOLVERS = [
     ALM(n_steps=90, batch_size=16, optimizer=torch.optim.Adam, schedule=cosine),
     SSLALM(n_steps=90, batch_size=16),
+    EarlyStoppedSGDA(n_steps=90, batch_size=16, n_evaluations=29),
     pytest.param(
         SwitchingSubgradient(n_steps=90, batch_size=16, record_from=0.2), marks=pytest.mark.slow
     ),
@@ -195,7 +197,8 @@ import os, signal, sys
 import torch
 from torch import nn
 from fairconstrained.constraints import LossParity
-from fairconstrained.training.train import _default_solver, train
+from fairconstrained.solvers import EarlyStoppedSGDA
+from fairconstrained.training import train
 rng = torch.Generator().manual_seed(0)
 X, groups = torch.randn(200, 3, generator=rng), torch.randint(2, (200,), generator=rng)
 y = (X[:, 0] + 0.5 * groups > 0).long()
@@ -209,7 +212,7 @@ def killed(iterate):
     if len(seen) == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
 def trained(checkpoint, *callbacks):
-    solver = _default_solver().set_params(n_steps=60)
+    solver = EarlyStoppedSGDA(n_steps=60, patience=40)
     result = train(network, loss, LossParity(0.02), (X, y), groups=groups, random_state=0,
                    solver=solver, checkpoint=checkpoint, callbacks=callbacks)
     return torch.cat([p.detach().reshape(-1) for p in result.module.parameters()])
@@ -220,7 +223,7 @@ print(torch.equal(resumed, whole), len(seen))
 
 @pytest.mark.slow
 def test_a_process_that_was_killed_is_resumed_by_another_one(tmp_path):
-    """With the solver of the default, whose schedule is a function: to the last bit alike."""
+    """With the solver of the default, to the last bit alike."""
 
     def run(path, kill_at):
         command = [sys.executable, "-c", RUN, str(path), str(kill_at)]
@@ -230,7 +233,7 @@ def test_a_process_that_was_killed_is_resumed_by_another_one(tmp_path):
     assert run(path, kill_at=12).returncode == -signal.SIGKILL
     assert path.exists()
     resumed = run(path, kill_at=0)
-    assert resumed.stdout == "True 30\n", resumed.stderr
+    assert resumed.stdout == "True 41\n", resumed.stderr
 
 
 # --- data larger than memory ---------------------------------------------------------------------

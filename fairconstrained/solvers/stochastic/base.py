@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from numbers import Integral
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor
@@ -20,6 +20,7 @@ __all__ = [
     "Descent",
     "Estimates",
     "Memory",
+    "Resumable",
     "StochasticSolver",
     "constant",
     "cosine",
@@ -171,7 +172,13 @@ class Estimates:
 
     def all(self, x: Tensor) -> Linearization:
         """Objective and constraints from the same uniform rows."""
-        terms = self.problem.linearize(x, next(self._batches))
+        return self._moved(self.problem.linearize(x, next(self._batches)))
+
+    def both(self, x: Tensor) -> Linearization:
+        """The objective, and the constraints from rows of their own."""
+        return self._moved(self.problem.estimates(x, next(self._batches), next(self._first)))
+
+    def _moved(self, terms: Linearization) -> Linearization:
         value = terms.value.clone()
         value[1:] += self.shift
         return terms._replace(value=value)
@@ -213,6 +220,16 @@ class Memory(SimpleNamespace):
 
 def _saved(value: Any) -> Any:
     return copy.deepcopy(value.state) if isinstance(value, Descent) else value
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A solver whose runs can be stored and resumed."""
+
+    def resumable(
+        self, problem: Any, x: Tensor, dual: Tensor, rng: Generator, saved: dict[str, Any]
+    ) -> Iterator[tuple[Iterate, dict[str, Any]]]:
+        """Iterates, each with all that a later call needs to go on from there, as `saved`."""
 
 
 class StochasticSolver(Solver):

@@ -17,8 +17,13 @@ from fairconstrained.solvers.base import (
     check_numbers,
     violation,
 )
-from fairconstrained.solvers.stochastic.base import Descent, cosine, evaluated_steps
-from fairconstrained.solvers.stochastic.sampling import Balanced, BalancedBatches, ShuffledBatches
+from fairconstrained.solvers.stochastic.base import (
+    Descent,
+    Estimates,
+    Memory,
+    cosine,
+    evaluated_steps,
+)
 
 __all__ = ["EarlyStoppedSGDA"]
 
@@ -40,6 +45,8 @@ class EarlyStoppedSGDA(Solver):
         \lambda &\leftarrow \Pi_{[0, \Lambda]} (\lambda + \eta_\lambda (\hat c(x) + s)), \qquad
         \bar x \leftarrow \gamma\, \bar x + (1 - \gamma)\, x .
 
+    The first iterate is the start. A perceptron starts at the constrained linear model of the rows
+    that train, so that it is not chosen where rows held out prefer the linear one.
     Step sizes grow linearly at first and then fall to zero along a cosine. After each of
     `n_evaluations` equal numbers of steps the average :math:`\bar x` is an iterate. Its constraints
     are measured on all rows, and the shift s is the difference of their hard and soft values: the
@@ -61,7 +68,7 @@ class EarlyStoppedSGDA(Solver):
         Steps in all, if training is not stopped; default: 2000, or 25 passes over the data if that
         is more.
     n_evaluations : int, default=40
-        Iterations: evaluations on all the data, evenly spread over the steps.
+        Iterations after the first: evaluations on all the data, evenly spread over the steps.
     patience : int, default=10
         Iterations without a better one after which training ends.
     held_out : int, default=7
@@ -129,7 +136,7 @@ class EarlyStoppedSGDA(Solver):
     @property
     def length(self) -> int:  # type: ignore[override]
         """Largest number of iterations."""
-        return self.n_evaluations
+        return 1 + self.n_evaluations
 
     def check(self, problem: Divisible) -> None:
         """Raise ValueError for a bad parameter."""
@@ -156,44 +163,81 @@ class EarlyStoppedSGDA(Solver):
         self, problem: Divisible, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield the average after each evaluation."""
+        for iterate, _ in self.resumable(problem, x, dual, rng, {}):
+            yield iterate
+
+    def resumable(
+        self, problem: Divisible, x: Tensor, dual: Tensor, rng: Generator, saved: dict[str, Any]
+    ) -> Iterator[tuple[Iterate, dict[str, Any]]]:
+        """Iterates, each with all that a later call needs to go on from there, as `saved`."""
         part, held = problem.divided(self.held_out, rng)
         n_steps = self.n_steps or max(_LEAST_STEPS, _PASSES * part.n_rows // self.batch_size)
         ends = evaluated_steps(n_steps, self.n_evaluations)
-        batches = ShuffledBatches(part.n_rows, self.batch_size, rng)
-        draws = BalancedBatches(Balanced(part.strata), self.batch_size, rng)
-        descent = Descent(x, self.optimizer, self.step_size)
-        average, shift, excess = x, torch.zeros_like(dual), torch.zeros_like(dual)
-        best, waited, feasible = torch.inf, 0, False
-        for step in range(1, n_steps + 1):
-            factor = cosine((step - 1) / n_steps) * min(1.0, step / (_WARM_UP * n_steps))
-            if len(dual):
-                terms = part.estimates(x, next(batches), next(draws))
-            else:
-                terms = part.linearize(x, next(batches))
-            value = terms.value[1:] + shift
-            active = (dual + self.penalty * value).clamp_min(0.0) if self.penalty else dual
-            gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
-            x = descent.step(x, gradient, factor * self.step_size)
-            dual = (dual + factor * self.dual_step_size * value).clamp(0.0, self.max_dual)
-            average = average.lerp(x, 1.0 - min(self.averaging, step / (step + 9.0)))
-            if step not in ends:
-                continue
-            risk = problem.risks(average, held)
-            soft, hard = problem.evaluate(average)
-            excess = (excess + _GAIN * hard[1:]).clamp_min(0.0)
-            shift = hard[1:] - soft[1:] + excess
-            soft, hard = (torch.cat((risk[i, None], v[1:])) for i, v in enumerate((soft, hard)))
-            iterate = Iterate(average, soft, hard, dual, torch.inf)
-            yield iterate
-            merit = sum(_merit(iterate))
-            waited = 0 if merit < best else waited + 1
-            best = min(merit, best)
-            feasible = feasible or violation(iterate.hard[: 1 + len(dual)]) <= FEASIBILITY_TOL
-            if feasible and waited >= self.patience:
+        estimates, first = Estimates(part, self.batch_size, rng), 0
+        now = self.begin(*part.begun(x, dual))
+        if saved:
+            now.restore(saved["now"])
+            estimates.state, first = saved["estimates"], saved["step"]
+        else:
+            yield self._judged(problem, held, estimates, now), _state(0, now, estimates)
+        for step in range(first + 1, n_steps + 1):
+            if now.feasible and now.waited >= self.patience:
                 return
+            warm_up = min(1.0, step / (_WARM_UP * n_steps))
+            self.step(estimates, now, step, warm_up * cosine((step - 1) / n_steps))
+            if step in ends:
+                iterate = self._judged(problem, held, estimates, now)
+                yield iterate, _state(step, now, estimates)
+
+    def begin(self, x: Tensor, dual: Tensor) -> Memory:
+        """What the first step starts from; each step then changes it."""
+        return Memory(
+            x=x,
+            dual=dual,
+            average=x,
+            descent=Descent(x, self.optimizer, self.step_size),
+            excess=torch.zeros_like(dual),
+            best=torch.inf,
+            waited=0,
+            feasible=False,
+        )
+
+    def step(self, estimates: Estimates, now: Memory, step: int, factor: float) -> None:
+        """Take step number `step`, with step sizes times `factor`."""
+        terms = estimates.both(now.x) if len(now.dual) else estimates.all(now.x)
+        value = terms.value[1:]
+        active = (now.dual + self.penalty * value).clamp_min(0.0) if self.penalty else now.dual
+        gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
+        now.x = now.descent.step(now.x, gradient, factor * self.step_size)
+        now.dual = (now.dual + factor * self.dual_step_size * value).clamp(0.0, self.max_dual)
+        now.average = now.average.lerp(now.x, 1.0 - min(self.averaging, step / (step + 9.0)))
+
+    def _judged(
+        self, problem: Divisible, held: Tensor, estimates: Estimates, now: Memory
+    ) -> Iterate:
+        """The average as an iterate; `now` remembers the best one so far."""
+        # This also gives a network the batch statistics with which it is judged.
+        soft, hard = problem.evaluate(now.average)
+        risk = problem.risks(now.average, held)
+        now.excess = (now.excess + _GAIN * hard[1:]).clamp_min(0.0)
+        estimates.shift = hard[1:] - soft[1:] + now.excess
+        soft, hard = (torch.cat((risk[i, None], v[1:])) for i, v in enumerate((soft, hard)))
+        iterate = Iterate(now.average, soft, hard, now.dual, torch.inf)
+        merit = sum(_merit(iterate))
+        now.waited = 0 if merit < now.best else now.waited + 1
+        now.best = min(merit, now.best)
+        now.feasible = now.feasible or _excess(iterate) <= FEASIBILITY_TOL
+        return iterate
+
+
+def _state(step: int, now: Memory, estimates: Estimates) -> dict[str, Any]:
+    return {"step": step, "now": now.saved(), "estimates": estimates.state}
+
+
+def _excess(iterate: Iterate) -> float:
+    return violation(iterate.hard[: 1 + len(iterate.dual)])
 
 
 def _merit(iterate: Iterate) -> tuple[float, float]:
     """What is least for the best iterate: the violation beyond the tolerance, the objective."""
-    excess = violation(iterate.hard[: 1 + len(iterate.dual)])
-    return max(excess, FEASIBILITY_TOL), float(iterate.soft[0])
+    return max(_excess(iterate), FEASIBILITY_TOL), float(iterate.soft[0])

@@ -1,6 +1,7 @@
 """Early stopping: rows held out, steps by hand, when training ends and what it returns."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -92,6 +93,7 @@ def test_first_steps_and_averages_by_hand():
     )
     found = solver.iterate(whole, whole.start(), torch.zeros(0), 0.0, generator())
     x = average = whole.start()
+    assert torch.equal(next(found).x, x)
     for step in range(1, 8):
         factor = (
             min(1, step / (0.05 * n_steps)) * 0.5 * (1 + math.cos(math.pi * (step - 1) / n_steps))
@@ -114,6 +116,46 @@ def test_iterates_show_the_risk_of_rows_held_out_and_the_constraints_of_all():
         risk = whole.risks(iterate.x, held)
         torch.testing.assert_close(iterate.soft, torch.cat((risk[:1], soft[1:])))
         torch.testing.assert_close(iterate.hard, torch.cat((risk[1:], hard[1:])))
+
+
+def test_training_begins_where_the_rows_that_train_say():
+    y, group = cells({(0, 0): 60, (0, 1): 30, (1, 0): 30, (1, 1): 60})
+    whole, seen = problem(y, group), []
+    point, multipliers = whole.start() + 0.3, torch.tensor([0.0, 2.0]).double()
+
+    def simpler(part):
+        seen.append(part.n_rows)
+        return point, multipliers
+
+    whole = replace(whole, simpler=simpler)
+    solver = EarlyStoppedSGDA(n_steps=2, n_evaluations=1, held_out=3)
+    found = solver.iterate(whole, whole.start(), torch.zeros(2).double(), 0.0, generator())
+    first = next(found)
+    assert seen == [120]
+    assert torch.equal(first.x, point)
+    assert torch.equal(first.dual, multipliers)
+
+
+@pytest.mark.parametrize("n_bins", [3, None])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_perceptron_starts_at_the_constrained_linear_model(n_bins, n_classes):
+    rng = np.random.default_rng(0)  # six rows of each label and group: too few to hold any out
+    y, group = cells({(a, b): 6 for a in range(n_classes) for b in (0, 1)})
+    X, seen = rng.normal(size=(len(y), 3)) + (y + 3.0 * group)[:, None], []
+    params = {"slack": 0.1, "alpha": 0.1, "random_state": 0, "min_group_size": 1}
+    linear = RateConstrainedClassifier(**params).fit(X, y, sensitive_features=group)
+    solver = EarlyStoppedSGDA(n_steps=2, n_evaluations=1)
+    network = Network((2 * n_classes, 7), n_bins=n_bins)
+    clf = RateConstrainedClassifier(model=network, solver=solver, callbacks=[seen.append], **params)
+    clf.fit(X, y, sensitive_features=group)
+    assert linear.multipliers_.max() > 0.01
+    np.testing.assert_allclose(seen[0].dual, linear.multipliers_, atol=1e-12)
+    assert float(seen[0].hard[0]) == pytest.approx(1 - linear.score(X, y), abs=1e-12)
+    seen.clear()
+    before = clf.set_params(warm_start=True).multipliers_
+    clf.fit(X, y, sensitive_features=group)  # goes on from its own fit
+    assert torch.equal(seen[0].dual, torch.tensor(before))
+    assert not np.allclose(before, linear.multipliers_)
 
 
 def test_the_feasible_iterate_of_least_objective_is_chosen():
