@@ -288,6 +288,7 @@ class _Targets:
         self._last = torch.zeros_like(self.shift)
         self._least = torch.inf  # least hard violation so far
         self._miss = torch.inf  # least violation or unused slack of binding constraints so far
+        self._tighter = 0.0  # subtracted from all slacks
         self.rounds = 0
         self._best: tuple[Iterate, Tensor] | None = None  # best feasible iterate, and its shifts
 
@@ -323,13 +324,17 @@ class _Targets:
             self.settled = True
             iterate, self.shift = self._best
             return iterate.x, iterate.dual
+        if self._best is None and self.stalled > 1 and self._least <= REPAIRABLE:
+            # Which rows are near the threshold changes from round to round, and with it the worst
+            # of many values. All aim lower by as much.
+            self._tighter += self._least
         self.settled = False
         overshot = float(gap @ self._last) < 0
         self._step = 0.5 * self._step if overshot else min(1.3 * self._step, 1.0)
         self._last = gap
         # All constraints take the same step. With a step of each, shifts of pairs could contradict
         # each other (a > b and b > a).
-        self.shift = self.shift + self._step * (hard - soft - self.shift)
+        self.shift = self.shift + self._step * (hard - soft + self._tighter - self.shift)
         return iterate.x, iterate.dual
 
 
