@@ -247,16 +247,17 @@ def _(matrix: BlockDiagonal, dense: Tensor, offset: Tensor) -> Tensor:
 
 
 @singledispatch
-def variances(matrix: Tensor, covariance: Tensor) -> Tensor:
+def variances(matrix: Matrix, covariance: Tensor) -> Tensor:
     """Variances of the entries of matrix @ v, for v of this covariance."""
-    return ((matrix @ covariance) * matrix).sum(dim=1)
+    dense = matrix @ torch.eye(matrix.shape[1]).to(covariance)
+    return ((dense @ covariance) * dense).sum(dim=1)
 
 
 @variances.register
 def _(matrix: SparseMatrix, covariance: Tensor) -> Tensor:
     """Some columns of the product at a time, of which only those of entries count."""
     found = covariance.new_zeros(matrix.shape[0])
-    for columns in torch.arange(matrix.shape[1]).split(max(_AT_ONCE // matrix.shape[0], 1)):
+    for columns in torch.split(torch.arange(matrix.shape[1]), _AT_ONCE // matrix.shape[0] + 1):
         first, last = int(columns[0]), int(columns[-1]) + 1
         inside = (matrix.column >= first) & (matrix.column < last)
         row, column = matrix.row[inside], matrix.column[inside] - first

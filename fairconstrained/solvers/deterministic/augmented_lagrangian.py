@@ -29,7 +29,7 @@ from fairconstrained.solvers.deterministic.minimise import (
     lbfgs,
     lbfgs_then_newton,
 )
-from fairconstrained.solvers.deterministic.repair import REPAIRABLE, repaired
+from fairconstrained.solvers.deterministic.repair import REPAIRABLE, Seen, repaired
 from fairconstrained.solvers.lines import along_offsets
 
 __all__ = ["AugmentedLagrangian"]
@@ -147,16 +147,14 @@ class AugmentedLagrangian(Solver):
             shift, opinions = _shift_solved_at(soft[1:], hard[1:], dual), 1
         feasible: list[Iterate] = []  # the result of each sharpness that has one
         for _ in range(_SHARPENINGS + 1):
-            iterates: list[Iterate] = []
-            for iterate in self._rounds(problem, x, dual, shift, tol):
-                yield iterate._replace(residual=torch.inf)
-                iterates.append(iterate)
-                if iterate.residual <= tol:
-                    iterates = [iterate]
+            seen = Seen()
+            for best in self._rounds(problem, x, dual, shift, tol):
+                yield best._replace(residual=torch.inf)
+                seen.add(best)
+                if best.residual <= tol:
                     break
-            best = best_feasible(iterates)
             if best.residual > tol:
-                best = repaired(problem, iterates)
+                best = repaired(problem, seen)
                 yield best
             sharper = problem.sharpened()
             last, problem = sharper is problem, sharper
