@@ -322,7 +322,7 @@ class _Targets:
             self.settled = True
             iterate, self.shift = self._best
             return iterate.x, iterate.dual
-        if self._best is None and self.stalled > 1 and self._least <= REPAIRABLE:
+        if self._best is None and self.stalled > 2 and self._least <= REPAIRABLE:
             # Which rows are near the threshold changes from round to round, and with it the worst
             # of many values. All aim lower by as much.
             self._tighter += self._least
