@@ -42,6 +42,7 @@ _SAME = 1e-12  # soft and hard values that differ by no more are the same functi
 _ROOM = 5e-4  # unused slack of a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after so many rounds any feasible point is enough
 _MAX_ROUNDS = 15
+_STALLED = 2  # after more rounds without progress or a feasible iterate all values aim lower
 _HOPELESS = 100.0  # a constraint with a larger multiplier and a large excess cannot be met
 _SHARPENINGS = 2
 _MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
@@ -322,7 +323,7 @@ class _Targets:
             self.settled = True
             iterate, self.shift = self._best
             return iterate.x, iterate.dual
-        if self._best is None and self.stalled > 2 and self._least <= REPAIRABLE:
+        if self._best is None and self.stalled > _STALLED and self._least <= REPAIRABLE:
             # Which rows are near the threshold changes from round to round, and with it the worst
             # of many values. All aim lower by as much.
             self._tighter += self._least
