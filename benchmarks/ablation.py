@@ -11,10 +11,11 @@ processor time as a ratio to that of the whole solver.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,20 +30,36 @@ from benchmarks.objectives.rate_constrained import prepare
 from benchmarks.stress import error, trials
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.solvers import Status
-from fairconstrained.solvers.base import best_feasible
-from fairconstrained.solvers.deterministic import augmented_lagrangian as module
+from fairconstrained.solvers.base import FEASIBILITY_TOL
+from fairconstrained.solvers.deterministic import augmented_lagrangian, repair
+
+MODULES = (augmented_lagrangian, repair)
 
 # The whole solver, and what is changed in each variant.
 VARIANTS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "one sharpness": {"_MANY_ROWS": 0, "_SHARPENINGS": 0},
     "first feasible sharpness": {"_MANY_ROWS": 0},
-    "no repairs": {"repaired": lambda problem, iterates: best_feasible(iterates)},
+    "no repairs": {"repaired": lambda problem, seen: seen.best},
     "up to 40 rounds": {"_MAX_ROUNDS": 40},
     "goes on when hopeless": {"_HOPELESS": 1e12},
     "constant penalty": {"_PENALTY_GROWTH": 1.0},
     "accurate from the first": {"_LOOSE": 1e-4},
     "room is left": {"_ROUNDS_FOR_ROOM": 1},
+    "up to 10 rounds": {"_MAX_ROUNDS": 10},
+    "3 updates a round": {"_UPDATES": 3},
+    "aims at the tolerance": {"_AIM": FEASIBILITY_TOL},
+    "room of .002": {"_ROOM": 2e-3},
+    "does not aim lower": {"_STALLED": 1000},
+    "no lower bound": {"_lower_bound": lambda iterate, shift: -math.inf},
+    "repairs far points": {"REPAIRABLE": 0.2},
+    "repairs one iterate": {"_REPAIRED": 1},
+    "3 moves": {"_MOVES": 3},
+    "moves of length 1": {"_REACH": 1.0},
+    "against the worst alone": {"_WORST": 1},
+    "5 binding constraints": {"_BINDING": 5},
+    "violated constraints alone": {"_NEARLY": -FEASIBILITY_TOL},
+    "not towards better iterates": {"_BETTER": 0},
 }
 
 
@@ -72,7 +89,11 @@ def cases(n_trials: int, tasks: list[str], seed: int) -> Iterator[Case]:
 
 def measure(changes: dict[str, Any], problems: list[Case]) -> Iterator[dict[str, Any]]:
     """Give what was measured on each problem."""
-    with mock.patch.multiple(module, **changes) if changes else nullcontext():
+    with ExitStack() as patches:
+        for module in MODULES:
+            own = {name: value for name, value in changes.items() if hasattr(module, name)}
+            if own:
+                patches.enter_context(mock.patch.multiple(module, **own))
         for estimator, X, y, group, criterion in problems:
             start = time.process_time()
             fitted = estimator.fit(X, y, sensitive_features=group)

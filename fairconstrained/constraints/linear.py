@@ -15,7 +15,7 @@ from torch import Tensor
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.sparse import as_combinations, as_matrix
+from fairconstrained.constraints.sparse import as_combinations, as_matrix, variances
 from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 
 __all__ = ["LinearMoments"]
@@ -149,8 +149,8 @@ class LinearMoments(MomentConstraint):
         r"""Standard errors of the values by the delta method, (m,).
 
         With hard statistics s and rates :math:`\rho_r` over weights :math:`D_r`, a row of part q
-        and weight w moves value j by
-        :math:`w \sum_r C_{jr} (\sum_s A_{rqs} s - \rho_r B_{rq}) / D_r`.
+        and weight w moves rate r by :math:`w (\sum_s A_{rqs} s - \rho_r B_{rq}) / D_r`. Sums of
+        products of these moves are the covariances of the rates.
         """
         hard = self.statistic.hard(scores, rows.y)
         row = torch.cat((hard, torch.ones_like(hard[:, :1])), dim=1)
@@ -163,10 +163,10 @@ class LinearMoments(MomentConstraint):
         above = self._numerators.to(counts).to_dense().reshape(len(total), self.n_parts, k - 1)
         below = self._denominators.to(counts).to_dense() * rates[:, None]
         moved = torch.cat((above, -below[:, :, None]), dim=2) / total[:, None, None]
-        moved = self._combinations.to(counts) @ moved.reshape(len(total), -1)
-        moved = moved.reshape(-1, self.n_parts, k)
-        variance = torch.einsum("jqk,qkl,jql->j", moved, moments, moved)
-        return variance.clamp_min(0.0).sqrt()
+        # Of many groups the combinations are many and the rates few.
+        by_part = torch.einsum("rqk,qkl->rql", moved, moments)
+        covariance = by_part.flatten(start_dim=1) @ moved.flatten(start_dim=1).T
+        return variances(self._combinations.to(counts), covariance).clamp_min(0.0).sqrt()
 
     def describe(self, j: int) -> str:
         """Describe the rates that value j compares."""

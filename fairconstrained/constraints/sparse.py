@@ -22,6 +22,7 @@ __all__ = [
     "largest",
     "pairs_of",
     "sparse_if_large",
+    "variances",
 ]
 
 _DENSE = 2**16  # up to so many entries a dense matrix is used, whose products are faster
@@ -243,3 +244,47 @@ def _(matrix: BlockDiagonal, dense: Tensor, offset: Tensor) -> Tensor:
     columns_of, rows_of = torch.split(dense, list(columns)), torch.split(offset, list(rows))
     pieces = zip(matrix.blocks, columns_of, rows_of, strict=True)
     return reduce(torch.maximum, [largest(*piece) for piece in pieces])
+
+
+@singledispatch
+def variances(matrix: Matrix, covariance: Tensor) -> Tensor:
+    """Variances of the entries of matrix @ v, for v of this covariance."""
+    dense = matrix @ torch.eye(matrix.shape[1]).to(covariance)
+    return ((dense @ covariance) * dense).sum(dim=1)
+
+
+@variances.register
+def _(matrix: SparseMatrix, covariance: Tensor) -> Tensor:
+    """Some columns of the product at a time, of which only those of entries count."""
+    found = covariance.new_zeros(matrix.shape[0])
+    for columns in torch.split(torch.arange(matrix.shape[1]), _AT_ONCE // matrix.shape[0] + 1):
+        first, last = int(columns[0]), int(columns[-1]) + 1
+        inside = (matrix.column >= first) & (matrix.column < last)
+        row, column = matrix.row[inside], matrix.column[inside] - first
+        product = matrix @ covariance[:, first:last]
+        found.index_add_(0, row, product[row, column] * matrix.value[inside])
+    return found
+
+
+@variances.register
+def _(matrix: Differences, covariance: Tensor) -> Tensor:
+    """Of a difference: both variances minus twice the covariance."""
+    n = matrix.n
+    of_pairs = torch.ones(n, n, dtype=torch.bool, device=covariance.device).fill_diagonal_(False)
+    found = []
+    for own in range(0, matrix.shape[1], n):
+        block = covariance[own : own + n, own : own + n]
+        single = block.diagonal()
+        found.append((single[:, None] + single - block - block.T)[of_pairs])
+    return torch.cat(found)
+
+
+@variances.register
+def _(matrix: BlockDiagonal, covariance: Tensor) -> Tensor:
+    """Those of each block, which depend on one block of the covariance."""
+    found, first = [], 0
+    for block in matrix.blocks:
+        last = first + block.shape[1]
+        found.append(variances(block, covariance[first:last, first:last]))
+        first = last
+    return torch.cat(found)

@@ -18,20 +18,20 @@ _PANELS = {
     "objective": ["objective"],
     "violation": ["violation", "soft_violation"],
     "residual": ["residual"],
-    "multipliers": ["multipliers"],
+    "multiplier": ["multiplier"],
 }
 _X_AXES = {"iteration": "iteration", "time": "time (s)"}
 
 
 class ConvergenceDisplay:
-    """Objective, violation and multipliers over the course of a fit.
+    """Objective, violation and largest multiplier over the course of a fit.
 
     Parameters
     ----------
     history : dict of str to array-like of shape (n_records,)
         It needs `objective`, `violation` and, for the time axis, `time` in seconds. Optional
-        entries are `soft_violation` (dotted), `residual` (logarithmic), `multipliers` of shape
-        (n_records, n_constraints) and `iteration`, the iteration of each record.
+        entries are `soft_violation` (dotted), `residual` (logarithmic), `multiplier` (the largest)
+        and `iteration`, the iteration of each record.
     slack : float, optional
         The bound on the violation, drawn as a line.
     name : str, optional

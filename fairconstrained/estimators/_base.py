@@ -31,6 +31,7 @@ from fairconstrained.estimators._around import (
     unchanged_on_error,
 )
 from fairconstrained.estimators._callbacks import CallbackSupportMixin, fit_task
+from fairconstrained.estimators._history import history, recorded
 from fairconstrained.estimators._parameters import check_parameters, given_callbacks
 from fairconstrained.estimators._parts import (
     agreed,
@@ -570,6 +571,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 tol=self.tol,
                 callbacks=task.workers.asked([*watchers, partial(task.watch, problem), tick]),
                 known=problem.known() if self.epsilon is None and len(dual) else (),
+                record=partial(recorded, problem.constraint),
             )
         return Stage(problem, solution)
 
@@ -624,7 +626,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self.excess_ = np.nan if worst is None else float(excess[worst])
         self.excess_error_ = 0.0 if worst is None else float(errors[worst])
         self.privacy_ = None
-        self.history_ = _history(stages)
+        solutions = [stage.solution for stage in stages]
+        self.history_ = history([s.history for s in solutions], [s.times for s in solutions])
         report(self, solution, worst)
         if solution.status is Status.KNOWN and self.feasible_:  # never of a private fit
             report_equal(self, problem, w)
@@ -681,23 +684,3 @@ def narrowed(problem, x, margin):
             ConstraintNotSatisfiedWarning,
         )
     return narrow
-
-
-def _history(stages):
-    """The history of all iterations, each in the units of the constraints of its stage."""
-    told = [(stage.stack, iterate) for stage in stages for iterate in stage.solution.history]
-    before = np.cumsum([0.0, *(stage.solution.times[-1] for stage in stages)])
-    return {
-        "objective": np.array([float(i.soft[0]) for _, i in told]),
-        "error": np.array([float(i.hard[0]) for _, i in told]),
-        "violation": np.array([stack.measure(i.hard[1:]) for stack, i in told]),
-        "soft_violation": np.array([stack.measure(i.soft[1:]) for stack, i in told]),
-        "residual": np.array([i.residual for _, i in told]),
-        "multipliers": np.stack([i.dual.cpu().numpy() for _, i in told]),
-        "time": np.concatenate(
-            [
-                start + np.array(stage.solution.times)
-                for start, stage in zip(before, stages, strict=False)
-            ]
-        ),
-    }

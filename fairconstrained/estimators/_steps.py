@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fairconstrained.constraints import Space
+from fairconstrained.estimators._history import recorded
 from fairconstrained.estimators._stream import Rows
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
@@ -81,6 +82,5 @@ class Steps:
         w = state.x[: problem.model.n_params]
         soft, hard = problem.evaluate(w)
         iterate = Iterate(w, soft, hard, state.descent.multipliers(), torch.inf)
-        return Solution(
-            iterate, state.n_steps, Status.STREAMING, [iterate], [0.0], Status.STREAMING
-        )
+        told = [recorded(problem.constraint, iterate)]
+        return Solution(iterate, state.n_steps, Status.STREAMING, told, [0.0], Status.STREAMING)

@@ -98,7 +98,7 @@ class AUCFairClassifier(StreamingClassifier):
         The gap of true AUCs on the training data; nan if nothing is constrained.
     history_ : dict of ndarray
         Per iteration: objective, error (1 - AUC), violation, soft_violation, residual,
-        multipliers, time (s).
+        multiplier (the largest), time (s). Callbacks see the multipliers of each iteration.
     classes_, groups_, model_, coef_, intercept_, module_, violations_, feasible_, excess_
         As in :class:`RateConstrainedClassifier`.
     excess_error_, multipliers_, constraints_, residual_, n_iter_, converged_, status_, privacy_

@@ -99,9 +99,9 @@ class DPFermiClassifier(PrivateFairClassifier):
         The gap of predicted labels on the training data: demographic parity difference, equalized
         odds difference or equal opportunity difference. With ``epsilon`` it is a private estimate.
     history_ : dict of ndarray
-        Per iteration: objective, error, violation, soft_violation, residual, time (s). With
-        ``epsilon`` the values are computed from released numbers and, if only sensitive features
-        are protected, public data; nan where nothing was released.
+        Per iteration: objective, error, violation, soft_violation, residual, multiplier, time (s).
+        With ``epsilon`` the values are computed from released numbers and, if only sensitive
+        features are protected, public data; nan where nothing was released.
     privacy_ : PrivacyGuarantee or None
         The guarantee of a private fit, and what it released.
     feasible_, violations_, excess_, excess_error_, multipliers_, constraints_

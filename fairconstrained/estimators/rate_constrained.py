@@ -138,7 +138,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     status_ : str
         Why training ended. If a known point took the place of the result, it says so first.
     history_ : dict of ndarray
-        Per iteration: objective, error, violation, soft_violation, residual, multipliers, time (s).
+        Per iteration: objective, error, violation, soft_violation, residual,
+        multiplier (the largest), time (s). Callbacks see the multipliers of each iteration.
         For networks objective and error are those of rows held out from training.
     privacy_ : PrivacyGuarantee or None
         The guarantee of a private fit, and what it released. With ``epsilon`` the attributes above

@@ -6,6 +6,7 @@ a row. One sort of these changes therefore gives all of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -73,8 +74,8 @@ def of_labels(
         Largest absolute value of t.
     """
     columns = error_and_statistics(error, statistic)
-    steps = between(changes(scores, slopes), reach, most_points(values))
-    tables = tables_at(steps, scores, slopes, rows, columns)
+    steps = between(changes(scores, slopes, reach), reach, most_points(values))
+    tables = tables_at(steps, scores, slopes, rows, columns, reach)
     return of_tables(steps, tables, rows.weight.sum(), values)
 
 
@@ -88,22 +89,24 @@ def most_points(values: AffineMap) -> int:
     return max(_MOST_ENTRIES // ((values.n_parts + 1) * (1 + values.n_columns)), 2)
 
 
-def changes(scores: Tensor, slopes: Tensor) -> Tensor:
-    """Where on the line labels change, in any order."""
-    return torch.cat([_changes(*block)[1].step for block in blocks_of(scores, slopes)])
+def changes(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
+    """Where on the line up to this distance from t = 0 labels change, in any order."""
+    return torch.cat([_changes(z, d, reach).step for z, d in blocks_of(scores, slopes)])
 
 
-def tables_at(steps: Tensor, scores: Tensor, slopes: Tensor, rows: Rows, columns: OfRows) -> Tensor:
-    """Tables at sorted points between changes, (T, n_parts + 1, n_columns).
+def tables_at(
+    steps: Tensor, scores: Tensor, slopes: Tensor, rows: Rows, columns: OfRows, reach: float
+) -> Tensor:
+    """Tables at sorted points between changes within reach, (T, n_parts + 1, n_columns).
 
     Tables of parts of the rows add up.
     """
     n_parts = rows.n_parts + 1
 
     def moved(scores: Tensor, slopes: Tensor, y: Tensor, part: Tensor, weight: Tensor) -> Tensor:
-        """What is added to the tables at each step; the first also gets the labels far out."""
+        """What is added to the tables at each step; the first also gets the first labels."""
         block = Rows(y, part, weight, rows.n_parts)
-        first, (step, row, before, after) = _changes(scores, slopes)
+        first, step, row, before, after = _changes(scores, slopes, reach)
         moving = block.take(row)
         moves = columns(after, moving.y) - columns(before, moving.y)
         # A change has happened at the steps beyond it.
@@ -126,30 +129,34 @@ def of_tables(steps: Tensor, tables: Tensor, total: Tensor, values: AffineMap) -
 class _Changes(NamedTuple):
     """Changes of predicted labels along a line, in any order."""
 
+    first: Tensor  # (n, K), scores with the labels where the line begins
     step: Tensor  # (k,)
     row: Tensor  # (k,)
     before: Tensor  # (k, K), scores with the label before the change
     after: Tensor  # (k, K)
 
 
-def _changes(scores: Tensor, slopes: Tensor) -> tuple[Tensor, _Changes]:
-    """Scores (n, K) with the labels far out at the beginning of the line, and all changes."""
+def _changes(scores: Tensor, slopes: Tensor, reach: float) -> _Changes:
+    """All changes of predicted labels on the line up to this distance from t = 0."""
     rounding = _SAME_SLOPE * scores.abs().amax(dim=1, keepdim=True)
     slopes = torch.where(slopes.abs() <= rounding, 0.0, slopes)
-    if scores.shape[1] == 1:
-        first = torch.where(slopes == 0, scores, -slopes)
-        row = torch.nonzero(slopes[:, 0])[:, 0]
-        slope = slopes[row]
-        return first, _Changes((-scores[row] / slope)[:, 0], row, -slope, slope)
-    return _changes_of_classes(scores, slopes)
+    if scores.shape[1] > 1:
+        return _changes_of_classes(scores, slopes, reach)
+    step = -scores / slopes  # not finite where there is no change
+    first = torch.where(step <= -reach, slopes, -slopes)
+    row = torch.nonzero((slopes != 0) & (step > -reach) & (step <= reach))[:, 0]
+    first, slope = torch.where(slopes == 0, scores, first), slopes[row]
+    return _Changes(first, step[row, 0], row, -slope, slope)
 
 
-def _changes_of_classes(scores: Tensor, slopes: Tensor) -> tuple[Tensor, _Changes]:
+def _changes_of_classes(scores: Tensor, slopes: Tensor, reach: float) -> _Changes:
     """The upper envelope of the scores of each row: labels in the order of their slopes."""
-    n, n_classes = scores.shape
-    first = _best(scores, slopes == slopes.amin(dim=1, keepdim=True))
-    found = [_Changes(scores[:0, 0], first[:0], first[:0], first[:0])]
-    row, label = torch.arange(n, device=scores.device), first
+    n_classes = scores.shape[1]
+    first, last = (_best_at(end, scores, slopes) for end in (-reach, reach))
+    found = [(scores[:0, 0], first[:0], first[:0], first[:0])]
+    # The envelope is convex: a row with the same label at both ends has it in between.
+    row = torch.nonzero(first != last)[:, 0]
+    label = first[row]
     while len(row):
         faster = slopes[row] - slopes[row, label][:, None]
         crossing = (scores[row, label][:, None] - scores[row]) / faster
@@ -157,13 +164,22 @@ def _changes_of_classes(scores: Tensor, slopes: Tensor) -> tuple[Tensor, _Change
         step = crossing.amin(dim=1)
         # Of the classes that cross at the same point the fastest is the label from there on.
         after = torch.where(crossing == step[:, None], faster, -torch.inf).argmax(dim=1)
-        moves = step.isfinite()
+        moves = step.isfinite() & (step <= reach)
         row, label, after = row[moves], label[moves], after[moves]
-        found.append(_Changes(step[moves], row, label, after))
+        found.append((step[moves], row, label, after))
         label = after
     step, row, before, after = (torch.cat(column) for column in zip(*found, strict=True))
     of_label = torch.eye(n_classes).to(scores)
-    return of_label[first], _Changes(step, row, of_label[before], of_label[after])
+    return _Changes(of_label[first], step, row, of_label[before], of_label[after])
+
+
+def _best_at(step: float, scores: Tensor, slopes: Tensor) -> Tensor:
+    """The label of each row at a point of the line: of equal scores the one that goes on."""
+    if math.isinf(step):
+        ahead = math.copysign(1.0, step) * slopes
+        return _best(scores, ahead == ahead.amax(dim=1, keepdim=True))
+    there = scores + step * slopes
+    return _best(slopes, there == there.amax(dim=1, keepdim=True))
 
 
 def _best(scores: Tensor, allowed: Tensor) -> Tensor:
@@ -172,21 +188,20 @@ def _best(scores: Tensor, allowed: Tensor) -> Tensor:
 
 
 def between(change: Tensor, reach: float, most: int) -> Tensor:
-    """Points between and beyond changes, sorted, at most so many."""
+    """Points between changes within reach, and beyond them, sorted, at most so many."""
     if len(change) == 0:
         return change.new_zeros(1)
     # A sort by torch takes several times as long, and memory for indices as well.
     change = torch.from_numpy(np.sort(change.cpu().numpy())).to(change.device)
-    ends = change[[0, -1]] + change.new_tensor([-1.0, 1.0]) * (1.0 + change[[0, -1]].abs())
-    within = torch.searchsorted(change, change.new_tensor([-reach, reach]))
-    change = change[max(int(within[0]) - 1, 0) : int(within[1]) + 1]
+    ends = change[[0, -1]] + change.new_tensor([-2.0, 2.0]) * (1.0 + change[[0, -1]].abs())
+    ends = ends.clamp(-reach, reach)
+    change = torch.cat((ends[:1], change, ends[1:]))
     places = torch.nonzero(
         torch.cat([_apart(low, high) for low, high in blocks_of(change[:-1], change[1:])])
     )[:, 0]
     if len(places) > most:
         places = places[torch.linspace(0, len(places) - 1, most, device=change.device).long()]
-    steps = torch.cat((ends[:1], 0.5 * (change[places] + change[places + 1]), ends[1:]))
-    return steps[steps.abs() <= reach]
+    return 0.5 * (change[places] + change[places + 1])
 
 
 def _apart(low: Tensor, high: Tensor) -> Tensor:
@@ -207,7 +222,7 @@ def grid(like: Tensor, reach: float) -> Tensor:
 
 def thresholds(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
     """Steps at quantiles of the changes of labels, or between all of them if there are few."""
-    return between(changes(scores, slopes), reach, most_thresholds(len(scores)))
+    return between(changes(scores, slopes, reach), reach, most_thresholds(len(scores)))
 
 
 def most_thresholds(n_rows: int) -> int:

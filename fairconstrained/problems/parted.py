@@ -101,12 +101,13 @@ class Passes:
     def of_labels(self, w: Tensor, direction: Tensor, values: AffineMap, reach: float) -> Line:
         """Hard values between changes of labels along a line."""
         most = lines.most_points(values)
-        steps = lines.between(self.changes(w, direction), reach, most)
+        steps = lines.between(self.changes(w, direction, reach), reach, most)
         columns = lines.error_and_statistics(self.risk.error, self.constraint.statistic.hard)
 
         def of_batch(batch: Batch) -> Tensor:
             rows = self.constraint.place(*batch[1:])
-            return lines.tables_at(steps, *self._on_line(w, direction, batch), rows, columns)
+            on_line = self._on_line(w, direction, batch)
+            return lines.tables_at(steps, *on_line, rows, columns, reach)
 
         tables = self.data.total(of_batch)
         return lines.of_tables(steps, tables, self.data.total_weight, values)
@@ -123,13 +124,13 @@ class Passes:
         tables = totals[:, 1:].reshape(len(steps), *self._shape)
         return Line(steps, totals[:, 0], values.largest(tables))
 
-    def changes(self, w: Tensor, direction: Tensor) -> Tensor:
+    def changes(self, w: Tensor, direction: Tensor, reach: float) -> Tensor:
         """Where labels change along a line: all changes if rows are few, else some of every rank.
 
         Of many rows each piece names evenly spaced changes of its own, in proportion to its rows.
         """
         own = [
-            self._named(lines.changes(*self._on_line(w, direction, batch)), place)
+            self._named(lines.changes(*self._on_line(w, direction, batch), reach), place)
             for place, batch in enumerate(self.data.batches())
         ]
         return torch.cat(self.data.workers.gather(torch.cat(own)))
@@ -285,7 +286,7 @@ class PartedERM:
         steps = lines.grid(x, reach)
         if bool(torch.isin(torch.nonzero(direction)[:, 0], self.offsets).all()):
             most = lines.most_thresholds(self.n_rows)
-            named = self.passes.changes(x, direction)
+            named = self.passes.changes(x, direction, reach)
             steps = torch.cat((steps, lines.between(named, reach, most)))
         return self.passes.at_steps(x, direction, self.affine, steps)
 

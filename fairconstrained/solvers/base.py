@@ -109,7 +109,7 @@ class Solution:
     iterate: Iterate
     n_iter: int
     status: Status  # KNOWN, or why the solver ended
-    history: list[Iterate]
+    history: list[Any]  # what `run` was asked to record of each iterate
     times: list[float]
     ended: Status  # why the solver ended
 
@@ -180,7 +180,10 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         return not bool(iterate.x.isfinite().all() and iterate.soft.isfinite().all())
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Choose the result among the iterates of a run that has not converged."""
+        """Choose the result among the iterates of a run that has not converged.
+
+        `run` keeps one iterate only: it asks again with the last choice and each new iterate.
+        """
         return best_feasible(iterates)
 
 

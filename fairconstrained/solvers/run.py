@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 from torch import Generator, Tensor
 
@@ -26,6 +26,10 @@ __all__ = ["run"]
 P = TypeVar("P")
 
 
+def _whole(iterate: Iterate) -> Any:
+    return iterate
+
+
 def run(
     solver: Solves[P],
     problem: P,
@@ -37,6 +41,7 @@ def run(
     tol: float,
     callbacks: Sequence[Callback] = (),
     known: Sequence[Tensor] = (),
+    record: Callable[[Iterate], Any] = _whole,
 ) -> Solution:
     """Run `solver` on `problem` until it converges, ends, or is stopped.
 
@@ -63,6 +68,9 @@ def run(
         point that is infeasible is moved along its offsets first. The problem must then be
         ``Sharpenable``. They are not compared with the result of a
         solver that does not look for a feasible point (``keeps_slack``).
+    record : callable, optional
+        What the history keeps of an iterate; default: the iterate itself. An iterate has a point
+        and three values for each constraint, which many iterations of many constraints add up.
 
     Returns
     -------
@@ -99,8 +107,9 @@ def run(
     >>> solution.status.name
     'CONVERGED'
     """
-    history: list[Iterate] = []
+    history: list[Any] = []
     times: list[float] = []
+    kept: list[Iterate] = []
     status = Status.FINISHED
     check_solves(solver, problem)  # type: ignore[arg-type]
     solver.check(problem)
@@ -112,10 +121,12 @@ def run(
                     f"{solver!r} diverged at iteration {len(history) + 1}: its variables or its "
                     "objective are not finite. Scale the features or take smaller steps."
                 )
-            history.append(iterate)
+            history.append(record(iterate))
+            converged = iterate.residual <= tol
+            kept = [iterate if converged else solver.select([*kept, iterate])]
             times.append(time.perf_counter() - start)
             asked = [callback(iterate) for callback in callbacks]
-            if iterate.residual <= tol:
+            if converged:
                 status = Status.CONVERGED
             elif any(asked):
                 status = Status.STOPPED
@@ -124,16 +135,15 @@ def run(
             else:
                 continue
             break
-    if not history:
+    if not kept:
         raise RuntimeError(f"{solver!r} yielded no iterate.")
-    chosen = history[-1] if status is Status.CONVERGED else solver.select(history)
-    ended = status
+    chosen, ended = kept[0], status
     if known and solver.keeps_slack:
         with one_thread():
             better = not_worse(cast(Sharpenable, problem), chosen, known)
         if better is not chosen:
             chosen, status = better, Status.KNOWN
-            history.append(better)
+            history.append(record(better))
             times.append(time.perf_counter() - start)
             for callback in callbacks:
                 callback(better)

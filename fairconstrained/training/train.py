@@ -17,7 +17,7 @@ from fairconstrained.groups import encode_groups
 from fairconstrained.models import NetworkModel
 from fairconstrained.models.network import materialize
 from fairconstrained.process import seeded
-from fairconstrained.solvers import EarlyStoppedSGDA, Solution, Solver, run
+from fairconstrained.solvers import EarlyStoppedSGDA, Iterate, Solution, Solver, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback
 from fairconstrained.training.checkpoint import Checkpointed
 from fairconstrained.training.data import Source, Stream, as_rows
@@ -200,7 +200,17 @@ def train(
         )
         x = workers.same(problem.start())
         dual = torch.zeros(problem.n_constraints, dtype=x.dtype, device=x.device)
-        solution = run(solver, problem, x, dual, rng, max_iter=None, tol=1e-4, callbacks=callbacks)
+        solution = run(
+            solver,
+            problem,
+            x,
+            dual,
+            rng,
+            max_iter=None,
+            tol=1e-4,
+            callbacks=callbacks,
+            record=_recorded,
+        )
         return _trained(problem, solution, first.device)
 
 
@@ -265,8 +275,15 @@ def _as_constraints(given: Any, source: Source, group: Tensor | None, slack: flo
     return found
 
 
+def _recorded(iterate: Iterate) -> tuple[float, NDArray[Any], NDArray[Any]]:
+    """The history of an iterate: all that users see but the parameters, which are many."""
+    values, dual = iterate.hard[1:].cpu().numpy(), iterate.dual.cpu().numpy()
+    return float(iterate.soft[0]), values, dual
+
+
 def _trained(problem: ModuleProblem, solution: Solution, device: torch.device) -> Trained:
-    chosen, history = solution.iterate, solution.history
+    chosen = solution.iterate
+    objective, constraints, multipliers = zip(*solution.history, strict=True)
     values = chosen.hard[1:].cpu().numpy()
     problem.settle(chosen.x)
     module = problem.model.attributes(chosen.x)["module_"].to(device)
@@ -276,9 +293,9 @@ def _trained(problem: ModuleProblem, solution: Solution, device: torch.device) -
         values=values,
         feasible=bool((values <= FEASIBILITY_TOL).all()),
         history={
-            "objective": np.array([float(i.soft[0]) for i in history]),
-            "values": np.stack([i.hard[1:].cpu().numpy() for i in history]),
-            "multipliers": np.stack([i.dual.cpu().numpy() for i in history]),
+            "objective": np.array(objective),
+            "values": np.stack(constraints),
+            "multipliers": np.stack(multipliers),
             "time": np.array(solution.times),
         },
         status=solution.status.value,

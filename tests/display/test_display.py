@@ -154,19 +154,18 @@ def history(n=5, **more):
 
 
 def test_convergence_draws_a_panel_for_each_kind_of_entry():
-    multipliers = np.arange(15.0).reshape(5, 3)
     full = history(
-        soft_violation=np.full(5, 0.2), residual=10.0 ** -np.arange(5), multipliers=multipliers
+        soft_violation=np.full(5, 0.2), residual=10.0 ** -np.arange(5), multiplier=np.arange(5.0)
     )
     display = ConvergenceDisplay(history=full, slack=0.05, name="solver").plot(x="time")
-    titles = ["objective", "violation", "residual", "multipliers"]
+    titles = ["objective", "violation", "residual", "multiplier"]
     assert [ax.get_ylabel() for ax in display.ax_] == titles
     assert [line.get_ydata().tolist() for line in display.lines_] == [
         full["objective"].tolist(),
         full["violation"].tolist(),
         full["soft_violation"].tolist(),
         full["residual"].tolist(),
-        *multipliers.T.tolist(),
+        full["multiplier"].tolist(),
     ]
     assert all(np.array_equal(line.get_xdata(), full["time"]) for line in display.lines_)
     assert display.ax_[-1].get_xlabel() == "time (s)"
@@ -201,7 +200,7 @@ def test_convergence_of_a_fit_has_all_panels():
     clf = RateConstrainedClassifier(slack=0.1)
     clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     display = ConvergenceDisplay.from_estimator(clf)
-    titles = ["objective", "violation", "residual", "multipliers"]
+    titles = ["objective", "violation", "residual", "multiplier"]
     assert [ax.get_ylabel() for ax in display.ax_] == titles
     assert np.isfinite(display.ax_[2].lines[0].get_ydata()[-1])
 

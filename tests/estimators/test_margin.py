@@ -57,6 +57,30 @@ def test_standard_error_of_a_difference_of_rates():
     assert constraint.deviations(scores, rows, NO_AUX).tolist() == pytest.approx([expected] * 2)
 
 
+@pytest.mark.parametrize("reference", ["pairwise", "rest", "overall"])
+@pytest.mark.parametrize("notion", [DemographicParity, EqualizedOdds])
+def test_standard_errors_with_many_groups_are_those_of_dense_combinations(notion, reference):
+    """Combinations of 300 groups are not stored densely; a row's gradient is."""
+    constraint = notion(reference=reference).bind(Space([0, 1], list(range(300))), 0.1)
+    rng, n = np.random.default_rng(0), 4000
+    y, group = rng.integers(2, size=n), np.arange(n) % 300
+    y[:600] = np.repeat([0, 1], 300)
+    weight = torch.as_tensor(rng.uniform(0.5, 1.5, size=n))
+    rows = constraint.place(*map(torch.as_tensor, (y, group)), weight)
+    scores = torch.as_tensor(rng.normal(size=(n, 1)))
+    some = slice(None, None, max(len(constraint.slack) // 40, 1))
+    matrix = torch.as_tensor(constraint.combinations[some].toarray())
+    moves = torch.func.jacrev(lambda w: of_weights(constraint, scores, rows, w))(weight)
+    expected = ((matrix @ moves) ** 2 @ weight**2).sqrt()
+    torch.testing.assert_close(constraint.deviations(scores, rows, NO_AUX)[some], expected)
+
+
+def of_weights(constraint, scores, rows, weight):
+    """Rates of predicted labels as a function of the weights of rows."""
+    rows = rows._replace(weight=weight)
+    return constraint.rates(rows.sum(constraint.statistic.hard(scores, rows.y)), rows.counts())
+
+
 def test_pairs_of_small_groups_are_narrowed_by_more():
     notions = DemographicParity(slack=0.5), FalseNegativeRate(max=0.4)
     stack = Stack(SPACE, [notion.bind(SPACE, 0.1) for notion in notions])

@@ -6,7 +6,7 @@ infeasible. Along a line all of them are seen at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from fairconstrained.problems import Sharpenable
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, best_feasible, violation
 from fairconstrained.solvers.lines import best_on_lines, offsets
 
-__all__ = ["REPAIRABLE", "repaired"]
+__all__ = ["REPAIRABLE", "Seen", "repaired"]
 
 REPAIRABLE = 0.05  # a larger excess does not come from single rows
 _REPAIRED = 3  # iterates of least violation that are repaired
@@ -27,14 +27,51 @@ _NEARLY = 0.01  # largest unused slack of a constraint that nearly binds
 _BETTER = 5  # iterates that a feasible point is moved towards
 
 
-def repaired(problem: Sharpenable, iterates: Sequence[Iterate]) -> Iterate:
+class Point(NamedTuple):
+    """Where an iterate was, without the values of its constraints, which may be many."""
+
+    excess: float
+    error: float
+    x: Tensor
+
+
+class Seen:
+    """What repairs need of a sequence of iterates.
+
+    Attributes
+    ----------
+    nearest : list of Iterate
+        Those of least violation.
+    points : list of Point
+        All of them.
+    """
+
+    def __init__(self) -> None:
+        self.nearest: list[Iterate] = []
+        self.points: list[Point] = []
+        self._best: list[Iterate] = []
+
+    @property
+    def best(self) -> Iterate:
+        """The feasible one of least error, or the one of least violation."""
+        return self._best[0]
+
+    def add(self, iterate: Iterate) -> None:
+        """Take the next iterate."""
+        self._best = [best_feasible([*self._best, iterate])]
+        ordered = sorted([*self.nearest, iterate], key=lambda own: violation(own.hard))
+        self.nearest = ordered[:_REPAIRED]
+        self.points.append(Point(violation(iterate.hard), float(iterate.hard[0]), iterate.x))
+
+
+def repaired(problem: Sharpenable, seen: Seen) -> Iterate:
     """The best point that lines through the iterates of least violation lead to."""
-    nearest = sorted(iterates, key=lambda iterate: violation(iterate.hard))
-    found = [_moved(problem, iterate) for iterate in nearest[:_REPAIRED]]
-    best = best_feasible([best_feasible(iterates), *found])
+    found = [_moved(problem, iterate) for iterate in seen.nearest]
+    best = best_feasible([seen.best, *found])
     if violation(best.hard) > FEASIBILITY_TOL:
         return best
-    better = [iterate for iterate in nearest if iterate.hard[0] < best.hard[0]]
+    nearest = sorted(seen.points, key=lambda point: point.excess)
+    better = [point for point in nearest if point.error < float(best.hard[0])]
     for other in better[:_BETTER]:
         best = best_on_lines(problem, best, [other.x - best.x], reach=1.0)
     return best
