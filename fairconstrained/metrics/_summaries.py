@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Components", "Extreme", "Largest", "Norm", "Range", "Summary"]
+__all__ = ["Components", "CurveRange", "Extreme", "Largest", "Norm", "Range", "Summary"]
 
 Array = NDArray[Any]
 
@@ -57,15 +57,32 @@ class Range:
     def nearest(self, components: Array, deviation: Array, size: float) -> Array:
         """Within each event the outermost groups move, together where several are outside."""
         ranges, now = np.ptp(components, axis=0), float(self.size(components))
-        if self.combine is not None:
-            wanted = ranges * (size / now) if now > 0 else np.full(len(ranges), size)
-        elif size <= now:
-            wanted = np.minimum(ranges, size)
-        else:  # the event with the largest range is enough
-            wanted = np.where(np.arange(len(ranges)) == ranges.argmax(), size, ranges)
+        wanted = self._wanted(ranges, size, now)
         precision = 1.0 / np.maximum(deviation, 1e-12) ** 2
         narrowed = _clipped(components, precision, np.minimum(wanted, ranges))
         return _stretched(narrowed, precision, np.maximum(wanted - ranges, 0.0))
+
+    def _wanted(self, ranges: Array, size: float, now: float) -> Array:
+        """Each event's range where the metric has this size."""
+        if self.combine is not None:
+            return _scaled(ranges, size, now)
+        if size <= now:
+            return np.minimum(ranges, size)
+        # The event with the largest range is enough.
+        return np.where(np.arange(len(ranges)) == ranges.argmax(), size, ranges)
+
+
+class CurveRange(Range):
+    """The largest range of neighbouring events: of curves, at thresholds.
+
+    Cut off at a size, the ranges of a curve have a plateau, and samples from it exceed the size at
+    some threshold or other. Scaled to it, they keep the peak to which errors have added. Intervals
+    from plateaus are too long, those from peaks too short (``benchmarks/intervals.py``): the truth
+    is taken to be half-way.
+    """
+
+    def _wanted(self, ranges: Array, size: float, now: float) -> Array:
+        return 0.5 * (super()._wanted(ranges, size, now) + _scaled(ranges, size, now))
 
 
 class Largest:
@@ -112,6 +129,11 @@ class Norm:
             components / now if now > 0 else np.full(len(components), len(components) ** -0.5)
         )
         return np.asarray(direction * size)
+
+
+def _scaled(ranges: Array, size: float, now: float) -> Array:
+    """The ranges by one factor; where all are zero they become the size."""
+    return np.asarray(ranges * (size / now) if now > 0 else np.full(len(ranges), size))
 
 
 def _clipped(values: Array, precision: Array, width: Array) -> Array:
