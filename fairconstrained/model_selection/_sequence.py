@@ -15,7 +15,7 @@ Parameters = Mapping[str, Any]
 KEPT = 0.05, 0.1, 0.2, 0.35, 0.5, 0.75  # of the rarer decisions: what weaker models keep
 # Of the probability of error: a candidate that holds on its own samples with so little may still
 # fail on others. Chosen on generated samples and samples of Adult that the evidence does not use.
-CAUTION = 0.1
+CAUTION = 0.02
 
 
 def in_sequence(
