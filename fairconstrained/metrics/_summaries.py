@@ -68,7 +68,7 @@ class Range:
         if self.combine is not None:
             return np.asarray(ranges * (size / now) if now > 0 else np.full(len(ranges), size))
         if size <= now:
-            return np.minimum(ranges, size)
+            return np.asarray(np.minimum(ranges, size))
         # The event with the largest range is enough.
         return np.where(np.arange(len(ranges)) == ranges.argmax(), size, ranges)
 
