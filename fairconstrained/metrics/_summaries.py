@@ -80,7 +80,7 @@ class CurveRange(Range):
     some threshold or other. Scaled to it, they keep a peak, to which errors have added. Intervals
     from plateaus are too long where the peak is clear, those from peaks too short. So the ranges
     lie between the two, the nearer to the peak the clearer it is. How near was chosen by coverage
-    on samples that ``benchmarks/intervals.py`` does not use.
+    in simulations (``benchmarks/intervals.py``).
     """
 
     NEAREST = 2 / 3  # to the peak, where it has no error
