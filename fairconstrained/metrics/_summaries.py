@@ -84,7 +84,7 @@ class CurveRange(Range):
     """
 
     NEAREST = 2 / 3  # to the peak, where it has no error
-    UNCLEAR = 4.0  # standard errors: a peak of so many counts as a plateau
+    UNCLEAR = 5.0  # standard errors: a peak of so many counts as a plateau
 
     def _wanted(self, components: Array, deviation: Array, size: float) -> Array:
         plateau = super()._wanted(components, deviation, size)
