@@ -1,107 +1,208 @@
-"""The quasi-Seldonian algorithm, as published, for one gap or cap and a linear model.
+"""The quasi-Seldonian algorithm of ``seldonian-engine`` on trials of ``benchmarks.certificates``.
 
-Thomas, da Silva, Barto, Giguere, Brun and Brunskill, "Preventing undesirable behavior of
-intelligent machines", Science 366 (2019), and its tutorial: part of the rows chooses a candidate
-that minimises the loss plus a barrier where the *predicted* outcome of the safety test is a
-failure (its bound with the interval doubled, and with the size of the safety part); Powell's
-method from the logistic fit. The other part tests it: Student's intervals of every rate, the error
-split over all of their ends, interval arithmetic for differences and the largest of them.
+    python -m benchmarks.certificates --export results/trials --rows 2000 10000
+    python3.9 -m venv engine && engine/bin/pip install seldonian-engine==0.8.11
+    engine/bin/python -m benchmarks.seldonian results/trials
+
+It needs Python 3.9, and nothing of this package: an interpreter of its own reads the exported rows.
+Of each sample 40 % choose a candidate and 60 % test it, the engine's default. Methods:
+
+- ``engine``: the engine's defaults (200 steps of Adam on loss and bounds), started from logistic
+  regression. Its rates are means of predicted *probabilities*. So its certificate is about labels
+  drawn with these probabilities, and their rates and error are measured on the population;
+- ``engine_powell`` and ``engine_cmaes``: a barrier on the rates of predicted labels, with the
+  engine's optimisers that need no derivatives (Powell's is that of Thomas et al. 2019).
+
+Each training is a row of the same table that ``benchmarks.certificates`` writes.
 """
 
 from __future__ import annotations
 
-from itertools import permutations
-from typing import Any
+import argparse
+import time
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.stats import t as student
-from sklearn.linear_model import LogisticRegression
+from seldonian.dataset import SupervisedDataSet, SupervisedMetaData
+from seldonian.models.models import BinaryLogisticRegressionModel
+from seldonian.models.objectives import binary_logistic_loss
+from seldonian.parse_tree.parse_tree import make_parse_trees_from_constraints
+from seldonian.safety_test.safety_test import SafetyTest
+from seldonian.seldonian_algorithm import SeldonianAlgorithm
+from seldonian.spec import SupervisedSpec
 
-__all__ = ["SAFETY", "QuasiSeldonian"]
+from benchmarks.results import append, finished
 
-Array = NDArray[Any]
-SAFETY = 0.6  # of the rows, the default of seldonian-engine
-BARRIER = 1e5
+__all__ = ["Exported", "trials"]
+
+SAFETY = 0.6  # of the rows, the default of SupervisedSpec
+ERROR = 0.05
+CONSTRAINTS = {
+    "demographic_parity": "abs((PR | [a]) - (PR | [b])) <= {}",
+    "equalized_odds": ("max(abs((TPR | [a]) - (TPR | [b])), abs((FPR | [a]) - (FPR | [b]))) <= {}"),
+    "false_negative_rate": "FNR <= {}",
+}
+KEY = ("population", "constraint", "n_rows", "training", "draws", "method")
+COLUMNS = (*KEY, "certified", "violating", "error", "seconds")
 
 
-class QuasiSeldonian:
-    """Linear classifier of two classes with a safety test.
+class Exported(NamedTuple):
+    """A population, and the slack of each constraint."""
 
-    Parameters
-    ----------
-    constraint : {"demographic_parity", "equalized_odds", "false_negative_rate"}
-    slack, confidence : float
-    """
+    name: str
+    X: Any
+    y: Any
+    group: Any
+    slacks: dict
 
-    def __init__(self, constraint: str, slack: float, confidence: float) -> None:
-        self.constraint, self.slack, self.alpha = constraint, slack, 1.0 - confidence
-
-    def fit(self, X: Array, y: Array, *, sensitive_features: Array) -> QuasiSeldonian:
-        """Choose a candidate on the rows that the safety test does not get."""
-        cells = _conditions(self.constraint, y, sensitive_features)
-        factors = self._factors(cells, SAFETY / (1 - SAFETY), 2.0)
-        rows, sign = np.c_[X, np.ones(len(X))], np.where(np.asarray(y) == 1, 1.0, -1.0)
-
-        def objective(theta: Array) -> float:
-            scores = rows @ theta
-            predicted = self._bound(scores > 0, cells, factors)
-            if predicted > self.slack:
-                return BARRIER + predicted - self.slack
-            return float(np.logaddexp(0.0, -sign * scores).mean())
-
-        start = LogisticRegression().fit(X, y)
-        theta = np.r_[start.coef_[0], start.intercept_]
-        self.theta_ = minimize(objective, theta, method="Powell", options={"maxiter": 50}).x
-        return self
-
-    def passes(self, predicted: Array, y: Array, sensitive_features: Array) -> bool:
-        """Whether the safety test on other rows lets it pass."""
-        cells = _conditions(self.constraint, y, sensitive_features)
-        bound = self._bound(predicted > 0, cells, self._factors(cells, 1.0, 1.0))
-        return bool(bound <= self.slack)
-
-    def predict(self, X: Array) -> Array:
-        """Labels 0 and 1."""
-        return (X @ self.theta_[:-1] + self.theta_[-1] > 0).astype(int)
-
-    def _factors(self, cells: list[Array], scale: float, inflation: float) -> Array:
-        """Half an interval, in standard deviations; `scale` times as many rows decide."""
-        n_ends = len(cells) if self.constraint == "false_negative_rate" else 2 * len(cells)
-        n = scale * np.array([len(cell) for cell in cells])
-        many = np.maximum(n, 2.0)
-        quantile = student.ppf(1 - self.alpha / n_ends, many - 1)
-        return np.where(n >= 2, inflation * quantile / np.sqrt(many), np.inf)
-
-    def _bound(self, predicted: Array, cells: list[Array], factors: Array) -> float:
-        """Upper bound of the gap or cap."""
-        if not np.isfinite(factors).all():
-            return 1.0
-        of_gap = self.constraint != "false_negative_rate"
-        n = np.array([len(cell) for cell in cells])
-        rate = np.array([np.count_nonzero(predicted[cell] == of_gap) for cell in cells]) / n
-        variance = rate * (1 - rate) * n / np.maximum(n - 1, 1)
-        half = factors * np.sqrt(np.where(n > 1, variance, 0.25))
-        low, high = rate - half, rate + half
-        if not of_gap:
-            return float(high.max())
-        n_groups = len(cells) // (2 if self.constraint == "equalized_odds" else 1)
-        return float(
-            max(
-                high[base + g] - low[base + h]
-                for base in range(0, len(cells), n_groups)
-                for g, h in permutations(range(n_groups), 2)
-            )
+    def rows(self, chosen: Any) -> SupervisedDataSet:
+        """Some rows as the engine reads them."""
+        names = [f"x{j}" for j in range(self.X.shape[1])]
+        meta = SupervisedMetaData(
+            sub_regime="classification",
+            all_col_names=[*names, "label", "a", "b"],
+            feature_col_names=names,
+            label_col_names=["label"],
+            sensitive_col_names=["a", "b"],
+        )
+        group = self.group[chosen]
+        return SupervisedDataSet(
+            features=self.X[chosen],
+            labels=self.y[chosen].astype(float),
+            sensitive_attrs=np.stack((group == 0, group == 1), axis=1).astype(int),
+            num_datapoints=len(group),
+            meta=meta,
         )
 
+    def violation(self, constraint: str, predicted: Any) -> float:
+        """The gap or rate of what is predicted for all rows, labels or probabilities."""
+        a, b = self.group == 0, self.group == 1
 
-def _conditions(constraint: str, y: Array, group: Array) -> list[Array]:
-    """The rows that each rate is about."""
-    groups = [group == g for g in np.unique(group)]
-    conditions = {
-        "demographic_parity": groups,
-        "equalized_odds": [of & (y == label) for label in (0, 1) for of in groups],
-        "false_negative_rate": [y == 1],
-    }
-    return [np.flatnonzero(cell) for cell in conditions[constraint]]
+        def gap(of: Any) -> float:
+            return abs(float(predicted[a & of].mean() - predicted[b & of].mean()))
+
+        if constraint == "demographic_parity":
+            return gap(np.ones(len(self.y), dtype=bool))
+        if constraint == "equalized_odds":
+            return max(gap(self.y == 0), gap(self.y == 1))
+        return 1.0 - float(predicted[self.y == 1].mean())
+
+
+class Labels(BinaryLogisticRegressionModel):
+    """The linear model whose rates are those of predicted labels."""
+
+    def predict(self, theta: Any, X: Any) -> Any:
+        """Zeros and ones."""
+        return (theta[0] + X @ theta[1:] > 0).astype(float)
+
+
+def _log_loss(model: Any, theta: Any, X: Any, y: Any, **_: Any) -> float:
+    return float(np.logaddexp(0.0, (1 - 2 * y) * (theta[0] + X @ theta[1:])).mean())
+
+
+METHODS = {
+    "engine": {  # as ``createSimpleSupervisedSpec`` sets it
+        "model": BinaryLogisticRegressionModel(),
+        "primary_objective": binary_logistic_loss,
+        "optimization_technique": "gradient_descent",
+        "optimizer": "adam",
+        "optimization_hyperparams": {
+            "lambda_init": 0.5,
+            "alpha_theta": 0.005,
+            "alpha_lamb": 0.005,
+            "beta_velocity": 0.9,
+            "beta_rmsprop": 0.95,
+            "num_iters": 200,
+            "gradient_library": "autograd",
+            "use_batches": False,
+            "hyper_search": None,
+            "verbose": False,
+        },
+    },
+    "engine_powell": {
+        "model": Labels(),
+        "primary_objective": _log_loss,
+        "optimization_technique": "barrier_function",
+        "optimizer": "Powell",
+        "optimization_hyperparams": {"maxiter": 1000, "verbose": False},
+    },
+    "engine_cmaes": {
+        "model": Labels(),
+        "primary_objective": _log_loss,
+        "optimization_technique": "barrier_function",
+        "optimizer": "CMA-ES",
+        "optimization_hyperparams": {"seed": 1, "verbose": False},
+    },
+}
+
+
+def trials(of: Exported, constraint: str, samples: Any, method: str) -> dict:
+    """Choose a candidate on a part of the first sample, test it on the other part of each."""
+    start = time.process_time()
+    settings, slack = METHODS[method], of.slacks[constraint]
+    n_train = samples.shape[1] - int(SAFETY * samples.shape[1])
+    tests = [of.rows(rows[n_train:]) for rows in samples]
+    trees = make_parse_trees_from_constraints(
+        [CONSTRAINTS[constraint].format(slack)],
+        [ERROR],
+        sub_regime="classification",
+        columns=["a", "b"],
+    )
+    spec = SupervisedSpec(
+        dataset=None,
+        candidate_dataset=of.rows(samples[0, :n_train]),
+        safety_dataset=tests[0],
+        parse_trees=trees,
+        sub_regime="classification",
+        initial_solution_fn=BinaryLogisticRegressionModel.fit,
+        **settings,
+    )
+    algorithm = SeldonianAlgorithm(spec)
+    algorithm.set_initial_solution()
+    theta = algorithm.run_candidate_selection()
+    found = {"certified": 0, "violating": 0, "error": float("nan")}
+    if not isinstance(theta, str):  # "NSF": nothing finite was found
+        model = settings["model"]
+        for test in tests:
+            trees[0].reset_base_node_dict(reset_data=True)  # else the bounds of the last test stay
+            found["certified"] += int(SafetyTest(test, model, trees).run(theta))
+        predicted = model.predict(theta, of.X)
+        found["violating"] = found["certified"] * int(of.violation(constraint, predicted) > slack)
+        if found["certified"]:
+            found["error"] = float(np.abs(predicted - of.y).mean())
+    return {**found, "seconds": round(time.process_time() - start, 3)}
+
+
+def main() -> None:
+    """Run the trials that are missing, on everything in a folder."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--constraints", nargs="+", choices=CONSTRAINTS, default=list(CONSTRAINTS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--output", type=Path, default=Path("results/certificates.csv"))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    done = finished(options.output, KEY)
+    for path in sorted(options.folder.glob("population-*.npz")):
+        stored = np.load(path)
+        name = path.stem[len("population-") :]
+        slacks = {constraint: float(stored[constraint]) for constraint in CONSTRAINTS}
+        of = Exported(name, stored["X"], stored["y"], stored["group"], slacks)
+        for file in sorted(options.folder.glob(f"{name}-*.npy")):
+            n_rows, training = file.stem[len(name) + 1 :].split("-")
+            samples = np.load(file)
+            for constraint in options.constraints:
+                for method in options.methods:
+                    key = (name, constraint, n_rows, training, str(len(samples)), method)
+                    if key not in done:
+                        found = trials(of, constraint, samples, method)
+                        row = {**dict(zip(KEY, key)), **found}  # noqa: B905 (Python 3.9)
+                        append(options.output, row, COLUMNS, KEY)
+
+
+if __name__ == "__main__":
+    main()

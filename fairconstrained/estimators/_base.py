@@ -83,6 +83,8 @@ from fairconstrained.solvers import (
 from fairconstrained.solvers.base import FEASIBILITY_TOL
 from fairconstrained.workers import ALONE
 
+# Rounds after which standard errors differ by a few percent from those at the solution.
+ROUGH = 4
 _FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
 
 
@@ -520,17 +522,19 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     # ------------------------------------------------------------------ solve
 
     def _solved(self, problem, task):
-        """The stages of the solution: one, or two if a margin narrows the slacks."""
+        """The stages of the solution: one, or a rough one before it, for the errors of a margin."""
         x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.device)
         dual = dual.to(x.dtype)
         if self._is_warm():
             x, dual = self._warm(problem, x, dual, task.space.classes)
-        stages = [self._run(problem, task, x, dual)]
-        if self.margin > 0 and problem.constraint.members:
-            start = stages[0].solution.iterate
-            narrow = replace(problem, constraint=narrowed(problem, start.x, self.margin))
-            stages.append(self._run(narrow, task, start.x, start.dual))
-        return stages
+        if not (self.margin > 0 and problem.constraint.members):
+            return [self._run(problem, task, x, dual)]
+        rough = self._run(problem, task, x, dual, rounds=min(ROUGH, self.max_iter or ROUGH))
+        found = rough.solution.iterate
+        narrow = replace(problem, constraint=narrowed(problem, found.x, self.margin))
+        if self._is_linear():  # a network that starts at a rough solution ends at a larger error
+            x, dual = found.x, found.dual
+        return [rough, self._run(narrow, task, x, dual)]
 
     def _preliminary(self, problem, task):
         """The point that solves the problem without constraints, which callbacks do not see."""
@@ -558,8 +562,11 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         coef, intercept = model.unpack(w)
         return torch.cat((part.model.of_linear(coef.T, intercept), aux)), found.dual
 
-    def _run(self, problem, task, x, dual):
-        length, watchers = self.max_iter or task.solver.length, given_callbacks(self.callbacks)
+    def _run(self, problem, task, x, dual, rounds=None):
+        """Solve the problem, or end after so many rounds, with what nothing is compared with."""
+        max_iter, watchers = rounds or self.max_iter, given_callbacks(self.callbacks)
+        compared = rounds is None and self.epsilon is None and len(dual)
+        length = max_iter or task.solver.length
         with progress(type(self).__name__, length, self.verbose) as tick:
             solution = run(
                 task.solver,
@@ -567,10 +574,10 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 x,
                 dual,
                 task.rng,
-                max_iter=self.max_iter,
+                max_iter=max_iter,
                 tol=self.tol,
                 callbacks=task.workers.asked([*watchers, partial(task.watch, problem), tick]),
-                known=problem.known() if self.epsilon is None and len(dual) else (),
+                known=problem.known() if compared else (),
                 record=partial(recorded, problem.constraint),
             )
         return Stage(problem, solution)

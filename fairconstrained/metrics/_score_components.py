@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fairconstrained.auc import COMPARISONS, auc_influences
 from fairconstrained.metrics import auc, losses, partial
 from fairconstrained.metrics._draws import Rows
-from fairconstrained.metrics._summaries import Components, Extreme, Largest, Range
+from fairconstrained.metrics._summaries import Components, CurveRange, Extreme, Largest, Range
 from fairconstrained.percentiles import auc_inside, fraction_inside, inside_intervals
 
 __all__ = [
@@ -154,7 +154,7 @@ class _Distributions:
 def distributions_components(rows: Rows, interval: Any, **_: Any) -> Components:
     found = _Distributions(rows, interval)
     values = found.inside(found.rank)
-    return Components(values, found.inside(found.drawn) - values, Range())
+    return Components(values, found.inside(found.drawn) - values, CurveRange())
 
 
 def ranks_components(rows: Rows, interval: Any, **_: Any) -> Components:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Self
@@ -21,19 +22,22 @@ from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
     NotCertifiedError,
+    SmallGroupWarning,
     warn_caller,
 )
 from fairconstrained.metrics import Certificate, certify
-from fairconstrained.metrics._certified import CAPS
+from fairconstrained.metrics._certified import CAPS, PARITIES
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import predicted
 from fairconstrained.model_selection._delegation import estimator_has
 from fairconstrained.model_selection._rows import rows_of, split_within_groups
+from fairconstrained.model_selection._sequence import CAUTION, in_sequence
 from fairconstrained.samples import check_samples
 
 __all__ = ["CertifiedClassifier"]
 
 FRACTIONS = 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95  # of the slack: what candidates are trained to keep
+OF_DECISIONS = set(PARITIES) - {"error_rate_parity"}  # gaps between rates of decisions
 BOUNDS = "slack", "max"  # of constraints, if they have one of their own
 
 
@@ -43,7 +47,9 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     Some rows of every group are split off. On the others candidates are trained, from the strictest
     to the loosest; each is tested on the rows split off, until one fails. The most accurate of
     those that passed is kept, as it was trained and tested: with probability at least
-    `confidence` it keeps the constraint on the population, whichever was chosen.
+    `confidence` it keeps the constraint on the population, whichever was chosen. If the samples are
+    too few for the strictest candidate, thresholds at which it takes the rarer of its two decisions
+    less often are tested before it.
 
     Parameters
     ----------
@@ -62,10 +68,10 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         One parameter with its values, or parameters to set, *from the strictest to the loosest*. By
         default fractions of the slack for the estimator's parameter `slack`, or for that of its
         constraint.
-    certify_size : float, default=0.3
+    certify_size : float, default=0.5
         Fraction of each group's rows that is split off.
     on_failure : {"warn", "raise"}, default="warn"
-        What to do if the strictest candidate already fails: warn and keep it without a claim
+        What to do if the first test already fails: warn and keep what was tested without a claim
         (`certified_` is False), or raise.
     min_group_size : int or "auto", default="auto"
         As in :func:`~fairconstrained.metrics.certify`.
@@ -75,15 +81,16 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     Attributes
     ----------
     estimator_ : classifier
-        The fitted candidate that predicts. It is not trained again on all rows: another model
-        would have no certificate.
+        The fitted candidate that predicts, in a
+        :class:`~sklearn.model_selection.FixedThresholdClassifier` if it has another threshold. It
+        is not trained again on all rows: another model would have no certificate.
     certificate_ : Certificate or None
         What the test of `estimator_` found; None without `sensitive_features`.
     certified_ : bool
         Whether that is a certificate.
     candidates_ : DataFrame
-        The candidates that were trained: their parameters, ``estimate`` and ``upper`` of the
-        violation, ``accuracy`` on the rows split off, ``kept``.
+        What was tested: parameters, or the ``threshold`` of the strictest candidate, ``estimate``
+        and ``upper`` of the violation, ``accuracy`` on the rows split off, ``kept``.
     classes_, n_features_in_, feature_names_in_
         As usual.
 
@@ -93,10 +100,16 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     candidates: an error needs a candidate that violates the constraint and passes, and the first
     candidate of the sequence that violates it passes with probability at most 1 - confidence (Learn
     then Test, Angelopoulos et al. 2021, Section 3). So the order matters for the chance of success,
-    not for the validity. Samples are split at random within each group, which keeps them
-    independent draws of the group; for a cap on all samples together they are split without regard
-    to groups, which keeps them independent draws of the population. A certificate counts samples:
-    `sample_weight` is for training only.
+    not for the validity, and the training samples may decide it.
+
+    Rates near 0 and 1 vary little. With few samples a model that hardly ever takes one of its two
+    decisions is all that can be certified for a gap between rates of decisions; its ``accuracy`` in
+    `candidates_` tells what it is worth.
+
+    Samples are split at random within each group, which keeps them independent draws of the group;
+    for a cap on all samples together they are split without regard to groups, which keeps them
+    independent draws of the population. A certificate counts samples: `sample_weight` is for
+    training only.
 
     References
     ----------
@@ -124,7 +137,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         slack: float | None = None,
         confidence: float = 0.95,
         candidates: Any = None,
-        certify_size: Any = 0.3,
+        certify_size: Any = 0.5,
         on_failure: str = "warn",
         min_group_size: Any = "auto",
         random_state: Any = None,
@@ -196,7 +209,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             known = {name: rows_of(values, train) for name, values in routed.items()}
             tested = self._test_in_sequence(
                 candidates,
-                (rows_of(X, train), rows_of(y, train), known),
+                (*(rows_of(of, train) for of in (X, y, sensitive_features)), known),
                 (rows_of(X, test), rows_of(y, test), rows_of(sensitive_features, test)),
                 constraint,
                 slack,
@@ -208,29 +221,47 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self, candidates: list[dict[str, Any]], train: Any, test: Any, constraint: Any, slack: float
     ) -> list[tuple[dict[str, Any], Any, Certificate | None, float]]:
         """Train and test until a candidate fails."""
-        X, y, known = train
+        X, y, own_groups, known = train
         X_test, y_test, groups = test
+
+        def fit(parameters: Mapping[str, Any]) -> Any:
+            return clone(self.estimator).set_params(**parameters).fit(X, y, **known)
+
+        if groups is None and not _of_all_samples(constraint):
+            return [(candidates[0], fit(candidates[0]), None, float("nan"))]
+        given: dict[str, Any] = {
+            "constraint": constraint,
+            "slack": slack,
+            "min_group_size": self.min_group_size,
+        }
+        interval = self._own("interval", None)
+
+        def holds(model: Any) -> bool:
+            if interval is not None or getattr(constraint, "name", constraint) not in OF_DECISIONS:
+                return True  # rates of other events do not fall with those of a decision
+            cautious = 1.0 - CAUTION * (1.0 - self.confidence)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SmallGroupWarning)  # the test warns of them
+                found = certify(
+                    model, X, y, sensitive_features=own_groups, confidence=cautious, **given
+                )
+            return found.kept
+
         tested: list[tuple[dict[str, Any], Any, Certificate | None, float]] = []
-        for parameters in candidates:
-            model = clone(self.estimator).set_params(**parameters).fit(X, y, **known)
-            if groups is None and not _of_all_samples(constraint):
-                return [(parameters, model, None, float("nan"))]
-            interval = self._own("interval", None)
+        for parameters, model in in_sequence(candidates, fit, holds, X):
             certificate = certify(
                 model,
                 X_test,
                 y_test,
                 sensitive_features=groups,
-                constraint=constraint,
-                slack=slack,
                 confidence=self.confidence,
-                min_group_size=self.min_group_size,
                 interval=getattr(_last(model), "interval_", interval),
                 name="rows split off before training",
+                **given,
             )
             labels = as_numpy(predicted(model, X_test, groups))
             accuracy = float(np.mean(labels == np.asarray(as_numpy(y_test))))
-            tested.append((parameters, model, certificate, accuracy))
+            tested.append((dict(parameters), model, certificate, accuracy))
             if not certificate.kept:
                 break
         return tested

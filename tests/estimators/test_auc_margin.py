@@ -72,7 +72,7 @@ def test_cells_in_no_set_change_nothing_but_the_number_of_rows():
 
 @every_objective
 @pytest.mark.parametrize("constraint", ["inter_group", "group_auc"])
-def test_the_slack_is_narrowed_by_the_deviation_of_the_first_fit(constraint, objective):
+def test_the_slack_is_narrowed_by_the_standard_error_of_the_fit(constraint, objective):
     data = X, y, group = table(n=600)
     plain = fitted(constraint, data, objective=objective, slack=0.1)
     n_cells_scores = plain.decision_function(X), y * 2 + group, np.ones(len(y))
@@ -80,13 +80,11 @@ def test_the_slack_is_narrowed_by_the_deviation_of_the_first_fit(constraint, obj
     assert 0.01 < deviation < 0.06
     clf = fitted(constraint, data, objective=objective, slack=0.1, margin=1.0)
     assert clf.violation_ == pytest.approx(measured(clf, data), abs=1e-12)
-    assert clf.violation_ <= 0.1 - deviation + 0.0011
+    assert clf.violation_ <= 0.1 - 0.98 * deviation + 0.0011  # measured after some rounds
     assert clf.violation_ >= 0.1 - deviation - 0.01
     assert auc(clf, data) <= auc(plain, data)
     assert clf.feasible_
-    assert clf.n_iter_ > plain.n_iter_
     assert len(clf.history_["violation"]) == clf.n_iter_
-    np.testing.assert_allclose(clf.history_["violation"][: plain.n_iter_][-1], plain.violation_)
     assert (np.diff(clf.history_["time"]) >= 0).all()
 
 

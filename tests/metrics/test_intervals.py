@@ -9,7 +9,7 @@ import pytest
 from fairconstrained import metrics
 from fairconstrained.metrics import _draws, bias_corrected, confidence_interval
 from fairconstrained.metrics._components import COMPONENTS, components_of
-from fairconstrained.metrics._summaries import Extreme, Largest, Norm, Range
+from fairconstrained.metrics._summaries import CurveRange, Extreme, Largest, Norm, Range
 
 TOP = {"interval": (0.1, 0.6)}
 
@@ -184,6 +184,7 @@ def test_wrong_parameters(options, match):
 
 SUMMARIES = [
     (Range(), (4, 3)),
+    (CurveRange(), (4, 3)),
     (Range(lambda ranges: ranges.mean(axis=-1)), (4, 3)),
     (Largest(), (6,)),
     (Extreme(), (6,)),

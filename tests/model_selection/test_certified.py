@@ -1,11 +1,13 @@
 """CertifiedClassifier: valid promises, any classifier, scikit-learn's conventions."""
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -22,6 +24,7 @@ from fairconstrained.exceptions import (
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.model_selection import CertifiedClassifier, select_feasible
 from fairconstrained.model_selection._rows import split_within_groups
+from fairconstrained.model_selection._sequence import KEPT, in_sequence
 
 DATA = make_biased_classification(6000, n_features=6, random_state=0)
 X, Y, S = DATA.data, DATA.target, np.asarray(DATA.sensitive_features)
@@ -84,6 +87,31 @@ def test_candidates_are_tested_until_one_fails():
     np.testing.assert_array_equal(clf.predict(X), clf.estimator_.predict(X))
 
 
+def test_with_few_samples_rarer_decisions_are_tested_first():
+    """The strictest candidate does not hold on its own samples: thresholds come before it."""
+    rows = slice(0, 1500)
+    clf = CertifiedClassifier(RateConstrainedClassifier(slack=0.06), random_state=0)
+    clf.fit(X[rows], Y[rows], sensitive_features=S[rows])
+    assert clf.certified_
+    assert clf.candidates_["threshold"].notna().all()
+    assert isinstance(clf.estimator_, FixedThresholdClassifier)
+    strictest = clf.estimator_.estimator
+    often, seldom = strictest.predict(X).mean(), clf.predict(X).mean()
+    assert min(seldom, 1 - seldom) < min(often, 1 - often)
+
+
+def test_order_follows_from_the_training_samples():
+    """Weaker models keep growing fractions of the rarer decision, then come the candidates."""
+    fit, candidates = (lambda given: LogisticRegression(**given).fit(X, Y)), [{"C": 0.1}, {"C": 1}]
+    assert [p for p, _ in in_sequence(candidates, fit, lambda model: True, X)] == candidates
+    found = [m.predict(X) for _, m in in_sequence(candidates, fit, lambda model: False, X)]
+    rarer = int(found[-2].mean() <= 0.5)
+    counts = [(labels == rarer).sum() for labels in found]
+    np.testing.assert_allclose(counts[:-2], np.multiply(KEPT, counts[-2]), atol=1)
+    for weaker, labels in pairwise(found[:-1]):
+        assert (labels[weaker == rarer] == rarer).all()
+
+
 def test_no_claim_without_a_certificate():
     with pytest.warns(ConstraintNotSatisfiedWarning, match="No candidate is certified"):
         clf = by_c(slack=0.05).fit(X[:200], Y[:200], sensitive_features=S[:200])
@@ -127,7 +155,7 @@ def test_weights_reach_the_estimator_that_requests_them():
         given = {"constraint": "error_rate_parity", "slack": 0.9, "candidates": {"C": [1.0]}}
         clf = CertifiedClassifier(inner, random_state=0, **given)
         clf.fit(X, Y, sensitive_features=S, sample_weight=weight)
-    train, _ = split_within_groups(S, len(Y), 0.3, 0)
+    train, _ = split_within_groups(S, len(Y), 0.5, 0)
     rows = train[weight[train] > 0]
     alone = LogisticRegression().fit(X[rows], Y[rows])
     np.testing.assert_allclose(clf.estimator_.coef_, alone.coef_, atol=1e-3)
@@ -190,7 +218,7 @@ def test_a_cap_on_all_samples_is_certified_on_draws_of_all_samples(constraint, f
         clf = by_c(constraint=constraint, slack=1.0, random_state=seed)
         clf.fit(X, Y, sensitive_features=S)
         sizes.add(tuple(clf.certificate_.groups.values()))
-        assert clf.certificate_.n_samples == 1800
+        assert clf.certificate_.n_samples == 3000
     assert (len(sizes) == 1) is fixed
 
 
