@@ -250,7 +250,8 @@ def test_a_spent_plan_refuses_another_step():
             while True:
                 problem.release(x, torch.zeros_like, 1.0, rng)
                 seen.append(x)
-                yield Iterate(x, dual[:1], dual[:1], dual, torch.inf)
+                values = torch.zeros(1 + len(dual))
+                yield Iterate(x, values, values, dual, torch.inf)
 
     with pytest.raises(RuntimeError, match="no step left"):
         private(n=3000, solver=Greedy())
