@@ -35,7 +35,7 @@ RANKING_NETWORK = AUCFairClassifier(
 
 LOSS_PARITY = LossParityClassifier()
 LOSS_PARITY_NETWORK = LossParityClassifier(
-    model=(4,), solver=ALM(n_steps=30, step_size=0.2, batch_size=8)
+    model=(4,), solver=ALM(n_steps=60, step_size=0.2, batch_size=8)
 )
 
 FERMI_PRIVATE = DPFermiClassifier()  # fits without sensitive features have no secret to protect
