@@ -73,7 +73,9 @@ def test_pipelines_inside_get_the_groups_whatever_the_setting(data):
 @pytest.mark.parametrize(
     "estimator",
     [
-        PartialParityClassifier(slack=0.3, group_features=True),
+        pytest.param(
+            PartialParityClassifier(slack=0.3, group_features=True), marks=pytest.mark.slow
+        ),
         ThresholdOptimizer(
             estimator=LogisticRegression(), predict_method="predict_proba", prefit=False
         ),

@@ -105,6 +105,7 @@ def test_lazy_layers_in_a_factory():
     np.testing.assert_allclose(clf.decision_function(X), fitted(lazy).decision_function(X))
 
 
+@pytest.mark.slow
 def test_compiled_modules_in_a_factory():
     np.testing.assert_allclose(
         fitted(compiled).decision_function(X), fitted(plain).decision_function(X), atol=1e-10
