@@ -129,7 +129,7 @@ from fairconstrained.process import one_thread, seeded
 from fairconstrained.solvers import SGDA
 torch.set_num_threads(2)
 rng = np.random.default_rng(0)
-X, groups = rng.normal(size=(40_000, 20)), rng.integers(0, 2, 40_000)
+X, groups = rng.normal(size=(10_000, 20)), rng.integers(0, 2, 10_000)
 def fit(model, solver):
     clf = RateConstrainedClassifier(slack=1.0, model=model, solver=solver)
     return clf.fit(X, X[:, 0] > 0, sensitive_features=groups).predict(X).mean()
