@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import MomentConstraint, Rows
-from fairconstrained.constraints.statistics import BLOCK_ROWS, look_up
+from fairconstrained.constraints.statistics import BLOCK_ROWS, blocks_of, look_up
 from fairconstrained.constraints.steps import Above
 from fairconstrained.models import Model
 from fairconstrained.models.features import Features
@@ -310,11 +310,7 @@ class FairERM:
         def pullback(weights: Tensor) -> Tensor:
             on_scores, on_aux = weights[0] * risk_gradient(), torch.zeros_like(aux)
             on_table = torch.nn.functional.pad(affine.on_table(weights[1:]), (0, 0, 0, 1))
-            columns = (on_scores, scores, *rows[:3])
-            for total, *own in zip(
-                *(torch.split(column, BLOCK_ROWS) for column in columns), strict=True
-            ):
-                z, y, part, weight = own
+            for total, z, y, part, weight in blocks_of(on_scores, scores, *rows[:3]):
                 soft, statistics_pullback = constraint.linearize(z, y, aux)
                 on_rows = look_up(on_table, part, soft) * weight[:, None]
                 of_scores, of_aux = statistics_pullback(on_rows)

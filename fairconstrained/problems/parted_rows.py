@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.statistics import BLOCK_ROWS
+from fairconstrained.constraints.statistics import blocks_of
 from fairconstrained.models.features import ColumnValues, Features
 from fairconstrained.problems.base import Batch
 from fairconstrained.workers import Workers
@@ -64,8 +64,7 @@ class PartedRows:
     def sum_by_cell(self, column: Tensor, shape: tuple[int, int]) -> Tensor:
         """Sums of a column of this worker's rows by label and group, over all workers."""
         own = column.new_zeros(shape[0] * shape[1])
-        pieces = (torch.split(part, BLOCK_ROWS) for part in (self.y, self.group, column))
-        for y, group, values in zip(*pieces, strict=True):
+        for y, group, values in blocks_of(self.y, self.group, column):
             own.index_add_(0, y.long() * shape[1] + group, values)
         return self.workers.sum(own).reshape(shape)
 

@@ -60,6 +60,11 @@ class Iterate(NamedTuple):
         return self.hard[1 : 1 + len(self.dual)]
 
     @property
+    def excess(self) -> float:
+        """The largest of them, or 0 without constraints."""
+        return float(self.constraints.max()) if len(self.constraints) else 0.0
+
+    @property
     def measured(self) -> Tensor:
         """Hard values that are measured and not constrained, (k,), as with a penalty."""
         return self.hard[1 + len(self.dual) :]
@@ -333,5 +338,4 @@ def violation(values: Tensor) -> float:
 
 
 def _merit(iterate: Iterate) -> tuple[float, float]:
-    excess = violation(iterate.hard[: 1 + len(iterate.dual)])
-    return max(excess, FEASIBILITY_TOL), float(iterate.hard[0])
+    return max(iterate.excess, FEASIBILITY_TOL), float(iterate.hard[0])

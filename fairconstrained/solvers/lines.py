@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairconstrained.problems import Sharpenable
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, best_feasible, violation
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, best_feasible
 
 __all__ = ["ERROR_TOL", "along_offsets", "best_on_lines", "not_worse"]
 
@@ -38,7 +38,7 @@ def best_on_lines(
 
 def along_offsets(problem: Sharpenable, iterate: Iterate) -> Iterate:
     """The iterate if it is feasible, or the best on the lines of its offsets."""
-    if violation(iterate.hard[: 1 + len(iterate.dual)]) <= FEASIBILITY_TOL:
+    if iterate.excess <= FEASIBILITY_TOL:
         return iterate
     return best_on_lines(problem, iterate, offsets(problem, iterate.x))
 
@@ -56,9 +56,7 @@ def not_worse(problem: Sharpenable, result: Iterate, known: Sequence[Tensor]) ->
 
 
 def _clearly_better(rival: Iterate, result: Iterate) -> bool:
-    excess, own = (
-        max(violation(i.hard[: 1 + len(i.dual)]), FEASIBILITY_TOL) for i in (rival, result)
-    )
+    excess, own = (max(iterate.excess, FEASIBILITY_TOL) for iterate in (rival, result))
     if own > FEASIBILITY_TOL:
         return excess <= FEASIBILITY_TOL or excess < own - ERROR_TOL
     return excess <= FEASIBILITY_TOL and bool(rival.hard[0] < result.hard[0] - ERROR_TOL)

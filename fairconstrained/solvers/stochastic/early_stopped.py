@@ -15,7 +15,6 @@ from fairconstrained.solvers.base import (
     Iterate,
     Solver,
     check_numbers,
-    violation,
 )
 from fairconstrained.solvers.stochastic.base import (
     Descent,
@@ -226,7 +225,7 @@ class EarlyStoppedSGDA(Solver):
         merit = sum(_merit(iterate))
         now.waited = 0 if merit < now.best else now.waited + 1
         now.best = min(merit, now.best)
-        now.feasible = now.feasible or _excess(iterate) <= FEASIBILITY_TOL
+        now.feasible = now.feasible or iterate.excess <= FEASIBILITY_TOL
         return iterate
 
 
@@ -234,10 +233,6 @@ def _state(step: int, now: Memory, estimates: Estimates) -> dict[str, Any]:
     return {"step": step, "now": now.saved(), "estimates": estimates.state}
 
 
-def _excess(iterate: Iterate) -> float:
-    return violation(iterate.hard[: 1 + len(iterate.dual)])
-
-
 def _merit(iterate: Iterate) -> tuple[float, float]:
     """What is least for the best iterate: the violation beyond the tolerance, the objective."""
-    return max(_excess(iterate), FEASIBILITY_TOL), float(iterate.soft[0])
+    return max(iterate.excess, FEASIBILITY_TOL), float(iterate.soft[0])
