@@ -124,7 +124,7 @@ class _Rows(ABC):
         """Squared norms of the rows (x - centre) T, (n,), for diagonal (d,) or full T."""
         norms = self._norms
         # Clipping relies on the norms: those stored for other coordinates must not be used.
-        if norms is not None and norms[0] is centre and norms[1] is transform:
+        if norms is not None and all(map(torch.equal, norms[:2], (centre, transform))):
             return norms[2]
         return self._square_norms(centre, transform)
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -123,30 +123,26 @@ class PoissonBatches:
     n_rows : int
     rate : float
         Probability of each row.
-    rng : Generator
 
     Examples
     --------
     >>> import torch
     >>> from fairconstrained.privacy.mechanisms import PoissonBatches
-    >>> next(PoissonBatches(5, 1.0, torch.Generator()))
+    >>> PoissonBatches(5, 1.0).draw(torch.Generator())
     tensor([0, 1, 2, 3, 4])
     """
 
-    def __init__(self, n_rows: int, rate: float, rng: Generator):
-        self.n_rows, self.rate, self.rng = n_rows, rate, rng
+    def __init__(self, n_rows: int, rate: float):
+        self.n_rows, self.rate = n_rows, rate
         self._drawn: list[Tensor] = []
 
-    def __iter__(self) -> Iterator[Tensor]:
-        return self
-
-    def __next__(self) -> Tensor:
+    def draw(self, rng: Generator) -> Tensor:
         """Indices of the next batch, in order; it may be empty."""
         if self.rate >= 1:
             return torch.arange(self.n_rows)
         if not self._drawn:
             n_batches = max(1, round(_BLOCK_ROWS / (self.rate * self.n_rows + 1)))
-            rows = _chosen(n_batches * self.n_rows, self.rate, self.rng)
+            rows = _chosen(n_batches * self.n_rows, self.rate, rng)
             starts = self.n_rows * torch.arange(n_batches + 1)
             ends = torch.searchsorted(rows, starts).diff().tolist()
             pieces = zip(torch.split(rows, ends), starts.tolist(), strict=False)

@@ -28,10 +28,10 @@ def generator(seed=0):
 @pytest.mark.parametrize(("n_rows", "rate"), [(7, 0.3), (40, 0.9), (300, 0.01)])
 def test_rows_are_drawn_independently_with_the_same_probability(n_rows, rate):
     """Inclusions of rows i and j are Bernoulli(rate), uncorrelated, at every position."""
-    batches, n_batches = PoissonBatches(n_rows, rate, generator()), 4000
+    batches, rng, n_batches = PoissonBatches(n_rows, rate), generator(), 4000
     drawn = np.zeros((n_batches, n_rows))
     for batch in drawn:
-        rows = next(batches)
+        rows = batches.draw(rng)
         assert rows.unique().numel() == rows.numel()
         batch[rows.numpy()] = 1
     deviation = np.sqrt(rate * (1 - rate) / n_batches)
@@ -47,23 +47,23 @@ def test_rows_are_drawn_independently_with_the_same_probability(n_rows, rate):
 
 
 def test_at_rate_one_every_row_is_drawn():
-    assert next(PoissonBatches(5, 1.0, generator())).tolist() == [0, 1, 2, 3, 4]
+    assert PoissonBatches(5, 1.0).draw(generator()).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_batches_may_be_empty():
-    batches = PoissonBatches(3, 0.1, generator())
-    assert any(len(next(batches)) == 0 for _ in range(20))
+    batches, rng = PoissonBatches(3, 0.1), generator()
+    assert any(len(batches.draw(rng)) == 0 for _ in range(20))
 
 
 @pytest.mark.parametrize("n_rows", [1, 2, 1000, 30_000])
 def test_batches_that_are_drawn_together_are_independent_of_each_other(n_rows, monkeypatch):
     """A row is in two batches in a row with probability rate squared, also at a block's edges."""
     monkeypatch.setattr(mechanisms, "_BLOCK_ROWS", 3 * 0.3 * n_rows)  # blocks of about three
-    batches, n_batches = PoissonBatches(n_rows, 0.3, generator()), 600 if n_rows > 1 else 6000
+    batches, rng, n_batches = PoissonBatches(n_rows, 0.3), generator(), 600 if n_rows > 1 else 6000
     first = np.zeros(n_batches)  # how often the first and the last row are chosen
     last = np.zeros(n_batches)
     for k in range(n_batches):
-        rows = next(batches)
+        rows = batches.draw(rng)
         assert rows.tolist() == sorted(set(rows.tolist()))
         first[k], last[k] = 0 in rows, n_rows - 1 in rows
     for chosen in (first, last):
@@ -92,8 +92,8 @@ def test_noise_has_its_law(add_noise, law, source):
 
 
 def test_batches_of_the_system_have_the_rate():
-    batches = PoissonBatches(1000, 0.1, SystemGenerator())
-    sizes = [len(next(batches)) for _ in range(200)]
+    batches, rng = PoissonBatches(1000, 0.1), SystemGenerator()
+    sizes = [len(batches.draw(rng)) for _ in range(200)]
     assert abs(np.mean(sizes) - 100) < 6 * np.sqrt(90 / 200)
 
 
@@ -203,7 +203,7 @@ def test_shape_and_type_are_kept():
 
 def test_everything_comes_from_the_generator():
     for draw in (
-        lambda rng: next(PoissonBatches(100, 0.2, rng)),
+        lambda rng: PoissonBatches(100, 0.2).draw(rng),
         lambda rng: with_gaussian_noise(torch.zeros(5), 1.0, rng),
         lambda rng: with_laplace_noise(torch.zeros(5), 1.0, rng),
     ):

@@ -131,10 +131,10 @@ def test_the_audit_sees_exact_tables(monkeypatch):
 def test_the_audit_sees_batches_of_fixed_size(monkeypatch):
     """The row that makes room for the canary is missing elsewhere: sums move by two rows."""
 
-    def fixed(batches):
-        return torch.randperm(batches.n_rows, generator=batches.rng)[:N_ROWS]
+    def fixed(batches, rng):
+        return torch.randperm(batches.n_rows, generator=rng)[:N_ROWS]
 
-    monkeypatch.setattr(private_problem.PoissonBatches, "__next__", fixed)
+    monkeypatch.setattr(private_problem.PoissonBatches, "draw", fixed)
 
     def statistic(with_canary):
         others, canary, gradient = outputs(with_canary, "gaussian", int(with_canary), 100.0).T

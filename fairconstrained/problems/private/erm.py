@@ -111,7 +111,7 @@ class NoisySteps(PrivateProblem):
         self._add_noise = NOISES[plan.histogram_kind]
         # The counts never change, and a step is mostly the overhead of small operations.
         self._affine = constraint.affine(counts)
-        self._batches: PoissonBatches | None = None
+        self._batches = PoissonBatches(self.n_rows, self._rate)
 
     @property
     def n_rows(self) -> int:
@@ -177,9 +177,7 @@ class NoisySteps(PrivateProblem):
     def _next_rows(self, rng: Generator) -> Tensor:
         """Take a step off the plan, and draw the rows of its Poisson batch."""
         self._spend("step")
-        if self._batches is None or self._batches.rng is not rng:
-            self._batches = PoissonBatches(self.n_rows, self._rate, rng)
-        return next(self._batches).to(self.data.y.device)
+        return self._batches.draw(rng).to(self.data.y.device)
 
     def _noisy_table(self, statistics: Tensor, part: Tensor, rng: Generator) -> Tensor:
         """The table of a batch, scaled up to all rows."""
