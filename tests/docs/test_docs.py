@@ -1,4 +1,4 @@
-"""The pages say what is there: their blocks run, their tables are complete, their links exist."""
+"""Tables of the pages are complete, their links exist, and the blocks of the README run."""
 
 import importlib
 import inspect
@@ -23,17 +23,6 @@ with pytest.MonkeyPatch.context() as patch:
 
     del sys.modules["blocks"], sys.modules["logo"]
 
-# Executed by tests/docs/test_architecture_examples.py, in the ways that these pages describe, and
-# block by block by tests/clients (the pages on other libraries and on large data).
-ELSEWHERE = {"architecture.md", "large_data.md", "privacy.md", "works_with.md"}
-PAGES = sorted(
-    str(page.relative_to(DOCS))
-    for page in DOCS.rglob("*.md")
-    if page.name not in ELSEWHERE
-    and not {"_build", "auto_examples", "api"} & set(page.relative_to(DOCS).parts)
-    and blocks_of(page.read_text(encoding="utf-8"))
-)
-PAGES.append("../README.md")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 MODULES = [
     "fairconstrained",
@@ -74,19 +63,13 @@ CLASSES = public(inspect.isclass) | {
 FUNCTIONS = public(inspect.isfunction)
 
 
-def test_most_pages_have_examples():
-    assert len(PAGES) >= 13
-
-
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Setting an? (value|item):DeprecationWarning")  # in fairlearn
-@pytest.mark.parametrize("page", PAGES)
-def test_the_examples_of_a_page_run_in_its_order(page):
-    """As the build of the site runs them."""
+def test_the_examples_of_the_readme_run_in_their_order():
+    """The build of the site runs those of its pages, and an error there ends it."""
     pytest.importorskip("matplotlib")
-    with running(DOCS / page) as run:
-        for kind, code in blocks_of((DOCS / page).read_text(encoding="utf-8")):
-            run(code, alt="a picture", alone=kind == "{picture}")
+    with running(ROOT / "README.md") as run:
+        for _, code in blocks_of((ROOT / "README.md").read_text(encoding="utf-8")):
+            run(code)
 
 
 @pytest.mark.parametrize("page", sorted((DOCS / "guide").glob("*.md")), ids=lambda p: p.stem)
