@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from fairconstrained.models.cross_fitting import is_scoring_classifier
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, Network, Specification, are_sizes
@@ -21,7 +23,7 @@ def as_specification(model: Any) -> Specification:
     Raises
     ------
     ValueError
-        If it is none of these.
+        If it is none of these, or the class of a classifier instead of an object.
 
     Examples
     --------
@@ -33,7 +35,8 @@ def as_specification(model: Any) -> Specification:
         return model
     if isinstance(model, str) and model == "linear":
         return Linear()
-    # A class has fit, too, but is to be called.
+    if isinstance(model, type) and not issubclass(model, nn.Module):
+        raise ValueError(f"model is a class; give an object of it, {model.__name__}().")
     if not isinstance(model, type) and is_scoring_classifier(model):
         return Posteriors(model)
     if callable(model) or are_sizes(model):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
-from fairconstrained.models import LinearModel, NetworkModel, as_specification
+from fairconstrained.models import LinearModel, NetworkModel, Posteriors, as_specification
 from fairconstrained.models.features import DenseFeatures
 from tests.helpers.numeric import badly_scaled, tensor
 
@@ -16,6 +17,12 @@ WEIGHT = tensor(np.random.default_rng(1).exponential(size=30) + 0.1)
 def built(spec, n_outputs=1, features=None):
     torch.manual_seed(0)
     return as_specification(spec).build(features or DenseFeatures(X), WEIGHT, n_outputs, 1e-3)
+
+
+@pytest.mark.parametrize("kind", [DecisionTreeClassifier, Posteriors])
+def test_a_class_instead_of_an_object_is_refused(kind):
+    with pytest.raises(ValueError, match=rf"give an object of it, {kind.__name__}\(\)"):
+        as_specification(kind)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
