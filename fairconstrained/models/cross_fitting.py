@@ -87,6 +87,7 @@ class CrossFit:
         self, estimator: Any, target: NDArray[Any], fit_params: Mapping[str, Any], rows: Ints
     ) -> Any:
         if isinstance(estimator, FrozenEstimator):
+            _check_known(estimator, target)
             return estimator
         model = _seeded(clone(estimator), self.rng)
         if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
@@ -95,6 +96,17 @@ class CrossFit:
         if self.weighted:
             own |= _weights_for(model, self.weight[rows])
         return model.fit(_safe_indexing(self.X, rows), target[rows], **own)
+
+
+def _check_known(frozen: FrozenEstimator, target: NDArray[Any]) -> None:
+    """Raise ValueError unless a model that is not fitted again knows all it is asked for."""
+    known, asked = np.asarray(frozen.classes_).tolist(), np.unique(target).tolist()
+    unknown = [kind for kind in asked if kind not in known]
+    if unknown:
+        raise ValueError(
+            f"{frozen!r} was fitted for the classes {known}, and is not fitted again: it cannot "
+            f"tell {unknown} apart."
+        )
 
 
 class Calibrated(NamedTuple):

@@ -182,6 +182,11 @@ class Posteriors(Specification):
                     f"Posteriors.{name} must be a classifier with fit, and predict_proba or "
                     f"decision_function; got {model!r}."
                 )
+        if isinstance(self.group_model, FrozenEstimator):
+            raise ValueError(
+                "Posteriors.group_model learns the parts that the constraint compares, so it "
+                f"cannot be frozen; got {self.group_model!r}."
+            )
         if isinstance(self.cv, (int, np.integer)) and self.cv < 2:
             raise ValueError(f"Posteriors.cv must be at least 2 folds; got {self.cv!r}.")
         check_memory(self.memory)

@@ -227,6 +227,15 @@ def test_a_frozen_model_is_asked_and_never_fitted():
     np.testing.assert_allclose(fitted.columns(X)[:, :2], table[:, :2])
 
 
+@pytest.mark.parametrize("names", [["bad", "good"], [True, 7], [1.5, 0]])
+def test_a_frozen_model_must_know_the_labels(names):
+    """Otherwise it would say nothing, and the result would be a constant."""
+    X, y, group = rows(60)
+    frozen = FrozenEstimator(GaussianNB().fit(X, y))
+    with pytest.raises(ValueError, match=r"was fitted for the classes \[0, 1\], and is not fitted"):
+        Posteriors(frozen).columns(X, np.array(names, dtype=object)[y], group, PARITY)
+
+
 def test_a_frozen_model_that_cannot_be_cloned_needs_a_model_for_the_groups():
     X, y, group = rows(50)
     model = Posteriors(FrozenEstimator(Foreign()))
@@ -264,6 +273,8 @@ def test_splitters_must_test_each_row_once():
         Posteriors(GaussianNB(), cv=ShuffleSplit(3)).columns(X, y, group, PARITY)
     with pytest.raises(ValueError, match="at least 2 folds; got 1"):
         Posteriors(GaussianNB(), cv=1).check()
+    with pytest.raises(ValueError, match="group_model learns the parts"):
+        Posteriors(GaussianNB(), FrozenEstimator(GaussianNB())).check()
 
 
 @given(
