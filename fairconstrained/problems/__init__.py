@@ -17,6 +17,7 @@ from fairconstrained.problems.base import (
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
+from fairconstrained.problems.known import Known
 
 __all__ = [
     "Batch",
@@ -25,6 +26,7 @@ __all__ = [
     "Evaluation",
     "FairERM",
     "FixedSoftness",
+    "Known",
     "Linearization",
     "Loosenable",
     "Problem",

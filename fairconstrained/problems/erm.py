@@ -29,14 +29,11 @@ from fairconstrained.problems.base import (
     separate_estimates,
     with_penalty,
 )
+from fairconstrained.problems.known import Known, known_points
 from fairconstrained.problems.lines import Line, grid, of_labels, on_grid, thresholds
 from fairconstrained.problems.objectives import Objective
 
-__all__ = ["FairERM", "constant_points", "through_scores"]
-
-# Constant scores that are known points: losses hardly differ between groups for the smallest, and
-# the largest are beyond any threshold.
-_CONSTANTS = (-100.0, -1.0, -1e-3, 1e-3, 1.0, 100.0)
+__all__ = ["FairERM", "through_scores"]
 
 
 def through_scores(
@@ -380,10 +377,9 @@ class FairERM:
 
     # ------------------------------------------------------------------ comparisons of results
 
-    def known(self) -> list[Tensor]:
-        """Points whose predictions are all equal, and the solution without constraints."""
-        free = [] if self.free is None else [self.free]
-        return [self.variables(w) for w in constant_points(self.model) + free]
+    def known(self) -> list[Known]:
+        """Points that no result may be clearly worse than."""
+        return known_points(self)
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values on a line: all of them if labels determine them, else at some points."""
@@ -432,13 +428,6 @@ class FairERM:
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[: self.model.n_params], x[self.model.n_params :]
-
-
-def constant_points(model: Model) -> list[Tensor]:
-    """Parameters for which all rows have equal scores."""
-    zero = torch.zeros_like(model.init())
-    unit = torch.nn.functional.one_hot(model.offsets, len(zero)).to(zero)
-    return [zero, *(size * e for e in unit for size in _CONSTANTS)]
 
 
 def _span(affine: AffineMap, risk: Tensor, n_draws: int) -> Callable[[], Tensor]:

@@ -27,6 +27,7 @@ from fairconstrained.problems.base import (
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
+from fairconstrained.problems.known import Known
 from fairconstrained.problems.objectives import PairwiseLoss
 
 __all__ = ["GroupMoments", "MomentERM", "RankingERM", "whitened_model"]
@@ -215,9 +216,9 @@ class MomentERM(FixedSoftness):
         """The parameters of the model, which are the only variables."""
         return w
 
-    def known(self) -> list[Tensor]:
+    def known(self) -> list[Known]:
         """Zero, where all scores are equal, and the solution without constraints."""
-        return [w for w in (self.model.init(), self.free) if w is not None]
+        return [Known(w) for w in (self.model.init(), self.free) if w is not None]
 
     def values(self, x: Tensor) -> Tensor:
         """(f, c_1, ..., c_m) at x, differentiable, in O(d^2) operations for each cell."""

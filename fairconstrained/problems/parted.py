@@ -22,8 +22,9 @@ from fairconstrained.constraints.statistics import look_up
 from fairconstrained.models import Model
 from fairconstrained.problems import lines
 from fairconstrained.problems.base import Batch, Evaluation, Linearization, with_penalty
-from fairconstrained.problems.erm import FairERM, constant_points
+from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.fermi import FermiERM, PenalisedTables
+from fairconstrained.problems.known import Known, known_points
 from fairconstrained.problems.lines import Line
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.parted_rows import PartedRows
@@ -275,9 +276,9 @@ class PartedERM:
         """The problem itself and `x`: solvers need no more slack to start."""
         return self, x
 
-    def known(self) -> list[Tensor]:
-        """Points whose predictions are all equal, and the solution without constraints."""
-        return constant_points(self.model) + ([] if self.free is None else [self.free])
+    def known(self) -> list[Known]:
+        """Points that no result may be clearly worse than."""
+        return known_points(self)
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values on a line: between changes of labels if these decide, else at some points."""

@@ -8,14 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairconstrained.problems import Sharpenable
+from fairconstrained.problems import Known, Sharpenable
+from fairconstrained.problems.known import ERROR_TOL
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, best_feasible
 
-__all__ = ["ERROR_TOL", "along_offsets", "best_on_lines", "not_worse"]
+__all__ = ["along_offsets", "best_on_lines", "not_worse"]
 
-# A known point replaces a result that exceeds the slack by so much more than it, or whose error is
-# so much larger. Smaller differences come from single rows, and the loss of a result is better.
-ERROR_TOL = 1e-3
 _DIGITS = 12  # hard values that agree to so many are equal but for rounding
 
 
@@ -48,18 +46,19 @@ def offsets(problem: Sharpenable, x: Tensor) -> Tensor:
     return torch.nn.functional.one_hot(problem.offsets, len(x)).to(x)
 
 
-def not_worse(problem: Sharpenable, result: Iterate, known: Sequence[Tensor]) -> Iterate:
+def not_worse(problem: Sharpenable, result: Iterate, known: Sequence[Known]) -> Iterate:
     """The result, or a point that is clearly better among known ones and those on offset lines."""
-    candidates = [result, *(_moved(problem, result, x) for x in known)]
-    best = best_feasible([along_offsets(problem, iterate) for iterate in candidates])
-    return best if _clearly_better(best, result) else result
+    rivals = [(result, ERROR_TOL), *((_moved(problem, result, x), by) for x, by in known)]
+    found = [(along_offsets(problem, rival), by) for rival, by in rivals]
+    better = [rival for rival, by in found if _clearly_better(rival, result, by)]
+    return best_feasible(better) if better else result
 
 
-def _clearly_better(rival: Iterate, result: Iterate) -> bool:
+def _clearly_better(rival: Iterate, result: Iterate, by: float) -> bool:
     excess, own = (max(iterate.excess, FEASIBILITY_TOL) for iterate in (rival, result))
     if own > FEASIBILITY_TOL:
         return excess <= FEASIBILITY_TOL or excess < own - ERROR_TOL
-    return excess <= FEASIBILITY_TOL and bool(rival.hard[0] < result.hard[0] - ERROR_TOL)
+    return excess <= FEASIBILITY_TOL and bool(rival.hard[0] < result.hard[0] - by)
 
 
 def _moved(problem: Sharpenable, iterate: Iterate, x: Tensor) -> Iterate:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import DivergenceError
-from fairconstrained.problems import Sharpenable
+from fairconstrained.problems import Known, Sharpenable
 from fairconstrained.process import one_thread
 from fairconstrained.solvers.base import (
     Callback,
@@ -40,7 +40,7 @@ def run(
     max_iter: int | None,
     tol: float,
     callbacks: Sequence[Callback] = (),
-    known: Sequence[Tensor] = (),
+    known: Sequence[Known] = (),
     record: Callable[[Iterate], Any] = _whole,
 ) -> Solution:
     """Run `solver` on `problem` until it converges, ends, or is stopped.
@@ -63,10 +63,10 @@ def run(
         The run ends when the residual of an iterate is at most `tol`.
     callbacks : sequence of callables
         Each is called with every iterate. A true answer ends the run. Exceptions pass through.
-    known : sequence of Tensor of shape (n_variables,)
-        Points that the result must not be worse than, such as those of equal predictions. A known
-        point that is infeasible is moved along its offsets first. The problem must then be
-        ``Sharpenable``. They are not compared with the result of a
+    known : sequence of Known
+        Points that the result must not be worse than, such as those of equal predictions, each with
+        the difference that matters. A known point that is infeasible is moved along its offsets
+        first. The problem must then be ``Sharpenable``. They are not compared with the result of a
         solver that does not look for a feasible point (``keeps_slack``).
     record : callable, optional
         What the history keeps of an iterate; default: the iterate itself. An iterate has a point
@@ -76,9 +76,9 @@ def run(
     -------
     Solution
         The last iterate if the run converged, otherwise the one that the solver selects. A known
-        point takes its place, as one more iterate, if its violation is lower or, where both are
-        feasible, its hard objective, by more than 0.001. The status is then ``Status.KNOWN``, and
-        ``ended`` says why the solver ended.
+        point takes its place, as one more iterate, if its violation is lower by more than 0.001 or,
+        where both are feasible, its hard objective by more than ``Known.by``. The status is then
+        ``Status.KNOWN``, and ``ended`` says why the solver ended.
 
     Raises
     ------

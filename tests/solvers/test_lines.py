@@ -1,6 +1,7 @@
 """Lines of hard values, and the theorem of the loop: results against known points."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,11 +17,12 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
-from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems import Batch, FairERM, Known
+from fairconstrained.problems.known import ERROR_TOL, RELAXED_TOL
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import Iterate, Solver, Status, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL
-from fairconstrained.solvers.lines import ERROR_TOL, best_on_lines
+from fairconstrained.solvers.lines import best_on_lines
 
 
 def problem_of(notion, seed, n=25, d=3, n_groups=3, n_classes=2):
@@ -189,7 +191,7 @@ def test_a_known_point_does_not_hide_that_the_iterations_did_not_suffice():
 def test_a_result_stays_where_known_points_are_no_better():
     problem = problem_of("demographic_parity", 2)
     zero = problem.start()
-    solution = result(problem, zero, [zero])
+    solution = result(problem, zero, [Known(zero)])
     assert solution.status is Status.CONVERGED
     assert solution.n_iter == 1
 
@@ -200,15 +202,63 @@ def test_a_known_point_that_is_infeasible_is_moved_along_its_offset():
     thresholds = problem.along(x, torch.eye(4).double()[3], math.inf)
     least = thresholds.error[thresholds.excess <= FEASIBILITY_TOL].min()
     far = x + 100.0 * torch.eye(4).double()[3]  # feasible: all predictions are 1
-    solution = result(problem, far, [x])
+    solution = result(problem, far, [Known(x)])
     assert float(solution.iterate.hard[0]) <= float(least) + ERROR_TOL
+
+
+def known_of_relaxation(problem, free):
+    return [x for x, by in replace(problem, free=free).known() if by == RELAXED_TOL]
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 10_000))
+def test_the_last_point_of_the_relaxation_has_equal_mean_scores(seed):
+    """Zero covariance of scores and groups, and the nearest such point in these coordinates."""
+    problem = problem_of("demographic_parity", seed)
+    free = torch.randn(4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    *_, fair = known_of_relaxation(problem, free)
+    rows, weight = problem.placed, problem.data.weight
+    of_part = torch.nn.functional.one_hot(rows.part, rows.n_parts + 1)[:, :-1] * weight[:, None]
+    means = (
+        of_part.T @ problem.model.linearize(fair, problem.data.X)[0] / of_part.sum(dim=0)[:, None]
+    )
+    torch.testing.assert_close(means, means[:1].expand_as(means))
+    moves = problem.linearize(torch.zeros_like(free)).jacobian()[1:]
+    again = fair + moves.T @ torch.linalg.lstsq(moves.T, free - fair, driver="gelsd").solution
+    torch.testing.assert_close(again, free)
+
+
+def test_values_that_are_not_affine_have_no_relaxation():
+    problem = problem_of("demographic_parity", 0)
+    free = torch.ones(4).double()
+    assert len(known_of_relaxation(problem, free)) == 2
+    assert (
+        known_of_relaxation(replace(problem, constraint=Stack(problem.constraint.space, [])), free)
+        == []
+    )
+
+
+@pytest.mark.parametrize(("fraction", "replaced"), [(0.9, True), (1.1, False)])
+def test_a_known_point_says_how_much_better_it_must_be(fraction, replaced):
+    """Constant predictions of either label are feasible, and one has the smaller error."""
+    problem = problem_of("demographic_parity", 0)
+    offset = 100.0 * torch.eye(4).double()[3]
+    gain = float(problem.evaluate(offset).hard[0] - problem.evaluate(-offset).hard[0])
+    assert gain > 0.1
+    solution = result(problem, offset, [Known(-offset, fraction * gain)])
+    assert (solution.status is Status.KNOWN) == replaced
+    assert torch.equal(solution.iterate.x, -offset if replaced else offset)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", stress.ESTIMATORS)
-def test_no_fit_is_clearly_worse_than_an_obvious_one(kind):
-    """A hundred random problems: reports are right, and feasible points that are known are used."""
+def test_no_fit_is_clearly_worse_than_what_is_known(kind):
+    """A hundred random problems: reports are right, and feasible points that are known are used.
+
+    Known are constants, thresholds on the model without constraints, and a convex relaxation.
+    """
     outcomes = [stress.check(trial) for trial in stress.trials(kind, 100, seed=19)]
     assert not any(outcome.wrong for outcome in outcomes)
     assert not any(outcome.infeasible for outcome in outcomes)
     assert not any(outcome.worse > stress.TOLERANCE + 1e-9 for outcome in outcomes)
+    assert not any(outcome.than_relaxed > stress.RELAXED for outcome in outcomes)

@@ -1,0 +1,91 @@
+"""Points that are known beforehand, which no result may be clearly worse than."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fairconstrained.constraints.affine import AffineMap
+from fairconstrained.models import Model
+from fairconstrained.problems.base import Linearization
+
+__all__ = ["ERROR_TOL", "RELAXED_TOL", "Known", "known_points"]
+
+# A known point replaces a result whose error is so much larger. Smaller differences come from
+# single rows, and the loss of a result is better.
+ERROR_TOL = 1e-3
+# The same for points of a relaxation. They are not what users expect, as constants and the model
+# without constraints are, and a converged result has the better loss.
+RELAXED_TOL = 1e-2
+
+# Constant scores: losses hardly differ between groups for the smallest, and the largest are beyond
+# any threshold.
+_CONSTANTS = (-100.0, -1.0, -1e-3, 1e-3, 1.0, 100.0)
+_MOST_VALUES = 2000  # constraints whose gradients are computed
+_SINGULAR = 1e-9  # of the largest singular value: smaller ones are rounding errors
+_TOWARDS = (0.5, 1.0)  # of the way to equal mean scores
+
+
+class Known(NamedTuple):
+    """A point, and the difference of hard objectives by which it must be better than a result."""
+
+    x: Tensor  # (n_variables,)
+    by: float = ERROR_TOL
+
+
+class _Compared(Protocol):
+    """What is asked of a problem whose result is compared with known points."""
+
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def free(self) -> Tensor | None: ...
+
+    @property
+    def affine(self) -> AffineMap | None: ...
+
+    def variables(self, w: Tensor) -> Tensor: ...
+
+    def linearize(self, x: Tensor) -> Linearization: ...
+
+
+def known_points(problem: _Compared) -> list[Known]:
+    """Equal predictions, the solution without constraints, and those of a relaxation.
+
+    Without the solution without constraints only the first.
+    """
+    constants = _constants(problem.model)
+    if problem.free is None:
+        return [Known(problem.variables(w)) for w in constants]
+    obvious = [Known(problem.variables(w)) for w in (*constants, problem.free)]
+    return obvious + [Known(x, RELAXED_TOL) for x in _relaxed(problem, problem.free)]
+
+
+def _constants(model: Model) -> list[Tensor]:
+    """Parameters for which all rows have equal scores."""
+    zero = torch.zeros_like(model.init())
+    unit = F.one_hot(model.offsets, len(zero)).to(zero)
+    return [zero, *(size * e for e in unit for size in _CONSTANTS)]
+
+
+def _relaxed(problem: _Compared, free: Tensor) -> Sequence[Tensor]:
+    """Points between the solution without constraints and that of a convex relaxation.
+
+    At scores zero soft rates are linear in the scores, and gaps of rates are gaps of mean scores.
+    That these are zero is the covariance constraint of Zafar et al. (2017, "Fairness constraints").
+    In the coordinates of solvers the Hessian is near the identity, so the projection of the
+    solution without constraints is near the best of all points that meet it. There are none for
+    values that are not affine in their table, or with thresholds of their own.
+    """
+    start, affine = problem.variables(torch.zeros_like(free)), problem.affine
+    if affine is None or len(start) > len(free) or not 0 < len(affine.offset) <= _MOST_VALUES:
+        return []
+    gradients = problem.linearize(start).pullbacks(F.pad(affine.span.T, (1, 0)))
+    _, values, rows = torch.linalg.svd(gradients, full_matrices=False)
+    rows = rows[values > _SINGULAR * values[0]]
+    return [free - t * rows.T @ (rows @ free) for t in _TOWARDS]
