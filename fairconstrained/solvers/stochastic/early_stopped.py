@@ -45,15 +45,17 @@ class EarlyStoppedSGDA(Solver):
         \bar x \leftarrow \gamma\, \bar x + (1 - \gamma)\, x .
 
     The first iterate is the start. A perceptron starts at the constrained linear model of the rows
-    that train, so that it is not chosen where rows held out prefer the linear one.
+    that train, so that this model is the result where rows held out prefer it.
     Step sizes grow linearly at first and then fall to zero along a cosine. After each of
     `n_evaluations` equal numbers of steps the average :math:`\bar x` is an iterate. Its constraints
     are measured on all rows, and the shift s is the difference of their hard and soft values: the
     multipliers answer to predicted labels. The average may keep a distance from the points where
     multipliers settle, so a fifth of each violation is added to s, and taken back where labels
-    leave slack. The objective and the error of an iterate are those of the rows held out. The
-    result is the feasible iterate of least objective. Training ends when `patience` iterates in a
-    row had no smaller sum of objective and violation, and one was feasible.
+    leave slack. The error of an iterate is that of the rows held out. Its objective is the loss of
+    these rows, plus by how much its error exceeds that of the start: a network that predicts worse
+    labels than the linear model has to have a much smaller loss. The result is the feasible iterate
+    of least objective. Training ends when `patience` iterates in a row had no smaller sum of
+    objective and violation, and one was feasible.
 
     Parameters
     ----------
@@ -196,6 +198,7 @@ class EarlyStoppedSGDA(Solver):
             average=x,
             descent=Descent(x, self.optimizer, self.step_size),
             excess=torch.zeros_like(dual),
+            error_of_start=None,
             best=torch.inf,
             waited=0,
             feasible=False,
@@ -217,10 +220,13 @@ class EarlyStoppedSGDA(Solver):
         """The average as an iterate; `now` remembers the best one so far."""
         # This also gives a network the batch statistics with which it is judged.
         soft, hard = problem.evaluate(now.average)
-        risk = problem.risks(now.average, held)
+        loss, error = problem.risks(now.average, held)
+        if now.error_of_start is None:
+            now.error_of_start = error
+        objective = loss + (error - now.error_of_start).clamp_min(0.0)
         now.excess = (now.excess + _GAIN * hard[1:]).clamp_min(0.0)
         estimates.shift = hard[1:] - soft[1:] + now.excess
-        soft, hard = (torch.cat((risk[i, None], v[1:])) for i, v in enumerate((soft, hard)))
+        soft, hard = torch.cat((objective[None], soft[1:])), torch.cat((error[None], hard[1:]))
         iterate = Iterate(now.average, soft, hard, now.dual, torch.inf)
         merit = sum(_merit(iterate))
         now.waited = 0 if merit < now.best else now.waited + 1

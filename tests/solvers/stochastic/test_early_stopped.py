@@ -105,17 +105,19 @@ def test_first_steps_and_averages_by_hand():
         torch.testing.assert_close(next(found).x, average)
 
 
-def test_iterates_show_the_risk_of_rows_held_out_and_the_constraints_of_all():
+def test_iterates_show_the_loss_of_rows_held_out_and_the_constraints_of_all():
     y, group = cells({(0, 0): 60, (0, 1): 30, (1, 0): 30, (1, 1): 60})
     whole = problem(y, group)
     solver = EarlyStoppedSGDA(n_steps=20, n_evaluations=4, held_out=3)
     dual = torch.zeros(whole.n_constraints).double()
     _, held = whole.divided(3, generator())
+    at_start = whole.risks(whole.start(), held)[1]
     for iterate in solver.iterate(whole, whole.start(), dual, 0.0, generator()):
         soft, hard = whole.evaluate(iterate.x)
-        risk = whole.risks(iterate.x, held)
-        torch.testing.assert_close(iterate.soft, torch.cat((risk[:1], soft[1:])))
-        torch.testing.assert_close(iterate.hard, torch.cat((risk[1:], hard[1:])))
+        loss, error = whole.risks(iterate.x, held)
+        objective = loss + max(error - at_start, 0.0)
+        torch.testing.assert_close(iterate.soft, torch.cat((objective[None], soft[1:])))
+        torch.testing.assert_close(iterate.hard, torch.cat((error[None], hard[1:])))
 
 
 def test_training_begins_where_the_rows_that_train_say():
@@ -167,6 +169,21 @@ def test_the_feasible_iterate_of_least_objective_is_chosen():
     others = [iterate(0.5, -0.1), iterate(0.1, 0.002), iterate(0.45, 0.0)]
     assert EarlyStoppedSGDA().select([*others, best]) is best
     assert EarlyStoppedSGDA().select([others[1], iterate(0.0, 0.01)]) is others[1]
+
+
+def test_a_start_of_fewer_errors_is_kept_if_the_loss_gains_less_than_the_errors_lose():
+    """One far row with the wrong label: the loss prefers small scores, at more errors."""
+    y, group = cells({(a, b): 4 for a in (0, 1) for b in (0, 1)})  # too few to hold any out
+    whole = problem(y, group, constrained=False, d=1, alpha=0.0)
+    whole.data.X.X[:, 0] = torch.as_tensor(2.0 * y - 1.0)
+    whole.data.X.X[-1] = -12.0
+    start = torch.tensor([0.2, 0.0]).double()
+    solver = EarlyStoppedSGDA(n_steps=40, n_evaluations=4, step_size=0.5, averaging=0.0)
+    solution = run(solver, whole, start, torch.zeros(0), generator(), max_iter=None, tol=0.0)
+    risks = torch.stack([whole.risks(iterate.x, torch.arange(16)) for iterate in solution.history])
+    assert risks[:, 0].min() < risks[0, 0] - 0.01
+    assert risks[:, 1].min() == risks[0, 1]
+    assert solution.iterate is solution.history[0]
 
 
 def test_training_ends_where_held_out_rows_gain_nothing():
