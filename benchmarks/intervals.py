@@ -1,6 +1,6 @@
 """Coverage of ``confidence_interval``: how often does the interval contain the truth?
 
-    python -m benchmarks.intervals --trials 500
+    python -m benchmarks.intervals --trials 500 --populations fair one
     python -m benchmarks.intervals --rows 500 --groups 12 --metrics demographic_parity_difference
 
 Generated populations: groups of unequal size whose scores are normal, shifted by the label and by
@@ -59,8 +59,8 @@ METRICS: dict[str, tuple[Callable[..., float], str]] = {  # the metric, and what
     "wasserstein_distance_between_groups": (metrics.wasserstein_distance_between_groups, "score"),
 }
 COLUMNS = (
-    *("metric", "population", "n_groups", "n_rows", "method", "trials", "truth", "covered"),
-    *("below", "above", "length", "bias", "bias_corrected"),
+    *("metric", "population", "n_groups", "n_rows", "method", "trials", "seed", "truth"),
+    *("covered", "below", "above", "length", "bias", "bias_corrected"),
 )
 
 
@@ -136,13 +136,14 @@ def main() -> None:
     add("--rows", nargs="+", type=int, default=[500, 5_000, 50_000])
     add("--method", default="auto", choices=["auto", "inversion", "bootstrap"])
     add("--trials", type=int, default=500)
+    add("--seed", type=int, default=1, help="of the samples; 0 was used to choose constants")
     add("--output", type=Path, default=Path("results/intervals.csv"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     _draws.N_DRAWS = _score_components.N_DRAWS_OF_CURVES = N_DRAWS
-    key = COLUMNS[:6]
+    key = COLUMNS[:7]
     jobs = [
-        (name, population, n_groups, n_rows, options.method, options.trials)
+        (name, population, n_groups, n_rows, options.method, options.trials, options.seed)
         for n_rows in options.rows
         for n_groups in options.groups
         for population in options.populations
@@ -150,8 +151,8 @@ def main() -> None:
     ]
     done = finished(options.output, key)
     for job in tqdm([job for job in jobs if tuple(map(str, job)) not in done], unit="cell"):
-        name, population, n_groups, n_rows, method, trials = job
-        found = coverage(name, Population(population, n_groups), n_rows, trials, method, seed=0)
+        name, population, n_groups, n_rows, method, trials, seed = job
+        found = coverage(name, Population(population, n_groups), n_rows, trials, method, seed)
         row = {**dict(zip(key, job, strict=True)), **found}
         append(options.output, row, COLUMNS, key)
         print(" ".join(f"{v:.4f}" if isinstance(v, float) else str(v) for v in row.values()))

@@ -45,7 +45,7 @@ CONSTRAINTS = {
     "false_negative_rate": "FNR <= {}",
 }
 KEY = ("population", "constraint", "n_rows", "training", "draws", "method")
-COLUMNS = (*KEY, "certified", "violating", "error", "seconds")
+COLUMNS = (*KEY, "certified", "violating", "better", "error", "seconds")
 
 
 class Exported(NamedTuple):
@@ -162,7 +162,7 @@ def trials(of: Exported, constraint: str, samples: Any, method: str) -> dict:
     algorithm = SeldonianAlgorithm(spec)
     algorithm.set_initial_solution()
     theta = algorithm.run_candidate_selection()
-    found = {"certified": 0, "violating": 0, "error": float("nan")}
+    found = {"certified": 0, "violating": 0, "better": 0, "error": float("nan")}
     if not isinstance(theta, str):  # "NSF": nothing finite was found
         model = settings["model"]
         for test in tests:
@@ -172,6 +172,8 @@ def trials(of: Exported, constraint: str, samples: Any, method: str) -> dict:
         found["violating"] = found["certified"] * int(of.violation(constraint, predicted) > slack)
         if found["certified"]:
             found["error"] = float(np.abs(predicted - of.y).mean())
+            constant = min(of.y.mean(), 1 - of.y.mean())
+            found["better"] = found["certified"] * int(found["error"] < constant)
     return {**found, "seconds": round(time.process_time() - start, 3)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -31,7 +32,7 @@ from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import predicted
 from fairconstrained.model_selection._delegation import estimator_has
 from fairconstrained.model_selection._rows import rows_of, split_within_groups
-from fairconstrained.model_selection._sequence import CAUTION, in_sequence
+from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
 from fairconstrained.samples import check_samples
 
 __all__ = ["CertifiedClassifier"]
@@ -45,11 +46,11 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     r"""The most accurate candidate whose constraint holds on new data, with a certificate of it.
 
     Some rows of every group are split off. On the others candidates are trained, from the strictest
-    to the loosest; each is tested on the rows split off, until one fails. The most accurate of
-    those that passed is kept, as it was trained and tested: with probability at least
-    `confidence` it keeps the constraint on the population, whichever was chosen. If the samples are
-    too few for the strictest candidate, thresholds at which it takes the rarer of its two decisions
-    less often are tested before it.
+    to the loosest; each is tested on the rows split off, until one fails. For a gap between rates
+    of decisions a second sequence is tested: the strictest candidate with thresholds at which it
+    takes the rarer of its two decisions less often. The most accurate model of those that passed is
+    kept, as it was trained and tested: with probability at least `confidence` it keeps the
+    constraint on the population, whichever was chosen.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     certify_size : float, default=0.5
         Fraction of each group's rows that is split off.
     on_failure : {"warn", "raise"}, default="warn"
-        What to do if the first test already fails: warn and keep what was tested without a claim
+        What to do if no candidate passes: warn and keep what was tested without a claim
         (`certified_` is False), or raise.
     min_group_size : int or "auto", default="auto"
         As in :func:`~fairconstrained.metrics.certify`.
@@ -90,7 +91,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         Whether that is a certificate.
     candidates_ : DataFrame
         What was tested: parameters, or the ``threshold`` of the strictest candidate, ``estimate``
-        and ``upper`` of the violation, ``accuracy`` on the rows split off, ``kept``.
+        and ``upper`` of the violation (at the level of its test), ``accuracy`` on the rows split
+        off, ``kept``.
     classes_, n_features_in_, feature_names_in_
         As usual.
 
@@ -98,9 +100,13 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     -----
     Tests in a fixed sequence that stops at the first failure need no correction for the number of
     candidates: an error needs a candidate that violates the constraint and passes, and the first
-    candidate of the sequence that violates it passes with probability at most 1 - confidence (Learn
-    then Test, Angelopoulos et al. 2021, Section 3). So the order matters for the chance of success,
-    not for the validity, and the training samples may decide it.
+    candidate of the sequence that violates it passes with probability at most the level of the
+    tests (Learn then Test, Angelopoulos et al. 2021, Section 3). Two sequences divide 1 -
+    `confidence`: the one that is more likely to pass is tested with 90 % of it, the other one with
+    10 %, and a sequence whose models all pass hands its part on to the other (Bretz et al. 2009).
+    The probability of an error remains at most 1 - `confidence`. Which is which matters for the
+    chance of success, not for the validity, and the training samples decide it: thresholds come
+    first if the strictest candidate hardly holds on them.
 
     Rates near 0 and 1 vary little. With few samples a model that hardly ever takes one of its two
     decisions is all that can be certified for a gap between rates of decisions; its ``accuracy`` in
@@ -114,8 +120,10 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     References
     ----------
     Angelopoulos, Bates, Candes, Jordan and Lei, "Learn then Test: Calibrating predictive algorithms
-    to achieve risk control", arXiv 2110.01052 (2021). Thomas et al., "Preventing undesirable
-    behavior of intelligent machines", Science 366 (2019), for tests after training.
+    to achieve risk control", arXiv 2110.01052 (2021). Bretz, Maurer, Brannath and Posch, "A
+    graphical approach to sequentially rejective multiple test procedures", Statistics in Medicine
+    28 (2009). Thomas et al., "Preventing undesirable behavior of intelligent machines", Science 366
+    (2019), for tests after training.
 
     Examples
     --------
@@ -207,7 +215,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         with config_context(enable_metadata_routing=True):
             routed = process_routing(self, "fit", **given).estimator.fit
             known = {name: rows_of(values, train) for name, values in routed.items()}
-            tested = self._test_in_sequence(
+            tested = self._tested(
                 candidates,
                 (*(rows_of(of, train) for of in (X, y, sensitive_features)), known),
                 (rows_of(X, test), rows_of(y, test), rows_of(sensitive_features, test)),
@@ -217,10 +225,10 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self._keep(tested)
         return self
 
-    def _test_in_sequence(
+    def _tested(
         self, candidates: list[dict[str, Any]], train: Any, test: Any, constraint: Any, slack: float
     ) -> list[tuple[dict[str, Any], Any, Certificate | None, float]]:
-        """Train and test until a candidate fails."""
+        """What was tested, each as its last test found it."""
         X, y, own_groups, known = train
         X_test, y_test, groups = test
 
@@ -237,8 +245,6 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         interval = self._own("interval", None)
 
         def holds(model: Any) -> bool:
-            if interval is not None or getattr(constraint, "name", constraint) not in OF_DECISIONS:
-                return True  # rates of other events do not fall with those of a decision
             cautious = 1.0 - CAUTION * (1.0 - self.confidence)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SmallGroupWarning)  # the test warns of them
@@ -247,24 +253,31 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 )
             return found.kept
 
-        tested: list[tuple[dict[str, Any], Any, Certificate | None, float]] = []
-        for parameters, model in in_sequence(candidates, fit, holds, X):
-            certificate = certify(
+        tested: dict[int, tuple[dict[str, Any], Any, Certificate | None, float]] = {}
+
+        def passes(parameters: Mapping[str, Any], model: Any, fraction: float) -> bool:
+            found = certify(
                 model,
                 X_test,
                 y_test,
                 sensitive_features=groups,
-                confidence=self.confidence,
+                confidence=1.0 - fraction * (1.0 - self.confidence),
                 interval=getattr(_last(model), "interval_", interval),
                 name="rows split off before training",
                 **given,
             )
+            # What holds with more confidence is stated with that of the whole procedure.
+            certificate = replace(found, confidence=float(self.confidence))
             labels = as_numpy(predicted(model, X_test, groups))
             accuracy = float(np.mean(labels == np.asarray(as_numpy(y_test))))
-            tested.append((dict(parameters), model, certificate, accuracy))
-            if not certificate.kept:
-                break
-        return tested
+            tested[id(model)] = dict(parameters), model, certificate, accuracy  # again: the latest
+            return certificate.kept
+
+        # Rates of other events do not fall with those of a decision.
+        of_decisions = getattr(constraint, "name", constraint) in OF_DECISIONS and interval is None
+        ordered = sequences(candidates, fit, holds if of_decisions else None, X)
+        in_sequences(*ordered, passes)
+        return list(tested.values())
 
     def _keep(self, tested: list[tuple[dict[str, Any], Any, Certificate | None, float]]) -> None:
         passed = [row for row in tested if row[2] is not None and row[2].kept]

@@ -5,6 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
@@ -24,7 +26,7 @@ from fairconstrained.exceptions import (
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.model_selection import CertifiedClassifier, select_feasible
 from fairconstrained.model_selection._rows import split_within_groups
-from fairconstrained.model_selection._sequence import KEPT, in_sequence
+from fairconstrained.model_selection._sequence import FIRST, KEPT, in_sequences, sequences
 
 DATA = make_biased_classification(6000, n_features=6, random_state=0)
 X, Y, S = DATA.data, DATA.target, np.asarray(DATA.sensitive_features)
@@ -33,8 +35,8 @@ X, Y, S = DATA.data, DATA.target, np.asarray(DATA.sensitive_features)
 def by_c(**options):
     """Around a plain logistic model: the stronger the penalty, the more constant its labels."""
     given = {"constraint": "demographic_parity", "slack": 0.15, "random_state": 0, **options}
-    values = {"C": [1e-6, 1e-4, 1e-3, 1e-2, 1.0]}
-    return CertifiedClassifier(LogisticRegression(), candidates=values, **given)
+    given.setdefault("candidates", {"C": [1e-6, 1e-4, 1e-3, 1e-2, 1.0]})
+    return CertifiedClassifier(LogisticRegression(), **given)
 
 
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
@@ -76,14 +78,22 @@ def test_promises_are_kept_on_new_data():
     assert violated <= 2
 
 
-def test_candidates_are_tested_until_one_fails():
-    clf = by_c().fit(X, Y, sensitive_features=S)
-    table = clf.candidates_
+def test_each_sequence_is_tested_until_a_model_fails():
+    """Candidates with other values of C, and thresholds of the strictest one."""
+    clf = by_c(slack=0.2, candidates={"C": [1e-4, 1e-2, 1.0]})
+    table = clf.fit(X, Y, sensitive_features=S).candidates_
     assert clf.certified_
-    assert table["kept"].tolist() == [True] * (len(table) - 1) + [False]
+    assert table["threshold"].notna().any()
+    for _, sequence in table.groupby(table["threshold"].isna()):
+        passed = sequence["kept"].tolist()
+        assert passed == sorted(passed, reverse=True)
+        assert passed.count(False) <= 1
     kept = table[table["kept"]]
     best = kept.loc[kept["accuracy"].idxmax()]
-    assert (best["C"], best["upper"]) == (clf.estimator_.C, clf.certificate_.upper)
+    _, rows = split_within_groups(S, len(Y), 0.5, 0)
+    assert best["upper"] == clf.certificate_.upper
+    assert best["accuracy"] == np.mean(clf.predict(X[rows]) == Y[rows])
+    assert clf.certificate_.confidence == clf.confidence
     np.testing.assert_array_equal(clf.predict(X), clf.estimator_.predict(X))
 
 
@@ -93,7 +103,9 @@ def test_with_few_samples_rarer_decisions_are_tested_first():
     clf = CertifiedClassifier(RateConstrainedClassifier(slack=0.06), random_state=0)
     clf.fit(X[rows], Y[rows], sensitive_features=S[rows])
     assert clf.certified_
-    assert clf.candidates_["threshold"].notna().all()
+    *weaker, strictest_threshold = clf.candidates_["threshold"]
+    assert np.isfinite(weaker).all()
+    assert np.isnan(strictest_threshold)
     assert isinstance(clf.estimator_, FixedThresholdClassifier)
     strictest = clf.estimator_.estimator
     often, seldom = strictest.predict(X).mean(), clf.predict(X).mean()
@@ -101,15 +113,83 @@ def test_with_few_samples_rarer_decisions_are_tested_first():
 
 
 def test_order_follows_from_the_training_samples():
-    """Weaker models keep growing fractions of the rarer decision, then come the candidates."""
+    """Weaker models keep growing fractions of the rarer decision; they are first if need be."""
     fit, candidates = (lambda given: LogisticRegression(**given).fit(X, Y)), [{"C": 0.1}, {"C": 1}]
-    assert [p for p, _ in in_sequence(candidates, fit, lambda model: True, X)] == candidates
-    found = [m.predict(X) for _, m in in_sequence(candidates, fit, lambda model: False, X)]
-    rarer = int(found[-2].mean() <= 0.5)
-    counts = [(labels == rarer).sum() for labels in found]
-    np.testing.assert_allclose(counts[:-2], np.multiply(KEPT, counts[-2]), atol=1)
-    for weaker, labels in pairwise(found[:-1]):
-        assert (labels[weaker == rarer] == rarer).all()
+
+    def ordered(holds):
+        return [list(models) for models in sequences(candidates, fit, holds, X)]
+
+    own, weaker = ordered(lambda model: True)
+    assert [parameters for parameters, _ in own] == candidates
+    strictest = own[0][1].predict(X)
+    labels = [model.predict(X) for _, model in weaker]
+    rarer = int(strictest.mean() <= 0.5)
+    counts = [(of == rarer).sum() for of in labels]
+    np.testing.assert_allclose(counts, np.multiply(KEPT, (strictest == rarer).sum()), atol=1)
+    for less, more in pairwise([*labels, strictest]):
+        assert (more[less == rarer] == rarer).all()
+    names = [[parameters for parameters, _ in models] for models in ordered(lambda model: False)]
+    assert names == [[parameters for parameters, _ in models] for models in (weaker, own)]
+    assert [len(models) for models in ordered(None)] == [2, 0]
+
+
+def passed_in_sequences(p_values, alpha):
+    """How many models of either sequence pass, by their p-values."""
+    numbers, passed = [list(enumerate(p)) for p in p_values], [0, 0]
+
+    def passes(sequence, number, fraction):
+        return bool(p_values[sequence][number] <= fraction * alpha)
+
+    def noted(sequence, number, fraction):
+        found = passes(sequence, number, fraction)
+        passed[sequence] = max(passed[sequence], number + found)
+        return found
+
+    models = [[(sequence, number) for number, _ in of] for sequence, of in enumerate(numbers)]
+    in_sequences(*models, noted)
+    return passed
+
+
+P_VALUES = st.lists(st.floats(0, 0.1), max_size=4)
+
+
+@given(P_VALUES, P_VALUES)
+def test_two_sequences_are_the_graphical_procedure(first, second):
+    """Bretz et al. 2009: weights move along a sequence, from its end to the other one's model."""
+    p_values, weights, passed = (first, second), [FIRST, 1.0 - FIRST], [0, 0]
+    while True:
+        for of in (0, 1):
+            done, other_done = (passed[k] == len(p_values[k]) for k in (of, 1 - of))
+            weight = 1.0 if other_done else weights[of]
+            if not done and p_values[of][passed[of]] <= weight * 0.05:
+                passed[of] += 1
+                break
+        else:
+            break
+    assert passed_in_sequences(p_values, 0.05) == passed
+
+
+@pytest.mark.parametrize("violating", [(0, 0), (0, None), (2, 1), (None, 0), (None, 2)])
+def test_two_sequences_err_as_often_as_stated(violating):
+    """Models from `violating` on are at the boundary: their p-values are uniform. Others pass.
+
+    The frequency of errors in 20,000 trials is known up to four standard deviations.
+    """
+    rng, alpha, trials = np.random.default_rng(0), 0.05, 20_000
+    errors = 0
+    for _ in range(trials):
+        p_values = [
+            [rng.random() if start is not None and k >= start else 0.0 for k in range(3)]
+            for start in violating
+        ]
+        passed = passed_in_sequences(p_values, alpha)
+        errors += any(
+            start is not None and count > start
+            for start, count in zip(violating, passed, strict=True)
+        )
+    allowed = 4 * np.sqrt(alpha * (1 - alpha) / trials)
+    assert errors / trials <= alpha + allowed
+    assert errors / trials >= alpha - allowed  # nothing is given away
 
 
 def test_no_claim_without_a_certificate():
