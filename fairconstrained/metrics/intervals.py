@@ -92,6 +92,8 @@ def confidence_interval(
     functions (DeLong). A value is tested at the components nearest to the observed ones that give
     it, so that a gap of zero can lie in the interval and the upward bias of largest minus smallest
     is removed. Coverage is measured in ``benchmarks/intervals.py`` and shown in the user guide.
+    Errors are those at the observed rates: where a group shows fewer than about five samples of the
+    rarer outcome, the upper end is too low. :func:`certify` gives an exact bound for these.
 
     "bootstrap" takes the metric for a smooth function of the rows. Of a gap near zero it covers
     too rarely, from above.
