@@ -33,7 +33,7 @@ from fairconstrained.problems.known import Known, known_points
 from fairconstrained.problems.lines import Line, grid, of_labels, on_grid, thresholds
 from fairconstrained.problems.objectives import Objective
 
-__all__ = ["FairERM", "through_scores"]
+__all__ = ["FairERM", "span_of_terms", "through_scores"]
 
 
 def through_scores(
@@ -289,7 +289,7 @@ class FairERM:
             on_scores = of_values + of_risk if same else torch.cat((of_risk, of_values))
             return torch.cat((model_pullback(on_scores), on_aux))
 
-        span = _span(affine, risk, len(sizes))
+        span = span_of_terms(affine, risk, len(sizes))
         return Linearization(torch.cat((risk[None], values)), pullback, span)
 
     def _on_blocks(self, affine: AffineMap, x: Tensor) -> Linearization:
@@ -315,7 +315,9 @@ class FairERM:
                 on_aux += of_aux
             return torch.cat((model_pullback(on_scores), on_aux))
 
-        return Linearization(torch.cat((risk[None], values)), pullback, _span(affine, risk, 1))
+        return Linearization(
+            torch.cat((risk[None], values)), pullback, span_of_terms(affine, risk, 1)
+        )
 
     def _at_thresholds(self, affine: AffineMap, steps: Above, x: Tensor) -> Linearization:
         """All terms on all rows where extra variables are thresholds: many gradients in one pass.
@@ -430,7 +432,7 @@ class FairERM:
         return x[: self.model.n_params], x[self.model.n_params :]
 
 
-def _span(affine: AffineMap, risk: Tensor, n_draws: int) -> Callable[[], Tensor]:
+def span_of_terms(affine: AffineMap, risk: Tensor, n_draws: int) -> Callable[[], Tensor]:
     """The span of the risk and of the values of each draw."""
 
     def span() -> Tensor:

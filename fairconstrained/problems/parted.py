@@ -22,7 +22,7 @@ from fairconstrained.constraints.statistics import look_up
 from fairconstrained.models import Model
 from fairconstrained.problems import lines
 from fairconstrained.problems.base import Batch, Evaluation, Linearization, with_penalty
-from fairconstrained.problems.erm import FairERM
+from fairconstrained.problems.erm import FairERM, span_of_terms
 from fairconstrained.problems.fermi import FermiERM, PenalisedTables
 from fairconstrained.problems.known import Known, known_points
 from fairconstrained.problems.lines import Line
@@ -254,7 +254,7 @@ class PartedERM:
         terms = Linearization(
             torch.cat((risk[None], self.affine.of_table(table))),
             lambda weights: together(weights[None])[0],
-            None,
+            span_of_terms(self.affine, risk, 1),
             together,
         )
         return with_penalty(terms, self.model.penalty(x), self.alpha)

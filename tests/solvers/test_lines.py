@@ -228,7 +228,7 @@ def test_the_last_point_of_the_relaxation_has_equal_mean_scores(seed):
     torch.testing.assert_close(again, free)
 
 
-def test_values_that_are_not_affine_have_no_relaxation():
+def test_without_constraints_there_is_no_relaxation():
     problem = problem_of("demographic_parity", 0)
     free = torch.ones(4).double()
     assert len(known_of_relaxation(problem, free)) == 2
