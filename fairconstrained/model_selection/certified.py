@@ -253,7 +253,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 )
             return found.kept
 
-        tested: dict[int, tuple[dict[str, Any], Any, Certificate | None, float]] = {}
+        tested: list[tuple[dict[str, Any], Any, Certificate | None, float]] = []
 
         def passes(parameters: Mapping[str, Any], model: Any, fraction: float) -> bool:
             found = certify(
@@ -270,14 +270,15 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             certificate = replace(found, confidence=float(self.confidence))
             labels = as_numpy(predicted(model, X_test, groups))
             accuracy = float(np.mean(labels == np.asarray(as_numpy(y_test))))
-            tested[id(model)] = dict(parameters), model, certificate, accuracy  # again: the latest
+            tested[:] = [row for row in tested if row[1] is not model]  # it may be tested again
+            tested.append((dict(parameters), model, certificate, accuracy))
             return certificate.kept
 
         # Rates of other events do not fall with those of a decision.
         of_decisions = getattr(constraint, "name", constraint) in OF_DECISIONS and interval is None
         ordered = sequences(candidates, fit, holds if of_decisions else None, X)
         in_sequences(*ordered, passes)
-        return list(tested.values())
+        return tested
 
     def _keep(self, tested: list[tuple[dict[str, Any], Any, Certificate | None, float]]) -> None:
         passed = [row for row in tested if row[2] is not None and row[2].kept]

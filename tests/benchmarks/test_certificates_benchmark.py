@@ -50,3 +50,13 @@ def test_parts_of_few_rows_certify_nothing():
     of = Population("few", np.zeros((600, 1)), y, group)
     assert not of.rates("equalized_odds", np.zeros(600, dtype=int)).certified(0.5)
     assert of.rates("demographic_parity", np.zeros(600, dtype=int)).certified(0.5)
+
+
+def test_the_best_constant_that_keeps_the_constraint():
+    """Both labels keep a gap; only label 1 has no false negatives."""
+    y = np.repeat([0, 1], [300, 100])
+    of = Population("constant", np.zeros((400, 1)), y, np.tile([0, 1], 200))
+    assert of.constant_error("demographic_parity") == 0.25
+    assert of.constant_error("false_negative_rate") == 0.75
+    assert of.rates("false_negative_rate", np.ones_like(y)).violation() == 0.0
+    assert of.rates("demographic_parity", np.zeros_like(y)).violation() == 0.0
