@@ -101,3 +101,9 @@ def _step_times_published(times: pd.DataFrame) -> Cells:
     for _, time in times.iterrows():
         column = f"milliseconds, {name(time['dataset'])}"
         yield time["method"], column, f"{time['ms']:g}", f"{time['std']:g}"
+
+
+@table("fermi_convergence", "fermi_convergence")
+def _fermi_convergence(runs: pd.DataFrame) -> Cells:
+    for (n_rows, method), of in runs.groupby(["n", "method"], sort=False):
+        yield f"{n_rows:,}", method, *number(of["squared norm"].median(), ".2g")
