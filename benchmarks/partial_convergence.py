@@ -14,7 +14,9 @@ import argparse
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from benchmarks import results
 from benchmarks.objectives.partial_parity import prepare
@@ -23,6 +25,9 @@ from fairconstrained import PartialParityClassifier
 from fairconstrained.problems import FairERM, Linearization
 from fairconstrained.solvers import IDCA, DirectSwitching, Iterate, Solver
 from fairconstrained.solvers.base import violation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLUMNS = ["method", "passes", "seconds", "objective", "error", "soft", "true"]
 
@@ -105,36 +110,28 @@ def main() -> None:
     }
     rows = [row for name, solver in methods.items() for row in run(name, solver, options)]
     path = options.output / "partial_convergence.csv"
-    results.save(path, rows)
-    picture(rows, path.with_suffix(".png"))
-    for name in methods:
-        print({key: rows_of(rows, name)[-1][key] for key in COLUMNS})
+    runs = results.save(path, rows)
+    drawn(runs).savefig(path.with_suffix(".png"), dpi=90)
+    print(runs.groupby("method", sort=False).last().to_string())
 
 
-def rows_of(rows: list[dict[str, Any]], method: str) -> list[dict[str, Any]]:
-    """Those of one method."""
-    return [row for row in rows if row["method"] == method]
-
-
-def picture(rows: list[dict[str, Any]], path: Path) -> None:
+def drawn(runs: pd.DataFrame) -> Figure:
     """Objective and infeasibility against passes and seconds."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(2, 2, figsize=(8, 6), sharex="col", layout="constrained")
-    for method in dict.fromkeys(row["method"] for row in rows):
-        own = rows_of(rows, method)
+    for method, of in runs.groupby("method", sort=False):
         # The correction of the default aims at the true gap, the others at the surrogate's.
         measure = "true" if method == "default" else "soft"
         for column, x in enumerate(("passes", "seconds")):
             for line, y in enumerate(("objective", measure)):
-                axes[line, column].plot([r[x] for r in own], [r[y] for r in own], label=method)
+                axes[line, column].plot(of[x], of[y], label=method)
             axes[1, column].set(xlabel=x, xscale="log")
     axes[0, 0].set(ylabel="objective")
     axes[1, 0].set(ylabel="infeasibility")
     lines, names = axes[0, 0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper center", ncols=len(names))
-    figure.savefig(path, dpi=90)
-    plt.close(figure)
+    return figure
 
 
 if __name__ == "__main__":

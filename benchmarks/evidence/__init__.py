@@ -1,10 +1,9 @@
 """Our own results, as the pages of ``docs/evidence`` show them.
 
 ``runs/``: finished runs as the runners wrote them, compressed, which
-:mod:`benchmarks.evidence.aggregates` turns into tables when the site is built. ``figures/``: tables
-transcribed from the evidence page of 2026-11-22, rounded as there, because those runs were
-not kept; :mod:`benchmarks.evidence.keep` puts new runs in their place. ``sources.csv`` has a row
-for each table: the file, what names its rows, the command that measures it again, and its day.
+:mod:`benchmarks.evidence.aggregates` turns into tables when the site is built.
+:mod:`benchmarks.evidence.keep` puts new runs in their place. ``sources.csv`` has a row for each
+table: the file, what names its rows, the command that measures it again, and its day.
 ``claims.csv`` names the cells that the first page compares.
 
 A table is a long data frame with the columns ``row``, ``column``, ``value`` and ``std``: text, one
@@ -25,7 +24,6 @@ from benchmarks.evidence.aggregates import AGGREGATES
 __all__ = ["Cell", "cell", "claims", "sources", "table"]
 
 FOLDER = Path(__file__).parent
-_CELL = ["row", "column", "value", "std"]
 
 
 class Cell(NamedTuple):
@@ -71,11 +69,7 @@ def table(name: str) -> pd.DataFrame:
     KeyError
         If ``sources.csv`` has no such table.
     """
-    results = sources().loc[name, "results"]
-    if not results.startswith("figures/"):
-        return AGGREGATES[name].table(pd.read_csv(FOLDER / results))[_CELL]
-    figures = _read(results)
-    return figures.loc[figures["table"] == name, _CELL].reset_index(drop=True)
+    return AGGREGATES[name].table(pd.read_csv(FOLDER / sources().loc[name, "results"]))
 
 
 def cell(reference: str) -> Cell:

@@ -2,9 +2,9 @@
 
     python -m benchmarks.evidence.keep results/steps.csv results/private_rates.csv
 
-Each file is compressed into ``runs/``. In ``sources.csv`` the tables that it makes get this file
-and the day, and what was transcribed for them in ``figures/`` goes. A table of which the file has
-no runs stays as it is. A table without a row in ``sources.csv`` is not shown.
+Each file is compressed into ``runs/``. In ``sources.csv`` the tables that it makes get the day. A
+table of which the file has no runs stays as it is. A table without a row in ``sources.csv`` is not
+shown.
 """
 
 from __future__ import annotations
@@ -34,19 +34,7 @@ def keep(path: Path, day: str) -> list[str]:
     sources.loc[shown, "results"] = f"runs/{kept.name}"
     sources.loc[shown, "date"] = day
     sources.to_csv(FOLDER / "sources.csv", index=False)
-    for transcribed in (FOLDER / "figures").glob("*.csv"):
-        _drop(transcribed, made)
     return list(sources.loc[shown, "table"])
-
-
-def _drop(transcribed: Path, tables: list[str]) -> None:
-    """Remove tables from a file of transcriptions, and the file when it is empty."""
-    figures = pd.read_csv(transcribed, dtype=str, keep_default_na=False)
-    left = figures[~figures["table"].isin(tables)]
-    if left.empty:
-        transcribed.unlink()
-    elif len(left) < len(figures):
-        left.to_csv(transcribed, index=False)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -3,7 +3,7 @@
 Adult in size: 36,631 rows, 107 one-hot columns with 13 % of nonzeros, two groups, batches of 512 in
 expectation, one thread; whole steps as the solvers make them: Poisson batch, table, clipped
 gradients, noise, step. Beside it a step of plain SGD on 512 rows, written by hand with torch, in
-turns. (The public code takes 33 to 45 ms a step in its faster version.)
+turns.
 """
 
 from __future__ import annotations

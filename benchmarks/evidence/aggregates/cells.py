@@ -45,6 +45,7 @@ _NAMES = {
     "inter_group": "inter-group",
     "intra_group": "intra-group",
     "train": "training",
+    "other_bottom": "generated, groups differ below the interval",
     "one": "five groups, one of them shifted",
     "fair": "two groups, fair",
 }
@@ -101,10 +102,3 @@ def by_budget(runs: pd.DataFrame, row: str, measures: Mapping[str, str]) -> Cell
     for column, words in measures.items():
         for budget, of in budgets(runs):
             yield f"{row} / {words}".removeprefix(" / "), budget, *summary(of[column])
-
-
-@table("tables", "sources")
-def _tables(sources: pd.DataFrame) -> Cells:
-    transcribed = sources["results"].str.startswith("figures/").sum()
-    yield "all", "number", str(len(sources)), ""
-    yield "transcribed, without runs", "number", str(transcribed), ""

@@ -9,7 +9,6 @@ from benchmarks.evidence.aggregates.cells import (
     budgets,
     by_budget,
     name,
-    number,
     summary,
     table,
 )
@@ -55,30 +54,3 @@ def _private_small_groups(runs: pd.DataFrame) -> Cells:
 def _private_heart(runs: pd.DataFrame) -> Cells:
     measures = {"test_error": "test error", "test_violation": "test false negative rate"}
     yield from by_budget(runs[runs["dataset"] == "heart"], "", measures)
-
-
-@table("private_networks", "private_rates")
-def _private_networks(runs: pd.DataFrame) -> Cells:
-    runs = runs[runs["method"] == "fairconstrained, private network"]
-    for data, of in runs.groupby("dataset", sort=False):
-        yield from by_budget(of, name(data), _TEST)
-
-
-@table("private_images", "private_images")
-def _private_images(runs: pd.DataFrame) -> Cells:
-    for budget, of in budgets(runs):
-        for measure, words in _TEST.items():
-            yield budget, words, *summary(of[measure])
-
-
-@table("audit", "audit")
-def _audit(runs: pd.DataFrame) -> Cells:
-    words = {
-        "gaussian": "Gaussian tables",
-        "laplace": "Laplace tables",
-        "too little noise": "broken on purpose: a tenth of the noise",
-        "no clip": "broken on purpose: no clipping",
-    }
-    for _, run in runs.iterrows():
-        yield words[run["case"]], "claimed epsilon", *number(run["claim"], ".3f")
-        yield words[run["case"]], "lower bound on epsilon", *number(run["bound"], ".3f")

@@ -83,8 +83,8 @@ def _private_steps(runs: pd.DataFrame) -> Cells:
 @table("workers", "workers")
 def _workers(runs: pd.DataFrame) -> Cells:
     for _, run in runs.sort_values(["batch", "workers"]).iterrows():
-        column = "one worker" if run["workers"] == 1 else f"{run['workers']} workers"
-        yield f"{run['batch']:,}", f"milliseconds, {column}", *number(run["ms"], ".0f")
+        row = f"{run['batch']:,} / {run['workers']}"
+        yield row, "processor milliseconds of a worker", *number(run["processor ms"], ".0f")
 
 
 @table("sharded", "sharded")
