@@ -54,7 +54,8 @@ class Rows(NamedTuple):
     n_parts: int
 
     def take(self, index: Tensor) -> Rows:
-        """Select rows by index, in the given order."""
+        """Select rows by index, in the given order; the index may be on the CPU."""
+        index = index.to(self.y.device)
         y, part, weight = (column.index_select(0, index) for column in self[:3])
         return Rows(y, part, weight, self.n_parts)
 

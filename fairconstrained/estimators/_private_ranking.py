@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairconstrained.arrays import as_numpy
 from fairconstrained.constraints import Stack
 from fairconstrained.constraints.surrogates import Binormal
 from fairconstrained.estimators._private import least_rows
@@ -30,7 +31,6 @@ def check_private_ranking(estimator):
             "a name or one with surrogate='binormal'",
             isinstance(estimator._surrogate(), Binormal),
         ),
-        "device": ("'cpu'", str(estimator.device) == "cpu"),
     }
     for name, (allowed, holds) in wanted.items():
         if not holds:
@@ -74,7 +74,7 @@ def log_odds_of_columns(problem, w):
     slope, offset = problem.log_odds_scale(w)
     coef = slope * problem.model.unpack(w)[0][:, 0] / problem.released.scale
     intercept = offset - coef @ problem.released.centre
-    return {"coef_": coef[None].numpy().copy(), "intercept_": intercept[None].numpy().copy()}
+    return {"coef_": as_numpy(coef[None]).copy(), "intercept_": as_numpy(intercept[None]).copy()}
 
 
 def _warn_of_noise(estimator, released, space):

@@ -259,7 +259,7 @@ class AUCFairClassifier(StreamingClassifier):
         """Correct released moments by a noisy table of the scores of their solution."""
         if self.epsilon is None or not problem.constraint.members:
             return super()._refined(problem, task)
-        x, dual = problem.start(), torch.zeros(problem.n_constraints).double()
+        x, dual = problem.start(), task.data.weight.new_zeros(problem.n_constraints)
         x = self._run(problem, task, x, dual).solution.iterate.x
         cell = task.data.y * len(task.space.groups) + task.data.group
         return problem.corrected(x, task.data.X, cell, task.rng)
@@ -276,13 +276,12 @@ class AUCFairClassifier(StreamingClassifier):
     def _from_moments(self):
         """Whether group moments are all that training needs."""
         few_columns = self.n_features_in_ <= _MOST_COLUMNS
-        on_cpu = torch.device(self.device).type == "cpu"
-        return self._problem_class() is MomentERM and few_columns and on_cpu
+        return self._problem_class() is MomentERM and few_columns
 
     def _moments(self, task):
         """Moments of all rows; a stream may have more rows than those kept."""
         if task.moments is not None:
-            return task.moments
+            return task.moments.on(self.device)
         data, n_groups = task.data, len(task.space.groups)
         return GroupMoments.of(data.X, data.y * n_groups + data.group, data.weight, 2 * n_groups)
 

@@ -114,6 +114,7 @@ class _Rows(ABC):
 
     def rows(self, index: Tensor) -> Self:
         """The matrix of these rows, with their norms if they are stored."""
+        index = self._on_device(index)
         rows = self._rows(index)
         if self._norms is not None:
             centre, transform, squares = self._norms
@@ -133,6 +134,9 @@ class _Rows(ABC):
         normed = copy.copy(self)
         normed._norms = centre, transform, self._square_norms(centre, transform)
         return normed
+
+    def _on_device(self, index: Tensor) -> Tensor:
+        return index
 
     @abstractmethod
     def _rows(self, index: Tensor) -> Self: ...
@@ -169,6 +173,9 @@ class DenseFeatures(_Rows):
         if self.X.dtype == c.dtype:
             return (c.T @ self.X).T
         return torch.stack([rows.T @ X for X, rows in self._blocks(c)]).sum(dim=0).T
+
+    def _on_device(self, index: Tensor) -> Tensor:
+        return index.to(self.X.device)  # generators draw it on the CPU
 
     def _rows(self, index: Tensor) -> Self:
         return type(self)(self.X.index_select(0, index))  # half the time of X[index]

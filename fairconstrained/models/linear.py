@@ -66,7 +66,7 @@ class LinearModel:
         self.scale = torch.ones_like(centre) if scale is None else scale
         self.n_coef = centre.shape[0] * n_outputs
         self.n_params = self.n_coef + fit_intercept * n_outputs
-        self.offsets = torch.arange(self.n_coef, self.n_params)
+        self.offsets = torch.arange(self.n_coef, self.n_params, device=centre.device)
 
     @classmethod
     def preconditioned(

@@ -67,7 +67,8 @@ class NetworkModel:
         self._penalised = torch.cat(
             [torch.full_like(p.detach(), p.ndim > 1).reshape(-1) for _, p in named]
         )
-        self.offsets = torch.arange(self.n_params - self._last_bias_size(), self.n_params)
+        first = self.n_params - self._last_bias_size()
+        self.offsets = torch.arange(first, self.n_params, device=self._first.device)
         self._batch_norms = [
             module
             for module in network.modules()

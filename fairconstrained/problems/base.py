@@ -46,7 +46,8 @@ class Batch(NamedTuple):
     weight: Tensor  # (n,) positive
 
     def rows(self, index: Tensor) -> Batch:
-        """Select rows by their indices."""
+        """Select rows by their indices, which may be on the CPU, as generators draw them."""
+        index = index.to(self.y.device)
         y, group, weight = (column.index_select(0, index) for column in self[1:])
         return Batch(self.X.rows(index), y, group, weight)
 

@@ -204,10 +204,11 @@ class FairERM:
         if self.affine is None or not draws:
             return separate_estimates(self, x, rows, *draws)
         n = len(rows)
-        scales = [self.total.new_full((n,), self.n_rows / n), *(scale for _, scale in draws)]
+        scales = [self.total.new_full((n,), self.n_rows / n)]
+        scales += [scale.to(self.total) for _, scale in draws]
         index = torch.cat((rows, *(drawn for drawn, _ in draws)))
         X, placed = self.data.X.rows(index), self.placed.take(index)
-        placed.weight.mul_(torch.cat(scales).to(placed.weight))
+        placed.weight.mul_(torch.cat(scales))
         first, later = slice(0, n), slice(n, None)
         sizes = [len(drawn) for drawn, _ in draws]
         return self._penalised(

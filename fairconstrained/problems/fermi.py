@@ -52,6 +52,7 @@ class Membership(NamedTuple):
 
     def rows(self, index: Tensor) -> Membership:
         """Select rows by their indices."""
+        index = index.to(self.y.device)
         y, parts, weight = (column.index_select(0, index) for column in self[1:])
         return Membership(self.X.rows(index), y, parts, weight)
 

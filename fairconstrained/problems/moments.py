@@ -9,7 +9,8 @@ need no rows either.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,22 +64,26 @@ class GroupMoments:
         return cls(*cls._zeros(n_cells, n_features))
 
     @staticmethod
-    def _zeros(n_cells: int, n_features: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _zeros(n_cells: int, n_features: int, device: Any = "cpu") -> tuple[Tensor, Tensor, Tensor]:
         sizes = (n_cells, n_features, n_features)
-        shapes = (sizes[:1], sizes[:2], sizes)
-        weight, mean, scatter = (torch.zeros(shape, dtype=torch.float64) for shape in shapes)
+        zeros = partial(torch.zeros, dtype=torch.float64, device=device)
+        weight, mean, scatter = map(zeros, (sizes[:1], sizes[:2], sizes))
         return weight, mean, scatter
 
     @classmethod
     def of(cls, X: Features, cell: Tensor, weight: Tensor, n_cells: int) -> GroupMoments:
         """Moments of these rows, in one pass."""
-        weights, means, scatters = cls._zeros(n_cells, X.shape[1])
+        weights, means, scatters = cls._zeros(n_cells, X.shape[1], weight.device)
         for c in set(cell.tolist()):
             index = torch.where(cell == c)[0]
             rows, w = X.rows(index), weight[index]
             weights[c], means[c] = w.sum(), rows.mean(w)
             scatters[c] = rows.covariance(w, means[c]) * w.sum()
         return cls(weights, means, scatters)
+
+    def on(self, device: Any) -> GroupMoments:
+        """The same moments on another device."""
+        return GroupMoments(*(own.to(device) for own in (self.weight, self.mean, self.scatter)))
 
     def merged(self, other: GroupMoments) -> GroupMoments:
         """Moments of the rows of both, in the stable form of Chan, Golub and LeVeque (1983)."""
@@ -91,7 +96,7 @@ class GroupMoments:
 
     def spread(self, cells: Tensor, n_cells: int) -> GroupMoments:
         """The same moments at the given positions of a longer list of cells."""
-        longer = self._zeros(n_cells, self.mean.shape[1])
+        longer = self._zeros(n_cells, self.mean.shape[1], cells.device)
         known = (self.weight, self.mean, self.scatter)
         return GroupMoments(
             *(z.index_copy(0, cells, k) for z, k in zip(longer, known, strict=True))
@@ -187,7 +192,7 @@ class MomentERM(FixedSoftness):
     def _by_part(self, of_cells: Tensor) -> Tensor:
         """Sums over the cells of each part."""
         n_parts = self.constraint.n_parts + 1  # the last one takes cells in no part
-        part = self.constraint.part_of_cell.reshape(-1).remainder(n_parts)
+        part = self.constraint.part_of_cell.to(of_cells.device).reshape(-1).remainder(n_parts)
         return of_cells.new_zeros(n_parts, *of_cells.shape[1:]).index_add(0, part, of_cells)[:-1]
 
     @property
@@ -203,7 +208,7 @@ class MomentERM(FixedSoftness):
     @property
     def offsets(self) -> Tensor:
         """Empty, because shifts change no AUC."""
-        return torch.zeros(0, dtype=torch.long)
+        return self.model.offsets
 
     def start(self) -> Tensor:
         """A Newton step on the objective from zero: its optimum if it is quadratic."""
@@ -270,7 +275,7 @@ class MomentERM(FixedSoftness):
         )
         forms = [self.risk.surrogate.form(positive, negative)[None]]  # type: ignore[attr-defined]
         for member in self.constraint.members:
-            part = member.part_of_cell.reshape(-1).remainder(member.n_parts + 1)
+            part = member.part_of_cell.to(weight.device).reshape(-1).remainder(member.n_parts + 1)
             sums = matrices.new_zeros(member.n_parts + 1, *matrices.shape[1:])
             counts = weight.new_zeros(member.n_parts + 1)
             sums.index_add_(0, part, matrices)

@@ -71,10 +71,11 @@ class Saddle:
             n_values += 2 * m
             slack.append(1.0 + member.slack)
         self.n_values = n_values
-        self.owner = torch.cat(owner)
-        self.slack = torch.cat(slack)
+        device = problem.data.y.device
+        self.owner = torch.cat(owner).to(device)
+        self.slack = torch.cat(slack).to(device)
         # (n_cells, n_pairs) for each side
-        self._indicators = torch.cat(pairs).flatten(start_dim=2).permute(1, 2, 0)
+        self._indicators = torch.cat(pairs).to(device).flatten(start_dim=2).permute(1, 2, 0)
         self._n_groups = problem.constraint.part_of_cell.shape[1]
         self._weigh(self.cell_weights(problem.data), problem.n_rows)
 

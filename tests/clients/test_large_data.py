@@ -22,7 +22,7 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 
 
 def test_every_way_has_a_program():
-    assert list(PROGRAMS) == ["Blocks of a file", "Several processes", "Dask", "Spark"]
+    assert list(PROGRAMS) == ["Blocks of a file", "Several processes", "Dask", "Spark", "Ray"]
 
 
 @pytest.mark.slow

@@ -179,7 +179,7 @@ def statistics(
     """Counts (C,), sums (C, d) and sums of squares (C, d, d) of u = factor (x - centre) / width."""
     sizes = (n_cells, X.shape[1], X.shape[1])
     shapes = (sizes[:1], sizes[:2], sizes)
-    counts, sums, squares = (torch.zeros(shape, dtype=torch.float64) for shape in shapes)
+    counts, sums, squares = map(centre.new_zeros, shapes)
     for rows, centred in centred_chunks(X, centre, width):
         own, u = cell[rows], factor[rows, None] * centred
         for c in torch.unique(own).tolist():
@@ -245,11 +245,11 @@ class PrivateMomentERM(MomentERM):
         alpha += _RIDGE * 2.0 * surrogate.c1 * noise
         ones = torch.ones_like(released.scale)  # the columns are already scaled
         model = whitened_model(moments, ones, alpha, 2.0 * surrogate.c1)
-        none = torch.zeros(0, dtype=torch.long)
-        no_rows = Batch(as_features(moments.mean[:0].numpy()), none, none, moments.weight[:0])
+        none = moments.weight[:0]
+        no_rows = Batch(as_features(moments.mean[:0]), none.long(), none.long(), none)
         fractions = (by_label[0] / sum(by_label), by_label[1] / sum(by_label))
         risk = PairwiseLoss(surrogate, fractions)
-        zeros = torch.zeros(sum(len(member.slack) for member in constraint.members)).double()
+        zeros = none.new_zeros(sum(len(member.slack) for member in constraint.members))
         return cls(model, moments, risk, constraint, alpha, no_rows, released, plan, zeros, zeros)
 
     def deviations_of_estimates(self) -> Tensor:
@@ -274,7 +274,8 @@ class PrivateMomentERM(MomentERM):
         n_cells = len(self.moments.weight)
         exact = score_table(z, cell, n_cells)
         table = with_gaussian_noise(exact, self.plan.scores.noise_multiplier, rng)
-        part = self.constraint.part_of_cell.reshape(-1).remainder(self.constraint.n_parts + 1)
+        part = self.constraint.part_of_cell.to(table.device).reshape(-1)
+        part = part.remainder(self.constraint.n_parts + 1)
         sums = table.new_zeros(self.constraint.n_parts + 1, _SCORE_BINS)
         sums = sums.index_add(0, part, table)[:-1]
         cells_of_part = torch.bincount(part, minlength=len(sums) + 1)[:-1]

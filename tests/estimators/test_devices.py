@@ -1,7 +1,8 @@
-"""Every path of the estimators on a GPU: the fit ends, keeps its promise, and resembles the CPU's.
+"""Every path of the estimators on a device: the fit ends, and it is that of the CPU.
 
-A tensor left on the CPU by accident raises in torch as soon as it meets one that is not, so that a
-fit which ends has put everything on the device. Skipped where there is no GPU; CI has none.
+A tensor left on the CPU by accident raises as soon as it meets one of the device, so that a fit
+that ends has put everything there. The device is a GPU where there is one, and otherwise a made-up
+one that refuses what CUDA refuses (`tests.helpers.elsewhere`), on which fits take few iterations.
 """
 
 import pickle
@@ -19,7 +20,16 @@ from fairconstrained import (
     PartialParityClassifier,
     RateConstrainedClassifier,
 )
-from fairconstrained.constraints import AUCS, CONSTRAINTS, PARTIAL, PARTIAL_PRIVATE, AUCParity
+from fairconstrained.constraints import (
+    AUCS,
+    CONSTRAINTS,
+    PARTIAL,
+    PARTIAL_PRIVATE,
+    AUCParity,
+    DemographicParity,
+    EqualizedOdds,
+    LossParity,
+)
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.models import Linear
 from fairconstrained.solvers import (
@@ -34,6 +44,7 @@ from fairconstrained.solvers import (
     SSLALM,
     AugmentedLagrangian,
     DirectSwitching,
+    EarlyStoppedSGDA,
     LevelSet,
     NoisyTables,
     ProximalLevelSet,
@@ -43,10 +54,13 @@ from fairconstrained.solvers import (
     StochasticIDCA,
     SwitchingSubgradient,
 )
+from fairconstrained.training import train
+from tests.helpers.elsewhere import elsewhere
 from tests.helpers.fits import FORGIVEN
 
-if not torch.cuda.is_available():
-    pytest.skip("torch finds no CUDA device", allow_module_level=True)
+CUDA = torch.cuda.is_available()
+DEVICE = "cuda" if CUDA else elsewhere()
+FEW = {} if CUDA else {"max_iter": 3, "tol": 1e-2}  # iterations, where operations are slow
 
 
 class Module(nn.Module):
@@ -66,7 +80,15 @@ class Module(nn.Module):
         return self.layers(X)
 
 
-def table(n_classes=2, n_groups=2, n=800):
+def log_loss(outputs, batch):
+    return nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], batch[1])
+
+
+def few_positives(outputs, batch):
+    return torch.sigmoid(outputs).mean() - 0.2
+
+
+def table(n_classes=2, n_groups=2, n=300):
     data = make_biased_classification(
         n, 6, n_groups, n_classes, bias=0.6, class_sep=2.0, random_state=0
     )
@@ -75,7 +97,7 @@ def table(n_classes=2, n_groups=2, n=800):
 
 def fitted(kind, data=None, **params):
     X, y, group = table() if data is None else data
-    params = {"random_state": 0, **params}
+    params = {"random_state": 0, **FEW, **params}
     if params.get("epsilon"):
         params["feature_range"] = (X.min(axis=0) - 0.1, X.max(axis=0) + 0.1)
     with warnings.catch_warnings():
@@ -92,6 +114,24 @@ def named(value):
     return getattr(value, "__name__", str(value))[:60]
 
 
+@pytest.mark.skipif(CUDA, reason="with CUDA the made-up device is not used")
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        lambda x: x + torch.ones(3),
+        lambda x: torch.stack((x[0], torch.tensor(1.0))),
+        lambda x: x.index_select(0, torch.arange(2)),
+        lambda x: torch.randn(3, device=DEVICE, generator=torch.Generator()),
+        lambda x: x.numpy(),
+    ],
+)
+def test_the_made_up_device_refuses_what_cuda_refuses(mixed):
+    x = torch.zeros(3, device=DEVICE)
+    assert (x + torch.tensor(1.0))[torch.arange(2)].cpu().tolist() == [1.0, 1.0]
+    with pytest.raises((RuntimeError, TypeError)):
+        mixed(x)
+
+
 LINEAR = [
     *[(RateConstrainedClassifier, {"constraint": name}) for name in CONSTRAINTS],
     *[(PartialParityClassifier, {"constraint": name, "interval": (0.1, 0.5)}) for name in PARTIAL],
@@ -105,11 +145,12 @@ LINEAR = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "params"), LINEAR, ids=named)
 def test_a_linear_fit_is_that_of_the_cpu(kind, params):
     """The problem is the same; sums in another order may move few rows at the threshold."""
     X, _, _ = table()
-    here, there = fitted(kind, **params), fitted(kind, device="cuda", **params)
+    here, there = fitted(kind, **params), fitted(kind, device=DEVICE, **params)
     assert there.coef_.dtype == np.float64
     assert agreement(here, there, X) > 0.97
     if hasattr(here, "violation_"):
@@ -118,6 +159,7 @@ def test_a_linear_fit_is_that_of_the_cpu(kind, params):
     assert pickle.loads(pickle.dumps(there)).predict(X).shape == (len(X),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("model", [(8,), Module], ids=["layers", "module"])
 @pytest.mark.parametrize(
@@ -125,17 +167,15 @@ def test_a_linear_fit_is_that_of_the_cpu(kind, params):
 )
 def test_networks_train_on_the_device_and_predict_on_the_cpu(kind, model, n_classes):
     data = table(n_classes, 3)
-    clf = fitted(kind, data, model=model, device="cuda", max_iter=60)
+    clf = fitted(kind, data, model=model, device=DEVICE)
     assert all(p.device.type == "cpu" for p in clf.module_.parameters())
     assert np.isfinite(clf.predict_proba(data[0])).all()
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [AUCFairClassifier, PartialParityClassifier],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [AUCFairClassifier, PartialParityClassifier])
 def test_networks_that_rank(kind):
-    clf = fitted(kind, model=(8,), device="cuda", max_iter=60)
+    clf = fitted(kind, model=(8,), device=DEVICE)
     assert np.isfinite(clf.decision_function(table()[0])).all()
 
 
@@ -175,9 +215,10 @@ SOLVERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "solver"), SOLVERS, ids=named)
 def test_solvers(kind, solver):
-    clf = fitted(kind, solver=solver, device="cuda", **PAPERS.get(kind, {}))
+    clf = fitted(kind, solver=solver, device=DEVICE, **PAPERS.get(kind, {}))
     assert np.isfinite(clf.coef_).all()
 
 
@@ -196,18 +237,49 @@ PRIVATE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "params"), PRIVATE, ids=named)
 def test_private_fits_spend_what_they_spend_on_the_cpu(kind, params):
     params = {"epsilon": 3.0, "delta": 1e-5, **params}
-    here, there = fitted(kind, **params), fitted(kind, device="cuda", **params)
+    here, there = fitted(kind, **params), fitted(kind, device=DEVICE, **params)
     assert there.privacy_.epsilon == here.privacy_.epsilon
     assert np.isfinite(there.decision_function(table()[0])).all()
 
 
+@pytest.mark.slow
 def test_more_on_the_device():
-    """Warm starts, callbacks, a slack that binds, and a model without an intercept."""
-    clf = fitted(RateConstrainedClassifier, device="cuda", warm_start=True, slack=0.02)
+    """Warm starts, a slack that binds, and a model without an intercept."""
+    params = {"slack": 0.02, "warm_start": True, "max_iter": None}
+    clf = fitted(RateConstrainedClassifier, device=DEVICE, **params)
     X, y, group = table()
     again = clf.fit(X, y, sensitive_features=group)
     assert again.violation_ <= 0.02 + FORGIVEN
-    fitted(RateConstrainedClassifier, device="cuda", model=Linear(fit_intercept=False))
+    fitted(RateConstrainedClassifier, device=DEVICE, model=Linear(fit_intercept=False))
+
+
+TRAINED = [
+    (DemographicParity(), EarlyStoppedSGDA(n_steps=20, n_evaluations=2)),
+    (EqualizedOdds(), SGDA(n_steps=20, n_evaluations=2)),
+    (LossParity(), SSLALM(n_steps=20, n_evaluations=2)),
+    (DemographicParity(), StochasticGhost(n_steps=5, n_evaluations=2)),
+    (few_positives, SwitchingSubgradient(n_steps=20, n_evaluations=2)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("constraint", "solver"), TRAINED, ids=named)
+def test_a_module_of_the_user_trains_on_the_device(constraint, solver):
+    X, y, group = table()
+    data = torch.tensor(X), torch.tensor(y, dtype=torch.float64)
+    groups = None if constraint is few_positives else group
+    options = {"groups": groups, "solver": solver, "random_state": 0}
+    torch.manual_seed(0)
+    module = Module(X.shape[1], 1).double()
+    module.layers[3] = nn.Identity()  # dropout draws its masks on the device
+    here, there = (
+        train(module, log_loss, constraint, data, device=device, **options)
+        for device in ("cpu", DEVICE)
+    )
+    for own, other in zip(here.module.parameters(), there.module.parameters(), strict=True):
+        assert other.device.type == torch.device(DEVICE).type
+        torch.testing.assert_close(other.cpu(), own, rtol=0, atol=1e-6)
