@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from math import sqrt
 from numbers import Integral
 
 import torch
@@ -24,8 +25,9 @@ __all__ = ["DPSGDA"]
 
 _ITERATIONS = 30  # recorded points of one run
 _STEPS = 400
-_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.06, 0.015
+_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.06, 0.06
 _STEP, _STEP_OF_NETWORK = 4.0, 1.0
+_REACH = 9.0  # norm of what the noise of all steps may add up to
 _QUIET = 0.1  # noise of a constraint value up to which the multipliers take full steps
 
 
@@ -49,7 +51,8 @@ class DPSGDA(PrivateSolver):
     step_size : float, optional
         :math:`\eta`, for rows of norms of a few units and `clip` 1; default: 4, and 1 for networks.
     dual_step_size : float, default=0.2
-        :math:`\eta_\lambda`; smaller for values whose noise exceeds 0.1, in inverse proportion.
+        :math:`\eta_\lambda`; smaller for values whose noise exceeds 0.1, in inverse proportion to
+        its variance.
     clip : float, default=1.0
         Largest norm C of a row's gradient.
     n_steps : int, default=400
@@ -153,18 +156,23 @@ class DPSGDA(PrivateSolver):
         """Whether what one row adds to the constraint's table is bounded."""
         return problem.constraint.bound < float("inf")
 
+    def _step(self, problem: PrivateERM) -> float:
+        """The default step: at most as large as the noise allows."""
+        if not problem.model.linear:
+            return _STEP_OF_NETWORK
+        n_steps, noise = problem.plan.privacy.n_steps, problem.gradient_noise(self.clip)
+        return min(_STEP, _REACH / (noise * sqrt(n_steps * problem.model.n_params)))
+
     def iterate(
         self, problem: PrivateERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield after every thirtieth of the steps, and once more for the average."""
         n_steps = problem.plan.privacy.n_steps
         ends = torch.linspace(0, n_steps, _ITERATIONS).round().int().tolist()[1:]
-        # A multiplier that follows noise disturbs more than it helps.
+        # Multipliers vary around their limits with a variance of about step x noise^2.
         noise = problem.noise_of_values(problem.table_noise)
-        steps = self.dual_step_size * (_QUIET / noise).clamp_max(1.0)
-        step_size = self.step_size
-        if step_size is None:
-            step_size = _STEP if problem.model.linear else _STEP_OF_NETWORK
+        steps = self.dual_step_size * (_QUIET / noise).square().clamp_max(1.0)
+        step_size = self._step(problem) if self.step_size is None else self.step_size
         averages, recent = TiltedAverages(n_steps), []
         tables, seen = x.new_zeros(()), 0.0  # the average of tables, and how much of them is in it
         for step in range(1, n_steps + 1):
