@@ -128,10 +128,6 @@ class NoisySteps(PrivateProblem):
             return self.constraint.hard_of_moments(table, self.counts, self.counts[:0])
         return self._affine.of_table(table)
 
-    def gradient_noise(self, max_norm: float) -> float:
-        """Standard deviation of the entries of a step's gradient."""
-        return self.plan.gradient_noise * max_norm / (self._rate * self.n_rows)
-
     @property
     def final_noise(self) -> float:
         """Standard deviation of the entries of a final table."""
@@ -168,7 +164,7 @@ class NoisySteps(PrivateProblem):
         _, on_scores = self.constraint.statistic.linearize(scores, batch.y)
         table = self._noisy_table(counted(scores, batch.y), batch.part, rng)
         weights = self.n_rows * weigh(table)
-        scale = 1.0 / max(1.0, self._mean_spread(weights))
+        scale = 1.0 / (1.0 + self._mean_spread(weights))
         # Row by row what the weights on the table are: no sum over parts, forth and back.
         on_rows = with_zero_row(weights).index_select(0, batch.part)
         cotangent = self.loss.gradient(scores, batch.y) + on_scores(on_rows)
@@ -213,15 +209,14 @@ class PrivateERM(NoisySteps):
 
     .. math::
 
-        \frac{1}{qn} \Big( \sum_{i \in B} \mathrm{clip}_C \frac{1}{\max(1, \kappa)} \big(
+        \frac{1}{qn} \Big( \sum_{i \in B} \mathrm{clip}_C \frac{1}{1 + \kappa} \big(
         \nabla \ell_i
         + n \, \partial_M (\lambda \cdot g)(\tilde M, \tilde N) \cdot \nabla s(z_i) \big)
         + \text{noise} \Big).
 
-    :math:`\kappa` is the mean spread of the weights on the statistics. Without the division,
-    clipping reduces the constraint more than the loss if multipliers are large: a cap of 0.3 on
-    false negative rates ended at 0.99 on the heart data. The loss itself has spread 1, so smaller
-    weights need none.
+    :math:`\kappa` is the mean spread of the weights on the statistics. Without the division by
+    :math:`1 + \kappa`, clipping reduces the constraint more than the loss if multipliers are large:
+    a cap of 0.3 on false negative rates ended at 0.99 on the heart data.
 
     The parameters are those of :class:`NoisySteps`.
     """

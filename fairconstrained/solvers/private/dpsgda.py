@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from math import sqrt
 from numbers import Integral
 
 import torch
@@ -27,7 +26,6 @@ _ITERATIONS = 30  # recorded points of one run
 _STEPS = 400
 _COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.06, 0.06
 _STEP, _STEP_OF_NETWORK = 4.0, 1.0
-_NOISE = 9.0  # norm that the noise of all steps may add up to
 _QUIET = 0.1  # noise of a constraint value up to which the multipliers take full steps
 
 
@@ -49,10 +47,7 @@ class DPSGDA(PrivateSolver):
     Parameters
     ----------
     step_size : float, optional
-        :math:`\eta`, for rows of norms of a few units and `clip` 1. Default: 1 for networks; for
-        linear models 4, but at most the step with which the noise of all T steps, of standard
-        deviation :math:`\nu` in each of p parameters, adds up to a vector of norm
-        :math:`\eta \nu \sqrt{T p} = 9`.
+        :math:`\eta`, for rows of norms of a few units and `clip` 1; default: 4, and 1 for networks.
     dual_step_size : float, default=0.2
         :math:`\eta_\lambda`; smaller for values whose noise exceeds 0.1, in inverse proportion to
         its variance.
@@ -74,14 +69,14 @@ class DPSGDA(PrivateSolver):
 
     Notes
     -----
-    All defaults read nothing but the number of rows and columns. A step costs a pass over its
-    batch; memory beyond the data grows with the batch, and is eight times that of the parameters.
-    Besides the steps these are released once: before them the counts of labels and groups (0.5 % of
-    the budget), the mean squared norm of the rows, and the means and mean squares of the columns,
-    by which they are centred and scaled (2 % each, and as much for columns without a public range).
-    After them come up to six times the predicted labels of what may be the result (6 % together),
-    from which it is chosen and ``violation_`` is estimated. The penalty is that of the coefficients
-    of the scaled columns.
+    All defaults read nothing but the number of rows. A step costs a pass over its batch; memory
+    beyond the data grows with the batch, and is eight times that of the parameters. Besides the
+    steps these are released once: before them the counts of labels and groups (0.5 % of the
+    budget), and the mean squared norm of the rows and the means and mean squares of the columns (2 %
+    each, and 2 % for the sizes of columns without a public range), by which columns are centred and
+    scaled. After them come up to six times the predicted labels of what may be the result (6 %
+    together), from which it is chosen and ``violation_`` is estimated. The penalty is that of the
+    coefficients of the scaled columns.
 
     The residual is infinite: the run ends with its steps.
 
@@ -96,10 +91,6 @@ class DPSGDA(PrivateSolver):
     8, 1, 3 with a bound of 10 it makes 6.67, 0.83, 2.5; the projection is 7.33, 0.33, 2.33.)
     Paper: the last iterate is returned; here: an average, which has less noise.
     Paper: counts from each batch; here: released once, which is less noise for less budget.
-
-    The default step follows Bassily, Smith and Thakurta (2014), "Private Empirical Risk
-    Minimization: Efficient Algorithms and Tight Error Bounds", Algorithm 1: the size of the
-    solution, divided by the square root of T times the norm of what a step adds.
 
     Examples
     --------
@@ -165,13 +156,6 @@ class DPSGDA(PrivateSolver):
         """Whether what one row adds to the constraint's table is bounded."""
         return problem.constraint.bound < float("inf")
 
-    def _step(self, problem: PrivateERM) -> float:
-        """The default step: at most what the noise allows."""
-        if not problem.model.linear:
-            return _STEP_OF_NETWORK
-        n_steps, noise = problem.plan.privacy.n_steps, problem.gradient_noise(self.clip)
-        return min(_STEP, _NOISE / (noise * sqrt(n_steps * problem.model.n_params)))
-
     def iterate(
         self, problem: PrivateERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
@@ -181,7 +165,9 @@ class DPSGDA(PrivateSolver):
         # Multipliers vary around their limits with a variance of about step x noise^2.
         noise = problem.noise_of_values(problem.table_noise)
         steps = self.dual_step_size * (_QUIET / noise).square().clamp_max(1.0)
-        step_size = self._step(problem) if self.step_size is None else self.step_size
+        step_size = self.step_size
+        if step_size is None:
+            step_size = _STEP if problem.model.linear else _STEP_OF_NETWORK
         averages, recent = TiltedAverages(n_steps), []
         tables, seen = x.new_zeros(()), 0.0  # the average of tables, and how much of them is in it
         for step in range(1, n_steps + 1):
