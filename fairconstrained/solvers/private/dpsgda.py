@@ -72,11 +72,11 @@ class DPSGDA(PrivateSolver):
     All defaults read nothing but the number of rows. A step costs a pass over its batch; memory
     beyond the data grows with the batch, and is eight times that of the parameters. Besides the
     steps these are released once: before them the counts of labels and groups (0.5 % of the
-    budget), and the mean squared norm of the rows and the means and mean squares of the columns (2 %
-    each, and 2 % for the sizes of columns without a public range), by which columns are centred and
-    scaled. After them come up to six times the predicted labels of what may be the result (6 %
-    together), from which it is chosen and ``violation_`` is estimated. The penalty is that of the
-    coefficients of the scaled columns.
+    budget), and the mean squared norm of the rows and the means and mean squares of the columns
+    (2 % each, and 2 % for the sizes of columns without a public range), by which columns are
+    centred and scaled. After them come up to six times the predicted labels of what may be the
+    result (6 % together), from which it is chosen and ``violation_`` is estimated. The penalty is
+    that of the coefficients of the scaled columns.
 
     The residual is infinite: the run ends with its steps.
 
