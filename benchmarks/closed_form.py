@@ -194,7 +194,7 @@ class ClosedFormNoise(DPFERMI):
         table = sigma_w * batch_size / self._reach(budget.unit)
         of_scaling = 0.5 * _SCALING_SHARE * (budget.unit == "record")
         shares = {"group counts": _COUNTS_SHARE * counts, "final table": _FINAL_SHARE}
-        shares.update({"mean squared norm": of_scaling, "mean row": of_scaling})
+        shares.update({"mean squared norm": of_scaling, "moments of the columns": of_scaling})
         once = {
             name: one_off_gaussian(
                 share, epsilon=budget.epsilon, delta=budget.delta, unit=budget.unit, of=name

@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 NOISES: dict[str, Callable[..., Gaussian | Laplace]] = {"gaussian": Gaussian, "laplace": Laplace}
-_SCALING = ("sizes of the columns' entries", "mean squared norm", "mean row")
+_MOMENTS = "moments of the columns"
+_SCALING = ("sizes of the columns' entries", "mean squared norm", _MOMENTS)
 
 
 def one_off_gaussian(
@@ -156,7 +157,8 @@ class TrainingPlan:
         For the attribute ``privacy_``.
     scaling_noise : float, default=inf
         Noise multiplier of the sizes of entries in each column (released only where no range is
-        public), of the rows' mean squared norm and of their mean, each released once.
+        public), of the rows' mean squared norm and of the columns' means and mean squares, each
+        released once.
     final_tables : int, default=1
         How many final tables there may be, each with ``final_noise``.
     histogram_kind : {"gaussian", "laplace"}, default="gaussian"
@@ -217,7 +219,7 @@ def plan_training(
         training, and for the tables of all rows, released after it.
     scaling_share : float, default=0.0
         Fraction of the budget for three releases together: the sizes of entries in each column,
-        the rows' mean squared norm and their mean.
+        the rows' mean squared norm, and the means and mean squares of the columns.
     final_tables : int, default=1
         How many tables are released after the training; they divide `final_share`.
 
@@ -273,7 +275,7 @@ def plan_training(
         final_noise=once.get("final table", never).noise_multiplier,
         # A single step of all rows would pass for a release that is made once.
         privacy=replace(privacy, n_steps=n_steps, sampling_rate=sampling_rate),
-        scaling_noise=once.get("mean row", never).noise_multiplier,
+        scaling_noise=once.get(_MOMENTS, never).noise_multiplier,
         final_tables=final_tables,
         histogram_kind=histogram_noise,
     )

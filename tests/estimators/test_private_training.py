@@ -89,7 +89,8 @@ def test_labels_keep_the_slack_within_the_noise(constraint, histogram_noise):
     assert free_gap(constraint) > 2 * slack
     measured = metric(clf, constraint, LARGE)
     assert measured <= slack + 0.02
-    assert clf.violation_ == pytest.approx(measured, abs=0.03)
+    # The error is of two standard deviations.
+    assert clf.violation_ == pytest.approx(measured, abs=max(0.02, 1.5 * clf.excess_error_))
 
 
 @pytest.mark.slow
@@ -199,11 +200,11 @@ def test_no_more_is_released_than_was_priced(monkeypatch):
     plan = DPSGDA(n_steps=20).plan(3000, Budget(1.0, 1e-6, "record"))
     private(n=3000, solver=DPSGDA(n_steps=20))
     steps = [((2, 2), plan.histogram_noise), ((7,), plan.gradient_noise)] * 20
-    (of_sizes, of_norms, of_rows), others = noise[:3], noise[3:]
+    (of_sizes, of_norms, of_moments), others = noise[:3], noise[3:]
     assert of_sizes == ((60,), 6**0.5 * plan.scaling_noise)  # at most 6 large entries in a row
     assert of_norms == ((), 6 * plan.scaling_noise)  # of 6 columns in [0, 1]
-    assert of_rows[0] == (6,)
-    assert 2 * plan.scaling_noise <= of_rows[1] <= 2 * 6**0.5 * plan.scaling_noise
+    assert of_moments[0] == (12,)  # mean and mean square of each column
+    assert 2 * plan.scaling_noise <= of_moments[1] <= 2 * 6**0.5 * plan.scaling_noise
     before, after = others[:41], others[41:]
     assert before == [((2, 2), plan.counts_noise), *steps]
     assert 1 <= len(after) <= plan.final_tables

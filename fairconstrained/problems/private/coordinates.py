@@ -1,8 +1,10 @@
-r"""Coordinates for private training from two noisy statistics: the rows' mean norm and mean.
+r"""Coordinates for private training: released centre and scales of the columns.
 
 Gradient descent suits rows with a mean near zero and norms of a few units. Public ranges alone do
 not ensure that: the rows of a hundred columns that fill a quarter of their ranges all point the
-same way, and steps along their mean swing from one constant prediction to the other.
+same way, and steps along their mean swing from one constant prediction to the other. Nor do ranges
+tell a category that every second row has from one that is rare, whose coefficient plain steps would
+learn a hundred times slower.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ _FACTOR, _BINS = 4.0, 10  # entries are told apart by their size, by powers of 4
 _MOST_LARGE = 16  # large entries of a row that count in full
 _SURE, _FEW = 4.5, 0.01  # standard deviations of noise, fraction of rows: less is no large column
 _TYPICAL = 4.0  # rows of a larger typical norm are scaled down to this one
+_SURE_VARIANCE = 2.0  # standard deviations of noise: a smaller variance is not told from none
+_LEAST = 1e-12  # total variance of rows that are all equal
 
 
 class Coordinates(NamedTuple):
@@ -72,20 +76,22 @@ def release_scales(X: Features, public: Coordinates, noise: float, rng: Generato
 def release_coordinates(
     X: Features, public: Coordinates, noise: float, rng: Generator
 ) -> Coordinates:
-    r"""Coordinates from releases of the rows' mean squared norm and of their mean.
+    r"""Coordinates from releases of the rows' mean squared norm and of the columns' moments.
 
-    With :math:`u_i = (x_i - c) / s` in public coordinates that bring columns to [0, 1],
+    With :math:`u_i = (x_i - c) / s` in public coordinates that bring columns to [0, 1], and
+    :math:`v_i = (u_i, u_i \circ u_i)`,
 
     .. math::
 
         \tilde r^2 = \frac1n \Big( \sum_i \min(\lVert u_i \rVert^2, d)
             + d\, \sigma \xi \Big), \qquad
-        \tilde m = \frac1n \Big( \sum_i \mathrm{clip}_{2 \tilde r}(u_i)
+        (\tilde m, \tilde q) = \frac1n \Big( \sum_i \mathrm{clip}_{2 \tilde r}(v_i)
             + 2 \tilde r\, \sigma \xi' \Big),
 
     with standard normal :math:`\xi, \xi'`: two Gaussian releases of noise multiplier
-    :math:`\sigma`. The mean is shrunk towards zero by its known noise (positive-part James-Stein),
-    and the scale grows where the typical norm of centred rows exceeds 4.
+    :math:`\sigma`. The mean is shrunk towards zero by its known noise (positive-part James-Stein).
+    Scales are the fourth roots of the variances, and the typical norm of the rows stays what it
+    was, but at most 4.
 
     The `public` coordinates are from ranges that do not depend on the data.
     """
@@ -96,17 +102,46 @@ def release_coordinates(
     far = bool(typical > _FAR * n_columns)
     typical = typical.clamp(1.0, float(n_columns))
     reach = _REACH * float(typical.sqrt())
-    factors = clip_factors(squares.sqrt(), reach)
-    total = weighted_sum(X, factors, public.centre, public.scale)
-    mean = with_gaussian_noise(total, noise * reach, rng) / n_rows
-    of_noise = n_columns * (noise * reach / n_rows) ** 2
+    sums = _sums_of_moments(X, public, reach)
+    moments = with_gaussian_noise(sums, noise * reach, rng) / n_rows
+    mean, square = moments[:n_columns], moments[n_columns:]
+    deviation = noise * reach / n_rows
+    of_noise = n_columns * deviation**2
     mean = mean * (1.0 - of_noise / mean.square().sum().clamp_min(1e-30)).clamp_min(0.0)
-    spread = (typical - mean.square().sum()).clamp_min(0.0).sqrt()
-    return Coordinates(
-        public.centre + public.scale * mean,
-        public.scale * (spread / _TYPICAL).clamp_min(1.0),
-        far,
-    )
+    total_variance = (typical - mean.square().sum()).clamp_min(0.0)
+    scale = _scales(square - mean.square(), total_variance, _SURE_VARIANCE * deviation)
+    return Coordinates(public.centre + public.scale * mean, public.scale * scale, far)
+
+
+def _sums_of_moments(X: Features, public: Coordinates, reach: float) -> Tensor:
+    """Sums of the rows' entries and of their squares, (2 d,), both clipped together to `reach`."""
+    sums = torch.zeros(2 * X.shape[1]).to(public.centre)
+    for _, entries in centred_chunks(X, public.centre, public.scale):
+        both = torch.cat((entries, entries.square()), dim=1)
+        sums += clip_factors(torch.linalg.vector_norm(both, dim=1), reach) @ both
+    return sums
+
+
+def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
+    r"""Fourth roots of the columns' variances v, times a common factor.
+
+    Noise on the sum of clipped gradients is the same for all columns of the model. In columns
+    :math:`x_j / s_j` it costs about :math:`\sum_j s_j^2 / v_j` in the loss, because the curvature
+    along a coefficient is in proportion to the variance. Rows may have norms of
+    :math:`(\sum_j s_j^{-2})^{1/2}`, which the clip bounds. For a given product of both,
+
+    .. math:: s_j \propto v_j^{1/4}
+
+    costs least. Variances below `least` are noise: these columns share one scale, and the rest of
+    the `total` variance is theirs.
+    """
+    known = variance > least
+    of_known = variance[known].sum()
+    total = total.clamp_min(max(float(of_known), _LEAST))  # noise may contradict it
+    squared = torch.where(known, variance, least).sqrt()
+    norm = (variance / squared)[known].sum() + (total - of_known) / least**0.5
+    scale: Tensor = (squared * norm / total.clamp_max(_TYPICAL**2)).sqrt()
+    return scale
 
 
 def centred_chunks(X: Features, centre: Tensor, scale: Tensor) -> Iterator[tuple[slice, Tensor]]:

@@ -24,7 +24,7 @@ __all__ = ["DPSGDA"]
 
 _ITERATIONS = 30  # recorded points of one run
 _STEPS = 400
-_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.06, 0.015
+_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.06, 0.06
 _STEP, _STEP_OF_NETWORK = 4.0, 1.0
 _QUIET = 0.1  # noise of a constraint value up to which the multipliers take full steps
 
@@ -49,7 +49,8 @@ class DPSGDA(PrivateSolver):
     step_size : float, optional
         :math:`\eta`, for rows of norms of a few units and `clip` 1; default: 4, and 1 for networks.
     dual_step_size : float, default=0.2
-        :math:`\eta_\lambda`; smaller for values whose noise exceeds 0.1, in inverse proportion.
+        :math:`\eta_\lambda`; smaller for values whose noise exceeds 0.1, in inverse proportion to
+        its variance.
     clip : float, default=1.0
         Largest norm C of a row's gradient.
     n_steps : int, default=400
@@ -71,9 +72,11 @@ class DPSGDA(PrivateSolver):
     All defaults read nothing but the number of rows. A step costs a pass over its batch; memory
     beyond the data grows with the batch, and is eight times that of the parameters. Besides the
     steps these are released once: before them the counts of labels and groups (0.5 % of the
-    budget), and the mean squared norm and the mean of the rows (1 %), by which they are centred and
-    scaled. After them come up to six times the predicted labels of what may be the result (6 %
-    together), from which it is chosen and ``violation_`` is estimated.
+    budget), and the mean squared norm of the rows and the means and mean squares of the columns
+    (2 % each, and 2 % for the sizes of columns without a public range), by which columns are
+    centred and scaled. After them come up to six times the predicted labels of what may be the
+    result (6 % together), from which it is chosen and ``violation_`` is estimated. The penalty is
+    that of the coefficients of the scaled columns.
 
     The residual is infinite: the run ends with its steps.
 
@@ -159,9 +162,9 @@ class DPSGDA(PrivateSolver):
         """Yield after every thirtieth of the steps, and once more for the average."""
         n_steps = problem.plan.privacy.n_steps
         ends = torch.linspace(0, n_steps, _ITERATIONS).round().int().tolist()[1:]
-        # A multiplier that follows noise disturbs more than it helps.
+        # Multipliers vary around their limits with a variance of about step x noise^2.
         noise = problem.noise_of_values(problem.table_noise)
-        steps = self.dual_step_size * (_QUIET / noise).clamp_max(1.0)
+        steps = self.dual_step_size * (_QUIET / noise).square().clamp_max(1.0)
         step_size = self.step_size
         if step_size is None:
             step_size = _STEP if problem.model.linear else _STEP_OF_NETWORK

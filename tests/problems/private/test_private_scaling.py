@@ -49,48 +49,118 @@ def released(X, coordinates):
 def test_one_row_moves_each_release_by_at_most_its_noise_multiplier_of_one(d, size, row, seed):
     """However long a row is: the l2 sensitivity is what the noise is a multiple of.
 
-    The reach of the mean is itself released, so it is the same on both data sets.
+    The reach of the moments is itself released, so it is the same on both data sets.
     """
     random = np.random.default_rng(seed)
     X = random.normal(size=(20, d)) * size
     extra = np.vstack((X, random.normal(size=(1, d)) * row))
     coordinates = public(d, -1.0, 2.0)
-    (squares, of_squares), (mean, of_mean) = released(X, coordinates)
-    (squares_too, of_squares_too), (mean_too, of_mean_too) = released(extra, coordinates)
+    (squares, of_squares), (moments, of_moments) = released(X, coordinates)
+    (squares_too, of_squares_too), (moments_too, of_moments_too) = released(extra, coordinates)
     assert of_squares == of_squares_too == d
     assert (squares_too - squares).norm() <= of_squares * (1 + 1e-9)
-    if of_mean == pytest.approx(of_mean_too, rel=1e-12):
-        assert (mean_too - mean).norm() <= of_mean * (1 + 1e-9)
+    if of_moments == pytest.approx(of_moments_too, rel=1e-12):
+        assert (moments_too - moments).norm() <= of_moments * (1 + 1e-9)
 
 
-def test_the_mean_moves_by_at_most_the_reach_at_one_reach():
+def test_the_moments_move_by_at_most_the_reach_at_one_reach():
     """As above, where both data sets have the same reach: rows of norm 1 at most."""
     random = np.random.default_rng(0)
     X = random.uniform(0, 0.1, size=(30, 5))
     long = np.vstack((X, np.full((1, 5), 1e3)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(private_scaling, "_REACH", 0.5)
-        (_, (mean, reach)), (_, (mean_too, reach_too)) = (
+        (_, (moments, reach)), (_, (moments_too, reach_too)) = (
             released(rows, public(5)) for rows in (X, long)
         )
     assert reach == reach_too == 0.5
-    assert (mean_too - mean).norm() == pytest.approx(0.5)
+    assert (moments_too - moments).norm() == pytest.approx(0.5)
+
+
+ALMOST_NONE = 1e-6  # noise that changes nothing
+
+
+def coordinates_of(X, given, noise=ALMOST_NONE):
+    centre, scale, _ = release_coordinates(as_features(X), given, noise, rng())
+    return centre.numpy(), scale.numpy()
+
+
+def mean_square_norm(X, centre, scale):
+    return (((X - centre) / scale) ** 2).sum(axis=1).mean()
 
 
 def test_without_noise_rows_are_centred_and_brought_to_a_norm_of_four():
     random = np.random.default_rng(0)
     X = 3.0 + random.normal(size=(500, 400)) * 0.5
-    center, scale, _ = release_coordinates(
-        DenseFeatures(torch.tensor(X)), public(400, 0.0, 4.0), 0.0, rng()
-    )
-    assert center.numpy() == pytest.approx(X.mean(axis=0))
-    assert scale.numpy() == pytest.approx(np.full(400, 4.0))  # norms of 2.5 are left alone
+    centre, scale = coordinates_of(X, public(400, 0.0, 4.0))
+    assert centre == pytest.approx(X.mean(axis=0))
+    assert mean_square_norm(X, centre, scale) == pytest.approx(400 / 8**2, rel=1e-2)  # as before
+    assert scale == pytest.approx(np.full(400, 4.0), rel=0.1)
     wide = 3.0 + random.normal(size=(500, 400)) * 2.0
-    center, scale, _ = release_coordinates(
-        DenseFeatures(torch.tensor(wide)), public(400, 0.0, 4.0), 0.0, rng()
+    centre, scale = coordinates_of(wide, public(400, 0.0, 4.0))
+    assert mean_square_norm(wide, centre, scale) == pytest.approx(16.0, rel=1e-2)
+
+
+def one_of(probabilities, n=4000):
+    """One-hot rows of one category each."""
+    counts = np.round(np.asarray(probabilities) * n).astype(int)
+    return np.repeat(np.eye(len(counts)), counts, axis=0)
+
+
+def test_scales_are_fourth_roots_of_variances():
+    X = one_of([0.5, 0.4, 0.08, 0.02])
+    centre, scale = coordinates_of(X, public(4))
+    assert scale / scale[0] == pytest.approx((X.var(axis=0) / X[:, 0].var()) ** 0.25)
+    assert mean_square_norm(X, centre, scale) == pytest.approx(X.var(axis=0).sum(), rel=1e-3)
+
+
+def test_columns_that_are_not_told_from_noise_share_one_scale():
+    """The released total says how much variance these columns have together."""
+    released = torch.tensor([0.25, 0.16, 0.03, 0.0, -0.03]).double()
+    total = torch.tensor(0.5).double()  # 0.09 of it in the last three columns
+    scale = private_scaling._scales(released, total, 0.04).numpy()
+    assert scale / scale[-1] == pytest.approx(
+        (np.array([0.25, 0.16, 0.04, 0.04, 0.04]) / 0.04) ** 0.25
     )
-    norms = np.linalg.norm((wide - center.numpy()) / scale.numpy(), axis=1)
-    assert np.sqrt((norms**2).mean()) == pytest.approx(4.0, rel=1e-2)
+    truth = np.array([0.25, 0.16, 0.06, 0.03, 0.0])
+    assert (truth / scale**2).sum() == pytest.approx(0.5)
+
+
+def test_where_all_is_noise_columns_keep_their_common_scale():
+    X = np.random.default_rng(0).uniform(size=(20, 5))
+    _, scale = coordinates_of(X, public(5), 1e3)
+    assert scale == pytest.approx(np.ones(5))
+
+
+@pytest.mark.parametrize("noise", [ALMOST_NONE, 1.0, 1e4])
+def test_rows_that_are_all_equal_get_finite_coordinates(noise):
+    centre, scale = coordinates_of(np.full((50, 3), 0.25), public(3), noise)
+    assert np.isfinite([centre, scale]).all()
+    assert (scale > 0).all()
+
+
+@settings(max_examples=60)
+@given(st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=8), st.floats(1e-6, 5.0))
+def test_scales_are_positive_and_finite_whatever_noise_says(variance, least):
+    """Noisy variances may be negative, and larger together than the noisy total."""
+    for total in (0.0, 0.5, 50.0):
+        scale = private_scaling._scales(torch.tensor(variance).double(), torch.tensor(total), least)
+        assert (scale > 0).all()
+        assert scale.isfinite().all()
+
+
+@settings(max_examples=60)
+@given(st.lists(st.floats(0.01, 1.0), min_size=2, max_size=6), st.integers(0, 2**31))
+def test_no_other_scales_of_the_same_norm_let_noise_cost_less(variance, seed):
+    """Fourth roots minimise sum s^2 / v, what noise costs, at a given sum s^-2, a row's norm."""
+    v = np.array(variance)
+
+    def cost(scale):
+        return (scale**2 / v).sum() * (scale**-2.0).sum()
+
+    scale = private_scaling._scales(torch.tensor(v), torch.tensor(v.sum()), 1e-9).numpy()
+    other = scale * np.exp(np.random.default_rng(seed).normal(size=len(v)))
+    assert cost(scale) <= cost(other) * (1 + 1e-9)
 
 
 def test_sparse_rows_give_what_dense_rows_give():
@@ -109,7 +179,7 @@ def test_a_mean_that_is_mostly_noise_is_not_believed():
     X = torch.full((20, 300), 0.01, dtype=torch.float64)
     coordinates = public(300)
     center, *_ = release_coordinates(DenseFeatures(X), coordinates, 50.0, rng())
-    unshrunk = 50.0 * 2.0 / 20 * 300**0.5  # about the norm of its noise
+    unshrunk = 50.0 * 2.0 * 300**0.5 / 20 * 300**0.5  # norm of its noise, at the largest reach
     assert center.norm() < 0.2 * unshrunk
 
 

@@ -12,7 +12,8 @@ from fairconstrained.solvers import DPSGDA
 class Releases:
     """A problem of three constraints whose releases do not depend on anything."""
 
-    def __init__(self, values, n_steps):
+    def __init__(self, values, n_steps, noise=1e-9):
+        self.noise = torch.as_tensor(noise).expand(3)
         self.plan = SimpleNamespace(privacy=SimpleNamespace(n_steps=n_steps))
         self.model = SimpleNamespace(linear=True)
         self.table_noise = self.final_noise = 1.0
@@ -31,7 +32,7 @@ class Releases:
         return dual
 
     def noise_of_values(self, noise):
-        return torch.full((3,), 1e-9)
+        return self.noise
 
     def penalty_gradient(self, x):
         return 3.0 * x
@@ -54,3 +55,11 @@ def test_multipliers_are_scaled_into_their_bound_and_an_average_is_returned():
     assert iterates[0].dual.tolist() == pytest.approx([20 / 3, 5 / 6, 5 / 2])
     # Not the last point: the mean of those at which the second half of the steps was taken.
     torch.testing.assert_close(result.x, (path[1] + path[2]) / 2)
+
+
+def test_multipliers_follow_values_in_inverse_proportion_to_their_variance():
+    """Beyond a standard deviation of 0.1; with steps of size a, multipliers vary by a sigma^2."""
+    problem = Releases(torch.tensor([0.5, 0.5, 0.5]), n_steps=1, noise=[0.05, 0.2, 0.4])
+    solver = DPSGDA(step_size=0.1, dual_step_size=1.0)
+    first, *_ = solver.iterate(problem, torch.zeros(1), torch.zeros(3), 1e-4, torch.Generator())
+    torch.testing.assert_close(first.dual, 0.5 * torch.tensor([1.0, 1 / 4, 1 / 16]))
