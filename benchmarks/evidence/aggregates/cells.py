@@ -65,11 +65,15 @@ class Aggregate(NamedTuple):
 AGGREGATES: dict[str, Aggregate] = {}
 
 
-def table(name: str, runs: str) -> Callable[[Callable[[pd.DataFrame], Cells]], None]:
+Generator = Callable[[pd.DataFrame], Cells]
+
+
+def table(name: str, runs: str) -> Callable[[Generator], Generator]:
     """Register a generator of cells as the table of that name, made of these runs."""
 
-    def register(cells: Callable[[pd.DataFrame], Cells]) -> None:
+    def register(cells: Generator) -> Generator:
         AGGREGATES[name] = Aggregate(runs, cells)
+        return cells
 
     return register
 

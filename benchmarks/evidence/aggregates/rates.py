@@ -140,6 +140,7 @@ def _random_problems(runs: pd.DataFrame) -> Cells:
             yield words.get(estimator, estimator), column, value, ""
 
 
+@table("ablation_groups", "ablation_groups")
 @table("ablation", "ablation")
 def _ablation(runs: pd.DataFrame) -> Cells:
     found = ablation.summary(runs)

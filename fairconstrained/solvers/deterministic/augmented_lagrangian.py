@@ -35,7 +35,6 @@ from fairconstrained.solvers.lines import along_offsets
 __all__ = ["AugmentedLagrangian"]
 
 _LOOSE = 1e-3  # accuracy of a subproblem while its targets still move
-_PENALTY_GROWTH = 256.0
 _UPDATES = 5  # multiplier updates in one round
 _AIM = 0.5 * FEASIBILITY_TOL  # target for the largest hard value
 _SAME = 1e-12  # soft and hard values that differ by no more are the same function
@@ -43,7 +42,6 @@ _ROOM = 5e-4  # unused slack of a binding hard constraint that is not worth anot
 _ROUNDS_FOR_ROOM = 8  # after so many rounds any feasible point is enough
 _MAX_ROUNDS = 15
 _STALLED = 2  # after more rounds without progress or a feasible iterate all values aim lower
-_HOPELESS = 100.0  # a constraint with a larger multiplier and a large excess cannot be met
 _SHARPENINGS = 2
 _MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
 
@@ -72,8 +70,7 @@ class AugmentedLagrangian(Solver):
     Parameters
     ----------
     penalty : float, default=10.0
-        Initial :math:`\rho`. It is doubled, up to 256 times this value, as long as the constraints
-        of a subproblem are not met.
+        :math:`\rho`.
     inner_max_iter : int, default=60
         Largest number of L-BFGS iterations in one minimisation.
     memory : int, default=20
@@ -166,7 +163,7 @@ class AugmentedLagrangian(Solver):
                     return
                 (x, dual), shift = start, torch.zeros_like(dual)
             else:
-                x, dual = best.x, best.dual.clamp_max(_HOPELESS)
+                x, dual = best.x, best.dual
                 soft, hard = problem.evaluate(x)
                 shift = hard[1:] - soft[1:]
         yield best_feasible(feasible) if feasible else along_offsets(problem, best)
@@ -176,7 +173,6 @@ class AugmentedLagrangian(Solver):
     ) -> Iterator[Iterate]:
         """Solve, compare with the hard values and move the targets, until patience runs out."""
         targets = _Targets(shift)
-        penalty = self.penalty
         passes = _Passes(problem)
         worst = _of_equal_scores(problem, x)
         # The last minimisation goes beyond tol, and with few rows to the accuracy of their sums.
@@ -189,10 +185,9 @@ class AugmentedLagrangian(Solver):
             polish = partial(lbfgs, accuracy=1e-3 * tol, effort=effort)
         while targets.stalled < self.patience and targets.rounds < _MAX_ROUNDS:
             accuracy = tol if targets.settled else _LOOSE
-            previous = torch.inf
             for _ in range(_UPDATES):
                 minimise = partial(lbfgs, accuracy=0.5 * accuracy, effort=effort)
-                iterate, gap = _update(passes, x, dual, targets.shift, penalty, minimise)
+                iterate, gap = _update(passes, x, dual, targets.shift, self.penalty, minimise)
                 x, dual = iterate.x, iterate.dual
                 # While the targets move it is enough that the constraints are met.
                 if (iterate.residual if targets.settled else gap) <= accuracy:
@@ -200,16 +195,11 @@ class AugmentedLagrangian(Solver):
                 yield iterate._replace(residual=torch.inf)
                 if _lower_bound(iterate, targets.shift) > worst:
                     return
-                if gap > max(0.5 * previous, accuracy):
-                    penalty = min(2.0 * penalty, _PENALTY_GROWTH * self.penalty)
-                previous = gap
             done = targets.settled and violation(iterate.hard) <= _AIM
             if done and iterate.residual <= tol:
-                iterate, _ = _update(passes, x, dual, targets.shift, penalty, polish)
+                iterate, _ = _update(passes, x, dual, targets.shift, self.penalty, polish)
                 done = violation(iterate.hard) <= _AIM
             yield iterate if done else iterate._replace(residual=torch.inf)
-            if violation(iterate.hard) > REPAIRABLE and (dual > _HOPELESS).any():
-                break
             x, dual = targets.follow(iterate)
 
 
