@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairconstrained.models import Model
-from fairconstrained.problems.base import Linearization
+from fairconstrained.problems.base import Evaluation, Linearization
 
 __all__ = ["ERROR_TOL", "RELAXED_TOL", "Known", "known_points"]
 
@@ -52,6 +52,8 @@ class _Compared(Protocol):
 
     def linearize(self, x: Tensor) -> Linearization: ...
 
+    def evaluate(self, x: Tensor) -> Evaluation: ...
+
 
 def known_points(problem: _Compared) -> list[Known]:
     """Equal predictions, the solution without constraints, and those of a relaxation.
@@ -79,10 +81,13 @@ def _relaxed(problem: _Compared, free: Tensor) -> Sequence[Tensor]:
     That these are zero is the covariance constraint of Zafar et al. (2017, "Fairness constraints").
     In the coordinates of solvers the Hessian is near the identity, so the projection of the
     solution without constraints is near the best of all points that meet it. There are none for
-    notions with thresholds of their own, which are not defined here.
+    notions with thresholds of their own, which are not defined here, and none where the solution
+    without constraints is feasible.
     """
     start = problem.variables(torch.zeros_like(free))
     if len(start) > len(free) or not 0 < problem.n_constraints <= _MOST_VALUES:
+        return []
+    if problem.evaluate(free).hard[1:].max() <= 0.0:  # nothing to relax
         return []
     gradients = problem.linearize(start).jacobian()[1:]
     if not bool(gradients.isfinite().all()):  # as those of AUCs, which are undefined here
