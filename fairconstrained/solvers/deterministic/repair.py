@@ -66,8 +66,7 @@ class Seen:
 
 def repaired(problem: Sharpenable, seen: Seen) -> Iterate:
     """The best point that lines through the iterates of least violation lead to."""
-    steep = problem.sharpened().sharpened()
-    found = [_moved(problem, steep, iterate) for iterate in seen.nearest]
+    found = [_moved(problem, iterate) for iterate in seen.nearest]
     best = best_feasible([seen.best, *found])
     if violation(best.hard) > FEASIBILITY_TOL:
         return best
@@ -78,10 +77,10 @@ def repaired(problem: Sharpenable, seen: Seen) -> Iterate:
     return best
 
 
-def _moved(problem: Sharpenable, steep: Sharpenable, iterate: Iterate) -> Iterate:
+def _moved(problem: Sharpenable, iterate: Iterate) -> Iterate:
     """Make short moves along the offsets and against violated constraints, while they help."""
     for _ in range(_MOVES if violation(iterate.hard) <= REPAIRABLE else 0):
-        better = best_on_lines(problem, iterate, _directions(steep, iterate), _REACH)
+        better = best_on_lines(problem, iterate, _directions(problem, iterate), _REACH)
         left, excess = violation(better.hard), violation(iterate.hard)
         # Moves that remove less than their part of the excess do not get there.
         slow = left > max((1.0 - 1.0 / _MOVES) * excess, FEASIBILITY_TOL)
@@ -93,9 +92,6 @@ def _moved(problem: Sharpenable, steep: Sharpenable, iterate: Iterate) -> Iterat
 
 def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
     """Directions of the offsets, and against the worst violated constraints.
-
-    Those are gradients of soft rates four times as sharp as the rates in training: labels change
-    near the threshold only, while wide soft rates lead towards equal scores.
 
     The latter are the gradient of each, the direction that changes each alone (to first order, the
     other nearly binding constraints stay as they are), and one that corrects all at once.
