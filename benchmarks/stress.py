@@ -46,7 +46,7 @@ FEASIBLE = 1e-3  # an excess over the slack that counts as none, as documented
 TOLERANCE = 1e-3  # a difference of errors that counts as none
 RELAXED = 0.01  # a difference from the relaxation that counts as none
 ROUNDING = 1e-9
-_MIXTURES = (0.8, 0.6, 0.4, 0.2, 0.0)  # of the relaxation with the model without constraints
+_MIXTURES = (1.0, 0.8, 0.6, 0.4, 0.2, 0.0)  # with the model without constraints; loosest first
 _THRESHOLDS = 100
 
 Floats = NDArray[np.float64]
