@@ -15,9 +15,9 @@ from fairconstrained.privacy import (
 from fairconstrained.privacy.accounting import Unit, check_budget, check_positive
 from fairconstrained.solvers import DPFERMI, Budget
 from fairconstrained.solvers.private.dpfermi import (
-    _COUNTS_SHARE,
-    _FINAL_SHARE,
-    _SCALING_SHARE,
+    _COUNTS_FRACTION,
+    _FINAL_FRACTION,
+    _SCALING_FRACTION,
     _STEPS,
 )
 
@@ -192,8 +192,8 @@ class ClosedFormNoise(DPFERMI):
         # The theorem's noise is on means over the batch, in units of the gradients in x and in W.
         gradient = sigma_theta * batch_size / self._max_norm(budget.unit)
         table = sigma_w * batch_size / self._reach(budget.unit)
-        of_scaling = 0.5 * _SCALING_SHARE * (budget.unit == "record")
-        shares = {"group counts": _COUNTS_SHARE * counts, "final table": _FINAL_SHARE}
+        of_scaling = 0.5 * _SCALING_FRACTION * (budget.unit == "record")
+        shares = {"group counts": _COUNTS_FRACTION * counts, "final table": _FINAL_FRACTION}
         shares.update({"mean squared norm": of_scaling, "moments of the columns": of_scaling})
         once = {
             name: one_off_gaussian(

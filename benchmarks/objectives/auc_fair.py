@@ -58,7 +58,9 @@ WITH_MARGIN = "fairconstrained, AUC, margin 1"
 OURS_WITH_GROUPS, RESCALED = "fairconstrained, AUC, with groups", "rescaled group"
 TOLERANCE = 2e-3  # what a training gap may exceed the slack by
 TEST_TOLERANCE = 0.015
-TRAINING_SHARE = 0.9  # of the training rows, where a data set has its own test rows (the paper's)
+TRAINING_FRACTION = (
+    0.9  # of the training rows, where a data set has its own test rows (the paper's)
+)
 BOOTSTRAPS = 25
 
 
@@ -82,7 +84,7 @@ def prepare(data: Bunch, seed: int) -> tuple[Rows, Rows]:
     strata = y * (groups.max() + 1) + groups
     ours = np.flatnonzero(~data.test)
     train, _ = train_test_split(
-        ours, train_size=TRAINING_SHARE, stratify=strata[ours], random_state=seed
+        ours, train_size=TRAINING_FRACTION, stratify=strata[ours], random_state=seed
     )
     parts = train, np.flatnonzero(data.test)
     return tuple(Rows(data.data[rows], y[rows], groups[rows]) for rows in parts)  # type: ignore[return-value]

@@ -36,7 +36,7 @@ COLUMNS = [
     "test_violation",
     "test_information",
     "n_labels",
-    "least_share",
+    "least_fraction",
     "fit_time",
 ]
 
@@ -68,7 +68,7 @@ def measure(
             *rows, sensitive_features=test.groups
         ),
         "n_labels": int((counts > 0).sum()),
-        "least_share": float(counts.min() / len(predicted)),
+        "least_fraction": float(counts.min() / len(predicted)),
         "fit_time": fit_time,
     }
 
@@ -89,6 +89,6 @@ def report(results: pd.DataFrame, output: Path) -> str:
             )
         }
         fewest = {"fewest labels": runs["n_labels"].min(), "runs": len(runs)}
-        least = {"least share": f"{runs['least_share'].min():.3f}"}
+        least = {"least fraction": f"{runs['least_fraction'].min():.3f}"}
         lines.append({**named, **means, **fewest, **least, "s": round(runs["fit_time"].mean(), 1)})
     return "## Test rows, mean ± deviation over splits\n\n" + markdown(pd.DataFrame(lines))

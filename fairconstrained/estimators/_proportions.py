@@ -33,9 +33,9 @@ def public_cells(given, space, per_label):
     n_classes = len(space.classes)
     if per_label:
         cells = _in_order(given, space.classes, "label", lambda label: str(label))
-        cells = [_shares(of_label, space) for of_label in cells]
+        cells = [_fractions(of_label, space) for of_label in cells]
     else:  # the labels of the rows do not matter, so they are split evenly
-        cells = [_shares(given, space) / n_classes] * n_classes
+        cells = [_fractions(given, space) / n_classes] * n_classes
     cells = np.stack(cells)
     if not abs(cells.sum() - 1.0) <= _SUM_TOL:
         raise ValueError(
@@ -44,13 +44,13 @@ def public_cells(given, space, per_label):
     return cells
 
 
-def _shares(given, space):
-    shares = np.array(_in_order(given, space.groups, "group", group_name), dtype=float)
-    if shares.ndim != 1 or not (shares > 0).all():
+def _fractions(given, space):
+    fractions = np.array(_in_order(given, space.groups, "group", group_name), dtype=float)
+    if fractions.ndim != 1 or not (fractions > 0).all():
         raise ValueError(
             f"DPFermiClassifier.group_proportions must be positive numbers; got {given!r}."
         )
-    return shares
+    return fractions
 
 
 def _in_order(given, keys, what, name):

@@ -270,8 +270,8 @@ class AUCFairClassifier(StreamingClassifier):
         # If the constraint does not depend on scale, the quadratic and the binormal loss have the
         # same optimum up to scale, and the quadratic one is convex.
         quadratic = surrogate.of_score_moments and not isinstance(surrogate, Quadratic)
-        shares = torch.stack(tuple(label_weight)) / sum(label_weight)
-        return PairwiseLoss(Quadratic() if quadratic else surrogate, tuple(shares.tolist()))
+        fractions = torch.stack(tuple(label_weight)) / sum(label_weight)
+        return PairwiseLoss(Quadratic() if quadratic else surrogate, tuple(fractions.tolist()))
 
     def _from_moments(self):
         """Whether group moments are all that training needs."""

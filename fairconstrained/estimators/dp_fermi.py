@@ -278,8 +278,8 @@ class DPFermiClassifier(PrivateFairClassifier):
             return None
         (notion,) = self._notions()
         within_labels = not isinstance(notion, DemographicParity)
-        shares = public_cells(self.group_proportions, task.space, within_labels)
-        return task.data.weight.sum() * torch.as_tensor(shares).to(task.data.weight)
+        fractions = public_cells(self.group_proportions, task.space, within_labels)
+        return task.data.weight.sum() * torch.as_tensor(fractions).to(task.data.weight)
 
     def _stack_on(self, space, cells, plan):
         """The notion that is measured and the counts of its parts, from released counts."""

@@ -299,8 +299,8 @@ class Posteriors(Specification):
         for question in questions(part_of_cell):
             part = question.part_of_group[group]
             used = question.labels[label]
-            share = {int(q): float(weight[used & (part == q)].sum()) for q in question.parts}
-            prior = np.array([share[q] for q in question.parts.tolist()]) / weight.sum()
+            total = {int(q): float(weight[used & (part == q)].sum()) for q in question.parts}
+            prior = np.array([total[q] for q in question.parts.tolist()]) / weight.sum()
             kinds, target = np.unique(part, return_inverse=True)
             model = cross.fit(self._for_groups(), kinds, target.reshape(-1), {}, used)
             answers.append(cross.out_of_fold)

@@ -214,7 +214,7 @@ def _add(batch: Batch, epsilon: Array) -> Array:
     divergence of Q from P is that of P from Q, because both noises are symmetric.
     """
     rest = -np.expm1(epsilon + _log_rest(batch.rate))
-    below = rest > 0  # above, the mixture's share of Q alone outweighs Q
+    below = rest > 0  # above, the mixture's part of Q alone outweighs Q
     inner = epsilon + math.log(batch.rate) - np.log(np.where(below, rest, 1.0))
     return np.where(below, rest * unsampled(batch, inner), 0.0)
 

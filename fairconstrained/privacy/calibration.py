@@ -122,10 +122,12 @@ def _decreasing_root(excess: Callable[[float], float], noise: float) -> float:
         elif low == 0:
             noise = high * max(min(math.exp(at_high - goal) * 0.99, 0.999), 0.25)
         else:
-            share = (at_low - goal) / (at_low - at_high)
-            if attempt % 4 == 3 or math.isnan(share):
-                share = 0.5  # halves the bracket where the secant is stuck, or an end is infinite
-            noise = low * math.pow(high / low, min(max(share, 0.02), 0.98))
+            fraction = (at_low - goal) / (at_low - at_high)
+            if attempt % 4 == 3 or math.isnan(fraction):
+                fraction = (
+                    0.5  # halves the bracket where the secant is stuck, or an end is infinite
+                )
+            noise = low * math.pow(high / low, min(max(fraction, 0.02), 0.98))
     return noise
 
 

@@ -34,7 +34,12 @@ _SCALING = ("sizes of the columns' entries", "mean squared norm", _MOMENTS)
 
 
 def one_off_gaussian(
-    share: float, *, epsilon: float, delta: float, unit: Unit = "record", of: str = "group counts"
+    fraction: float,
+    *,
+    epsilon: float,
+    delta: float,
+    unit: Unit = "record",
+    of: str = "group counts",
 ) -> Gaussian:
     """A Gaussian release, made once and of all rows, for a fraction of a budget.
 
@@ -43,7 +48,7 @@ def one_off_gaussian(
 
     Parameters
     ----------
-    share : float
+    fraction : float
         In (0, 1].
     epsilon, delta, unit
         The whole budget.
@@ -62,10 +67,10 @@ def one_off_gaussian(
     """
     check_positive("epsilon", epsilon)
     check_budget(delta=delta, unit=unit)
-    if not 0 < share <= 1:
-        raise ValueError(f"share must be in (0, 1]; got {share!r}.")
+    if not 0 < fraction <= 1:
+        raise ValueError(f"fraction must be in (0, 1]; got {fraction!r}.")
     moves = 2 if unit in REPLACING else 1
-    shift = math.sqrt(share) / (moves * gaussian_multiplier(epsilon, delta)) - GRID_SHIFT
+    shift = math.sqrt(fraction) / (moves * gaussian_multiplier(epsilon, delta)) - GRID_SHIFT
     if shift <= 0:
         raise ValueError(
             f"epsilon = {epsilon:g} at delta = {delta:g} is less than what rounding costs."
@@ -102,13 +107,13 @@ class ReleasePlan:
 
 
 def plan_releases(
-    shares: Mapping[str, float], *, epsilon: float, delta: float, unit: Unit = "record"
+    fractions: Mapping[str, float], *, epsilon: float, delta: float, unit: Unit = "record"
 ) -> ReleasePlan:
     """Split a budget over Gaussian releases that are each made once and of all rows.
 
     Parameters
     ----------
-    shares : dict of str to float
+    fractions : dict of str to float
         The names of the releases with positive numbers; the precisions 1/noise**2 are in these
         proportions.
     epsilon, delta, unit
@@ -125,12 +130,14 @@ def plan_releases(
     >>> print({name: round(noise, 1) for name, noise in plan.noise.items()})
     {'counts': 11.8, 'moments': 3.9}
     """
-    if not shares or not all(share > 0 for share in shares.values()):
-        raise ValueError(f"shares must be positive numbers, at least one; got {dict(shares)}.")
-    total = sum(shares.values())
+    if not fractions or not all(fraction > 0 for fraction in fractions.values()):
+        raise ValueError(
+            f"fractions must be positive numbers, at least one; got {dict(fractions)}."
+        )
+    total = sum(fractions.values())
 
     def noises(noise: float) -> dict[str, float]:
-        return {name: noise * math.sqrt(total / share) for name, share in shares.items()}
+        return {name: noise * math.sqrt(total / fraction) for name, fraction in fractions.items()}
 
     def phases(noise: float) -> list[Phase]:
         return [Phase([Gaussian(s, of=name)]) for name, s in noises(noise).items()]
@@ -189,11 +196,11 @@ def plan_training(
     sampling_rate: float,
     n_steps: int,
     unit: Unit = "record",
-    histogram_share: float = 0.1,
+    histogram_fraction: float = 0.1,
     histogram_noise: str = "gaussian",
-    counts_share: float = 0.0,
-    final_share: float = 0.0,
-    scaling_share: float = 0.0,
+    counts_fraction: float = 0.0,
+    final_fraction: float = 0.0,
+    scaling_fraction: float = 0.0,
     final_tables: int = 1,
 ) -> TrainingPlan:
     """Noise for steps that release a table and a gradient of one Poisson batch each.
@@ -208,20 +215,20 @@ def plan_training(
         Number of batches.
     unit : {"record", "record_replacement", "sensitive_features"}, default="record"
         As in :func:`privacy_spent`.
-    histogram_share : float, default=0.1
+    histogram_fraction : float, default=0.1
         The table's fraction of each step, in [0, 1), by which the precision 1/noise**2 of the joint
         release is split. 0 for no table.
     histogram_noise : {"gaussian", "laplace"}, default="gaussian"
         The table's noise. Laplace noise of scale b costs about as much as Gaussian noise of
         multiplier b where b is large.
-    counts_share, final_share : float, default=0.0
+    counts_fraction, final_fraction : float, default=0.0
         Fractions of the budget, in [0, 1), for the counts of all rows, released once before the
         training, and for the tables of all rows, released after it.
-    scaling_share : float, default=0.0
+    scaling_fraction : float, default=0.0
         Fraction of the budget for three releases together: the sizes of entries in each column,
         the rows' mean squared norm, and the means and mean squares of the columns.
     final_tables : int, default=1
-        How many tables are released after the training; they divide `final_share`.
+        How many tables are released after the training; they divide `final_fraction`.
 
     Returns
     -------
@@ -236,36 +243,36 @@ def plan_training(
     """
     check_positive("epsilon", epsilon)
     check_budget(delta=delta, unit=unit)
-    _check_shares(
-        histogram_share=histogram_share,
-        counts_share=counts_share,
-        final_share=final_share,
-        scaling_share=scaling_share,
+    _check_fractions(
+        histogram_fraction=histogram_fraction,
+        counts_fraction=counts_fraction,
+        final_fraction=final_fraction,
+        scaling_fraction=scaling_fraction,
     )
     if final_tables < 1:
         raise ValueError(f"final_tables must be at least 1; got {final_tables!r}.")
     if histogram_noise not in NOISES:
         raise ValueError(f"histogram_noise must be one of {list(NOISES)}; got {histogram_noise!r}.")
     once = {
-        what: one_off_gaussian(share, epsilon=epsilon, delta=delta, unit=unit, of=what)
-        for what, share in (
-            ("group counts", counts_share),
-            ("final table", final_share / final_tables),
-            *((what, scaling_share / len(_SCALING)) for what in _SCALING),
+        what: one_off_gaussian(fraction, epsilon=epsilon, delta=delta, unit=unit, of=what)
+        for what, fraction in (
+            ("group counts", counts_fraction),
+            ("final table", final_fraction / final_tables),
+            *((what, scaling_fraction / len(_SCALING)) for what in _SCALING),
         )
-        if share
+        if fraction
     }
 
     def phases_at(noise: float) -> list[Phase]:
-        table, gradient = _split(noise, histogram_share)
-        releases = [NOISES[histogram_noise](table, of="histogram")] if histogram_share else []
+        table, gradient = _split(noise, histogram_fraction)
+        releases = [NOISES[histogram_noise](table, of="histogram")] if histogram_fraction else []
         releases.append(Gaussian(gradient, of="gradient"))
         times = {"final table": final_tables}
         single = [Phase([release], n_steps=times.get(what, 1)) for what, release in once.items()]
         return [*single, Phase(releases, sampling_rate, n_steps)]
 
     noise = calibrate(phases_at, epsilon=epsilon, delta=delta, unit=unit)
-    table, gradient = _split(noise, histogram_share)
+    table, gradient = _split(noise, histogram_fraction)
     privacy = privacy_guarantee(phases_at(noise), delta=delta, unit=unit)
     never = Gaussian(math.inf)
     return TrainingPlan(
@@ -281,13 +288,13 @@ def plan_training(
     )
 
 
-def _split(noise: float, histogram_share: float) -> tuple[float, float]:
+def _split(noise: float, histogram_fraction: float) -> tuple[float, float]:
     """Noise of the table and of the gradient, whose joint precision is 1/noise**2."""
-    table = noise / math.sqrt(histogram_share) if histogram_share else math.inf
-    return table, noise / math.sqrt(1 - histogram_share)
+    table = noise / math.sqrt(histogram_fraction) if histogram_fraction else math.inf
+    return table, noise / math.sqrt(1 - histogram_fraction)
 
 
-def _check_shares(**shares: float) -> None:
-    for name, share in shares.items():
-        if not 0 <= share < 1:
-            raise ValueError(f"{name} must be in [0, 1); got {share!r}.")
+def _check_fractions(**fractions: float) -> None:
+    for name, fraction in fractions.items():
+        if not 0 <= fraction < 1:
+            raise ValueError(f"{name} must be in [0, 1); got {fraction!r}.")

@@ -199,9 +199,9 @@ class ModuleProblem(FixedSoftness):
             own = self._workers.part(len(rows))
         else:
             own = self._workers.part(len(rows), self._n_strata)
-        share = 1 / self._workers.size if self._streams else len(rows[own]) / len(rows)
+        fraction = 1 / self._workers.size if self._streams else len(rows[own]) / len(rows)
         batch = self._place(self.source.batch(rows[own]))
-        return batch, self._group(rows[own], scale[own], batch, share)
+        return batch, self._group(rows[own], scale[own], batch, fraction)
 
     def _totals(
         self, members: Sequence[Term], outputs: Tensor, batch: Rows, group: Group
@@ -217,11 +217,11 @@ class ModuleProblem(FixedSoftness):
             return terms
         return with_penalty(terms, self.model.penalty(x), self._alpha)
 
-    def _group(self, rows: Tensor, scale: Tensor, batch: Rows, share: float) -> Group:
+    def _group(self, rows: Tensor, scale: Tensor, batch: Rows, fraction: float) -> Group:
         if self._streams:  # its batches are what they are
-            return Group(torch.zeros(0), torch.zeros(0), share)
+            return Group(torch.zeros(0), torch.zeros(0), fraction)
         scale = scale.to(self._device, batch[0].dtype)
-        return Group(self.strata[rows].to(self._device), scale, share)
+        return Group(self.strata[rows].to(self._device), scale, fraction)
 
     def _place(self, batch: Rows) -> Rows:
         return tuple(tensor.to(self._device) for tensor in batch)

@@ -204,7 +204,7 @@ def test_bad_proportions_are_named(given, constraint, message):
         ({"warm_start": True}, "warm_start must be False"),
         ({"solver": ReleasedMoments(), "unit": "record"}, "protect='sensitive_features'"),
         ({"solver": ReleasedMoments(n_rounds=0)}, r"ReleasedMoments\.n_rounds must be"),
-        ({"solver": ReleasedMoments(first_share=2.0)}, r"first_share must be in \(0, 1\]"),
+        ({"solver": ReleasedMoments(first_fraction=2.0)}, r"first_fraction must be in \(0, 1\]"),
         ({"solver": NoisyTables(memory=1.0)}, r"memory must be in \[0, 1\)"),
         ({"solver": DPFERMI(clip=-1.0)}, r"DPFERMI\.clip must be"),
         ({"solver": DPFERMI(step_size=-1.0)}, r"DPFERMI\.step_size must be"),
@@ -258,7 +258,7 @@ def test_gradients_of_single_rows_refuse_unequal_weights():
 
 
 @pytest.mark.slow
-def test_a_tiny_group_is_named_with_its_released_share():
+def test_a_tiny_group_is_named_with_its_released_fraction():
     group = np.where(np.arange(20_000) < 150, "few", LARGE.sensitive_features.astype(str))
     with pytest.warns(SmallGroupWarning, match=r"few makes up 0\.\d+% .* released counts.*sqrt"):
         private(group=group, epsilon=9.0)

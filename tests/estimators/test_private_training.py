@@ -312,7 +312,7 @@ def test_callbacks_see_released_numbers_only_and_may_stop():
         ({"solver": DPSGDA(n_steps=0)}, "n_steps must be an integer > 0"),
         ({"solver": DPSGDA(clip=0)}, "clip must be a finite number > 0"),
         ({"solver": DPSGDA(sampling_rate=2.0)}, "sampling_rate must be in"),
-        ({"solver": DPSGDA(histogram_share=1.0)}, "histogram_share must be in"),
+        ({"solver": DPSGDA(histogram_fraction=1.0)}, "histogram_fraction must be in"),
         (
             {"model": lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))},
             "group normalisation",

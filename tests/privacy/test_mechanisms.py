@@ -212,12 +212,12 @@ def test_everything_comes_from_the_generator():
 
 
 @pytest.mark.parametrize("shares", [{}, {"counts": 0.0}, {"counts": 1.0, "moments": -0.1}])
-def test_shares_of_a_budget_are_positive(shares):
-    with pytest.raises(ValueError, match="shares must be positive numbers, at least one"):
+def test_fractions_of_a_budget_are_positive(shares):
+    with pytest.raises(ValueError, match="fractions must be positive numbers, at least one"):
         plan_releases(shares, epsilon=1.0, delta=1e-5)
 
 
-def test_shares_of_a_budget_are_shares_of_the_inverse_variance():
+def test_fractions_of_a_budget_are_shares_of_the_inverse_variance():
     """Four times the share is half the noise, whatever the unit of the shares."""
     one, other = (
         plan_releases({"a": 0.2 * unit, "b": 0.8 * unit}, epsilon=1.0, delta=1e-5).noise

@@ -46,9 +46,9 @@ def test_a_plan_spends_its_budget_and_no_more(epsilon, q, n, share, kind, unit):
         sampling_rate=q,
         n_steps=n,
         unit=unit,
-        histogram_share=share,
+        histogram_fraction=share,
         histogram_noise=kind,
-        counts_share=0.02,
+        counts_fraction=0.02,
     )
     assert 0.99 * epsilon <= plan.privacy.epsilon <= epsilon
     # The noises of the plan are those of its guarantee.
@@ -97,7 +97,7 @@ def test_a_template_in_which_noise_does_not_help_is_refused():
 
 @given(share=st.floats(0.01, 1.0), epsilon=st.floats(0.1, 8), unit=units)
 @few
-def test_a_one_off_release_takes_its_share(share, epsilon, unit):
+def test_a_one_off_release_takes_its_fraction(share, epsilon, unit):
     release = one_off_gaussian(share, epsilon=epsilon, delta=DELTA, unit=unit)
     whole = one_off_gaussian(1.0, epsilon=epsilon, delta=DELTA, unit=unit)
     assert spent(whole, unit=unit) == pytest.approx(epsilon, rel=5e-3)
@@ -172,9 +172,9 @@ def test_full_batches_report_their_steps():
             "no known worst case for unit=.sensitive_features.*: use Gaussian noise",
         ),
         (lambda: calibrate(lambda s: [], epsilon=-1.0, delta=DELTA), "epsilon must be positive"),
-        (lambda: one_off_gaussian(0.0, epsilon=1.0, delta=DELTA), r"share must be in \(0, 1\]"),
-        (lambda: plan(histogram_share=1.0), r"histogram_share must be in \[0, 1\); got 1.0"),
-        (lambda: plan(counts_share=-0.1), r"counts_share must be in \[0, 1\); got -0.1"),
+        (lambda: one_off_gaussian(0.0, epsilon=1.0, delta=DELTA), r"fraction must be in \(0, 1\]"),
+        (lambda: plan(histogram_fraction=1.0), r"histogram_fraction must be in \[0, 1\); got 1.0"),
+        (lambda: plan(counts_fraction=-0.1), r"counts_fraction must be in \[0, 1\); got -0.1"),
         (lambda: plan(histogram_noise="uniform"), "must be one of .*'laplace'.*; got 'uniform'"),
     ],
 )

@@ -145,8 +145,8 @@ def release(
     exact = statistics(X, cell, n_cells, clipped(norms, largest), centre, width)
     deviation = plan.moments.noise_multiplier
     counts, sums, squares = (
-        with_gaussian_noise(part * share**0.5, deviation, rng) / share**0.5
-        for part, share in zip(exact, _PARTS, strict=True)
+        with_gaussian_noise(part * fraction**0.5, deviation, rng) / fraction**0.5
+        for part, fraction in zip(exact, _PARTS, strict=True)
     )
     # Independent noise on both halves of a symmetric matrix: their mean has the radius below.
     noise = deviation / _PARTS[2] ** 0.5 * (2.0 * n_features) ** 0.5
@@ -207,7 +207,10 @@ def _repaired(counts: Tensor, sums: Tensor, squares: Tensor, noise: float) -> Gr
     own = 1.0 / (1.0 + (noise / (weight * size)) ** 2)
     mixed = own[:, None, None] * scatter / weight[:, None, None]
     covariance = torch.stack(
-        [_semidefinite(one + (1.0 - share) * pooled) for one, share in zip(mixed, own, strict=True)]
+        [
+            _semidefinite(one + (1.0 - fraction) * pooled)
+            for one, fraction in zip(mixed, own, strict=True)
+        ]
     )
     return GroupMoments(weight, mean, covariance * weight[:, None, None])
 

@@ -25,7 +25,7 @@ from fairconstrained.solvers.stochastic.fermi import (
 __all__ = ["DPFERMI", "NoisyTables"]
 
 _STEPS = 400
-_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.02, 0.015
+_COUNTS_FRACTION, _FINAL_FRACTION, _SCALING_FRACTION = 0.005, 0.02, 0.015
 
 
 class _Ascent:
@@ -95,8 +95,8 @@ class DPFERMI(PrivateSolver):
     batch_size : int, optional
         Rows expected in a Poisson batch; default: a twentieth of the rows, but at least 256 and at
         most 8192.
-    histogram_share : float, default=0.2
-        Share of a step's budget for its table.
+    histogram_fraction : float, default=0.2
+        Fraction of a step's budget for its table.
     output : {"average", "last", "random"}, default="average"
         The mean over the second half of the steps, the last point, or one drawn uniformly.
     table : {"labels", "probabilities"}, default="labels"
@@ -144,7 +144,7 @@ class DPFERMI(PrivateSolver):
         clip: float = 1.0,
         n_steps: int = _STEPS,
         batch_size: int | None = None,
-        histogram_share: float = 0.2,
+        histogram_fraction: float = 0.2,
         output: str = "average",
         table: str = "labels",
     ):
@@ -153,7 +153,7 @@ class DPFERMI(PrivateSolver):
         self.clip = clip
         self.n_steps = n_steps
         self.batch_size = batch_size
-        self.histogram_share = histogram_share
+        self.histogram_fraction = histogram_fraction
         self.output = output
         self.table = table
 
@@ -166,11 +166,11 @@ class DPFERMI(PrivateSolver):
             unit=budget.unit,
             sampling_rate=self._rate(n_rows),
             n_steps=self.n_steps,
-            histogram_share=self.histogram_share,
-            counts_share=_COUNTS_SHARE if counts else 0.0,
-            final_share=_FINAL_SHARE,
+            histogram_fraction=self.histogram_fraction,
+            counts_fraction=_COUNTS_FRACTION if counts else 0.0,
+            final_fraction=_FINAL_FRACTION,
             # Features are public where groups are the secret: nothing is released to scale them.
-            scaling_share=_SCALING_SHARE if budget.unit != "sensitive_features" else 0.0,
+            scaling_fraction=_SCALING_FRACTION if budget.unit != "sensitive_features" else 0.0,
         )
 
     def iterate(
@@ -225,7 +225,7 @@ class NoisyTables(DPFERMI):
 
     Parameters
     ----------
-    step_size, clip, n_steps, batch_size, histogram_share, output, table
+    step_size, clip, n_steps, batch_size, histogram_fraction, output, table
         As in :class:`DPFERMI`.
     memory : float, default=0.8
         Weight of the past in the average of tables, in [0, 1).
@@ -249,7 +249,7 @@ class NoisyTables(DPFERMI):
         clip: float = 1.0,
         n_steps: int = _STEPS,
         batch_size: int | None = None,
-        histogram_share: float = 0.2,
+        histogram_fraction: float = 0.2,
         output: str = "average",
         table: str = "labels",
         memory: float = 0.8,
@@ -259,7 +259,7 @@ class NoisyTables(DPFERMI):
             clip=clip,
             n_steps=n_steps,
             batch_size=batch_size,
-            histogram_share=histogram_share,
+            histogram_fraction=histogram_fraction,
             output=output,
             table=table,
         )

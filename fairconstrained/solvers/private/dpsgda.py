@@ -24,7 +24,7 @@ __all__ = ["DPSGDA"]
 
 _ITERATIONS = 30  # recorded points of one run
 _STEPS = 400
-_COUNTS_SHARE, _FINAL_SHARE, _SCALING_SHARE = 0.005, 0.06, 0.06
+_COUNTS_FRACTION, _FINAL_FRACTION, _SCALING_FRACTION = 0.005, 0.06, 0.06
 _STEP, _STEP_OF_NETWORK = 4.0, 1.0
 _QUIET = 0.1  # noise of a constraint value up to which the multipliers take full steps
 
@@ -57,8 +57,8 @@ class DPSGDA(PrivateSolver):
     sampling_rate : float, optional
         Probability of a row to be in a batch; default: 0.05, but at least 256 and at most 8192 rows
         are expected.
-    histogram_share : float, default=0.2
-        Share of a step's budget for its table.
+    histogram_fraction : float, default=0.2
+        Fraction of a step's budget for its table.
     max_dual : float, default=10.0
         :math:`\Lambda`, largest sum of the multipliers.
     memory : float, default=0.0
@@ -113,7 +113,7 @@ class DPSGDA(PrivateSolver):
         clip: float = 1.0,
         n_steps: int = _STEPS,
         sampling_rate: float | None = None,
-        histogram_share: float = 0.2,
+        histogram_fraction: float = 0.2,
         max_dual: float = 10.0,
         memory: float = 0.0,
         histogram_noise: str = "gaussian",
@@ -123,7 +123,7 @@ class DPSGDA(PrivateSolver):
         self.clip = clip
         self.n_steps = n_steps
         self.sampling_rate = sampling_rate
-        self.histogram_share = histogram_share
+        self.histogram_fraction = histogram_fraction
         self.max_dual = max_dual
         self.memory = memory
         self.histogram_noise = histogram_noise
@@ -144,12 +144,12 @@ class DPSGDA(PrivateSolver):
             unit=budget.unit,
             sampling_rate=rate,
             n_steps=self.n_steps,
-            histogram_share=self.histogram_share,
+            histogram_fraction=self.histogram_fraction,
             histogram_noise=self.histogram_noise,
-            counts_share=_COUNTS_SHARE if counts else 0.0,
-            final_share=_FINAL_SHARE,
+            counts_fraction=_COUNTS_FRACTION if counts else 0.0,
+            final_fraction=_FINAL_FRACTION,
             final_tables=MOST_RELEASES,
-            scaling_share=_SCALING_SHARE,
+            scaling_fraction=_SCALING_FRACTION,
         )
 
     def suits(self, problem: PrivateERM) -> bool:

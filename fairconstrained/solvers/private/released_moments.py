@@ -20,7 +20,7 @@ from fairconstrained.solvers.stochastic.fermi import FERMI
 
 __all__ = ["ReleasedMoments"]
 
-_COUNTS_SHARE, _FINAL_SHARE = 0.02, 0.05
+_COUNTS_FRACTION, _FINAL_FRACTION = 0.02, 0.05
 _ROUGH = 1e-2  # residual at which a round that is not the last one ends
 _ROWS_PER_NOISE = 10.0  # components: one for each so many rows, in units of the noise
 _LONG = 1.5  # largest norm of the first queries, in units of the root mean square
@@ -43,8 +43,8 @@ class ReleasedMoments(PrivateSolver):
     Parameters
     ----------
     n_rounds : int, default=3
-    first_share : float, default=0.5
-        Share of the rounds' budget for the first.
+    first_fraction : float, default=0.5
+        Fraction of the rounds' budget for the first.
     n_components : int, default=128
         Most components of the first round; fewer where the noise would outweigh them (one for each
         ten rows in units of the noise).
@@ -87,22 +87,22 @@ class ReleasedMoments(PrivateSolver):
         self,
         *,
         n_rounds: int = 3,
-        first_share: float = 0.5,
+        first_fraction: float = 0.5,
         n_components: int = 128,
         inner: Solver | None = None,
     ):
         self.n_rounds = n_rounds
-        self.first_share = first_share
+        self.first_fraction = first_fraction
         self.n_components = n_components
         self.inner = inner
 
     def plan(self, n_rows: int, budget: Budget, counts: bool = True) -> ReleasePlan:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         check_numbers(self, positive=("n_rounds", "n_components"), kind=Integral)
-        check_numbers(self, positive=["first_share"])
-        if self.first_share > 1:
+        check_numbers(self, positive=["first_fraction"])
+        if self.first_fraction > 1:
             raise ValueError(
-                f"ReleasedMoments.first_share must be in (0, 1]; got {self.first_share!r}."
+                f"ReleasedMoments.first_fraction must be in (0, 1]; got {self.first_fraction!r}."
             )
         if budget.unit != "sensitive_features":
             raise IncompatibleSolverError(
@@ -110,16 +110,18 @@ class ReleasedMoments(PrivateSolver):
                 "protect='sensitive_features'."
             )
         later = self.n_rounds - 1
-        first = self.first_share if later else 1.0
-        shares = {_round(0): first}
-        shares |= {_round(k): (1.0 - first) / later for k in range(1, self.n_rounds) if first < 1}
-        rest = 1.0 - _FINAL_SHARE - counts * _COUNTS_SHARE
-        shares = {name: rest * share for name, share in shares.items()}
+        first = self.first_fraction if later else 1.0
+        fractions = {_round(0): first}
+        fractions |= {
+            _round(k): (1.0 - first) / later for k in range(1, self.n_rounds) if first < 1
+        }
+        rest = 1.0 - _FINAL_FRACTION - counts * _COUNTS_FRACTION
+        fractions = {name: rest * fraction for name, fraction in fractions.items()}
         if counts:
-            shares["group counts"] = _COUNTS_SHARE
-        shares["predicted labels"] = _FINAL_SHARE
+            fractions["group counts"] = _COUNTS_FRACTION
+        fractions["predicted labels"] = _FINAL_FRACTION
         return plan_releases(
-            shares, epsilon=budget.epsilon, delta=budget.delta, unit="sensitive_features"
+            fractions, epsilon=budget.epsilon, delta=budget.delta, unit="sensitive_features"
         )
 
     def check(self, problem: SecretGroups) -> None:

@@ -92,7 +92,7 @@ STEPS = 2 * N_SAMPLES
 def step_plan(unit):
     """Noise of one step whose joint price is the claim; enough of them for the audit."""
     one = plan_training(
-        epsilon=1.0, delta=DELTA, unit=unit, sampling_rate=RATE, n_steps=1, histogram_share=0.2
+        epsilon=1.0, delta=DELTA, unit=unit, sampling_rate=RATE, n_steps=1, histogram_fraction=0.2
     )
     return replace(one, privacy=replace(one.privacy, n_steps=STEPS))
 
@@ -221,7 +221,7 @@ def test_one_person_moves_the_sums_by_no_more_than_was_priced(notion):
 def test_a_step_without_noise_is_that_of_the_saddle_form(kind, unit, table):
     """On all rows, unclipped: the gradients of FERMI, and a table of labels or probabilities."""
     plan = plan_training(
-        epsilon=1.0, delta=DELTA, unit=unit, sampling_rate=1.0, n_steps=1, histogram_share=0.2
+        epsilon=1.0, delta=DELTA, unit=unit, sampling_rate=1.0, n_steps=1, histogram_fraction=0.2
     )
     plan = replace(plan, histogram_noise=0.0, gradient_noise=0.0)
     data = rows(0)
