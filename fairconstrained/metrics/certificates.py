@@ -38,7 +38,7 @@ from fairconstrained.samples import check_samples
 __all__ = ["Certificate", "certify", "predicted"]
 
 Array = NDArray[Any]
-EVERYBODY = "all"
+OVERALL = "all"
 
 
 def certify(
@@ -152,7 +152,7 @@ def certify(
     check_samples(X=X, y=y, sensitive_features=sensitive_features)
     true = check_labels(y, "y")
     if sensitive_features is None and notion in CAPS:
-        sensitive_features = [EVERYBODY] * len(true)
+        sensitive_features = [OVERALL] * len(true)
     least = min(1.0 / max(slack, 1e-9), len(true)) if min_group_size == "auto" else min_group_size
     alpha, pos_label = 1.0 - float(confidence), getattr(constraint, "pos_label", None)
     sought = _Sought(notion, per_group, interval, threshold, float(least), alpha, pos_label)
@@ -256,7 +256,7 @@ def _of_labels(
     groups = dict(zip(counts.groups, sizes, strict=True))
     if sought.notion in CAPS and not sought.per_group:
         table = counts.table.sum(axis=0, keepdims=True)
-        counts = counts._replace(table=table, groups=[EVERYBODY])
+        counts = counts._replace(table=table, groups=[OVERALL])
     notion = {**PARITIES, **CAPS}[sought.notion][0]
     rows, given = cell_rows(counts, notion), notion(counts).given
     kept = rows >= sought.least
