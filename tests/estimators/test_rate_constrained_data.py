@@ -18,7 +18,7 @@ def test_integer_weights_are_repetitions(name):
     X, y, group = table(n=300)
     weight = np.random.default_rng(0).integers(0, 4, size=300)
     index = np.repeat(np.arange(300), weight)
-    slack = 0.15
+    slack = 0.12
     weighted = fitted(name, (X, y, group), weight, slack=slack)
     repeated = fitted(name, (X[index], y[index], group[index]), slack=slack)
     same_model(weighted, repeated)
