@@ -60,7 +60,9 @@ from tests.helpers.fits import FORGIVEN
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else elsewhere()
-FEW = {} if CUDA else {"max_iter": 3, "tol": 1e-2}  # iterations, where operations are slow
+# Few iterations, where operations are slow.
+FEW = {} if CUDA else {"max_iter": 1, "tol": 1e-1}
+SHORT = {} if CUDA else {"solver": EarlyStoppedSGDA(n_steps=20, n_evaluations=2)}
 
 
 class Module(nn.Module):
@@ -160,14 +162,15 @@ def test_a_linear_fit_is_that_of_the_cpu(kind, params):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("model", [(8,), Module], ids=["layers", "module"])
+@pytest.mark.parametrize(
+    ("model", "n_classes"), [((8,), 2), ((8,), 3), (Module, 2)], ids=["two", "three", "module"]
+)
 @pytest.mark.parametrize(
     "kind", [RateConstrainedClassifier, LossParityClassifier, DPFermiClassifier]
 )
 def test_networks_train_on_the_device_and_predict_on_the_cpu(kind, model, n_classes):
-    data = table(n_classes, 3)
-    clf = fitted(kind, data, model=model, device=DEVICE)
+    data, short = table(n_classes, 3), {} if kind is DPFermiClassifier else SHORT
+    clf = fitted(kind, data, model=model, device=DEVICE, **short)
     assert all(p.device.type == "cpu" for p in clf.module_.parameters())
     assert np.isfinite(clf.predict_proba(data[0])).all()
 
@@ -175,7 +178,7 @@ def test_networks_train_on_the_device_and_predict_on_the_cpu(kind, model, n_clas
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [AUCFairClassifier, PartialParityClassifier])
 def test_networks_that_rank(kind):
-    clf = fitted(kind, model=(8,), device=DEVICE)
+    clf = fitted(kind, model=(8,), device=DEVICE, **SHORT)
     assert np.isfinite(clf.decision_function(table()[0])).all()
 
 
