@@ -72,6 +72,8 @@ class CrossFit:
         used: NDArray[np.bool_] | None = None,
     ) -> Calibrated:
         """Fit on the rows `used`, to tell which of the `kinds` a row is: ``kinds[target]``."""
+        if isinstance(estimator, FrozenEstimator):
+            _check_known(estimator, kinds)
         used = np.ones(len(target), dtype=bool) if used is None else used
         evidence = np.empty((len(target), len(kinds)))
         for train, test in self.folds:
@@ -87,7 +89,6 @@ class CrossFit:
         self, estimator: Any, target: NDArray[Any], fit_params: Mapping[str, Any], rows: Ints
     ) -> Any:
         if isinstance(estimator, FrozenEstimator):
-            _check_known(estimator, target)
             return estimator
         model = _seeded(clone(estimator), self.rng)
         if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
@@ -98,10 +99,10 @@ class CrossFit:
         return model.fit(_safe_indexing(self.X, rows), target[rows], **own)
 
 
-def _check_known(frozen: FrozenEstimator, target: NDArray[Any]) -> None:
+def _check_known(frozen: FrozenEstimator, kinds: NDArray[Any]) -> None:
     """Raise ValueError unless a model that is not fitted again knows all it is asked for."""
-    known, asked = np.asarray(frozen.classes_).tolist(), np.unique(target).tolist()
-    unknown = [kind for kind in asked if kind not in known]
+    known = np.asarray(frozen.classes_).tolist()
+    unknown = [kind for kind in kinds.tolist() if kind not in known]
     if unknown:
         raise ValueError(
             f"{frozen!r} was fitted for the classes {known}, and is not fitted again: it cannot "

@@ -14,8 +14,8 @@ from fairconstrained.problems.base import Evaluation, Linearization
 
 __all__ = ["ERROR_TOL", "RELAXED_TOL", "Known", "known_points"]
 
-# A known point replaces a result whose error is so much larger. Smaller differences come from
-# single rows, and the loss of a result is better.
+# A known point replaces a result whose excess over the slack, or whose error, is so much larger.
+# Smaller differences come from single rows, and the loss of a result is better.
 ERROR_TOL = 1e-3
 # The same for points of a relaxation. They are not what users expect, as constants and the model
 # without constraints are, and a converged result has the better loss.
