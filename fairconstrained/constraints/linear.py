@@ -121,7 +121,7 @@ class LinearMoments(MomentConstraint):
         return part, np.array([first_cell[key] for key in order], dtype=np.int64)
 
     @property
-    def of_labels(self) -> bool:  # type: ignore[override]
+    def of_labels(self) -> bool:
         """Whether the rates are of predicted labels, and not means of losses."""
         return isinstance(self.statistic, ClassProbabilities)
 

@@ -99,9 +99,6 @@ class MomentConstraint:
     tensor([-1.1000,  0.9000])
     """
 
-    of_labels = False  # whether hard values depend on scores by predicted labels only
-    difference_of_convex = False  # whether `convex_parts` is implemented
-
     def __init__(
         self, part_of_cell: Tensor, statistic: Statistic, slack: Tensor, name: str, n_aux: int = 0
     ):
@@ -167,6 +164,16 @@ class MomentConstraint:
         return sum_of_blocks(of_block, scores, *rows[:3])
 
     # --- values ----------------------------------------------------------------------------------
+
+    @property
+    def of_labels(self) -> bool:
+        """Whether hard values depend on scores by predicted labels only."""
+        return False
+
+    @property
+    def difference_of_convex(self) -> bool:
+        """Whether :meth:`convex_parts` is implemented."""
+        return False
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""

@@ -69,8 +69,12 @@ class Notion(BaseEstimator):  # type: ignore[misc]
     """
 
     name = "constraint"
-    needs_groups = True
     pos_label: Any = None  # a parameter of notions that speak of a positive class
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether it compares groups, or is about each of them."""
+        return True
 
     def positive(self, classes: Sequence[Any]) -> list[int]:
         """Positions of the classes that a notion of a positive class is about.
@@ -197,7 +201,7 @@ class Cap(Notion):
     temperature: float = field(default=1.0, kw_only=True)
 
     @property
-    def needs_groups(self) -> bool:  # type: ignore[override]
+    def needs_groups(self) -> bool:
         """Whether the cap is on the rate of every group."""
         return self.per_group
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints.moments import Rows
+from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.within_intervals import IntervalParts, WithinIntervals
 from fairconstrained.percentiles import auc_inside, fraction_inside
 
@@ -41,11 +42,15 @@ class PartialRates(WithinIntervals):
     def __init__(self, parts: IntervalParts, gap: float, statistic: Any, name: str, leak: float):
         super().__init__(parts, gap, statistic, name)
         self.leak = leak
-        self.difference_of_convex = hasattr(statistic, "convex")
         self.first, self.second = map(torch.as_tensor, parts.pairs_within_labels())
         self._n_thresholds = statistic.above(torch.zeros(1, statistic.n_columns)).shape[1]
         n_values = len(self.first) * self._n_thresholds
         self.slack = torch.full((n_values,), self.gap, dtype=torch.float64)
+
+    @property
+    def difference_of_convex(self) -> bool:
+        """Whether the steps are differences of convex functions."""
+        return isinstance(self.statistic, Above)
 
     def on(self, parts: IntervalParts) -> Self:
         """The same constraint on other parts."""

@@ -118,8 +118,6 @@ class PartialDistributions(WithinIntervals):
         The quantity that is compared. For ranks, replace G by r above.
     """
 
-    difference_of_convex = True
-
     def __init__(
         self, parts: IntervalParts, gap: float, statistic: Above, name: str, compared_by: Any
     ):
@@ -137,6 +135,11 @@ class PartialDistributions(WithinIntervals):
         n_values = 2 * self.n_parts * self.n_aux if self.n_parts > 1 else 0
         allowed = self.gap if gap < 1.0 else NEVER_BINDS  # no gap is larger than 1
         self.slack = torch.full((n_values,), allowed, dtype=torch.float64)
+
+    @property
+    def difference_of_convex(self) -> bool:
+        """True, as steps are."""
+        return True
 
     def on(self, parts: IntervalParts) -> Self:
         """The same constraint on other parts."""

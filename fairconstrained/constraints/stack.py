@@ -68,12 +68,16 @@ class Stack(MomentConstraint):
         self._owners = [own.index(statistic) for statistic in statistics]
         starts = np.cumsum([0, *(statistic.n_columns for statistic in statistics)])
         self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, own)]
-        self.difference_of_convex = all(member.difference_of_convex for member in members)
 
     @property
-    def of_labels(self) -> bool:  # type: ignore[override]
+    def of_labels(self) -> bool:
         """Whether the hard values of all members depend on predicted labels only."""
         return all(member.of_labels for member in self.members)
+
+    @property
+    def difference_of_convex(self) -> bool:
+        """Whether the constraints of all members are differences of convex functions."""
+        return all(member.difference_of_convex for member in self.members)
 
     def used_parts(self) -> Tensor:
         """Whether any member uses each part, (n_parts,)."""

@@ -67,6 +67,8 @@ from fairconstrained.models import Linear, as_specification
 from fairconstrained.models.cross_fitting import of_rows
 from fairconstrained.models.features import as_features
 from fairconstrained.models.layers import auditable
+from fairconstrained.models.perceptron import WidePerceptronModel
+from fairconstrained.models.specification import LinearSpecification
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.process import seeded
@@ -474,7 +476,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return as_specification(self.model)
 
     def _is_linear(self):
-        return self._specification().linear
+        return isinstance(self._specification(), LinearSpecification)
 
     def _chosen_solver(self):
         return self._default_solver() if self.solver is None else self.solver
@@ -546,7 +548,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _beginning_linear(self, problem, task):
         """The problem of a perceptron that starts at the linear model, where it contains that."""
         divisible = solves(EarlyStoppedSGDA(), problem)  # others begin where they say themselves
-        if self._is_warm() or not (divisible and problem.model.contains_linear):
+        if self._is_warm() or not (divisible and isinstance(problem.model, WidePerceptronModel)):
             return problem
         return replace(problem, simpler=partial(self._linear_start, task))
 

@@ -16,6 +16,7 @@ from fairconstrained.estimators._rows import checked_weight, random_seed
 from fairconstrained.estimators._steps import Steps, as_batch, rows_to_begin
 from fairconstrained.estimators._stream import Stream
 from fairconstrained.groups import encode_groups
+from fairconstrained.models import Posteriors
 from fairconstrained.samples import check_samples
 from fairconstrained.solvers import LevelSet
 
@@ -93,7 +94,7 @@ class StreamingClassifier(PrivateFairClassifier):
                     f"{type(self).__name__}.partial_fit needs epsilon=None: every call would spend "
                     "the whole budget."
                 )
-            if self._specification().learns_columns:
+            if isinstance(self._specification(), Posteriors):
                 raise ValueError(
                     f"{type(self).__name__}.partial_fit needs a linear model or a network: "
                     f"{self.model!r} would have to be fitted to the whole stream again."

@@ -17,7 +17,9 @@ from fairconstrained.arrays import as_numpy
 from fairconstrained.blocks import Blocks
 from fairconstrained.estimators._rows import TrainingRows, checked_weight
 from fairconstrained.groups import Groups, encode_groups
+from fairconstrained.models import Posteriors
 from fairconstrained.models.features import Features, as_features
+from fairconstrained.models.specification import LinearSpecification
 from fairconstrained.problems.parted import PARTED
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.solvers import check_solves
@@ -44,9 +46,11 @@ def check_parts(estimator, X):
         f"{name} needs all rows at once": not estimator._takes_parts,
         f"{name}.epsilon must be None": estimator.epsilon is not None,
         f"{name}.margin must be 0": estimator.margin > 0,
-        f"{name}.model must be linear or a classifier": not specification.linear,
+        f"{name}.model must be linear or a classifier": not isinstance(
+            specification, LinearSpecification
+        ),
         f"{name}.model must be linear to read Blocks": (
-            isinstance(X, Blocks) and specification.learns_columns
+            isinstance(X, Blocks) and isinstance(specification, Posteriors)
         ),
     }
     wrong = [what for what, is_wrong in refused.items() if is_wrong]
@@ -238,7 +242,7 @@ def learnt_columns(specification, rows, learn):
     A classifier learns from the rows of the first worker, and all get what it has learnt.
     """
     workers = rows.workers
-    if not specification.learns_columns or workers.size == 1:
+    if not isinstance(specification, Posteriors) or workers.size == 1:
         return learn(specification), specification
     table = None
     _refuse_lack(rows)

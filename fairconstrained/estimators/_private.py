@@ -13,6 +13,7 @@ from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._domain import categories, in_order, recoded
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
+from fairconstrained.models import Posteriors
 from fairconstrained.privacy import Budget, PrivacyGuarantee
 from fairconstrained.privacy.mechanisms import SystemGenerator, with_gaussian_noise
 from fairconstrained.problems.private.coordinates import (
@@ -62,7 +63,7 @@ class PrivateFairClassifier(FairClassifier):
                 f"{type(self).__name__}.margin must be 0 with epsilon: standard errors are read "
                 f"off the exact predictions; got {self.margin!r}."
             )
-        if self._specification().learns_columns:
+        if isinstance(self._specification(), Posteriors):
             raise ValueError(
                 f"{type(self).__name__}.model must be 'linear' or a network with epsilon: a "
                 f"classifier such as {self.model!r} reads the rows exactly, and what it learnt of "

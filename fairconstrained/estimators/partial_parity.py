@@ -22,6 +22,7 @@ from fairconstrained.estimators._private import PrivateFairClassifier
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import EarlyStoppedSGDA, SequentialQuadratic
+from fairconstrained.solvers.deterministic.idca import FromFeasible
 
 __all__ = ["PartialParityClassifier"]
 
@@ -320,9 +321,10 @@ class PartialParityClassifier(PrivateFairClassifier):
         """Start from the model without constraints, and choose an automatic interval by it."""
         if self.epsilon is not None or not problem.constraint.members:
             return problem
-        if self._is_linear() or self._is_auto() or not task.solver.starts_feasible:
+        feasible = isinstance(task.solver, FromFeasible)  # starts at scores that are all the same
+        if self._is_linear() or self._is_auto() or not feasible:
             problem = replace(problem, free=self._preliminary(problem, task))
-        if not task.solver.starts_feasible:
+        if not feasible:
             problem = replace(problem, initial=problem.free)
         if self._is_auto():
             scores = problem.model.scores(problem.free, task.data.X)

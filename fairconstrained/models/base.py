@@ -39,7 +39,6 @@ class Penalty(NamedTuple):
 class Model(Protocol):
     """The map from parameters w of shape (n_params,) to scores of shape (n, K)."""
 
-    linear: bool  # whether scores are linear in the parameters
     n_params: int
     offsets: Tensor  # positions of the parameters that shift the scores of all rows alike
 

@@ -49,8 +49,6 @@ class LinearModel:
         Scales s of the columns in the penalty; default: ones.
     """
 
-    linear = True
-
     def __init__(
         self,
         n_outputs: int,

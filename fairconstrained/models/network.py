@@ -48,9 +48,6 @@ class NetworkModel:
         it trains, its parameters do not.
     """
 
-    linear = False
-    contains_linear = False  # whether parameters are known with the scores of any linear model
-
     def __init__(self, network: nn.Module):
         self.network = network
         # What has not seen a row: a module may keep what goes through it, and is not given away.

@@ -11,7 +11,7 @@ from fairconstrained.models.network import NetworkModel
 from fairconstrained.models.piecewise_linear import PiecewiseLinear
 from fairconstrained.models.standardize import Standardize
 
-__all__ = ["PerceptronModel"]
+__all__ = ["PerceptronModel", "WidePerceptronModel"]
 
 
 class PerceptronModel(NetworkModel):
@@ -29,33 +29,6 @@ class PerceptronModel(NetworkModel):
     def __init__(self, network: nn.Sequential):
         super().__init__(network)
         self._first_layer: PiecewiseLinear | Standardize = network[0]  # type: ignore[assignment]
-        *hidden, n_outputs = (shape[0] for shape in self._shapes[1::2])
-        self.contains_linear = min(hidden) >= 2 * n_outputs
-
-    def of_linear(self, coef: Tensor, intercept: Tensor) -> Tensor:
-        """Parameters with the scores of a linear model, (n_params,), if there are units for it.
-
-        A positive and a negative part of each score pass through the first units of all layers.
-        The others keep their first weights, and those on their outputs are zero.
-
-        Parameters
-        ----------
-        coef : Tensor of shape (n_outputs, n_features)
-        intercept : Tensor of shape (n_outputs,)
-        """
-        parameters = [parameter.clone() for parameter in self._unflatten(self._first).values()]
-        weights, biases = parameters[::2], parameters[1::2]
-        on_first, constant = self._first_layer.linear(coef)
-        n = 2 * len(coef)
-        weights[0][:n] = torch.cat((on_first, -on_first))
-        biases[0][:n] = torch.cat((intercept + constant, -intercept - constant))
-        for weight, bias in zip(weights[1:-1], biases[1:-1], strict=True):
-            weight[:n] = torch.eye(n, weight.shape[1]).to(weight)
-            bias[:n] = 0.0
-        both = torch.eye(len(coef)).to(coef)
-        weights[-1].zero_()[:, :n] = torch.cat((both, -both), dim=1)
-        biases[-1].zero_()
-        return torch.cat([parameter.reshape(-1) for parameter in parameters])
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
         """Scores, and backpropagation from the inputs of the layers."""
@@ -81,6 +54,35 @@ class PerceptronModel(NetworkModel):
             return torch.cat(pieces)
 
         return scores, pullback
+
+
+class WidePerceptronModel(PerceptronModel):
+    """A perceptron that contains all linear models: two units a layer for each output, or more."""
+
+    def of_linear(self, coef: Tensor, intercept: Tensor) -> Tensor:
+        """Parameters with the scores of a linear model, (n_params,).
+
+        A positive and a negative part of each score pass through the first units of all layers.
+        The others keep their first weights, and those on their outputs are zero.
+
+        Parameters
+        ----------
+        coef : Tensor of shape (n_outputs, n_features)
+        intercept : Tensor of shape (n_outputs,)
+        """
+        parameters = [parameter.clone() for parameter in self._unflatten(self._first).values()]
+        weights, biases = parameters[::2], parameters[1::2]
+        on_first, constant = self._first_layer.linear(coef)
+        n = 2 * len(coef)
+        weights[0][:n] = torch.cat((on_first, -on_first))
+        biases[0][:n] = torch.cat((intercept + constant, -intercept - constant))
+        for weight, bias in zip(weights[1:-1], biases[1:-1], strict=True):
+            weight[:n] = torch.eye(n, weight.shape[1]).to(weight)
+            bias[:n] = 0.0
+        both = torch.eye(len(coef)).to(coef)
+        weights[-1].zero_()[:, :n] = torch.cat((both, -both), dim=1)
+        biases[-1].zero_()
+        return torch.cat([parameter.reshape(-1) for parameter in parameters])
 
 
 def _gradients(at_output: Tensor, at_input: Tensor) -> list[Tensor]:

@@ -18,7 +18,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import InputTags, check_array, column_or_1d, get_tags
 from sklearn.utils.validation import check_memory, indexable, validate_data
-from torch import Generator, Tensor
+from torch import Generator
 
 from fairconstrained.arrays import as_numpy
 from fairconstrained.models.cross_fitting import (
@@ -27,9 +27,7 @@ from fairconstrained.models.cross_fitting import (
     dealt,
     is_scoring_classifier,
 )
-from fairconstrained.models.features import Features
-from fairconstrained.models.linear import LinearModel
-from fairconstrained.models.specification import Specification
+from fairconstrained.models.specification import LinearSpecification
 
 __all__ = ["FittedPosteriors", "Posteriors", "Question", "questions"]
 
@@ -90,7 +88,7 @@ def questions(part_of_cell: Any) -> list[Question]:
     return [question for question in asked if len(np.unique(question.part_of_group)) > 1]
 
 
-class Posteriors(Specification):
+class Posteriors(LinearSpecification):
     r"""Posteriors of any classifier under a constrained linear model.
 
     The columns of a row x are
@@ -164,8 +162,7 @@ class Posteriors(Specification):
     (5, 8)
     """
 
-    linear = True
-    learns_columns = True
+    fit_intercept = True
 
     def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 5, memory: Any = None):
         self.estimator = estimator
@@ -243,10 +240,6 @@ class Posteriors(Specification):
     def transform(self, X: Any) -> Floats:
         """Columns of new rows, by the models fitted on all rows."""
         return self.fitted_.columns(X)
-
-    def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> LinearModel:
-        """Give a linear model of the columns."""
-        return LinearModel.preconditioned(X, weight, n_outputs, alpha, fit_intercept=True)
 
     def columns(
         self,

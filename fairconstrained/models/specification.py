@@ -27,12 +27,13 @@ from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.models.per_row import check_rows_independent
-from fairconstrained.models.perceptron import PerceptronModel
+from fairconstrained.models.perceptron import PerceptronModel, WidePerceptronModel
 from fairconstrained.models.piecewise_linear import PiecewiseLinear
 from fairconstrained.models.standardize import Standardize
 
 __all__ = [
     "Linear",
+    "LinearSpecification",
     "Network",
     "Specification",
     "Standardize",
@@ -54,10 +55,6 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     It has the interface of a scikit-learn estimator, so it can be cloned, printed and searched
     (``model__...``).
     """
-
-    linear: bool  # whether scores are linear in the parameters that solvers see
-    # Whether the columns are learnt from all rows, which rules out private training and streams.
-    learns_columns = False
 
     def input_tags(self) -> Any:
         """scikit-learn's tags for X; here numbers without missing values."""
@@ -163,7 +160,22 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
 
-class Linear(Specification):
+class LinearSpecification(Specification):
+    """Base of specifications of models that are linear in the columns.
+
+    Attributes
+    ----------
+    fit_intercept : bool
+    """
+
+    fit_intercept: bool
+
+    def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> LinearModel:
+        """Build a linear model in coordinates in which training is well conditioned."""
+        return LinearModel.preconditioned(X, weight, n_outputs, alpha, self.fit_intercept)
+
+
+class Linear(LinearSpecification):
     r"""Scores that are linear in the columns, :math:`z = X \beta + b`.
 
     Parameters
@@ -180,14 +192,8 @@ class Linear(Specification):
     False
     """
 
-    linear = True
-
     def __init__(self, *, fit_intercept: bool = True):
         self.fit_intercept = fit_intercept
-
-    def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> LinearModel:
-        """Build a linear model in coordinates in which training is well conditioned."""
-        return LinearModel.preconditioned(X, weight, n_outputs, alpha, self.fit_intercept)
 
     def build_private(self, centre: Tensor, scale: Tensor, n_outputs: int) -> LinearModel:
         """Build a linear model of ``(x - centre) / scale``."""
@@ -223,8 +229,6 @@ class Network(Specification):
     >>> RateConstrainedClassifier(model=Network((8,)))
     RateConstrainedClassifier(model=Network(layers=(8,)))
     """
-
-    linear = False
 
     def __init__(self, layers: Any = (64, 32), *, n_bins: int | None = 64):
         self.layers = layers
@@ -271,7 +275,8 @@ class Network(Specification):
             n_inputs = first(like[None]).shape[1]
             sizes = [n_inputs, *map(int, self.layers), n_outputs]
             network = multilayer_perceptron(first, sizes)
-            kind = PerceptronModel
+            wide = min(self.layers) >= 2 * n_outputs
+            kind = WidePerceptronModel if wide else PerceptronModel
         if not isinstance(network, nn.Module) or not any(
             parameter.requires_grad for parameter in network.parameters()
         ):

@@ -21,6 +21,7 @@ from fairconstrained.constraints.statistics import BLOCK_ROWS, blocks_of, look_u
 from fairconstrained.constraints.steps import Above
 from fairconstrained.models import Model
 from fairconstrained.models.features import Features
+from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems.base import (
     Batch,
     Evaluation,
@@ -156,7 +157,7 @@ class FairERM:
                 return torch.cat((risk, self._values(scores, aux, batch)))
 
             return self._penalised(x, through_scores(terms, self.model, x, batch.X))
-        if rows is None and self.model.linear:
+        if rows is None and isinstance(self.model, LinearModel):
             steps = self.constraint.steps_at(self._split(x)[1])
             if steps is not None:
                 return self._penalised(x, self._at_thresholds(self.affine, steps, x))
@@ -348,7 +349,7 @@ class FairERM:
     @property
     def difference_of_convex(self) -> bool:
         """Whether `convex_parts` exists: scores must be linear in the parameters."""
-        return self.model.linear and self.constraint.difference_of_convex
+        return isinstance(self.model, LinearModel) and self.constraint.difference_of_convex
 
     def convex_parts(self, x: Tensor) -> Linearization:
         """The objective and both convex parts of the constraints, (1 + 2 m,)."""
@@ -388,7 +389,7 @@ class FairERM:
         """Hard values on a line: all of them if labels determine them, else at some points."""
         moved = torch.nonzero(direction)[:, 0]
         moves_offsets = bool(torch.isin(moved, self.model.offsets).all())
-        if not (self.model.linear or moves_offsets):
+        if not (isinstance(self.model, LinearModel) or moves_offsets):
             steps = grid(x, reach)
             return on_grid(lambda step: self.evaluate(x + step * direction).hard, steps)
         w, aux = self._split(x)

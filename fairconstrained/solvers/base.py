@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.problems import Known
 
 __all__ = [
     "FEASIBILITY_TOL",
@@ -143,11 +144,6 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     ----------
     length : int or None
         Number of iterations of a full run, if it is known in advance.
-    starts_feasible : bool
-        Whether the starting point must meet the constraints.
-    keeps_slack : bool
-        Whether the solver looks for a feasible point. If not, as in a penalty method, its result
-        stays as it is: no known feasible point takes its place.
     scope : str
         The problems that the solver is for, as messages describe them to users.
 
@@ -160,8 +156,6 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     """
 
     length: int | None = None
-    starts_feasible = False
-    keeps_slack: bool = True
     scope = "other problems"
 
     def check(self, problem: Any) -> None:
@@ -191,14 +185,19 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         """
         return best_feasible(iterates)
 
+    def compared_with(self, known: Sequence[Known]) -> Sequence[Known]:
+        """The known points that may take the place of the result; here all of them.
+
+        A penalty method, which does not look for a feasible point, is compared with none.
+        """
+        return known
+
 
 P = TypeVar("P", contravariant=True)
 
 
 class Solves(Protocol[P]):
     """A solver for problems of type P, for type checkers."""
-
-    keeps_slack: bool
 
     def check(self, problem: Any) -> None: ...
 
@@ -211,6 +210,8 @@ class Solves(Protocol[P]):
     def diverged(self, iterate: Iterate) -> bool: ...
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate: ...
+
+    def compared_with(self, known: Sequence[Known]) -> Sequence[Known]: ...
 
 
 def solves(solver: Solver, problem: Any) -> bool | None:

@@ -66,8 +66,8 @@ def run(
     known : sequence of Known
         Points that the result must not be worse than, such as those of equal predictions, each with
         the difference that matters. A known point that is infeasible is moved along its offsets
-        first. The problem must then be ``Sharpenable``. They are not compared with the result of a
-        solver that does not look for a feasible point (``keeps_slack``).
+        first. The problem must then be ``Sharpenable``. The solver may leave some of them out
+        (``compared_with``).
     record : callable, optional
         What the history keeps of an iterate; default: the iterate itself. An iterate has a point
         and three values for each constraint, which many iterations of many constraints add up.
@@ -138,9 +138,10 @@ def run(
     if not kept:
         raise RuntimeError(f"{solver!r} yielded no iterate.")
     chosen, ended = kept[0], status
-    if known and solver.keeps_slack:
+    compared = solver.compared_with(known)
+    if compared:
         with one_thread():
-            better = not_worse(cast(Sharpenable, problem), chosen, known)
+            better = not_worse(cast(Sharpenable, problem), chosen, compared)
         if better is not chosen:
             chosen, status = better, Status.KNOWN
             history.append(record(better))

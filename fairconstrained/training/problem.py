@@ -20,7 +20,7 @@ from fairconstrained.problems import (
     with_penalty,
 )
 from fairconstrained.training.data import Chosen, Rows, Source, Stream
-from fairconstrained.training.terms import Group, Term
+from fairconstrained.training.terms import FunctionConstraint, Group, Term
 from fairconstrained.workers import Workers
 
 __all__ = ["ModuleProblem"]
@@ -248,7 +248,7 @@ class _Moments:
 
     def add(self, outputs: Tensor, batch: Rows, group: Group) -> None:
         """Take in a batch."""
-        whole = [member for member in self._members if not member.additive]
+        whole = [member for member in self._members if isinstance(member, FunctionConstraint)]
         if whole:
             if not self._batches:
                 self._features = any(member.reads_features(outputs, batch) for member in whole)
@@ -256,7 +256,7 @@ class _Moments:
             self._outputs.append(outputs)
             self._batches.append((features, *batch[1:]))
         for j, member in enumerate(self._members):
-            if member.additive:
+            if not isinstance(member, FunctionConstraint):
                 own = member.soft(outputs, batch, group), member.hard(outputs, batch, group)
                 before = self._sums[j]
                 self._sums[j] = own if before is None else (before[0] + own[0], before[1] + own[1])

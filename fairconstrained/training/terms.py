@@ -28,17 +28,14 @@ class Term:
     """Values from a module's outputs and the batch they belong to, by way of additive moments.
 
     Moments of the parts of a draw (workers) add up to those of the draw; values follow from the
-    sum. Where they do so exactly, all the data are measured part by part too.
+    sum. All the data are measured part by part too, but for a :class:`FunctionConstraint`.
 
     Attributes
     ----------
-    additive : bool
-        Whether moments add up for any parts. Others are measured on all rows at once.
     cell : LongTensor of shape (n_rows,) or (1,)
         Rows of which some of each cell must be in every part of the data.
     """
 
-    additive = True
     cell = torch.zeros(1, dtype=torch.long)
 
     def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
@@ -56,10 +53,6 @@ class Term:
     def on(self, rows: Tensor) -> Term:
         """The term for data of these rows only."""
         return self
-
-    def reads_features(self, outputs: Tensor, batch: tuple[Tensor, ...]) -> bool:
-        """Whether the first tensor of a batch matters, for terms that see all rows at once."""
-        return True
 
 
 class Risk(Term):
@@ -81,9 +74,11 @@ class Risk(Term):
 
 
 class FunctionConstraint(Term):
-    """Any function of outputs and batch: of several workers, the mean weighted by their rows."""
+    """Any function of outputs and batch: of several workers, the mean weighted by their rows.
 
-    additive = False
+    Its values for parts of the data need not add up to those of all, which are therefore measured
+    on all rows at once.
+    """
 
     def __init__(self, function: Function):
         self._function = function

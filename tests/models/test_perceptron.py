@@ -7,7 +7,7 @@ import torch
 from fairconstrained.models import Network
 from fairconstrained.models.features import DenseFeatures, as_features
 from fairconstrained.models.network import NetworkModel
-from fairconstrained.models.perceptron import PerceptronModel
+from fairconstrained.models.perceptron import PerceptronModel, WidePerceptronModel
 
 N, D = 30, 4
 
@@ -22,7 +22,7 @@ def perceptron(hidden, n_outputs, seed=0):
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_scores_and_gradients_are_those_of_autograd(hidden, n_outputs):
     model, X = perceptron(hidden, n_outputs)
-    assert type(model) is PerceptronModel
+    assert isinstance(model, PerceptronModel)
     reference = NetworkModel(model.network)
     w = model.init() + 0.3 * torch.randn(model.n_params).double()
     scores, pullback = model.linearize(w, X)
@@ -66,7 +66,7 @@ def test_a_perceptron_contains_every_linear_model(hidden, n_outputs, n_bins):
     X = DenseFeatures(torch.randn((N, D), dtype=torch.float64) * 3.0 + 1.0)
     X.X[:, 1], X.X[:, 2] = (X.X[:, 1] > 0).double(), 4.0  # a flag and a constant
     model = Network(hidden, n_bins=n_bins).build(X, torch.ones(N).double(), n_outputs, 0.0)
-    assert model.contains_linear
+    assert isinstance(model, WidePerceptronModel)
     coef, intercept = torch.randn((n_outputs, D)).double(), torch.randn(n_outputs).double()
     scores = model.scores(model.of_linear(coef, intercept), X)
     torch.testing.assert_close(scores, X.X @ coef.T + intercept)
@@ -74,7 +74,7 @@ def test_a_perceptron_contains_every_linear_model(hidden, n_outputs, n_bins):
 
 @pytest.mark.parametrize(("hidden", "n_outputs"), [((1,), 1), ((8, 5), 3)])
 def test_without_two_units_for_each_output_it_does_not(hidden, n_outputs):
-    assert not perceptron(hidden, n_outputs)[0].contains_linear
+    assert not isinstance(perceptron(hidden, n_outputs)[0], WidePerceptronModel)
 
 
 def test_sparse_rows_give_the_same():

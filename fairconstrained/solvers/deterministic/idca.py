@@ -21,13 +21,11 @@ __all__ = ["IDCA", "DirectSwitching"]
 Terms = Callable[[Tensor], Linearization]
 
 
-class _FromFeasible(Solver):
+class FromFeasible(Solver):
     """Base: from a nearly feasible point on all iterates are nearly feasible; the last one counts.
 
     Until there is one, the point of least violation is kept.
     """
-
-    starts_feasible = True
 
     epsilon: float
 
@@ -46,7 +44,7 @@ class _FromFeasible(Solver):
             )
 
 
-class IDCA(_FromFeasible):
+class IDCA(FromFeasible):
     r"""Inexact difference-of-convex algorithm (Algorithm 1) with switching subgradients inside.
 
     From a feasible point x, each iteration solves, to a tolerance :math:`\epsilon`, the convex
@@ -125,7 +123,7 @@ class IDCA(_FromFeasible):
         self._found(problem.linearize(x).value)
 
 
-class DirectSwitching(_FromFeasible):
+class DirectSwitching(FromFeasible):
     r"""Switching subgradients on the problem as it is (Algorithm 3): the paper's comparison.
 
     .. math::

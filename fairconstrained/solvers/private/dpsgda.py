@@ -9,6 +9,7 @@ from numbers import Integral
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.models import LinearModel
 from fairconstrained.privacy import TrainingPlan, plan_training
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers.base import Iterate, check_numbers
@@ -167,7 +168,8 @@ class DPSGDA(PrivateSolver):
         steps = self.dual_step_size * (_QUIET / noise).square().clamp_max(1.0)
         step_size = self.step_size
         if step_size is None:
-            step_size = _STEP if problem.model.linear else _STEP_OF_NETWORK
+            linear = isinstance(problem.model, LinearModel)
+            step_size = _STEP if linear else _STEP_OF_NETWORK
         averages, recent = TiltedAverages(n_steps), []
         tables, seen = x.new_zeros(()), 0.0  # the average of tables, and how much of them is in it
         for step in range(1, n_steps + 1):

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.models import LinearModel
 from fairconstrained.models.base import clip_factors
 from fairconstrained.privacy import ReleasePlan, plan_releases
 from fairconstrained.problems.private.fermi import SecretGroups
@@ -133,7 +134,7 @@ class ReleasedMoments(PrivateSolver):
         inner.check(unknown)
 
     def _inner(self, problem: SecretGroups) -> Solver:
-        return self.inner or (LabelRounds() if problem.model.linear else FERMI())
+        return self.inner or (LabelRounds() if isinstance(problem.model, LinearModel) else FERMI())
 
     def iterate(
         self, problem: SecretGroups, x: Tensor, dual: Tensor, tol: float, rng: Generator
