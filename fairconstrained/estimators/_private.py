@@ -250,24 +250,27 @@ class PrivateFairClassifier(FairClassifier):
 
     def _trial_model(self, task):
         """The model in public coordinates; ValueError for one that cannot be trained privately."""
-        public = self._public_range(task.data)
-        outputs = n_outputs(len(task.space.classes))
-        return self.model_.build_private(public.centre, public.scale, outputs)
+        return self._built(task, self._public_range(task.data))
+
+    def _built(self, task, coordinates):
+        """The model in these coordinates, which may use the ranges that the user has given."""
+        public, outputs = self._public_range(task.data), n_outputs(len(task.space.classes))
+        low, high = public.centre, public.centre + public.scale
+        given = None if self.feature_range is None else (low, high)
+        return self.model_.build_private(coordinates.centre, coordinates.scale, outputs, given)
 
     def _private_model(self, task, plan, n_params):
         """The model in released coordinates."""
-        data = task.data
-        public, outputs = self._public_range(data), n_outputs(len(task.space.classes))
+        data, public = task.data, self._public_range(task.data)
         self._warn_of_noise(plan, len(data.y), n_params)
         self._warn_of_delta(len(data.y))
         self._spends(plan)
         if self.feature_range is None:
             public = release_scales(data.X, public, plan.scaling_noise, task.rng)
         coordinates = release_coordinates(data.X, public, plan.scaling_noise, task.rng)
-        model = self.model_.build_private(coordinates.centre, coordinates.scale, outputs)
         if coordinates.far:
             self._warn_of_range()
-        return model
+        return self._built(task, coordinates)
 
     def _errors_of_estimates(self, problem):
         """Two standard deviations of the noise on the measured constraints."""

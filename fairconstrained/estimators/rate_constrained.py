@@ -62,8 +62,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         which may lie outside: a rare large value would make all others small, and what is small is
         lost in the noise. By default columns of numbers beyond 4 are divided by
         powers of 4 that are released with a part of the budget, and the others are left as they
-        are. ``alpha`` penalises the coefficients of the scaled columns. Not used without
-        ``epsilon``.
+        are. ``alpha`` penalises the coefficients of the scaled columns. Networks see where in its
+        range a number lies. Not used without ``epsilon``.
     model : "linear", tuple of int, callable, or model object, default="linear"
         "linear" is logistic regression. A tuple is a network with hidden layers of these sizes. It
         can also be a function ``(n_features, n_outputs) -> torch.nn.Module``, with one output for

@@ -1,10 +1,10 @@
 """Gradients of single rows through a network: their norms without them, or chunks of them.
 
-In a sequence of linear layers and elementwise functions the norm of a row's gradient follows from
-the layers' inputs and the gradients at their outputs ("ghost norms", Goodfellow 2015): one more
-backward pass in place of n gradients. Such networks are known by the types of their layers, because
-no trial can show what a network does with other rows. All others (convolutions, normalisations,
-modules of users) are differentiated row by row with ``vmap``, in chunks.
+In a sequence of linear layers and functions without parameters the norm of a row's gradient follows
+from the layers' inputs and the gradients at their outputs ("ghost norms", Goodfellow 2015): one
+more backward pass in place of n gradients. Such networks are known by the types of their layers,
+because no trial can show what a network does with other rows. All others (convolutions,
+normalisations, modules of users) are differentiated row by row with ``vmap``, in chunks.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fairconstrained.models.base import clip_factors
+from fairconstrained.models.piecewise_linear import PiecewiseLinear
 from fairconstrained.models.standardize import Standardize
 
 __all__ = [
@@ -30,10 +31,10 @@ __all__ = [
     "row_scores",
 ]
 
-# Functions of each number by itself, without parameters and without a derivative that is infinite.
-_ELEMENTWISE = (
-    *(Standardize, nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU),
-    *(nn.Sigmoid, nn.Tanh, nn.Softplus),
+# Functions of each row by itself, without parameters and without a derivative that is infinite.
+_OF_ROWS = (
+    *(Standardize, PiecewiseLinear, nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU),
+    *(nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Softplus),
 )
 
 _CHUNK_NUMBERS = 1 << 24  # of gradients held at a time: 128 MB
@@ -114,14 +115,14 @@ def _random_rows(network: nn.Module, n_rows: int, n_features: int) -> Tensor:
 
 
 def ghost_layers(network: nn.Module) -> list[nn.Linear]:
-    """The linear layers of a plain sequence of them and of elementwise functions, else none.
+    """The linear layers of a plain sequence of them and of functions of a row, else none.
 
     Types must be these very classes, and used as they are: a subclass, a hook, a weight that two
     layers share or that another computes may do more than the rule for norms knows.
     """
     layers = _plain_sequence(network) or []
     linear = [layer for layer in layers if type(layer) is nn.Linear]
-    known = all(type(layer) in (nn.Linear, *_ELEMENTWISE) for layer in layers)
+    known = all(type(layer) in (nn.Linear, *_OF_ROWS) for layer in layers)
     parameters = [p for layer in linear for p in layer.parameters()]
     used_once = len(set(map(id, parameters))) == len(parameters)
     return linear if known and used_once and all(p.requires_grad for p in parameters) else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self
 
 import torch
@@ -79,16 +80,38 @@ class PiecewiseLinear(nn.Module):
         rows = torch.linspace(0, len(weight) - 1, min(len(weight), _ROWS)).round().long()
         rows = rows.to(weight.device)
         table, weight = X.rows(rows).to_dense(), weight[rows]
-        ramps = [_ramps(column, weight, n_bins) for column in table.T]
-        index = torch.arange(len(ramps)).repeat_interleave(
-            torch.tensor([r.shape[1] for r in ramps])
-        )
-        return cls(index.to(weight.device), *torch.cat(ramps, dim=1))
+        return cls._of_columns([_ramps(column, weight, n_bins) for column in table.T])
+
+    @classmethod
+    def within(cls, low: Tensor, high: Tensor, centre: Tensor, scale: Tensor, n_bins: int) -> Self:
+        """Divide the ranges from `low` to `high` into bins of equal length, without reading rows.
+
+        Outputs are zero at the `centre`. A column with the range from 0 to 1 is taken for an
+        indicator: it gives one output, divided by its `scale`.
+
+        Parameters
+        ----------
+        low, high, centre, scale : Tensor of shape (n_features,)
+        n_bins : int
+        """
+        one = (low == 0.0) & (high == 1.0)
+        ramps = [
+            _scaled_indicator(a, b, c, s) if indicator else _equal_ramps(a, b, c, n_bins)
+            for indicator, a, b, c, s in zip(one.tolist(), low, high, centre, scale, strict=True)
+        ]
+        return cls._of_columns(ramps)
+
+    @classmethod
+    def _of_columns(cls, ramps: Sequence[Tensor]) -> Self:
+        """The layer with these centres, scales and bounds, (4, n_outputs) for each column."""
+        n_outputs = torch.tensor([of_column.shape[1] for of_column in ramps])
+        index = torch.arange(len(ramps)).repeat_interleave(n_outputs)
+        return cls(index.to(ramps[0].device), *torch.cat(list(ramps), dim=1))
 
     def forward(self, X: Tensor) -> Tensor:
         """Encoded columns, (n, n_outputs)."""
         moved = X.index_select(1, self.index).sub_(self.centre).div_(self.scale)
-        return moved.clamp_(self.low, self.high)
+        return moved.clamp(self.low, self.high)  # clamp_ has no rule for vmap
 
     def linear(self, coef: Tensor) -> tuple[Tensor, Tensor]:
         """Weights on the outputs and a constant: ``coef @ x`` for x within the bins.
@@ -126,8 +149,31 @@ def _ramps(column: Tensor, weight: Tensor, n_bins: int) -> Tensor:
         levels = torch.linspace(0, 1, n_bins + 1).to(mass)[1:-1] * mass[-1]
         inner = values[torch.searchsorted(mass, levels)]
         ends = torch.unique(torch.cat((values[:1], inner, values[-1:])))
-    middle, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * ends.diff()
+    middle, half = _middles(ends)
     mean = weight @ ((column[:, None] - middle) / half).clamp(-1.0, 1.0) / weight.sum()
+    return _centred_ramps(middle, half, mean)
+
+
+def _equal_ramps(low: Tensor, high: Tensor, centre: Tensor, n_bins: int) -> Tensor:
+    """As `_ramps`, for bins of equal length, and zero at the centre."""
+    steps = torch.linspace(0.0, 1.0, n_bins + 1).to(low)
+    middle, half = _middles(low + (high - low) * steps)
+    return _centred_ramps(middle, half, ((centre - middle) / half).clamp(-1.0, 1.0))
+
+
+def _scaled_indicator(low: Tensor, high: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
+    """The one output of an indicator, (4, 1)."""
+    bounds = (end.sub(centre).div(scale) for end in (low, high))
+    return torch.stack((centre, scale, *bounds))[:, None]
+
+
+def _middles(ends: Tensor) -> tuple[Tensor, Tensor]:
+    """Middles and half lengths of bins."""
+    return 0.5 * (ends[1:] + ends[:-1]), 0.5 * ends.diff()
+
+
+def _centred_ramps(middle: Tensor, half: Tensor, mean: Tensor) -> Tensor:
+    """Ramps from -1 to 1 within the bins, less their means, divided by the root of their number."""
     size = len(half) ** 0.5
     return torch.stack(
         (middle + mean * half, half * size, (-1.0 - mean) / size, (1.0 - mean) / size)

@@ -142,7 +142,11 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def build_private(
-        self, centre: Tensor, scale: Tensor, n_outputs: int
+        self,
+        centre: Tensor,
+        scale: Tensor,
+        n_outputs: int,
+        public_range: tuple[Tensor, Tensor] | None = None,
     ) -> LinearModel | NetworkModel:
         """Build the model without reading the data, for private training.
 
@@ -151,6 +155,9 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         centre, scale : Tensor of shape (n_features,)
             Public or released values. Linear models and perceptrons see ``(x - centre) / scale``.
         n_outputs : int
+        public_range : (low, high), optional
+            Tensors of shape (n_features,), if known. Perceptrons may see where in its range a
+            number lies.
 
         Raises
         ------
@@ -195,7 +202,13 @@ class Linear(LinearSpecification):
     def __init__(self, *, fit_intercept: bool = True):
         self.fit_intercept = fit_intercept
 
-    def build_private(self, centre: Tensor, scale: Tensor, n_outputs: int) -> LinearModel:
+    def build_private(
+        self,
+        centre: Tensor,
+        scale: Tensor,
+        n_outputs: int,
+        public_range: tuple[Tensor, Tensor] | None = None,
+    ) -> LinearModel:
         """Build a linear model of ``(x - centre) / scale``."""
         # Without an intercept the scores are zero at the origin, so it must not move.
         origin = centre if self.fit_intercept else torch.zeros_like(centre)
@@ -214,7 +227,9 @@ class Network(Specification):
     n_bins : int or None, default=64
         A perceptron sees each column of more than two values through ramps within at most so many
         bins: it then learns steps and bends in a column quickly, and neither units nor outliers
-        matter. None: columns are standardised, as they are in private training.
+        matter. In private training the bins divide the public ``feature_range`` of a column into
+        equal parts; a column whose range is (0, 1) is taken for an indicator, and without ranges
+        columns are standardised. None: columns are standardised.
 
     Notes
     -----
@@ -260,9 +275,18 @@ class Network(Specification):
             return self._network(Standardize(centre, scale), centre, n_outputs)
         return self._network(PiecewiseLinear.of(X, weight, self.n_bins), centre, n_outputs)
 
-    def build_private(self, centre: Tensor, scale: Tensor, n_outputs: int) -> NetworkModel:
+    def build_private(
+        self,
+        centre: Tensor,
+        scale: Tensor,
+        n_outputs: int,
+        public_range: tuple[Tensor, Tensor] | None = None,
+    ) -> NetworkModel:
         """Build the network, whose rows must not depend on each other."""
-        model = self._network(Standardize(centre, scale), centre, n_outputs)
+        first: nn.Module = Standardize(centre, scale)
+        if public_range is not None and self.n_bins is not None:
+            first = PiecewiseLinear.within(*public_range, centre, scale, self.n_bins)
+        model = self._network(first, centre, n_outputs)
         check_rows_independent(model.network, len(centre))
         return model
 

@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.models import Network, PiecewiseLinear, Standardize
 from fairconstrained.models.features import DenseFeatures, as_features
+from fairconstrained.models.per_row import clipped_sum, ghost_layers
 from tests.helpers.fits import table
 
 
@@ -86,7 +87,54 @@ def test_units_do_not_matter_and_sparse_rows_are_like_dense_ones():
         torch.testing.assert_close(sparse.state_dict()[name], tensor)
 
 
-def test_a_network_without_bins_and_private_ones_standardise():
+RANGES = torch.tensor([[-3.0, 0.0, 0.0], [3.0, 40.0, 1.0]]).double()  # the last: an indicator
+
+
+def in_ranges(n_bins=8):
+    """The layer for public ranges, with centres that lie in them."""
+    centre = RANGES[0] + torch.tensor([0.4, 0.1, 0.3]).double() * (RANGES[1] - RANGES[0])
+    scale = torch.tensor([2.0, 5.0, 0.5]).double()
+    return PiecewiseLinear.within(*RANGES, centre, scale, n_bins), centre, scale
+
+
+@pytest.mark.parametrize("n_bins", [1, 8, 64])
+def test_within_public_ranges_ramps_add_up_to_the_column(n_bins):
+    """Where ramps of equal length add up to it, a network contains the linear models."""
+    layer, centre, scale = in_ranges(n_bins)
+    fraction = torch.rand((50, 3), generator=torch.Generator().manual_seed(0)).double()
+    X = RANGES[0] + fraction * (RANGES[1] - RANGES[0])
+    out = layer(X)
+    assert out.shape == (50, 2 * n_bins + 1)
+    for j in (0, 1):
+        half = 0.5 * (RANGES[1, j] - RANGES[0, j]) / n_bins**0.5
+        sums = half * out[:, layer.index == j].sum(dim=1)
+        torch.testing.assert_close(sums, X[:, j] - centre[j])
+    torch.testing.assert_close(out[:, -1], (X[:, 2] - centre[2]) / scale[2])
+    torch.testing.assert_close(layer(centre[None]), torch.zeros_like(out[:1]))
+
+
+@given(hnp.arrays(float, (4, 3), elements=st.floats(-1e300, 1e300)))
+def test_within_public_ranges_outputs_are_bounded_whatever_x_is(X):
+    layer, _, scale = in_ranges()
+    norms = torch.linalg.vector_norm(layer(torch.tensor(X))[:, :-1], dim=1)
+    assert bool((norms <= 2 * 2**0.5 + 1e-12).all())  # two columns, each of a norm of 2 at most
+    assert bool((layer(torch.tensor(X))[:, -1].abs() <= 1.0 / scale[2]).all())
+
+
+def test_gradients_of_single_rows_behind_bins_are_bounded_by_their_norms():
+    """Ghost norms, which make a private step fast, are those of the rows' gradients."""
+    _, centre, scale = in_ranges()
+    model = Network((5, 3)).build_private(centre, scale, 1, tuple(RANGES))
+    X = DenseFeatures(torch.randn((20, 3), generator=torch.Generator().manual_seed(0)).double())
+    w, cotangent = model.init(), torch.ones((20, 1)).double()
+    assert len(ghost_layers(model.network)) == 3
+    _, pullback = model.linearize_rows(w, X)
+    for clip in (0.1, 1.0, 100.0):
+        expected = clipped_sum(model._score, w, X.to_dense(), cotangent, clip)
+        torch.testing.assert_close(pullback(cotangent, clip), expected)
+
+
+def test_a_network_without_bins_and_private_ones_without_ranges_standardise():
     X, weight = torch.tensor(mixed()), torch.ones(300).double()
     built = Network((4,), n_bins=None).build(DenseFeatures(X), weight, 1, 0.0)
     private = Network((4,)).build_private(X.mean(dim=0), torch.ones(5).double(), 1)

@@ -36,3 +36,12 @@ def _networks_on_new_rows(runs: pd.DataFrame) -> Cells:
     for method, by in pairs.items():
         yield row, str(method), f"{by.mean():+.3f}", ""
     yield row, "standard error of the difference", f"{pairs['difference'].sem():.3f}", ""
+
+
+@table("private_networks", "private_networks")
+def _private_networks(runs: pd.DataFrame) -> Cells:
+    measures = {"test error": "test_error", "training gap": "train_violation"}
+    measures["test gap"] = "test_violation"
+    for (epsilon, method), of in runs.groupby(["epsilon", "method"], sort=False):
+        for words, measure in measures.items():
+            yield name(f"epsilon {epsilon:g}", method), words, *summary(of[measure])
