@@ -137,8 +137,8 @@ def posterior_columns(split: Split, notion: str) -> Columns:
     table, fitted = Posteriors(Remembered(trees())).columns(
         split.tables[0], split.y[0], split.groups[0], parts
     )
-    cpu = time.process_time() + Remembered.spared - start
-    return Columns(table, fitted.columns(split.tables[1]), cpu)
+    test = fitted.columns(split.tables[1])
+    return Columns(table, test, time.process_time() + Remembered.spared - start)
 
 
 def bound_notion(split: Split, notion: str, slack: float) -> Any:
@@ -282,14 +282,9 @@ def exponentiated_gradient(split: Split, columns: Columns, notion: str, slack: f
     }
     # Its bound is on each group against all rows together, the gap between two may be twice that.
     moment = moments[notion](difference_bound=slack)
-    model = reductions.ExponentiatedGradient(trees(), moment, max_iter=20)
-    tables = [table.apply(_codes) for table in split.tables]
-    model.fit(tables[0], split.y[0], sensitive_features=split.groups[0])
-    return tuple(model._pmf_predict(table)[:, 1].clip(0, 1) for table in tables)  # type: ignore[return-value]
-
-
-def _codes(column: pd.Series) -> pd.Series:
-    return column.cat.codes if column.dtype == "category" else column
+    model = reductions.ExponentiatedGradient(trees(), moment)
+    model.fit(split.tables[0], split.y[0], sensitive_features=split.groups[0])
+    return tuple(model._pmf_predict(table)[:, 1].clip(0, 1) for table in split.tables)  # type: ignore[return-value]
 
 
 METHODS: dict[str, Callable[[Split, Columns, str, float], Accepted]] = {

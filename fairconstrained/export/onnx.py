@@ -5,6 +5,7 @@ Everything after the inputs is computed in double precision, as here, whatever t
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -207,15 +208,20 @@ def _columns(graph: _Graph, fitted: FittedPosteriors, X: Any) -> Any:
 
 
 def _posteriors(graph: _Graph, fitted: Calibrated, X: Any) -> Any:
-    """Calibrated posteriors of the kinds."""
+    """Calibrated posteriors of the kinds: the mean over the classifiers."""
+    each = [_posteriors_of(graph, fitted, model, X) for model in fitted.models]
+    return graph.Div(reduce(graph.Add, each), np.array([float(len(each))]))
+
+
+def _posteriors_of(graph: _Graph, fitted: Calibrated, model: Any, X: Any) -> Any:
     n_kinds, calibrator = len(fitted.kinds), fitted.calibrator
     known = np.eye(n_kinds)[:, calibrator.classes_].T
-    given = graph.sub_model(fitted.model, X)
+    given = graph.sub_model(model, X)
     if not hasattr(calibrator, "coef_"):  # there is one kind only
-        ones = graph.product(given, np.ones((len(fitted.model.classes_), 1)))
+        ones = graph.product(given, np.ones((len(model.classes_), 1)))
         return graph.product(graph.Div(ones, ones), calibrator.class_prior_[None] @ known)
     logs = graph.Log(graph.Max(given, np.array([LEAST_GIVEN])))
-    place = fitted.kinds[None] == fitted.model.classes_[:, None]
+    place = fitted.kinds[None] == model.classes_[:, None]
     lacking = np.log(LEAST_GIVEN) * ~place.any(axis=0)
     evidence = graph.Add(graph.product(logs, place), lacking)
     if n_kinds == 2:

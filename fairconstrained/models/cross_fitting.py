@@ -48,7 +48,7 @@ def dealt(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:
 
 
 class CrossFit:
-    """Classifiers on the same rows and folds: fitted on all rows, answers out of fold."""
+    """Classifiers on the same rows and folds, with their answers out of fold."""
 
     out_of_fold: Floats  # posteriors (n, n_kinds) of the last classifier fitted
 
@@ -72,16 +72,19 @@ class CrossFit:
         used: NDArray[np.bool_] | None = None,
     ) -> Calibrated:
         """Fit on the rows `used`, to tell which of the `kinds` a row is: ``kinds[target]``."""
+        folds = self.folds
         if isinstance(estimator, FrozenEstimator):
             _check_known(estimator, kinds)
+            everything = np.arange(len(target))
+            folds = [(everything, everything)]  # of which it has seen nothing
         used = np.ones(len(target), dtype=bool) if used is None else used
-        evidence = np.empty((len(target), len(kinds)))
-        for train, test in self.folds:
+        evidence, models = np.empty((len(target), len(kinds))), []
+        for train, test in folds:
             model = self._fitted(estimator, kinds[target], fit_params, train[used[train]])
             evidence[test] = _evidence(model, _safe_indexing(self.X, test), kinds)
+            models.append(model)
         calibrator = _calibrator(evidence[used], target[used], self.weight[used], len(kinds))
-        model = self._fitted(estimator, kinds[target], fit_params, np.flatnonzero(used))
-        calibrated = Calibrated(model, kinds, calibrator)
+        calibrated = Calibrated(models, kinds, calibrator)
         self.out_of_fold = calibrated.posteriors(evidence)
         return calibrated
 
@@ -111,15 +114,16 @@ def _check_known(frozen: FrozenEstimator, kinds: NDArray[Any]) -> None:
 
 
 class Calibrated(NamedTuple):
-    """A fitted classifier, and the map from its evidence to posteriors of the kinds."""
+    """The classifiers of the folds, and the map from the evidence of each to posteriors."""
 
-    model: Any
+    models: Sequence[Any]
     kinds: NDArray[Any]
     calibrator: LogisticRegression
 
     def answer(self, X: Any) -> Floats:
-        """Posteriors of rows, (n, n_kinds)."""
-        return self.posteriors(_evidence(self.model, X, self.kinds))
+        """Posteriors of new rows, (n, n_kinds): the mean over the classifiers."""
+        each = [self.posteriors(_evidence(model, X, self.kinds)) for model in self.models]
+        return np.asarray(np.mean(each, axis=0))
 
     def posteriors(self, evidence: Floats) -> Floats:
         """Posteriors from evidence, (n, n_kinds)."""

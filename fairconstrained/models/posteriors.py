@@ -104,9 +104,9 @@ class Posteriors(LinearSpecification):
     small groups may take more, and without the products ended in constant predictions.) The parts
     q, here the rows of labels :math:`L_q` and groups :math:`G_q`, are those whose rates the
     constraint compares. The first posterior is that of `estimator`, the second that of
-    `group_model`, fitted on the rows of the labels :math:`L_q` only. The linear model is trained on
-    the posteriors of models that have not seen the row (cross-fitting); predictions use models
-    fitted on all rows.
+    `group_model`, fitted on the rows of the labels :math:`L_q` only. Each is fitted once for each
+    fold, on the rows of the other folds. A training row gets the posteriors of the model that has
+    not seen it (cross-fitting), a new row the mean over the models.
 
     Posteriors are calibrated by a logistic regression on their logarithms, out of fold: it makes
     probabilities of decision functions and of overconfident models, and shrinks posteriors of the
@@ -122,10 +122,9 @@ class Posteriors(LinearSpecification):
         Tells the groups apart; default: a clone of `estimator`, or of what it freezes. It is fitted
         once for each set of labels that the constraint treats alike, and not at all where the
         constraint compares no groups.
-    cv : int, splitter or iterable of (train, test), default=5
+    cv : int, splitter or iterable of (train, test), default=3
         Folds, stratified by label and group where it is a number. Other splitters must give each
-        row to exactly one test part. Fewer folds cost less and calibrate worse, unless rows are
-        many.
+        row to exactly one test part. More folds fit, and ask, more models on more rows each.
     memory : str or joblib.Memory, optional
         Folder, or cache, for what was fitted on the same rows with the same `random_state` of the
         constrained classifier. The slack plays no part in it: a search over slacks then fits the
@@ -136,8 +135,8 @@ class Posteriors(LinearSpecification):
     The generator of a fit seeds every ``random_state`` that is None. A classifier that draws from
     the global generator of numpy or torch instead has to be seeded by its user.
 
-    Fits: ``cv`` + 1 of `estimator`, and as many of `group_model` for each set of labels. Predicting
-    takes one prediction of each.
+    Fits: ``cv`` of `estimator`, and as many of `group_model` for each set of labels. Predicting
+    takes a prediction of each.
 
     References
     ----------
@@ -164,7 +163,7 @@ class Posteriors(LinearSpecification):
 
     fit_intercept = True
 
-    def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 5, memory: Any = None):
+    def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 3, memory: Any = None):
         self.estimator = estimator
         self.group_model = group_model
         self.cv = cv
@@ -238,7 +237,7 @@ class Posteriors(LinearSpecification):
         return table
 
     def transform(self, X: Any) -> Floats:
-        """Columns of new rows, by the models fitted on all rows."""
+        """Columns of new rows, by the mean over the models of the folds."""
         return self.fitted_.columns(X)
 
     def columns(

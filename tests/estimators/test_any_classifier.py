@@ -188,7 +188,7 @@ def test_a_frozen_model_is_made_fair_with_new_rows():
     new = X[1500:], y[1500:], group[1500:]
     clf = fitted(model=FrozenEstimator(old), data=new)
     assert pickle.dumps(old) == before
-    assert clf.model_.fitted_.label_model.model.estimator is old
+    assert [model.estimator for model in clf.model_.fitted_.label_model.models] == [old]
     assert measured(clf, "demographic_parity", new) <= 0.05 + FORGIVEN + 0.02
     assert (
         METRIC_OF["demographic_parity"](new[1], old.predict(new[0]), sensitive_features=new[2])
@@ -200,9 +200,9 @@ def test_without_constraints_it_is_the_calibrated_classifier():
     X, y, _ = table(n=1000)
     with pytest.warns(MissingSensitiveFeaturesWarning):
         clf = RateConstrainedClassifier(model=TREES, random_state=0).fit(X, y)
-    alone = clone(TREES).fit(X, y)
     assert clf.coef_.shape == (1, 2)
-    agree = clf.predict(X) == alone.predict(X)
+    posterior = clf.model_.fitted_.columns(X)[:, 1]
+    agree = clf.predict(X) == (posterior > 0.5)
     assert agree.mean() > 0.97
 
 
@@ -351,7 +351,7 @@ def test_metadata_are_routed_to_the_classifier_row_by_row():
         model = Coloured().set_fit_request(colour=True)
         clf = RateConstrainedClassifier(model=Posteriors(model, GaussianNB(), cv=3))
         clf.fit(X, y, sensitive_features=group, sample_weight=weight, colour=X[:, 0])
-    assert len(Coloured.seen) == 4
+    assert len(Coloured.seen) == 3
     assert all(np.array_equal(rows[:, 0], colour) for rows, colour in Coloured.seen)
 
 
