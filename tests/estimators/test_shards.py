@@ -220,7 +220,7 @@ def test_what_is_wrong_on_one_worker_is_said_on_all(tmp_path):
         "kinds of labels": "in their kinds of labels in y: worker 0 has text, worker 1 has numbers",
         "no groups on one": "kinds of sensitive_features: worker 0 has text, worker 1 has none",
         "one class in all": "needs samples of at least 2 classes; the data have only one",
-        "private": "DPFermiClassifier.epsilon must be None: rows in parts",
+        "private": "protect must be 'record' or 'record_replacement': rows in parts",
         "ranking": "AUCFairClassifier needs all rows at once",
         "network": "RateConstrainedClassifier.model must be linear or a classifier",
         "after all that": "no error",

@@ -52,19 +52,23 @@ def outputs(with_canary, kind, seed, others=0.0):
     The number of rows is public: it is undone in the gradient's scale.
     """
     data = batch(N_ROWS + with_canary, others)
+    return outputs_of(data, len(data.y), kind, torch.Generator().manual_seed(seed))
+
+
+def outputs_of(data, n_rows, kind, rng):
+    """As above, of the rows that one worker has of so many."""
     model = LinearModel(
         1, torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64), True
     )
     stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.1)])
     counts = torch.ones(stack.n_parts, dtype=torch.float64)
-    problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, plan(kind))
-    rng = torch.Generator().manual_seed(seed)
+    problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, plan(kind), n_rows)
     x = torch.tensor([0.0, 0.0, -1.0], dtype=torch.float64)
     rows = []
     for _ in range(N_SAMPLES):
         released = problem.release(x, torch.zeros_like, CLIP, rng)
         table = released.table[stack.part_of_cell[0], 0] * RATE  # of both groups, predicted 0
-        along = released.gradient[1] * RATE * len(data.y) / CLIP
+        along = released.gradient[1] * RATE * n_rows / CLIP
         rows.append([*table.tolist(), along.item()])
     return np.array(rows)
 
