@@ -53,7 +53,6 @@ def check_parts(estimator, X):
             isinstance(X, Blocks) and estimator.epsilon is not None
         ),
         f"{name}.protect must be 'record' or 'record_replacement'": kind not in _SUMS,
-        f"{name}.margin must be 0": estimator.margin > 0,
         f"{name}.model must be linear or a classifier": not isinstance(
             specification, LinearSpecification
         ),
@@ -65,9 +64,9 @@ def check_parts(estimator, X):
     if wrong:
         raise ValueError(
             f"{wrong[0]}: rows in parts (sharded_rows, Blocks) are for linear models under "
-            "constraints of rates and losses, or with the penalty of DPFermiClassifier, without a "
-            "margin. Private fits of records take those of sharded_rows. Networks on several "
-            "workers: fairconstrained.training.train."
+            "constraints of rates and losses, or with the penalty of DPFermiClassifier. Private "
+            "fits of records take those of sharded_rows. Networks on several workers: "
+            "fairconstrained.training.train."
         )
     check_solves(estimator._chosen_solver(), _SUMS[kind])
 

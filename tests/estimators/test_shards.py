@@ -63,6 +63,7 @@ CASES = {
         table,
         lambda: RateConstrainedClassifier([EqualizedOdds(0.05), FalseNegativeRate(max=0.3)]),
     ),
+    "margin": (table, lambda: RateConstrainedClassifier(slack=0.1, margin=1.0)),
     "losses": (table, lambda: LossParityClassifier()),
     "penalty": (table, lambda: DPFermiClassifier(epsilon=None)),
     "three classes": (three_classes, lambda: RateConstrainedClassifier(slack=0.03)),
