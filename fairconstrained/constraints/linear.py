@@ -152,14 +152,28 @@ class LinearMoments(MomentConstraint):
         and weight w moves rate r by :math:`w (\sum_s A_{rqs} s - \rho_r B_{rq}) / D_r`. Sums of
         products of these moves are the covariances of the rates.
         """
+        return self.deviations_of(self.scatter(scores, rows))
+
+    def scatter(self, scores: Tensor, rows: Rows) -> Tensor:
+        """Sums from which :meth:`deviations_of` computes standard errors, (n_parts, k, k + 1).
+
+        For each part they are those of (s, 1) by weight, and of its products by squared weight.
+        """
         hard = self.statistic.hard(scores, rows.y)
         row = torch.cat((hard, torch.ones_like(hard[:, :1])), dim=1)
         k = row.shape[1]
         products = (row[:, :, None] * row[:, None, :]).reshape(len(row), -1)
-        moments = rows._replace(weight=rows.weight**2).sum(products).reshape(-1, k, k)
-        counts = rows.counts()
+        squares = rows._replace(weight=rows.weight**2).sum(products).reshape(-1, k, k)
+        return torch.cat((rows.sum(row)[:, :, None], squares), dim=2)
+
+    def deviations_of(self, scatter: Tensor) -> Tensor:
+        """Standard errors of the values, (m,), from sums over all rows, in any shape."""
+        k = self.statistic.n_columns + 1
+        scatter = scatter.reshape(self.n_parts, k, k + 1)
+        sums, moments = scatter[:, :-1, 0], scatter[:, :, 1:]
+        counts = scatter[:, -1, 0]
         total = (self._denominators.to(counts) @ counts[:, None])[:, 0]
-        rates = self.rates(rows.sum(hard), counts)
+        rates = self.rates(sums, counts)
         above = self._numerators.to(counts).to_dense().reshape(len(total), self.n_parts, k - 1)
         below = self._denominators.to(counts).to_dense() * rates[:, None]
         moved = torch.cat((above, -below[:, :, None]), dim=2) / total[:, None, None]

@@ -259,6 +259,14 @@ class MomentConstraint:
             drawn.append(self.hard_values(scores, reweighted, aux))
         return torch.stack(drawn).std(dim=0)
 
+    def scatter(self, scores: Tensor, rows: Rows) -> Tensor:
+        """Sums over rows from which :meth:`deviations_of` computes standard errors."""
+        raise NotImplementedError
+
+    def deviations_of(self, scatter: Tensor) -> Tensor:
+        """As :meth:`deviations`, from :meth:`scatter` of all rows, where there is one."""
+        raise NotImplementedError
+
     def least_rows(
         self, cells: NDArray[np.bool_], rows: NDArray[np.int64], min_rows: int | str
     ) -> float:

@@ -131,6 +131,18 @@ class Stack(MomentConstraint):
         errors = [m.deviations(scores, own, own_aux) for (m, own), (_, own_aux) in pairs]
         return torch.cat([scores.new_zeros(0), *(own.to(scores) for own in errors)])
 
+    def scatter(self, scores: Tensor, rows: Rows) -> Tensor:
+        """The sums of all members, one after the other."""
+        sums = [member.scatter(scores, own).reshape(-1) for member, own in self._with_rows(rows)]
+        return torch.cat([scores.new_zeros(0), *sums])
+
+    def deviations_of(self, scatter: Tensor) -> Tensor:
+        """All members' standard errors from these sums."""
+        columns = [member.statistic.n_columns + 1 for member in self.members]
+        sizes = [m.n_parts * k * (k + 1) for m, k in zip(self.members, columns, strict=True)]
+        pieces = zip(self.members, torch.split(scatter, sizes), strict=True)
+        return torch.cat([scatter[:0], *(member.deviations_of(own) for member, own in pieces)])
+
     def _of(self, members: Sequence[MomentConstraint]) -> Self:
         """The stack of these members, or itself if nothing changes."""
         if all(other is own for other, own in zip(members, self.members, strict=True)):

@@ -677,9 +677,7 @@ def _probabilities(scores):
 
 def narrowed(problem, x, margin):
     """The constraints with slacks less `margin` of their own standard errors at x."""
-    stack, n_params = problem.constraint, problem.model.n_params
-    scores = problem.model.scores(x[:n_params], problem.data.X).detach()
-    errors = stack.deviations(scores, stack.place(*problem.data[1:]), x[n_params:])
+    stack, errors = problem.constraint, problem.standard_errors(x)
     narrow = stack.narrowed(margin * errors)
     nothing = torch.nonzero((narrow.slack <= 0) & (stack.slack > 0))[:, 0].tolist()
     if nothing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Number
@@ -22,6 +22,8 @@ from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.specification import LinearSpecification
 from fairconstrained.problems.parted import PARTED
 from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.problems.private.erm import PrivateERM
+from fairconstrained.problems.private.fermi import RecordFermi
 from fairconstrained.solvers import check_solves
 from fairconstrained.workers import ALONE
 
@@ -30,22 +32,27 @@ __all__ = [
     "check_parts",
     "learnt_columns",
     "parted_rows",
+    "refuse_difference",
     "rows_of_blocks",
 ]
 
 _ENCODED_ROWS = 1 << 20  # labels that are made indices at a time
 _UNCOMPARED = ("callbacks", "verbose", "random_state", "device")  # parameters that may differ
+# The problem on rows in parts for each that has one. Private ones are made of sums as they are.
+_SUMS = {**PARTED, PrivateERM: PrivateERM, RecordFermi: RecordFermi}
 _KINDS = {"U": "text", "S": "text", "O": "objects"}  # of labels; all others are numbers
 
 
 def check_parts(estimator, X):
     """Refuse a fit on rows in parts that is not exact, before any work."""
     name = type(estimator).__name__
-    specification = estimator._specification()
+    specification, kind = estimator._specification(), estimator._problem_class()
     refused = {
         f"{name} needs all rows at once": not estimator._takes_parts,
-        f"{name}.epsilon must be None": estimator.epsilon is not None,
-        f"{name}.margin must be 0": estimator.margin > 0,
+        f"{name}.epsilon must be None to read Blocks": (
+            isinstance(X, Blocks) and estimator.epsilon is not None
+        ),
+        f"{name}.protect must be 'record' or 'record_replacement'": kind not in _SUMS,
         f"{name}.model must be linear or a classifier": not isinstance(
             specification, LinearSpecification
         ),
@@ -57,10 +64,11 @@ def check_parts(estimator, X):
     if wrong:
         raise ValueError(
             f"{wrong[0]}: rows in parts (sharded_rows, Blocks) are for linear models under "
-            "constraints of rates and losses, or with the penalty of DPFermiClassifier, without "
-            "privacy and margin. Networks on several workers: fairconstrained.training.train."
+            "constraints of rates and losses, or with the penalty of DPFermiClassifier. Private "
+            "fits of records take those of sharded_rows. Networks on several workers: "
+            "fairconstrained.training.train."
         )
-    check_solves(estimator._chosen_solver(), PARTED[estimator._problem_class()])
+    check_solves(estimator._chosen_solver(), _SUMS[kind])
 
 
 # ---------------------------------------------------------------------- blocks
@@ -194,10 +202,10 @@ def agreed(estimator, rows, workers):
     columns = (estimator.n_features_in_, None if names is None else tuple(names))
     ends = float(rows.weight.max()), float(rows.weight.min())
     said = workers.gather(_Said(_comparable(estimator), columns, rows.classes, rows.groups, *ends))
-    _refuse_difference("parameters", [own.parameters for own in said])
-    _refuse_difference("columns of X", [own.columns for own in said])
-    _refuse_difference("kinds of labels in y", [_kind(own.classes) for own in said])
-    _refuse_difference("kinds of sensitive_features", [_kind(own.groups) for own in said])
+    refuse_difference("parameters", [own.parameters for own in said])
+    refuse_difference("columns of X", [own.columns for own in said])
+    refuse_difference("kinds of labels in y", [_kind(own.classes) for own in said])
+    refuse_difference("kinds of sensitive_features", [_kind(own.groups) for own in said])
     classes, places = joined([own.classes for own in said], _encoded_labels)
     rows = replace(
         rows, y=places[workers.rank][rows.y], classes=classes, workers=workers, in_parts=True
@@ -210,12 +218,23 @@ def agreed(estimator, rows, workers):
 
 
 def _comparable(estimator):
-    """Parameters that have a value of their own, of the estimator and of what it holds."""
+    """Parameters, of the estimator and of what it holds, as what can be compared."""
     return {
-        name: value
+        name: _plain(value)
         for name, value in sorted(estimator.get_params(deep=True).items())
-        if isinstance(value, (Number, str, tuple, type(None))) and name not in _UNCOMPARED
+        if name not in _UNCOMPARED
     }
+
+
+def _plain(value):
+    """Numbers and texts, also in arrays, sequences and mappings; of other objects the type."""
+    if isinstance(value, (Number, str, type(None))):
+        return value
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(part) for part in value]
+    return value.tolist() if hasattr(value, "tolist") else type(value).__name__
 
 
 def _kind(labels):
@@ -224,7 +243,7 @@ def _kind(labels):
     return _KINDS.get(labels.dtype.kind, "numbers")
 
 
-def _refuse_difference(what, said):
+def refuse_difference(what, said):
     for rank, own in enumerate(said):
         if own != said[0]:
             raise ValueError(

@@ -9,13 +9,19 @@ import numpy as np
 import torch
 
 from fairconstrained.constraints import Stack
+from fairconstrained.distributed import taken_workers
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._domain import categories, in_order, recoded
+from fairconstrained.estimators._parts import refuse_difference
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import Posteriors
 from fairconstrained.privacy import Budget, PrivacyGuarantee
-from fairconstrained.privacy.mechanisms import SystemGenerator, with_gaussian_noise
+from fairconstrained.privacy.mechanisms import (
+    SharedGenerator,
+    SystemGenerator,
+    with_gaussian_noise,
+)
 from fairconstrained.problems.private.coordinates import (
     Coordinates,
     release_coordinates,
@@ -81,16 +87,16 @@ class PrivateFairClassifier(FairClassifier):
 
     def _rows(self, X, y, sensitive_features, sample_weight, routed, workers=ALONE):
         private_records = self.epsilon is not None and self._protects_records()
-        if private_records and sample_weight is not None:
-            raise ValueError(
-                "sample_weight must be None with epsilon: a row of weight w would need w times "
-                "the noise."
-            )
+        with workers.agreeing():
+            if private_records and sample_weight is not None:
+                raise ValueError(
+                    "sample_weight must be None with epsilon: a row of weight w would need w times "
+                    "the noise."
+                )
+            domains = categories(y), categories(sensitive_features)
         if self.epsilon is not None:
-            self._domains = (
-                categories(y),
-                categories(sensitive_features),
-            )
+            refuse_difference("categories of y and sensitive_features", workers.gather(domains))
+            self._domains = domains
         try:
             return super()._rows(X, y, sensitive_features, sample_weight, routed, workers)
         finally:
@@ -117,6 +123,10 @@ class PrivateFairClassifier(FairClassifier):
             rows = replace(rows, group=group, groups=labels)
         return super()._with_groups(rows)
 
+    def _data(self, table, rows):
+        """The rows; also of several workers as a batch, because releases are sums over them."""
+        return super()._data(table, rows if self.epsilon is None else replace(rows, in_parts=False))
+
     def _task(self, rows, rng):
         """The task with system randomness, and with private rows near their public range."""
         task = super()._task(rows, rng)
@@ -131,6 +141,8 @@ class PrivateFairClassifier(FairClassifier):
                 "is for experiments; a model to be released needs random_state=None.",
                 PrivacyWarning,
             )
+        if task.workers.size > 1:
+            task = replace(task, rng=SharedGenerator(task.rng, task.workers))
         if not self._protects_records():
             return task
         public = self._public_range(task.data)
@@ -171,7 +183,7 @@ class PrivateFairClassifier(FairClassifier):
     def _refuse_early(self, task, pose):
         """Pose the problem on one row and on no releases: what cannot be solved is refused here."""
         space, data = task.space, task.data
-        ample = torch.full((len(space.classes), len(space.groups)), len(data.y))
+        ample = torch.full((len(space.classes), len(space.groups)), task.n_rows)
         stack = Stack(space, [kept for kept, _ in self._kept(space, ample, 1)])
         counts = stack.counts_of_cells(ample.to(data.weight)).clamp_min(1.0)
         one_row = data.rows(torch.zeros(1, dtype=torch.long, device=data.y.device))
@@ -182,10 +194,11 @@ class PrivateFairClassifier(FairClassifier):
     def _private_problem(self, task):
         """Build the problem of noisy releases; here the mean log loss under the constraints."""
         data, space, rng = task.data, task.space, task.rng
-        plan = task.solver.plan(len(data.y), self._budget())
+        plan = task.solver.plan(task.n_rows, self._budget())
 
         def pose(model, rows, stack, counts):
-            return PrivateERM(model, rows, log_loss, stack, float(self.alpha), counts, plan)
+            alpha, n_rows = float(self.alpha), task.n_rows
+            return PrivateERM(model, rows, log_loss, stack, alpha, counts, plan, n_rows)
 
         trial = self._trial_model(task)
         self._refuse_early(task, partial(pose, trial))
@@ -215,9 +228,16 @@ class PrivateFairClassifier(FairClassifier):
         Raises
         ------
         ValueError
-            If a parameter is not valid, or ``epsilon`` is None.
+            If a parameter is not valid, ``epsilon`` is None, or this is called on one of several
+            workers within :func:`~fairconstrained.distributed.sharded_rows`, as by a search.
         """
         self._check_all()
+        with taken_workers() as workers:
+            if workers.size > 1:
+                raise ValueError(
+                    "planned_privacy, and so PrivateGridSearch, must be called outside of "
+                    "sharded_rows: a worker knows how many rows it has, and not how many all have."
+                )
         if self.epsilon is None:
             raise ValueError(
                 f"{type(self).__name__}.epsilon must be a number or a Budget for planned_privacy; "
@@ -261,13 +281,14 @@ class PrivateFairClassifier(FairClassifier):
 
     def _private_model(self, task, plan, n_params):
         """The model in released coordinates."""
-        data, public = task.data, self._public_range(task.data)
-        self._warn_of_noise(plan, len(data.y), n_params)
-        self._warn_of_delta(len(data.y))
+        X, n_rows, noise, rng = task.data.X, task.n_rows, plan.scaling_noise, task.rng
+        public = self._public_range(task.data)
+        self._warn_of_noise(plan, n_rows, n_params)
+        self._warn_of_delta(n_rows)
         self._spends(plan)
         if self.feature_range is None:
-            public = release_scales(data.X, public, plan.scaling_noise, task.rng)
-        coordinates = release_coordinates(data.X, public, plan.scaling_noise, task.rng)
+            public = release_scales(X, n_rows, public, noise, rng)
+        coordinates = release_coordinates(X, n_rows, public, noise, rng)
         if coordinates.far:
             self._warn_of_range()
         return self._built(task, coordinates)

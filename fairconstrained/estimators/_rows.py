@@ -84,6 +84,11 @@ class Task:
     moments: GroupMoments | None = None
     watch: Callable = unwatched  # called with the problem and each iterate
 
+    @property
+    def n_rows(self):
+        """Number of rows of all workers."""
+        return int(self.cells().sum())
+
     def posed_as(self, kind):
         """The class of a problem for these rows: `kind`, or its equal for rows in parts."""
         return PARTED[kind] if isinstance(self.data, PartedRows) else kind

@@ -226,7 +226,10 @@ class DPFermiClassifier(PrivateFairClassifier):
         cells = self._public_cells(task)
         plan = self._plan(task, with_counts=cells is None)
         problem, of_record = self._problem_class(), self._protects_records()
-        own = {"risk": MeanLoss(log_loss)} if problem is SecretGroups else {"loss": log_loss}
+        if problem is SecretGroups:
+            own = {"risk": MeanLoss(log_loss)}
+        else:
+            own = {"loss": log_loss, "n_rows": task.n_rows}
 
         def pose(model, rows, stack, counts):
             return problem(
@@ -258,7 +261,7 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     def _plan(self, task, with_counts):
         """Plan the noise of all releases; there are none if the only secret is a single group."""
-        solver, n_rows, budget = task.solver, len(task.data.y), self._budget()
+        solver, n_rows, budget = task.solver, task.n_rows, self._budget()
         if len(task.space.groups) < 2 and self._problem_class() is SecretGroups:
             return ReleasePlan({}, privacy_guarantee([], delta=budget.delta, unit=budget.unit))
         plan = solver.plan(n_rows, budget, with_counts)
@@ -279,7 +282,8 @@ class DPFermiClassifier(PrivateFairClassifier):
         (notion,) = self._notions()
         within_labels = not isinstance(notion, DemographicParity)
         fractions = public_cells(self.group_proportions, task.space, within_labels)
-        return task.data.weight.sum() * torch.as_tensor(fractions).to(task.data.weight)
+        total = task.workers.sum(task.data.weight.sum())
+        return total * torch.as_tensor(fractions).to(total)
 
     def _stack_on(self, space, cells, plan):
         """The notion that is measured and the counts of its parts, from released counts."""

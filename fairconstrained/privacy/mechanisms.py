@@ -4,6 +4,9 @@ r"""Poisson batches and noise: plain functions, all drawing from the generator t
 cryptographic: no one can predict, repeat or try out its noise. A ``torch.Generator`` with a seed is
 for experiments.
 
+*Several workers.* With a :class:`SharedGenerator` a release is of the rows of all workers, and the
+noise is drawn once.
+
 *Lowest bits.* Sums and noise in floating point give away what they hide: the doubles that a sum
 plus its noise can reach depend on the sum [1]_. Here both are rounded to multiples of a power of
 two and added as integers. The step :math:`s` of this grid depends on the noise alone, so that
@@ -29,6 +32,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Sequence
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -38,6 +42,7 @@ from torch import Generator, Tensor
 __all__ = [
     "NOISES",
     "PoissonBatches",
+    "SharedGenerator",
     "SystemGenerator",
     "noise_generator",
     "noisy_argmax",
@@ -50,7 +55,10 @@ _BLOCK_NORMALS = 1024  # pairs
 _GRID = 2.0**-24  # most that rounding adds to the norm of what a row adds, in units of the noise
 _LARGEST = 2.0**61  # steps of the grid; two such numbers add up within 64 bits
 
+_SEEDS = 2**63
+
 Numbers = NDArray[np.float64]
+Steps = NDArray[np.int64]  # of the grid
 AddNoise = Callable[[Tensor, float, Generator], Tensor]
 
 
@@ -89,6 +97,62 @@ class SystemGenerator(Generator):
         return drawn
 
 
+class Workers(Protocol):
+    """Processes that have the rows together: what a release asks of them."""
+
+    rank: int
+    size: int
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Sum over the workers; the same on each."""
+
+
+class SharedGenerator(Generator):
+    """Randomness of workers whose rows are released together, as if one worker had them all.
+
+    *Batches.* Each worker draws from its own rows. Rows are drawn independently, so these batches
+    are together one Poisson batch of all rows.
+
+    *Noise.* A release is the sum over all workers plus noise, which is that of the first one alone.
+    Every worker rounds the sum over its own rows to the grid, and the first adds its noise to it,
+    before these integers are summed. A row moves the sum of one worker, by as much as if that
+    worker were alone: what is charged is the same. Sums of single workers travel without noise, so
+    workers must trust each other and the network between them.
+
+    *The rest.* Functions of torch that are given this generator draw the same on all workers.
+
+    Parameters
+    ----------
+    own : Generator
+        What this worker draws from. A seed that is the same on all is replaced on all but the
+        first, whose batches would otherwise be those of the others.
+    workers : Workers
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.privacy.mechanisms import SharedGenerator, with_gaussian_noise
+    >>> from fairconstrained.workers import ALONE
+    >>> rng = SharedGenerator(torch.Generator().manual_seed(0), ALONE)
+    >>> with_gaussian_noise(torch.zeros(2), 1.0, rng).shape
+    torch.Size([2])
+    """
+
+    def __new__(cls, own: Generator, workers: Workers) -> Self:
+        return super().__new__(cls)  # torch's takes a device
+
+    def __init__(self, own: Generator, workers: Workers):
+        super().__init__()
+        seed = own.initial_seed() % _SEEDS
+        if workers.rank > 0:
+            own_seed = np.random.SeedSequence([seed, workers.rank]).generate_state(1)
+            own.manual_seed(int(own_seed[0]))  # nothing to a generator that draws from the system
+        self.own = own
+        self.workers = workers
+        of_first = torch.tensor(seed if workers.rank == 0 else 0)
+        self.manual_seed(int(workers.sum(of_first)))
+
+
 @functools.singledispatch
 def _exponential(rng: Generator, *shape: int) -> Numbers:
     uniform: Numbers = torch.rand(shape, generator=rng, dtype=torch.float64).numpy()
@@ -100,6 +164,11 @@ def _(rng: SystemGenerator, *shape: int) -> Numbers:
     return -np.log(rng.uniform(*shape))
 
 
+@_exponential.register
+def _(rng: SharedGenerator, *shape: int) -> Numbers:
+    return _exponential(rng.own, *shape)
+
+
 @functools.singledispatch
 def _normal(rng: Generator, n: int) -> Numbers:
     normal: Numbers = torch.randn(n, generator=rng, dtype=torch.float64).numpy()
@@ -109,6 +178,26 @@ def _normal(rng: Generator, n: int) -> Numbers:
 @_normal.register
 def _(rng: SystemGenerator, n: int) -> Numbers:
     return rng.normal(n)
+
+
+@_normal.register
+def _(rng: SharedGenerator, n: int) -> Numbers:
+    return _normal(rng.own, n)
+
+
+@functools.singledispatch
+def _released(rng: Generator, part: Steps, noise: Steps) -> Steps:
+    """The sum of what all workers that share `rng` give, and noise once."""
+    return part + noise
+
+
+@_released.register
+def _(rng: SharedGenerator, part: Steps, noise: Steps) -> Steps:
+    most = int(_LARGEST) // rng.workers.size  # so many workers add up within 64 bits
+    part = part.clip(-most, most)
+    given = part + noise if rng.workers.rank == 0 else part
+    total: Steps = rng.workers.sum(torch.from_numpy(given)).numpy()
+    return total
 
 
 class PoissonBatches:
@@ -165,19 +254,23 @@ def _chosen(n_rows: int, rate: float, rng: Generator) -> Tensor:
 
 
 def with_gaussian_noise(value: Tensor, deviation: float, rng: Generator) -> Tensor:
-    """Add independent normal noise of this standard deviation to every entry."""
+    """Add independent normal noise of this standard deviation to every entry.
+
+    With a :class:`SharedGenerator`: to the sum over its workers.
+    """
     size = value.numel()
-    return _added_on_grid(value, _normal(rng, size), deviation, math.sqrt(size))
+    return _added_on_grid(value, _normal(rng, size), deviation, math.sqrt(size), rng)
 
 
 def with_laplace_noise(value: Tensor, scale: float, rng: Generator) -> Tensor:
     """Add independent Laplace noise of this scale to every entry.
 
-    Its standard deviation is sqrt(2) times the scale.
+    Its standard deviation is sqrt(2) times the scale. With a :class:`SharedGenerator`: to the sum
+    over its workers.
     """
     size = value.numel()
     one, other = _exponential(rng, 2, size)  # the difference of two is Laplace
-    return _added_on_grid(value, one - other, scale, size)
+    return _added_on_grid(value, one - other, scale, size, rng)
 
 
 def noise_generator(seed: int | None) -> Generator:
@@ -198,7 +291,9 @@ def noisy_argmax(values: Sequence[int], scale: float, rng: Generator) -> int:
     return int(np.argmax(np.asarray(values) + scale * _exponential(rng, len(values))))
 
 
-def _added_on_grid(value: Tensor, noise: Numbers, scale: float, spread: float) -> Tensor:
+def _added_on_grid(
+    value: Tensor, noise: Numbers, scale: float, spread: float, rng: Generator
+) -> Tensor:
     """`value` plus `scale` times `noise`, both rounded to multiples of a power of two.
 
     `spread` is the largest norm of a vector of this size with entries of at most 1.
@@ -207,11 +302,11 @@ def _added_on_grid(value: Tensor, noise: Numbers, scale: float, spread: float) -
         return value
     step = 2.0 ** math.floor(math.log2(_GRID * scale / max(spread, 1.0)))
     exact: Numbers = value.detach().double().cpu().numpy().reshape(-1)
-    steps = _rounded(exact, step) + _rounded(scale * noise, step)
+    steps = _released(rng, _rounded(exact, step), _rounded(scale * noise, step))
     return torch.from_numpy(steps * step).reshape(value.shape).to(value)
 
 
-def _rounded(numbers: Numbers, step: float) -> NDArray[np.int64]:
+def _rounded(numbers: Numbers, step: float) -> Steps:
     """In steps of the grid, as 64-bit integers; what is not a number counts as zero."""
     largest = _LARGEST * step
     numbers = np.where(numbers == numbers, numbers, 0.0)  # np.nan_to_num would double the time

@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol, Self
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.models.base import Penalty
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.models.base import Model, Penalty
 from fairconstrained.models.features import Features
 from fairconstrained.problems.lines import Line, grid, on_grid
 
@@ -31,6 +32,7 @@ __all__ = [
     "QuadraticProgram",
     "SampledProblem",
     "Sharpenable",
+    "WithAllRows",
     "one_in",
     "separate_estimates",
     "with_penalty",
@@ -230,6 +232,20 @@ class QuadraticProgram(Problem, Protocol):
 
     def quadratic_forms(self) -> tuple[Tensor, Tensor, Tensor]:
         """Hessians, gradients and values of (f, c_1, ..., c_m) at zero."""
+
+
+class WithAllRows:
+    """A problem whose rows are a batch in memory."""
+
+    model: Model
+    data: Batch
+    constraint: MomentConstraint
+
+    def standard_errors(self, x: Tensor) -> Tensor:
+        """Standard errors of the hard values of the constraints at `x`, (m,)."""
+        w, aux = x.tensor_split([self.model.n_params])
+        scores = self.model.scores(w, self.data.X).detach()
+        return self.constraint.deviations(scores, self.constraint.place(*self.data[1:]), aux)
 
 
 class FixedSoftness:

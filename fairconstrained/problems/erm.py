@@ -26,6 +26,7 @@ from fairconstrained.problems.base import (
     Batch,
     Evaluation,
     Linearization,
+    WithAllRows,
     one_in,
     separate_estimates,
     with_penalty,
@@ -53,7 +54,7 @@ def through_scores(
 
 
 @dataclass(frozen=True)
-class FairERM:
+class FairERM(WithAllRows):
     r"""Empirical risk minimisation under a moment constraint.
 
     .. math::

@@ -25,6 +25,7 @@ from fairconstrained.problems.base import (
     Evaluation,
     FixedSoftness,
     Linearization,
+    WithAllRows,
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
@@ -144,7 +145,7 @@ def whitened_model(
 
 
 @dataclass(frozen=True)
-class MomentERM(FixedSoftness):
+class MomentERM(FixedSoftness, WithAllRows):
     r"""Pairwise risk of a linear model under a constraint, both functions of group moments.
 
     Parameters

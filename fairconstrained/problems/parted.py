@@ -73,6 +73,15 @@ class Passes:
         """`soft` and `hard` in one pass."""
         return self._sums(w, self._soft, self._hard)
 
+    def scatter(self, w: Tensor) -> Tensor:
+        """Sums from which standard errors of the hard values follow."""
+
+        def of_batch(batch: Batch) -> Tensor:
+            scores, rows = self.model.scores(w, batch.X), self.constraint.place(*batch[1:])
+            return self.constraint.scatter(scores, rows)
+
+        return self.data.total(of_batch)
+
     def gradients(self, w: Tensor, on_risk: Tensor, on_tables: Tensor) -> Tensor:
         """Gradients of k weighted sums, (k, n_params), in one pass.
 
@@ -266,6 +275,10 @@ class PartedERM:
         pairs = (loss, soft.table), (hard.first, hard.table)
         values = (torch.cat((first[None], self.affine.of_table(table))) for first, table in pairs)
         return Evaluation(*values)
+
+    def standard_errors(self, x: Tensor) -> Tensor:
+        """Standard errors of the hard values of the constraints at `x`, (m,)."""
+        return self.constraint.deviations_of(self.passes.scatter(x))
 
     def sharpened(self) -> Self:
         """The problem with soft rates at twice the temperature, or itself without soft rates."""

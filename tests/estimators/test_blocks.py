@@ -106,7 +106,6 @@ def test_small_groups_are_left_out_as_in_memory():
         (PartialParityClassifier(), "PartialParityClassifier needs all rows at once"),
         (RateConstrainedClassifier(epsilon=1.0), r"epsilon must be None"),
         (DPFermiClassifier(), r"epsilon must be None"),
-        (RateConstrainedClassifier(margin=1.0), r"margin must be 0"),
         (RateConstrainedClassifier(model=(8,)), r"model must be linear or a classifier"),
         (RateConstrainedClassifier(model=LogisticRegression()), r"must be linear to read Blocks"),
     ],

@@ -22,8 +22,8 @@ def releases_of(clf, monkeypatch, fails_after=None):
     """Fit, with an error right after so many releases; the number of releases that were made."""
     made, honest = [], mechanisms._added_on_grid
 
-    def counted(value, noise, scale, spread):
-        released = honest(value, noise, scale, spread)
+    def counted(value, noise, scale, spread, rng):
+        released = honest(value, noise, scale, spread, rng)
         made.append(scale)
         if len(made) == fails_after:
             raise InjectedError

@@ -77,12 +77,12 @@ def audit(name, unit, patch, null=False):
     """
     honest, answers, moved = mechanisms._added_on_grid, [], []
 
-    def first(value, noise, scale, spread):
-        released = honest(value, noise, scale, spread)
+    def first(value, noise, scale, spread, rng):
+        released = honest(value, noise, scale, spread, rng)
         answers.append((value, scale, released))
         return released
 
-    def second(value, noise, scale, spread):
+    def second(value, noise, scale, spread, rng):
         before, same, released = answers.pop(0)
         assert scale == same  # noise is no secret
         moved.append(float((value - before).norm()) / scale if scale else 0.0)

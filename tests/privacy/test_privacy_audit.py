@@ -15,8 +15,16 @@ from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.privacy import Gaussian, Laplace, Phase, TrainingPlan, privacy_guarantee
+from fairconstrained.privacy import (
+    Gaussian,
+    Laplace,
+    Phase,
+    TrainingPlan,
+    mechanisms,
+    privacy_guarantee,
+)
 from fairconstrained.privacy.audit import epsilon_lower_bound
+from fairconstrained.privacy.mechanisms import SharedGenerator
 from fairconstrained.problems import Batch
 from fairconstrained.problems.private import erm as private_problem
 from fairconstrained.problems.private.erm import PrivateERM
@@ -52,19 +60,23 @@ def outputs(with_canary, kind, seed, others=0.0):
     The number of rows is public: it is undone in the gradient's scale.
     """
     data = batch(N_ROWS + with_canary, others)
+    return outputs_of(data, len(data.y), kind, torch.Generator().manual_seed(seed))
+
+
+def outputs_of(data, n_rows, kind, rng):
+    """As above, of the rows that one worker has of so many."""
     model = LinearModel(
         1, torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64), True
     )
     stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.1)])
     counts = torch.ones(stack.n_parts, dtype=torch.float64)
-    problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, plan(kind))
-    rng = torch.Generator().manual_seed(seed)
+    problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, plan(kind), n_rows)
     x = torch.tensor([0.0, 0.0, -1.0], dtype=torch.float64)
     rows = []
     for _ in range(N_SAMPLES):
         released = problem.release(x, torch.zeros_like, CLIP, rng)
         table = released.table[stack.part_of_cell[0], 0] * RATE  # of both groups, predicted 0
-        along = released.gradient[1] * RATE * len(data.y) / CLIP
+        along = released.gradient[1] * RATE * n_rows / CLIP
         rows.append([*table.tolist(), along.item()])
     return np.array(rows)
 
@@ -82,8 +94,12 @@ def loss_of(released, kind):
 
 def bound(kind="gaussian", seed=0):
     """(lower bound of the audit, claim of the accountant)."""
-    without, with_canary = (loss_of(outputs(c, kind, seed + c), kind) for c in (False, True))
-    return epsilon_lower_bound(without, with_canary, delta=DELTA), plan(kind).privacy.epsilon
+    return compared(*(outputs(c, kind, seed + c) for c in (False, True)), kind)
+
+
+def compared(without, with_canary, kind):
+    audited = epsilon_lower_bound(loss_of(without, kind), loss_of(with_canary, kind), delta=DELTA)
+    return audited, plan(kind).privacy.epsilon
 
 
 @pytest.mark.slow
@@ -142,3 +158,104 @@ def test_the_audit_sees_batches_of_fixed_size(monkeypatch):
 
     audited = epsilon_lower_bound(statistic(False), statistic(True), delta=DELTA)
     assert audited > plan("gaussian").privacy.epsilon
+
+
+# --- releases that two workers make together -----------------------------------------------------
+
+
+@pytest.fixture
+def at_half_the_rate(monkeypatch):
+    """So that a rate twice as large exists; and samples enough to see it."""
+    monkeypatch.setitem(globals(), "RATE", 0.5)
+    monkeypatch.setitem(globals(), "N_SAMPLES", 6000)
+
+
+class Scripted:
+    """One of two workers, which is told what the other has given; at first that is nothing."""
+
+    size = 2
+
+    def __init__(self, rank, of_other=()):
+        self.rank = rank
+        self.given = []
+        self._of_other = iter(of_other)
+
+    def sum(self, tensor):
+        self.given.append(tensor)
+        return tensor + next(self._of_other, 0)
+
+
+def outputs_of_two(with_canary):
+    """What the second worker sees, which has the canary.
+
+    What the first gives does not depend on what it sees, as all weights on tables are zero.
+    """
+    data = batch(N_ROWS + with_canary, 0.0)
+    parts = torch.tensor_split(torch.arange(len(data.y)), 2)
+
+    def seen_by(worker):
+        rng = SharedGenerator(torch.Generator().manual_seed(int(with_canary)), worker)
+        return outputs_of(data.rows(parts[worker.rank]), len(data.y), "gaussian", rng)
+
+    first = Scripted(0)
+    seen_by(first)
+    return seen_by(Scripted(1, first.given))
+
+
+def bound_of_two():
+    """(lower bound of the audit, claim of the accountant for one worker)."""
+    return compared(*map(outputs_of_two, (False, True)), "gaussian")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("at_half_the_rate")
+def test_two_workers_stay_below_the_claim_of_one():
+    audited, claimed = bound_of_two()
+    assert 0.5 * claimed < audited <= claimed
+
+
+def half_the_variance(patch):
+    """Two workers add noise of a quarter of the variance each."""
+
+    def broken(rng, part, noise):
+        return rng.workers.sum(torch.from_numpy(part + noise // 2)).numpy()
+
+    patch.setattr(mechanisms, "_released", broken)
+
+
+def noise_for_the_first_only(patch):
+    """The others get the sum without noise."""
+
+    def broken(rng, part, noise):
+        total = rng.workers.sum(torch.from_numpy(part)).numpy()
+        return total + noise if rng.workers.rank == 0 else total
+
+    patch.setattr(mechanisms, "_released", broken)
+
+
+def batches_counted_by_worker(patch):
+    """Each draws as many rows as an expected batch of all has: the rate is twice what is priced."""
+    honest = private_problem.PoissonBatches
+    patch.setattr(private_problem, "PoissonBatches", lambda n_rows, rate: honest(n_rows, 2 * rate))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("at_half_the_rate")
+@pytest.mark.parametrize(
+    "broken", [half_the_variance, noise_for_the_first_only, batches_counted_by_worker]
+)
+def test_the_audit_sees_what_is_broken_between_workers(broken, monkeypatch):
+    broken(monkeypatch)
+    audited, claimed = bound_of_two()
+    assert audited > claimed
+
+
+def test_workers_release_what_one_worker_releases(monkeypatch):
+    """To 1e-10, where all rows are in every batch and the grid is fine, for one seed."""
+    monkeypatch.setitem(globals(), "RATE", 1.0)
+    monkeypatch.setitem(globals(), "N_SAMPLES", 20)
+    monkeypatch.setitem(globals(), "TABLE_NOISE", 1e-4)
+    monkeypatch.setitem(globals(), "GRADIENT_NOISE", 1e-4)
+    np.testing.assert_allclose(
+        outputs_of_two(True), outputs(True, "gaussian", 1), rtol=0, atol=1e-10
+    )

@@ -94,6 +94,7 @@ def test_values_and_gradients_are_those_of_all_rows(notions, n_classes, wrap):
     assert_close(other.pullback(weights[0]), own.pullback(weights[0]))
     for mine, theirs in zip(in_parts.evaluate(x), exact.evaluate(x), strict=True):
         assert_close(mine, theirs)
+    assert_close(in_parts.standard_errors(x), exact.standard_errors(x))
     for mine, theirs in zip(in_parts.known(), exact.known(), strict=True):
         assert_close(mine.x, theirs.x)
         assert mine.by == theirs.by

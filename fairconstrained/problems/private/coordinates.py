@@ -41,7 +41,9 @@ class Coordinates(NamedTuple):
     far: bool = False  # whether most rows are outside of the public range, by what was released
 
 
-def release_scales(X: Features, public: Coordinates, noise: float, rng: Generator) -> Coordinates:
+def release_scales(
+    X: Features, n_rows: int, public: Coordinates, noise: float, rng: Generator
+) -> Coordinates:
     r"""Scales of columns without a public range: powers of 4 where numbers are large, else 1.
 
     Columns of large numbers would drown all others. The release is a table of counts
@@ -55,8 +57,9 @@ def release_scales(X: Features, public: Coordinates, noise: float, rng: Generato
     the noise and at least 1 % of the rows.
 
     The centre of the `public` coordinates is kept, and `noise` is the multiplier :math:`\sigma`.
+    Of `n_rows` rows, those of X are this worker's.
     """
-    n_rows, n_columns = X.shape
+    n_columns = X.shape[1]
     norm = min(n_columns, _MOST_LARGE) ** 0.5
     zero, one = torch.zeros_like(public.centre), torch.ones_like(public.scale)
     table = zero.repeat(_BINS)
@@ -74,7 +77,7 @@ def release_scales(X: Features, public: Coordinates, noise: float, rng: Generato
 
 
 def release_coordinates(
-    X: Features, public: Coordinates, noise: float, rng: Generator
+    X: Features, n_rows: int, public: Coordinates, noise: float, rng: Generator
 ) -> Coordinates:
     r"""Coordinates from releases of the rows' mean squared norm and of the columns' moments.
 
@@ -93,9 +96,10 @@ def release_coordinates(
     Scales are the fourth roots of the variances, and the typical norm of the rows stays what it
     was, but at most 4.
 
-    The `public` coordinates are from ranges that do not depend on the data.
+    The `public` coordinates are from ranges that do not depend on the data. Of the n = `n_rows`
+    rows, those of X are this worker's.
     """
-    n_rows, n_columns = X.shape
+    n_columns = X.shape[1]
     squares = X.square_norms(public.centre, 1.0 / public.scale)
     total = squares.clamp_max(n_columns).sum()
     typical = with_gaussian_noise(total, noise * n_columns, rng) / n_rows

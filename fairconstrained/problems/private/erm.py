@@ -74,6 +74,8 @@ class NoisySteps(PrivateProblem):
     counts : Tensor of shape (n_parts,)
         Released, not exact.
     plan : TrainingPlan
+    n_rows : int, optional
+        Number of rows, which is public, if other workers have more rows than those in `data`.
 
     Raises
     ------
@@ -92,6 +94,7 @@ class NoisySteps(PrivateProblem):
         alpha: float,
         counts: Tensor,
         plan: TrainingPlan,
+        n_rows: int | None = None,
     ):
         if constraint.n_aux:
             raise IncompatibleSolverError(
@@ -104,6 +107,7 @@ class NoisySteps(PrivateProblem):
         super().__init__(prepared, plan, releases)
         part = constraint.place(data.y, data.group, data.weight).part
         self.data = Sampled(X, data.y, part)
+        self.n_rows = len(data.y) if n_rows is None else n_rows
         self.loss = loss
         self.constraint = constraint
         self.alpha = alpha
@@ -111,12 +115,7 @@ class NoisySteps(PrivateProblem):
         self._add_noise = NOISES[plan.histogram_kind]
         # The counts never change, and a step is mostly the overhead of small operations.
         self._affine = constraint.affine(counts)
-        self._batches = PoissonBatches(self.n_rows, self._rate)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows, which is public."""
-        return len(self.data.y)
+        self._batches = PoissonBatches(len(data.y), self._rate)
 
     def penalty_gradient(self, x: Tensor) -> Tensor:
         """Gradient of the l2 penalty, which does not depend on the data."""

@@ -35,7 +35,7 @@ def released(X, coordinates):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(private_scaling, "with_gaussian_noise", record)
-        release_coordinates(as_features(X), coordinates, 1.0, rng())
+        release_coordinates(as_features(X), len(X), coordinates, 1.0, rng())
     return sums
 
 
@@ -81,7 +81,7 @@ ALMOST_NONE = 1e-6  # noise that changes nothing
 
 
 def coordinates_of(X, given, noise=ALMOST_NONE):
-    centre, scale, _ = release_coordinates(as_features(X), given, noise, rng())
+    centre, scale, _ = release_coordinates(as_features(X), len(X), given, noise, rng())
     return centre.numpy(), scale.numpy()
 
 
@@ -167,9 +167,9 @@ def test_sparse_rows_give_what_dense_rows_give():
     values = np.random.default_rng(0).normal(size=(50, 8))
     X = sparse.csr_array(np.where(np.abs(values) > 1.0, values, 0.0))
     coordinates = public(8, -0.5, 2.0)
-    of_sparse = release_coordinates(SparseFeatures(X), coordinates, 1.0, rng())
+    of_sparse = release_coordinates(SparseFeatures(X), X.shape[0], coordinates, 1.0, rng())
     of_dense = release_coordinates(
-        DenseFeatures(torch.tensor(X.toarray())), coordinates, 1.0, rng()
+        DenseFeatures(torch.tensor(X.toarray())), X.shape[0], coordinates, 1.0, rng()
     )
     for one, other in zip(of_sparse[:2], of_dense[:2], strict=True):
         assert one.numpy() == pytest.approx(other.numpy())
@@ -178,7 +178,7 @@ def test_sparse_rows_give_what_dense_rows_give():
 def test_a_mean_that_is_mostly_noise_is_not_believed():
     X = torch.full((20, 300), 0.01, dtype=torch.float64)
     coordinates = public(300)
-    center, *_ = release_coordinates(DenseFeatures(X), coordinates, 50.0, rng())
+    center, *_ = release_coordinates(DenseFeatures(X), len(X), coordinates, 50.0, rng())
     unshrunk = 50.0 * 2.0 * 300**0.5 / 20 * 300**0.5  # norm of its noise, at the largest reach
     assert center.norm() < 0.2 * unshrunk
 
@@ -196,7 +196,7 @@ def sizes(X, noise=1e-6):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(private_scaling, "with_gaussian_noise", record)
-        found = release_scales(as_features(X), public(X.shape[1]), noise, rng())
+        found = release_scales(as_features(X), X.shape[0], public(X.shape[1]), noise, rng())
     return *tables[0], found.scale.numpy()
 
 
@@ -237,5 +237,5 @@ def test_scales_are_powers_of_four_above_nearly_all_entries(convert):
 
 def test_noise_alone_makes_no_scale():
     """Ten thousand counts of nothing: none passes for a large column."""
-    found = release_scales(as_features(np.zeros((500, 1000))), public(1000), 40.0, rng())
+    found = release_scales(as_features(np.zeros((500, 1000))), 500, public(1000), 40.0, rng())
     assert (found.scale == 1.0).all()
