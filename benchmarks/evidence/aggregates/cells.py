@@ -14,6 +14,7 @@ __all__ = [
     "Cells",
     "budgets",
     "by_budget",
+    "means",
     "name",
     "number",
     "summary",
@@ -93,6 +94,12 @@ def summary(values: Iterable[float], digits: str = ".4f") -> tuple[str, str]:
     values = np.asarray(list(values), dtype=float)
     std = f"{values.std(ddof=1):{digits.removeprefix('+')}}" if len(values) > 1 else ""
     return f"{values.mean():{digits}}", std
+
+
+def means(runs: pd.DataFrame, row: str, measures: Mapping[str, str], of: str = "") -> Cells:
+    """Give a column for each measure, a column of the runs that has these words, `of` something."""
+    for measure, words in measures.items():
+        yield row, f"{words}, {of}".removesuffix(", "), *summary(runs[measure])
 
 
 def budgets(runs: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.evidence.aggregates.cells import Cells, summary, table
+from benchmarks.evidence.aggregates.cells import Cells, means, table
 
 
 @table("loss_parity_again", "loss_parity")
@@ -16,9 +16,8 @@ def _loss_parity_again(runs: pd.DataFrame) -> Cells:
     }
     names = {"LossParityClassifier": "default (`EarlyStoppedSGDA`)", "SGDA": "`SGDA`"}
     runs = runs[runs["method"].isin(names)]
-    for measure, words in measures.items():
-        for method, of in runs.groupby("method"):
-            yield names[method], words, *summary(of[measure])
+    for method, of in runs.groupby("method"):
+        yield from means(of, names[method], measures)
 
 
 @table("loss_parity", "loss_parity")
@@ -33,9 +32,7 @@ def _loss_parity(runs: pd.DataFrame) -> Cells:
         "test_Sf": "test sufficiency gap",
     }
     for method, of in runs[runs["method"] != "LossParityClassifier"].groupby("method", sort=False):
-        row = method.replace("SSw", "switching")
-        for measure, words in measures.items():
-            yield row, words, *summary(of[measure])
+        yield from means(of, method.replace("SSw", "switching"), measures)
 
 
 @table("loss_parity_published", "published")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.evidence.aggregates.cells import Cells, name, summary, table
+from benchmarks.evidence.aggregates.cells import Cells, means, name, summary, table
 
 
 @table("networks", "networks")
@@ -40,8 +40,7 @@ def _networks_on_new_rows(runs: pd.DataFrame) -> Cells:
 
 @table("private_networks", "private_networks")
 def _private_networks(runs: pd.DataFrame) -> Cells:
-    measures = {"test error": "test_error", "training gap": "train_violation"}
-    measures["test gap"] = "test_violation"
+    measures = {"test_error": "test error", "train_violation": "training gap"}
+    measures["test_violation"] = "test gap"
     for (epsilon, method), of in runs.groupby(["epsilon", "method"], sort=False):
-        for words, measure in measures.items():
-            yield name(f"epsilon {epsilon:g}", method), words, *summary(of[measure])
+        yield from means(of, name(f"epsilon {epsilon:g}", method), measures)

@@ -8,8 +8,8 @@ from benchmarks.evidence.aggregates.cells import (
     Cells,
     budgets,
     by_budget,
+    means,
     name,
-    summary,
     table,
 )
 
@@ -30,8 +30,7 @@ def _private_rates(runs: pd.DataFrame) -> Cells:
     runs = runs[runs["notion"] != "false_negative_rate"]
     for (data, notion, slack), of in runs.groupby(["dataset", "notion", "slack"], sort=False):
         for budget, of_budget in budgets(of):
-            for measure, words in _TEST.items():
-                yield name(data, notion, slack), f"{words}, {budget}", *summary(of_budget[measure])
+            yield from means(of_budget, name(data, notion, slack), _TEST, budget)
 
 
 @table("private_budgets", "private_rates")

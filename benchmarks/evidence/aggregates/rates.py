@@ -8,7 +8,7 @@ import pandas as pd
 
 from benchmarks import ablation, frontier, stress
 from benchmarks.equal_violation import advantage_kept, at_equal_violation
-from benchmarks.evidence.aggregates.cells import Cells, name, number, summary, table
+from benchmarks.evidence.aggregates.cells import Cells, means, name, number, summary, table
 
 
 @table("slacks_kept", "rate_constrained")
@@ -92,8 +92,7 @@ def _boosted_trees_reductions(runs: pd.DataFrame) -> Cells:
     measures = {"test_error": "test error", "test_violation": "test gap"}
     for case, ours, theirs in _beside_reductions(runs):
         for words, of in (("ours", ours), ("reductions", theirs)):
-            for measure, measured in measures.items():
-                yield name(*case), f"{measured}, {words}", *summary(of[measure])
+            yield from means(of, name(*case), measures, words)
         yield name(*case), "splits", str(len(ours)), ""
 
 
