@@ -29,10 +29,11 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
     the rows of the first worker, and all workers get what it has learnt; the constrained linear
     model on its posteriors learns from the rows of all.
 
-    Linear models are also trained privately, if records are protected: each worker draws the
-    Poisson batch of its own rows, the noise on the sum over all workers is drawn once, by the
-    first, and ``privacy_`` is that of one worker with all rows. Sums over the rows of one worker
-    travel without noise: the workers are one party, which has to trust the network between them.
+    With `epsilon`, linear models of all estimators that protect records take part. Each worker
+    draws the Poisson batch of its own rows, the noise on the sum over all workers is drawn once, by
+    the first, and ``privacy_`` is that of one worker with all rows. Sums over the rows of one
+    worker travel without noise: the workers are one party, which has to trust the network between
+    them.
 
     Parameters
     ----------
