@@ -21,8 +21,8 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
     """Within it the rows given to ``fit`` are this worker's part of the rows.
 
     All workers call ``fit`` with the same parameters, each with rows of its own, and end with the
-    same model: up to rounding, that of one worker with all rows. Only counts, tables of the
-    constraint, gradients and the names of labels and groups travel between them.
+    same model: without `epsilon` that of one worker with all rows, up to rounding. Only counts,
+    tables of the constraint, gradients and the names of labels and groups travel between them.
 
     ``RateConstrainedClassifier``, ``LossParityClassifier`` and ``DPFermiClassifier(epsilon=None)``
     take part, with a linear model or with a classifier as `model`. Such a classifier learns from
