@@ -21,18 +21,19 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
     """Within it the rows given to ``fit`` are this worker's part of the rows.
 
     All workers call ``fit`` with the same parameters, each with rows of its own, and end with the
-    same model: up to rounding, that of one worker with all rows. Only counts, tables of the
-    constraint, gradients and the names of labels and groups travel between them.
+    same model: without `epsilon` that of one worker with all rows, up to rounding. Only counts,
+    tables of the constraint, gradients and the names of labels and groups travel between them.
 
     ``RateConstrainedClassifier``, ``LossParityClassifier`` and ``DPFermiClassifier(epsilon=None)``
     take part, with a linear model or with a classifier as `model`. Such a classifier learns from
     the rows of the first worker, and all workers get what it has learnt; the constrained linear
     model on its posteriors learns from the rows of all.
 
-    Linear models are also trained privately, if records are protected: each worker draws the
-    Poisson batch of its own rows, the noise on the sum over all workers is drawn once, by the
-    first, and ``privacy_`` is that of one worker with all rows. Sums over the rows of one worker
-    travel without noise: the workers are one party, which has to trust the network between them.
+    With `epsilon`, linear models of all estimators that protect records take part. Each worker
+    draws the Poisson batch of its own rows, the noise on the sum over all workers is drawn once, by
+    the first, and ``privacy_`` is that of one worker with all rows. Sums over the rows of one
+    worker travel without noise: the workers are one party, which has to trust the network between
+    them.
 
     Parameters
     ----------

@@ -24,6 +24,7 @@ from fairconstrained.problems.parted import PARTED
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.problems.private.fermi import RecordFermi
+from fairconstrained.problems.private.moments import PrivateMomentERM
 from fairconstrained.solvers import check_solves
 from fairconstrained.workers import ALONE
 
@@ -39,7 +40,7 @@ __all__ = [
 _ENCODED_ROWS = 1 << 20  # labels that are made indices at a time
 _UNCOMPARED = ("callbacks", "verbose", "random_state", "device")  # parameters that may differ
 # The problem on rows in parts for each that has one. Private ones are made of sums as they are.
-_SUMS = {**PARTED, PrivateERM: PrivateERM, RecordFermi: RecordFermi}
+_SUMS = {**PARTED, **{kind: kind for kind in (PrivateERM, RecordFermi, PrivateMomentERM)}}
 _KINDS = {"U": "text", "S": "text", "O": "objects"}  # of labels; all others are numbers
 
 

@@ -44,12 +44,13 @@ def released_problem(estimator, task):
     """Release the moments of all cells, and build the problem from them."""
     data, public = task.data, estimator._public_range(task.data)
     plan = plan_moments(*estimator._budget())
-    estimator._warn_of_delta(len(data.y))
+    estimator._warn_of_delta(task.n_rows)
     n_groups = len(task.space.groups)
     _refuse_early(estimator, task, plan)
     estimator._spends(plan)
     cell = data.y * n_groups + data.group
-    released = release(data.X, cell, 2 * n_groups, public.centre, public.scale, plan, task.rng)
+    rows = data.X, task.n_rows, cell, 2 * n_groups
+    released = release(*rows, public.centre, public.scale, plan, task.rng)
     if released.far:
         estimator._warn_of_range()
     counts = released.counts.reshape(2, n_groups).round()
@@ -61,7 +62,7 @@ def released_problem(estimator, task):
 def _refuse_early(estimator, task, plan):
     """Pose the problem on made-up moments: a solver that does not suit is refused here."""
     space, n_features = task.space, task.data.X.shape[1]
-    released = made_up(space.n_cells, n_features, len(task.data.y))
+    released = made_up(space.n_cells, n_features, task.n_rows)
     counts = released.counts.reshape(len(space.classes), len(space.groups))
     stack = Stack(space, [kept for kept, _ in estimator._kept(space, counts, 1)])
     trial = PrivateMomentERM.of(released, stack, float(estimator.alpha), plan)

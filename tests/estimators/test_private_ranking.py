@@ -197,7 +197,7 @@ def test_without_noise_the_moments_are_exact(monkeypatch):
     monkeypatch.setattr(private_moments, "_WITHIN", 1.0)
     cell = torch.as_tensor(y * 2 + np.unique(groups, return_inverse=True)[1])
     low, width = torch.full((6,), -4.0).double(), torch.full((6,), 8.0).double()
-    released = release(as_features(X), cell, 4, low, width, plan_moments(1.0, 1e-5), None)
+    released = release(as_features(X), len(X), cell, 4, low, width, plan_moments(1.0, 1e-5), None)
     scaled = (X - released.centre.numpy()) / released.scale.numpy()
     np.testing.assert_allclose(released.centre, X.mean(axis=0), atol=1e-12)
     assert np.linalg.norm(scaled, axis=1).max() <= 1

@@ -8,7 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairconstrained import DPFermiClassifier, RateConstrainedClassifier, workers
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+    workers,
+)
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.exceptions import WorkerError
@@ -32,6 +38,10 @@ ALL_ROWS = {  # batches of all rows are the same, however they are drawn
     "penalty": DPFermiClassifier(
         protect="record", solver=NoisyTables(n_steps=10, batch_size=N), **RECORDS
     ),
+    "partial parity": PartialParityClassifier(
+        feature_range=RANGE, solver=DPSGDA(n_steps=5, sampling_rate=1.0), **RECORDS
+    ),
+    "ranking": AUCFairClassifier(feature_range=RANGE, **RECORDS),
 }
 BATCHES = {
     "batches": RateConstrainedClassifier(solver=DPSGDA(n_steps=30), **RECORDS),

@@ -123,6 +123,7 @@ def made_up(n_cells: int, n_features: int, n_rows: int) -> Released:
 
 def release(
     X: Features,
+    n_rows: int,
     cell: Tensor,
     n_cells: int,
     low: Tensor,
@@ -130,8 +131,11 @@ def release(
     plan: MomentPlan,
     rng: Generator,
 ) -> Released:
-    """Make the first three releases, of columns whose public range is [low, low + width]."""
-    n_rows, n_features = X.shape
+    """Make the first three releases, of columns whose public range is [low, low + width].
+
+    Of `n_rows` rows, those of X are this worker's.
+    """
+    n_features = X.shape[1]
     middle, longest = low + 0.5 * width, 0.5 * n_features**0.5
     total = weighted_sum(X, clipped(distances(X, middle, width), longest), middle, width)
     total = with_gaussian_noise(total, plan.centre.noise_multiplier, rng)
