@@ -42,7 +42,7 @@ _ROOM = 5e-4  # unused slack of a binding hard constraint that is not worth anot
 _ROUNDS_FOR_ROOM = 8  # after so many rounds any feasible point is enough
 _MAX_ROUNDS = 15
 _STALLED = 2  # after more rounds without progress or a feasible iterate all values aim lower
-_SHARPENINGS = 2
+_SHARPENINGS = 3
 _MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
 
 
@@ -65,7 +65,7 @@ class AugmentedLagrangian(Solver):
 
     With up to 10,000 rows the solver then repeats this with soft rates twice as sharp, and keeps
     the result of smaller error, because neither sharpness is always better. If soft rates lead to
-    no feasible point, they are sharpened up to twice.
+    no feasible point, they are made four times as sharp, up to three times.
 
     Parameters
     ----------
@@ -94,8 +94,9 @@ class AugmentedLagrangian(Solver):
     which no shift changes.
 
     Where rounds end without a solution, nearly feasible iterates are repaired by searches of hard
-    values along lines. If no iterate meets the hard constraints at the end, the result is the best
-    point along an offset: far out all predictions are equal, and parity holds.
+    values along lines. If no sharpness has led to a feasible point, what they led to is repaired
+    once more, against gradients of rates that are sharper yet. If that fails, the result is the
+    best point along an offset: far out all predictions are equal, and parity holds.
 
     References
     ----------
@@ -144,6 +145,7 @@ class AugmentedLagrangian(Solver):
             soft, hard = problem.evaluate(x)
             shift, opinions = _shift_solved_at(soft[1:], hard[1:], dual), 1
         feasible: list[Iterate] = []  # the result of each sharpness that has one
+        infeasible = Seen()  # the results of the others
         for _ in range(_SHARPENINGS + 1):
             seen = Seen()
             for best in self._rounds(problem, x, dual, shift, tol):
@@ -163,10 +165,14 @@ class AugmentedLagrangian(Solver):
                     return
                 (x, dual), shift = start, torch.zeros_like(dual)
             else:
+                infeasible.add(best)
+                problem = problem.sharpened()
                 x, dual = best.x, best.dual
                 soft, hard = problem.evaluate(x)
                 shift = hard[1:] - soft[1:]
-        yield best_feasible(feasible) if feasible else along_offsets(problem, best)
+        if not feasible:
+            feasible = [along_offsets(problem, repaired(problem, infeasible))]
+        yield best_feasible(feasible)
 
     def _rounds(
         self, problem: Problem, x: Tensor, dual: Tensor, shift: Tensor, tol: float
