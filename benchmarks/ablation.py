@@ -49,7 +49,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "3 updates a round": {"_UPDATES": 3},
     "aims at the tolerance": {"_AIM": FEASIBILITY_TOL},
     "room of .002": {"_ROOM": 2e-3},
-    "does not aim lower": {"_STALLED": 1000},
     "no lower bound": {"_lower_bound": lambda iterate, shift: -math.inf},
     "repairs far points": {"REPAIRABLE": 0.2},
     "repairs one iterate": {"_REPAIRED": 1},

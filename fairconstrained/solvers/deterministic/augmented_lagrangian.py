@@ -29,7 +29,7 @@ from fairconstrained.solvers.deterministic.minimise import (
     lbfgs,
     lbfgs_then_newton,
 )
-from fairconstrained.solvers.deterministic.repair import REPAIRABLE, Seen, repaired
+from fairconstrained.solvers.deterministic.repair import Seen, repaired
 from fairconstrained.solvers.lines import along_offsets
 
 __all__ = ["AugmentedLagrangian"]
@@ -41,7 +41,6 @@ _SAME = 1e-12  # soft and hard values that differ by no more are the same functi
 _ROOM = 5e-4  # unused slack of a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after so many rounds any feasible point is enough
 _MAX_ROUNDS = 15
-_STALLED = 2  # after more rounds without progress or a feasible iterate all values aim lower
 _SHARPENINGS = 3
 _MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
 
@@ -283,7 +282,6 @@ class _Targets:
         self._last = torch.zeros_like(self.shift)
         self._least = torch.inf  # least hard violation so far
         self._miss = torch.inf  # least violation or unused slack of binding constraints so far
-        self._tighter = 0.0  # subtracted from all slacks
         self.rounds = 0
         self._best: tuple[Iterate, Tensor] | None = None  # best feasible iterate, and its shifts
 
@@ -319,17 +317,13 @@ class _Targets:
             self.settled = True
             iterate, self.shift = self._best
             return iterate.x, iterate.dual
-        if self._best is None and self.stalled > _STALLED and self._least <= REPAIRABLE:
-            # Which rows are near the threshold changes from round to round, and with it the worst
-            # of many values. All aim lower by as much.
-            self._tighter += self._least
         self.settled = False
         overshot = float(gap @ self._last) < 0
         self._step = 0.5 * self._step if overshot else min(1.3 * self._step, 1.0)
         self._last = gap
         # All constraints take the same step. With a step of each, shifts of pairs could contradict
         # each other (a > b and b > a).
-        self.shift = self.shift + self._step * (hard - soft + self._tighter - self.shift)
+        self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
 
 

@@ -11,9 +11,8 @@ from fairconstrained.solvers import AugmentedLagrangian, Iterate
 from fairconstrained.solvers.deterministic.augmented_lagrangian import (
     _lower_bound,
     _of_equal_scores,
-    _Targets,
 )
-from fairconstrained.solvers.deterministic.repair import REPAIRABLE, Seen
+from fairconstrained.solvers.deterministic.repair import Seen
 from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
 
 
@@ -80,28 +79,6 @@ def round_of(hard, soft=(0.0, 0.0), dual=(1.0, 0.0), error=0.3):
     x, dual = torch.zeros(1), torch.tensor(dual, dtype=torch.float64)
     soft, hard = (torch.tensor([error, *values], dtype=torch.float64) for values in (soft, hard))
     return Iterate(x, soft, hard, dual, 0.0)
-
-
-@pytest.mark.parametrize(("excess", "lower"), [(0.01, True), (2 * REPAIRABLE, False)])
-def test_all_values_aim_lower_where_rounds_stall_just_above_the_slack(excess, lower):
-    """Shifts tend to the difference of hard and soft values; when stalled, to more, for all."""
-    targets = _Targets(torch.zeros(2).double())
-    iterate = round_of(hard=(excess, -0.02))
-    difference = (iterate.hard - iterate.soft)[1:]
-    for _ in range(3):
-        targets.follow(iterate)
-        assert (targets.shift.abs() <= difference.abs() + 1e-12).all()
-    for _ in range(10):
-        targets.follow(iterate)
-    assert bool((targets.shift > difference + 0.5 * excess).all()) is lower
-
-
-def test_values_do_not_aim_lower_once_a_round_was_feasible():
-    targets = _Targets(torch.zeros(2).double())
-    targets.follow(round_of(hard=(-0.01, -0.02)))
-    for _ in range(10):
-        targets.follow(round_of(hard=(0.01, -0.02)))
-    assert targets._tighter == 0.0
 
 
 def test_repairs_remember_the_nearest_iterates_whole_and_the_others_as_points():
