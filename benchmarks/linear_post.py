@@ -48,14 +48,17 @@ def linear_post(
     free: tuple[float | None, float | None] = (None, None)
     for method in ("highs", "highs-ipm"):  # the simplex method now and then ends without an answer
         solved = linprog(
-            np.concatenate((risk / n, np.zeros(n_parts))),
+            # Times n, because HiGHS's tolerance of multipliers is absolute. Scores of a whole group
+            # can be near zero, and then a small error in the multipliers changes all its labels.
+            np.concatenate((risk, np.zeros(n_parts))),
             A_ub=sparse.hstack((sparse.csr_array((len(combinations), n)), combinations), "csr"),
             b_ub=np.full(len(combinations), slack),
             A_eq=sparse.hstack((densities.T / n, -sparse.eye_array(n_parts)), format="csr"),
             b_eq=np.zeros(n_parts),
             bounds=[(0.0, 1.0)] * n + [free] * n_parts,
             method=method,
+            options={"presolve": False},
         )
         if solved.status == 0:
-            return np.asarray(solved.eqlin.marginals)
+            return np.asarray(solved.eqlin.marginals) / n
     raise RuntimeError(f"HiGHS did not solve the program: {solved.message}")
