@@ -55,7 +55,8 @@ def plan(kind):
 
 
 def outputs(with_canary, kind, seed, others=0.0):
-    """Noisy counts of both groups, and noisy gradient along the canary's feature, of many batches.
+    """Noisy differences of predictions in both groups, and noisy gradient along the canary's
+    feature, of many batches.
 
     The number of rows is public: it is undone in the gradient's scale.
     """
@@ -75,7 +76,8 @@ def outputs_of(data, n_rows, kind, rng):
     rows = []
     for _ in range(N_SAMPLES):
         released = problem.release(x, torch.zeros_like, CLIP, rng)
-        table = released.table[stack.part_of_cell[0], 0] * RATE  # of both groups, predicted 0
+        table = (released.table @ torch.tensor([1.0, -1.0]).double()) * RATE  # predicted 0, less 1
+        table = table[stack.part_of_cell[0]]
         along = released.gradient[1] * RATE * n_rows / CLIP
         rows.append([*table.tolist(), along.item()])
     return np.array(rows)
