@@ -227,9 +227,11 @@ class NoisySteps(PrivateProblem):
 class PrivateERM(NoisySteps):
     r"""Empirical risk minimisation under a moment constraint, by noisy releases.
 
-    With the released counts :math:`\tilde N` and a Poisson batch B of rate q, the released table is
-    :math:`\tilde M = \frac1q (\sum_{i \in B} s(z_i) + \text{noise})` on predicted labels, and the
-    gradient
+    With the released counts :math:`\tilde N`, a Poisson batch B of rate q, and the projection
+    :math:`P = I - \frac1k 1 1^T` that subtracts the mean of k columns that add up to one, the
+    released table on predicted labels is
+    :math:`\tilde M = \frac1k \tilde N 1^T + \frac1q (\sum_{i \in B} s(z_i) P + \text{noise}) P`.
+    A row adds at most :math:`\lVert s P \rVert = (1 - 1/k)^{1/2}` to it. The gradient is
 
     .. math::
 
