@@ -42,7 +42,8 @@ class Statistic(Protocol):
     """A statistic of a row: a function of its scores and its label.
 
     ``bound`` is the largest l1 norm of the statistics of a row, possibly infinite. It is the
-    sensitivity of the table to one row.
+    sensitivity of the table to one row. Where it is finite, ``widths`` has the numbers of
+    neighbouring columns that add up to one for every row.
     """
 
     @property
@@ -50,6 +51,9 @@ class Statistic(Protocol):
 
     @property
     def bound(self) -> float: ...
+
+    @property
+    def widths(self) -> tuple[int, ...]: ...
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Differentiable values, (n, n_columns)."""
@@ -69,10 +73,20 @@ class Statistic(Protocol):
         """The statistic with soft values closer to the hard ones, if possible."""
 
 
+class _WithColumns(Protocol):
+    @property
+    def n_columns(self) -> int: ...
+
+
 class ByRows:
     """A statistic whose sums are computed from `soft` of every row."""
 
     soft: Callable[[Tensor, Tensor], Tensor]
+
+    @property
+    def widths(self: _WithColumns) -> tuple[int, ...]:
+        """All columns together."""
+        return (self.n_columns,)
 
     def sums(
         self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
@@ -158,6 +172,11 @@ class Columns:
     def bound(self) -> float:
         """Sum of the bounds of all members."""
         return sum(member.bound for member in self.members)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Those of all members."""
+        return tuple(width for member in self.members for width in member.widths)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Soft values of all members, side by side."""

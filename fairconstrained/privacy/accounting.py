@@ -235,7 +235,7 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
     *Record*: one row is replaced by a null row, which adds nothing to any sum, or a null row by
     one. The number of rows n is public, because sampling rates depend on it: that a row is there at
     all is not hidden. Replacing a record by another one is two such steps: at the same delta
-    epsilon 0.1, 1 and 9 become 0.21, 2.1 and 15 to 22.
+    epsilon 0.1, 1 and 9 become 0.21, 2.1 and 19 to 22.
 
     *Record replacement*: one row is replaced by any other, n being public.
 

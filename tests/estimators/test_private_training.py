@@ -31,6 +31,7 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
 )
 from fairconstrained.privacy import Gaussian, Phase, privacy_spent
+from fairconstrained.privacy.calibration import gaussian_multiplier
 from fairconstrained.problems.private import coordinates as private_scaling
 from fairconstrained.problems.private import erm as private_problem
 from fairconstrained.solvers import (
@@ -175,7 +176,7 @@ def test_the_promise_covers_every_release():
     assert 0.99 * 0.7 <= privacy.epsilon <= 0.7
     assert privacy.delta == 1e-5
     assert privacy.unit == "record"
-    assert privacy.n_steps == 400
+    assert privacy.n_steps == round(1.5 * (20_000 / gaussian_multiplier(0.7, 1e-5)) ** (2 / 3))
     assert privacy.sampling_rate == 0.05
     assert privacy_spent(privacy.phases, delta=1e-5) == pytest.approx(privacy.epsilon)
     assert len(privacy.mechanisms) == 6
@@ -199,7 +200,8 @@ def test_no_more_is_released_than_was_priced(monkeypatch):
     monkeypatch.setitem(private_problem.NOISES, "gaussian", private_problem.with_gaussian_noise)
     plan = DPSGDA(n_steps=20).plan(3000, Budget(1.0, 1e-6, "record"))
     private(n=3000, solver=DPSGDA(n_steps=20))
-    steps = [((2, 2), plan.histogram_noise), ((7,), plan.gradient_noise)] * 20
+    of_labels = 0.5**0.5  # the norm of (1, 0) less its mean
+    steps = [((2, 2), of_labels * plan.histogram_noise), ((7,), plan.gradient_noise)] * 20
     (of_sizes, of_norms, of_moments), others = noise[:3], noise[3:]
     assert of_sizes == ((60,), 6**0.5 * plan.scaling_noise)  # at most 6 large entries in a row
     assert of_norms == ((), 6 * plan.scaling_noise)  # of 6 columns in [0, 1]
@@ -208,7 +210,7 @@ def test_no_more_is_released_than_was_priced(monkeypatch):
     before, after = others[:41], others[41:]
     assert before == [((2, 2), plan.counts_noise), *steps]
     assert 1 <= len(after) <= plan.final_tables
-    assert set(after) == {((2, 2), plan.final_noise)}
+    assert set(after) == {((2, 2), of_labels * plan.final_noise)}
     expected = [
         *[Phase([Gaussian(plan.scaling_noise)])] * 3,
         Phase([Gaussian(plan.counts_noise)]),

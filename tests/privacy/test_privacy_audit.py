@@ -55,7 +55,8 @@ def plan(kind):
 
 
 def outputs(with_canary, kind, seed, others=0.0):
-    """Noisy counts of both groups, and noisy gradient along the canary's feature, of many batches.
+    """Noisy differences of predictions in both groups, and noisy gradient along the canary's
+    feature, of many batches.
 
     The number of rows is public: it is undone in the gradient's scale.
     """
@@ -75,7 +76,8 @@ def outputs_of(data, n_rows, kind, rng):
     rows = []
     for _ in range(N_SAMPLES):
         released = problem.release(x, torch.zeros_like, CLIP, rng)
-        table = released.table[stack.part_of_cell[0], 0] * RATE  # of both groups, predicted 0
+        table = (released.table @ torch.tensor([1.0, -1.0]).double()) * RATE  # predicted 0, less 1
+        table = table[stack.part_of_cell[0]]
         along = released.gradient[1] * RATE * n_rows / CLIP
         rows.append([*table.tolist(), along.item()])
     return np.array(rows)
@@ -87,9 +89,15 @@ def loss_of(released, kind):
     if kind == "gaussian":
         of_table = (table - 0.5) / TABLE_NOISE**2
     else:
-        of_table = (np.abs(table) - np.abs(table - 1)) / TABLE_NOISE
+        of_table = _of_two_laplace(table - 1) - _of_two_laplace(table)
     of_gradient = (gradient - 0.5) / GRADIENT_NOISE**2
     return np.logaddexp(np.log(1 - RATE), np.log(RATE) + of_table + of_gradient)
+
+
+def _of_two_laplace(difference):
+    """Logarithm of the density of the difference of two Laplace variables, up to a constant."""
+    size = np.abs(difference) / TABLE_NOISE
+    return np.log1p(size) - size
 
 
 def bound(kind="gaussian", seed=0):
@@ -103,11 +111,12 @@ def compared(without, with_canary, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
-def test_an_audit_stays_below_the_claim(kind):
+@pytest.mark.parametrize(("kind", "least"), [("gaussian", 0.4), ("laplace", 0.3)])
+def test_an_audit_stays_below_the_claim(kind, least):
+    """Laplace noise is priced as if a row were alone in one entry, and it moves two by halves."""
     audited, claimed = bound(kind)
     assert audited <= claimed
-    assert audited > 0.4 * claimed  # it would see noise that is a third of what it should be
+    assert audited > least * claimed  # it would see noise that is a third of what it should be
 
 
 @pytest.mark.slow

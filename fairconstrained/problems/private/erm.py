@@ -6,7 +6,9 @@ noisy sum of clipped gradients. It takes one step off the plan that the accounta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -115,6 +117,10 @@ class NoisySteps(PrivateProblem):
         self._add_noise = NOISES[plan.histogram_kind]
         # The counts never change, and a step is mostly the overhead of small operations.
         self._affine = constraint.affine(counts)
+        self._widths = constraint.statistic.widths
+        block = torch.repeat_interleave(torch.tensor(self._widths, dtype=torch.long))
+        same = (block[:, None] == block).to(counts)
+        self._means = same / same.sum(dim=1)  # the product with it has the means of blocks
         self._batches = PoissonBatches(len(data.y), self._rate)
 
     def penalty_gradient(self, x: Tensor) -> Tensor:
@@ -129,8 +135,8 @@ class NoisySteps(PrivateProblem):
 
     @property
     def final_noise(self) -> float:
-        """Standard deviation of the entries of a final table."""
-        return self.plan.final_noise * self.constraint.bound
+        """Standard deviation of the noise on a final table, before rows are made to add up."""
+        return self.plan.final_noise * self._norm("gaussian")
 
     def release_table(self, x: Tensor, rng: Generator) -> Tensor:
         """Release the table of all rows at `x`, a point that may be the result.
@@ -143,7 +149,7 @@ class NoisySteps(PrivateProblem):
         self._spend("final table")
         scores = finite(self.model.scores(x, self.data.X))
         table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.part)
-        return with_gaussian_noise(table, self.final_noise, rng)
+        return self._adding_up(with_gaussian_noise(table, self.final_noise, rng))
 
     def _joint_release(
         self,
@@ -180,8 +186,9 @@ class NoisySteps(PrivateProblem):
 
     def _noisy_table(self, statistics: Tensor, part: Tensor, rng: Generator) -> Tensor:
         """The table of a batch, scaled up to all rows."""
-        noise = self.plan.histogram_noise * self.constraint.bound
-        return self._add_noise(self._table(statistics, part), noise, rng) / self._rate
+        noise = self.plan.histogram_noise * self._norm(self.plan.histogram_kind)
+        noisy = self._add_noise(self._table(statistics, part), noise, rng)
+        return self._adding_up(noisy / self._rate)
 
     def _mean_spread(self, weights: Tensor) -> float:
         """Mean spread of the weights over the rows of the released counts."""
@@ -191,8 +198,26 @@ class NoisySteps(PrivateProblem):
         return float(spread @ self.counts) / self.n_rows
 
     def _table(self, statistics: Tensor, part: Tensor) -> Tensor:
+        """Sums of the rows' statistics, less their means."""
         n_parts = self.constraint.n_parts
-        return sum_by(statistics, part, n_parts + 1)[:n_parts]
+        return self._less_means(sum_by(statistics, part, n_parts + 1)[:n_parts])
+
+    def _less_means(self, table: Tensor) -> Tensor:
+        """Entries less the means of the columns that add up to one for each row."""
+        return table - table @ self._means
+
+    def _adding_up(self, noisy: Tensor) -> Tensor:
+        """The table whose columns add up to the counts, from a noisy `_table`."""
+        return self._less_means(noisy) + self.counts[:, None] * self._means.diagonal()
+
+    def _norm(self, noise: str) -> float:
+        """Largest norm of a row's statistics less their means, in which this noise is priced.
+
+        Less their means, k columns that add up to one have a squared l2 norm of at most 1 - 1/k,
+        and an l1 norm of at most twice that.
+        """
+        squared = sum(1.0 - 1.0 / k for k in self._widths)
+        return {"gaussian": math.sqrt(squared), "laplace": 2.0 * squared}[noise]
 
     @property
     def _rate(self) -> float:
@@ -202,9 +227,11 @@ class NoisySteps(PrivateProblem):
 class PrivateERM(NoisySteps):
     r"""Empirical risk minimisation under a moment constraint, by noisy releases.
 
-    With the released counts :math:`\tilde N` and a Poisson batch B of rate q, the released table is
-    :math:`\tilde M = \frac1q (\sum_{i \in B} s(z_i) + \text{noise})` on predicted labels, and the
-    gradient
+    With the released counts :math:`\tilde N`, a Poisson batch B of rate q, and the projection
+    :math:`P = I - \frac1k 1 1^T` that subtracts the mean of k columns that add up to one, the
+    released table on predicted labels is
+    :math:`\tilde M = \frac1k \tilde N 1^T + \frac1q (\sum_{i \in B} s(z_i) P + \text{noise}) P`.
+    A row adds at most :math:`\lVert s P \rVert = (1 - 1/k)^{1/2}` to it. The gradient is
 
     .. math::
 
@@ -249,8 +276,8 @@ class PrivateERM(NoisySteps):
 
     @property
     def table_noise(self) -> float:
-        """Standard deviation of the entries of a step's table, scaled up to all rows."""
-        return self.plan.histogram_noise * self.constraint.bound / self._rate
+        """As `final_noise`, of a step's table, scaled up to all rows."""
+        return self.plan.histogram_noise * self._norm(self.plan.histogram_kind) / self._rate
 
     def noise_of_values(self, table_noise: float) -> Tensor:
         """Approximate standard deviations of constraint values, (m,), from that of a table.
@@ -258,13 +285,33 @@ class PrivateERM(NoisySteps):
         For values that are not linear in the table it is the largest over tables of equal rates,
         because values that are flat outside of an interval would seem to have no noise there.
         """
+        return self.slopes.square().sum(dim=(1, 2)).sqrt() * table_noise
+
+    @cached_property
+    def slopes(self) -> Tensor:
+        """Size of the slope of each value in each entry of the table, (m, n_parts, n_columns)."""
         table = self._uniform_table()
         unit = torch.eye(self.n_constraints, dtype=table.dtype, device=table.device)
         rates = _RATES if self._affine is None else (1.0,)
-        slopes = [
-            max(float(self.weights(rate * table, row).norm()) for rate in rates) for row in unit
-        ]
-        return table.new_tensor(slopes) * table_noise
+        sizes = table.new_zeros((len(unit), *table.shape))
+        for rate in rates:
+            for size, row in zip(sizes, unit, strict=True):
+                slope = self._less_means(self.weights(rate * table, row)).abs()
+                torch.maximum(size, slope, out=size)
+        return sizes
+
+    def gains(self) -> Tensor:
+        r"""What a unit of each multiplier moves, in values, through all rows, (m,).
+
+        With slopes :math:`A_{jq}` of value j in part q, of :math:`N_q` rows, it is
+
+        .. math:: n \sum_q N_q \lvert A_{jq} \rvert \cdot \sum_i \lvert A_{iq} \rvert ,
+
+        which for pairs of k groups with fractions p of the rows, and two classes, is
+        :math:`(k - 1) (1/p_a + 1/p_b)`.
+        """
+        together = self.slopes.sum(dim=0) * self.counts[:, None]
+        return self.n_rows * (self.slopes * together).sum(dim=(1, 2))
 
     def deviations_of_estimates(self) -> Tensor:
         """Standard deviations of the noise on the values of the final table, (m,)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from numbers import Integral
@@ -10,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.models import LinearModel
-from fairconstrained.privacy import TrainingPlan, plan_training
+from fairconstrained.privacy import TrainingPlan, one_off_gaussian, plan_training
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers.base import Iterate, check_numbers
 from fairconstrained.solvers.private.base import (
@@ -24,10 +25,11 @@ from fairconstrained.solvers.private.tilted_averages import MOST_RELEASES, Tilte
 __all__ = ["DPSGDA"]
 
 _ITERATIONS = 30  # recorded points of one run
-_STEPS = 400
-_COUNTS_FRACTION, _FINAL_FRACTION, _SCALING_FRACTION = 0.005, 0.06, 0.06
+_STEPS = 1.5  # for n = 1 and full-batch noise of standard deviation 1 (see `_default_steps`)
+_MOST_ROWS = 400 * 8192  # that the steps of a fit read
+_COUNTS_FRACTION, _FINAL_FRACTION, _SCALING_FRACTION = 0.05, 0.06, 0.06
 _STEP, _STEP_OF_NETWORK = 4.0, 1.0
-_QUIET = 0.1  # noise of a constraint value up to which the multipliers take full steps
+_STABLE = 5.0  # largest step of a multiplier times its gain
 
 
 class DPSGDA(PrivateSolver):
@@ -50,11 +52,13 @@ class DPSGDA(PrivateSolver):
     step_size : float, optional
         :math:`\eta`, for rows of norms of a few units and `clip` 1; default: 4, and 1 for networks.
     dual_step_size : float, default=0.2
-        :math:`\eta_\lambda`; smaller for values whose noise exceeds 0.1, in inverse proportion to
-        its variance.
+        :math:`\eta_\lambda`; smaller for values that compare small groups, or many (see Notes).
     clip : float, default=1.0
         Largest norm C of a row's gradient.
-    n_steps : int, default=400
+    n_steps : int, optional
+        Default: :math:`1.5\, (n \mu)^{2/3}`, where n is the number of rows and :math:`1/\mu` the
+        noise multiplier of a single release that costs the whole budget, but no more steps than
+        read 3.3 million rows.
     sampling_rate : float, optional
         Probability of a row to be in a batch; default: 0.05, but at least 256 and at most 8192 rows
         are expected.
@@ -70,14 +74,25 @@ class DPSGDA(PrivateSolver):
 
     Notes
     -----
-    All defaults read nothing but the number of rows. A step costs a pass over its batch; memory
-    beyond the data grows with the batch, and is eight times that of the parameters. Besides the
-    steps these are released once: before them the counts of labels and groups (0.5 % of the
-    budget), and the mean squared norm of the rows and the means and mean squares of the columns
+    All defaults read nothing but the number of rows and the budget. A step costs a pass over its
+    batch; memory beyond the data grows with the batch, and is eight times that of the parameters.
+    Besides the steps these are released once: before them the counts of labels and groups (5 % of
+    the budget), and the mean squared norm of the rows and the means and mean squares of the columns
     (2 % each, and 2 % for the sizes of columns without a public range), by which columns are
     centred and scaled. After them come up to six times the predicted labels of what may be the
     result (6 % together), from which it is chosen and ``violation_`` is estimated. The penalty is
     that of the coefficients of the scaled columns.
+
+    *Number of steps.* T steps of size s leave an error of order :math:`1 / (T s)`. The noise of a
+    step has a variance in proportion to :math:`T / (n \mu)^2`, and T of them add up to one in
+    proportion to :math:`(T s / n \mu)^2`. The sum is least for T in proportion to
+    :math:`(n \mu)^{2/3}`.
+
+    *Steps of multipliers.* A multiplier of 1 on the rate of a group with a fraction p of the rows
+    is to their scores like 1/p times the slope h of the rate, and the loss has the same curvature
+    h. Descent-ascent then oscillates more and more if :math:`\eta_\lambda h / p > 1`.
+    ``PrivateERM.gains`` adds up such 1/p over all values that compare the same groups. Its product
+    with :math:`\eta_{\lambda,j}` is kept at 5 or below, the limit 1/h where probabilities are .28.
 
     The residual is infinite: the run ends with its steps.
 
@@ -112,7 +127,7 @@ class DPSGDA(PrivateSolver):
         step_size: float | None = None,
         dual_step_size: float = 0.2,
         clip: float = 1.0,
-        n_steps: int = _STEPS,
+        n_steps: int | None = None,
         sampling_rate: float | None = None,
         histogram_fraction: float = 0.2,
         max_dual: float = 10.0,
@@ -134,7 +149,8 @@ class DPSGDA(PrivateSolver):
         check_numbers(self, positive=("dual_step_size", "clip", "max_dual"))
         if self.step_size is not None:
             check_numbers(self, positive=["step_size"])
-        check_numbers(self, positive=["n_steps"], kind=Integral)
+        if self.n_steps is not None:
+            check_numbers(self, positive=["n_steps"], kind=Integral)
         check_numbers(self, nonnegative=["memory"])
         if self.memory >= 1:
             raise ValueError(f"DPSGDA.memory must be in [0, 1); got {self.memory!r}.")
@@ -144,7 +160,7 @@ class DPSGDA(PrivateSolver):
             delta=budget.delta,
             unit=budget.unit,
             sampling_rate=rate,
-            n_steps=self.n_steps,
+            n_steps=_default_steps(n_rows, rate, budget) if self.n_steps is None else self.n_steps,
             histogram_fraction=self.histogram_fraction,
             histogram_noise=self.histogram_noise,
             counts_fraction=_COUNTS_FRACTION if counts else 0.0,
@@ -163,9 +179,7 @@ class DPSGDA(PrivateSolver):
         """Yield after every thirtieth of the steps, and once more for the average."""
         n_steps = problem.plan.privacy.n_steps
         ends = torch.linspace(0, n_steps, _ITERATIONS).round().int().tolist()[1:]
-        # Multipliers vary around their limits with a variance of about step x noise^2.
-        noise = problem.noise_of_values(problem.table_noise)
-        steps = self.dual_step_size * (_QUIET / noise).square().clamp_max(1.0)
+        steps = (_STABLE / problem.gains()).clamp_max(self.dual_step_size)
         step_size = self.step_size
         if step_size is None:
             linear = isinstance(problem.model, LinearModel)
@@ -192,3 +206,10 @@ class DPSGDA(PrivateSolver):
             problem.noise_of_values(problem.final_noise),
         )
         yield unreleased(x, values, values, dual)
+
+
+def _default_steps(n_rows: int, rate: float, budget: Budget) -> int:
+    """More steps learn more, and noise with it: where both are equal."""
+    one = one_off_gaussian(1.0, epsilon=budget.epsilon, delta=budget.delta, unit=budget.unit)
+    best = _STEPS * math.pow(n_rows / one.noise_multiplier, 2 / 3)
+    return max(1, round(min(best, _MOST_ROWS / (rate * n_rows))))

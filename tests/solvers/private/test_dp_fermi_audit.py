@@ -226,6 +226,7 @@ def test_a_step_without_noise_is_that_of_the_saddle_form(kind, unit, table):
     plan = replace(plan, histogram_noise=0.0, gradient_noise=0.0)
     data = rows(0)
     given = parts(data, plan)
+    given["counts"] = given["constraint"].place(data.y, data.group, data.weight).counts()
     problem = kind(loss=log_loss, **given)
     x = torch.tensor([0.02, -1.0, 0.3], dtype=torch.float64)
     released = problem.release_saddle(

@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from fairconstrained.problems.private.erm import Release
-from fairconstrained.solvers import DPSGDA
+from fairconstrained.solvers import DPSGDA, Budget
 
 
 class Releases:
     """A problem of three constraints whose releases do not depend on anything."""
 
-    def __init__(self, values, n_steps, noise=1e-9):
-        self.noise = torch.as_tensor(noise).expand(3)
+    def __init__(self, values, n_steps, gains=1e-9):
+        self._gains = torch.as_tensor(gains).expand(3)
         self.plan = SimpleNamespace(privacy=SimpleNamespace(n_steps=n_steps))
         self.model = SimpleNamespace(linear=True)
-        self.table_noise = self.final_noise = 1.0
+        self.final_noise = 1e-9
         self._values = values
 
     def release(self, x, weigh, max_norm, rng):
@@ -31,8 +31,11 @@ class Releases:
     def weights(self, table, dual):
         return dual
 
+    def gains(self):
+        return self._gains
+
     def noise_of_values(self, noise):
-        return self.noise
+        return torch.full((3,), noise)
 
     def penalty_gradient(self, x):
         return 3.0 * x
@@ -57,9 +60,43 @@ def test_multipliers_are_scaled_into_their_bound_and_an_average_is_returned():
     torch.testing.assert_close(result.x, (path[1] + path[2]) / 2)
 
 
-def test_multipliers_follow_values_in_inverse_proportion_to_their_variance():
-    """Beyond a standard deviation of 0.1; with steps of size a, multipliers vary by a sigma^2."""
-    problem = Releases(torch.tensor([0.5, 0.5, 0.5]), n_steps=1, noise=[0.05, 0.2, 0.4])
+def test_multipliers_take_steps_in_inverse_proportion_to_their_gains():
+    """Of all steps below `dual_step_size`: the product of both is 5."""
+    problem = Releases(torch.tensor([0.5, 0.5, 0.5]), n_steps=1, gains=[1.0, 10.0, 200.0])
     solver = DPSGDA(step_size=0.1, dual_step_size=1.0)
     first, *_ = solver.iterate(problem, torch.zeros(1), torch.zeros(3), 1e-4, torch.Generator())
-    torch.testing.assert_close(first.dual, 0.5 * torch.tensor([1.0, 1 / 4, 1 / 16]))
+    torch.testing.assert_close(first.dual, 0.5 * torch.tensor([1.0, 1 / 2, 1 / 40]))
+
+
+@pytest.mark.parametrize(("product", "converges"), [(4.5, True), (5.5, False)])
+def test_oscillations_grow_from_a_product_of_the_inverse_curvature(product, converges):
+    """Two halves of the rows whose gap is bounded in both directions, with gains of 4.
+
+    On the quadratic with the curvature of the log loss and the slope of rates where probabilities
+    are .28, both .2, the scores z of the halves and the multiplier of the one direction that has
+    one follow a linear recursion.
+    """
+    half, slope, step = 0.5, 0.2, 0.01
+    z, dual = torch.tensor([1.0, 0.0]).double(), torch.zeros(1).double()
+    sides = torch.tensor([[1.0, -1.0]]).double()
+    dual_step = product / (1 / half + 1 / half)
+    sizes = []
+    for _ in range(20_000):
+        gradient = half * slope * z + slope * (sides.T @ dual)
+        values = slope * (sides @ z)
+        z, dual = z - step * gradient, dual + dual_step * values
+        sizes.append(float(z.norm()))
+    assert (max(sizes[-2_000:]) < 1.0) == converges
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "epsilon", "unit", "steps"),
+    [
+        (13_437, 1.0, "record", 352),
+        (13_437, 1.0, "record_replacement", 222),  # half of the signal
+        (10**6, 1.0, "record", 400),  # batches of 8192 rows
+    ],
+)
+def test_default_steps_grow_with_rows_and_budget(n_rows, epsilon, unit, steps):
+    plan = DPSGDA().plan(n_rows, Budget(epsilon, 1e-5, unit))
+    assert plan.privacy.n_steps == steps
