@@ -18,7 +18,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pandas as pd
-from sklearn.ensemble import HistGradientBoostingClassifier
 from tqdm.auto import tqdm
 
 from benchmarks import frontier, results
@@ -28,7 +27,6 @@ from benchmarks.objectives.rate_constrained import ALPHA
 from benchmarks.run import component
 from fairconstrained import AUCFairClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import CONSTRAINTS, AUCParity
-from fairconstrained.models import Posteriors
 from fairconstrained.solvers import DPSGDA
 
 COLUMNS = ["train_error", "train_violation", "test_error", "test_violation", "fit_time"]
@@ -83,14 +81,6 @@ CHOICES = {
     "ranking_penalty": Choice(
         *(auc_fair, scores, ["bank", "compas_scores"], AUCS, [0.01, 0.02, 0.05, 0.1]),
         [{"alpha": value} for value in (1e-4, 1e-3, 1e-2)],
-    ),
-    "folds": Choice(
-        *(rate_constrained, labels, ["adult", "law_school"]),
-        *(["demographic_parity", "equalized_odds"], [0.05]),
-        [
-            {"model": Posteriors(HistGradientBoostingClassifier(random_state=0), cv=value)}
-            for value in (2, 3, 5, 10)
-        ],
     ),
 }
 
