@@ -38,6 +38,11 @@ class SplineBins(ByAutograd):
     reach: float = 8.0
     bound: float = field(default=1.0, init=False)
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """All columns together."""
+        return (self.n_columns,)
+
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Weights of each row in the bins."""
         rows = torch.arange(len(scores), device=scores.device)

@@ -42,8 +42,9 @@ class Statistic(Protocol):
     """A statistic of a row: a function of its scores and its label.
 
     ``bound`` is the largest l1 norm of the statistics of a row, possibly infinite. It is the
-    sensitivity of the table to one row. Where it is finite, ``widths`` has the numbers of
-    neighbouring columns that add up to one for every row.
+    sensitivity of the table to one row. A statistic that may be released privately has
+    ``widths``: the numbers of neighbouring columns that are not negative and add up to one for
+    every row, and 1 for a column from 0 to 1 by itself. Others have none.
     """
 
     @property
@@ -73,20 +74,15 @@ class Statistic(Protocol):
         """The statistic with soft values closer to the hard ones, if possible."""
 
 
-class _WithColumns(Protocol):
-    @property
-    def n_columns(self) -> int: ...
-
-
 class ByRows:
     """A statistic whose sums are computed from `soft` of every row."""
 
     soft: Callable[[Tensor, Tensor], Tensor]
 
     @property
-    def widths(self: _WithColumns) -> tuple[int, ...]:
-        """All columns together."""
-        return (self.n_columns,)
+    def widths(self) -> tuple[int, ...]:
+        """Empty: nothing is known about the columns, and no table of them is released."""
+        return ()
 
     def sums(
         self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
@@ -114,6 +110,11 @@ class ClassProbabilities(ByRows):
     n_columns: int
     temperature: float = 1.0
     bound: float = field(default=1.0, init=False)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """All columns together."""
+        return (self.n_columns,)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Class probabilities."""

@@ -72,6 +72,11 @@ class Above(ByRows):
         """Number of columns, because each is at most 1."""
         return float(self.n_columns)
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Each column by itself."""
+        return (1,) * self.n_columns
+
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Steps at the thresholds."""
         return self.step.value(self._distance(scores))
@@ -124,6 +129,11 @@ class ScoreBins(ByAutograd):
     temperature: float
     reach: float = 8.0
     bound: float = field(default=1.0, init=False)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """All columns together."""
+        return (self.n_columns,)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Differences of logistic steps at the thresholds."""

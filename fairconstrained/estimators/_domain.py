@@ -11,7 +11,8 @@ __all__ = ["categories", "in_order", "recoded"]
 
 def categories(values):
     """What pandas categoricals declare: their categories, several columns crossed; else None."""
-    names = getattr(values, "columns", None)
+    # In tables of other libraries columns are not names.
+    names = getattr(values, "columns", None) if hasattr(values, "iloc") else None
     columns = [values] if names is None else [values[name] for name in names]
     declared = [getattr(getattr(column, "dtype", None), "categories", None) for column in columns]
     if any(own is None for own in declared):

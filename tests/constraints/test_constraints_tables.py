@@ -25,7 +25,7 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.constraints.spline_bins import SplineBins
 from fairconstrained.constraints.statistics import ClassProbabilities, Columns
-from fairconstrained.constraints.steps import ScoreBins
+from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
 from tests.helpers.notions import (
     at_temperature,
     bound,
@@ -177,7 +177,7 @@ def test_no_row_has_statistics_beyond_the_bound(name, scores, temperature):
 def test_columns_of_bounded_statistics_add_up_to_one(scores):
     """Within each of the `widths`; less its mean such a row has a squared norm of 1 - 1/k."""
     scores, y = torch.as_tensor(scores), torch.tensor([0, 1, 1, 0])
-    members = (ClassProbabilities(2), ClassProbabilities(2, 3.0), ScoreBins(6, 2.0), SplineBins(9))
+    members = ClassProbabilities(2), ClassProbabilities(2, 3.0), ScoreBins(6, 2.0), SplineBins(9)
     for statistic in (*members, Columns(members)):
         assert sum(statistic.widths) == statistic.n_columns
         for rows in (statistic.soft(scores, y), statistic.hard(scores, y)):
@@ -186,6 +186,16 @@ def test_columns_of_bounded_statistics_add_up_to_one(scores):
                 torch.testing.assert_close(block.sum(dim=1), torch.ones_like(block[:, 0]))
                 less_mean = (block - 1 / k).square().sum(dim=1)
                 assert (less_mean <= (1 - 1 / k) * (1 + 1e-9)).all()
+
+
+@given(scores=hnp.arrays(float, (4, 1), elements=st.floats(-1e3, 1e3)))
+def test_steps_are_from_zero_to_one_each_by_itself(scores):
+    scores, y = torch.as_tensor(scores), torch.tensor([0, 1, 1, 0])
+    steps = Above(torch.tensor([-1.0, 0.0, 2.0]).double(), next(iter(STEPS.values())), 3.0)
+    assert steps.widths == (1, 1, 1)
+    assert Columns((steps, ClassProbabilities(2))).widths == (1, 1, 1, 2)
+    for rows in (steps.soft(scores, y), steps.hard(scores, y)):
+        assert ((rows >= 0) & (rows <= 1)).all()
 
 
 def test_bounds_of_a_stack_add_up():

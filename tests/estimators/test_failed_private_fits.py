@@ -50,7 +50,7 @@ def test_an_error_after_any_release_carries_what_was_spent(name, monkeypatch):
 @pytest.mark.parametrize("name", slow_where(PRIVATE, *SLOW))
 def test_a_warning_about_released_numbers_as_an_error_carries_it_too(name):
     """With -W error a warning ends a fit; that a group is small is known from released counts."""
-    n = 60
+    n = 30
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", SmallGroupWarning)

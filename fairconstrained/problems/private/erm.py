@@ -118,9 +118,17 @@ class NoisySteps(PrivateProblem):
         # The counts never change, and a step is mostly the overhead of small operations.
         self._affine = constraint.affine(counts)
         self._widths = constraint.statistic.widths
-        block = torch.repeat_interleave(torch.tensor(self._widths, dtype=torch.long))
-        same = (block[:, None] == block).to(counts)
-        self._means = same / same.sum(dim=1)  # the product with it has the means of blocks
+        bounded = constraint.bound < math.inf  # solvers refuse others
+        if bounded and sum(self._widths) != constraint.statistic.n_columns:
+            raise ValueError(
+                f"{constraint.name} cannot be trained privately: the `widths` of "
+                f"{type(constraint.statistic).__name__} do not say what a row adds to each of its "
+                f"{constraint.statistic.n_columns} columns; got {self._widths!r}."
+            )
+        width = torch.tensor(self._widths).to(counts)
+        block = torch.repeat_interleave(width.long())
+        same = (block[:, None] == block) & (width[block] > 1)
+        self._means = same / width[block]  # the product with it has the means of blocks
         self._batches = PoissonBatches(len(data.y), self._rate)
 
     def penalty_gradient(self, x: Tensor) -> Tensor:
@@ -214,10 +222,11 @@ class NoisySteps(PrivateProblem):
         """Largest norm of a row's statistics less their means, in which this noise is priced.
 
         Less their means, k columns that add up to one have a squared l2 norm of at most 1 - 1/k,
-        and an l1 norm of at most twice that.
+        and an l1 norm of at most twice that. A column by itself adds at most one to both.
         """
-        squared = sum(1.0 - 1.0 / k for k in self._widths)
-        return {"gaussian": math.sqrt(squared), "laplace": 2.0 * squared}[noise]
+        squares = [1.0 - 1.0 / k if k > 1 else 1.0 for k in self._widths]
+        l1_norms = [2.0 * (1.0 - 1.0 / k) if k > 1 else 1.0 for k in self._widths]
+        return {"gaussian": math.sqrt(sum(squares)), "laplace": sum(l1_norms)}[noise]
 
     @property
     def _rate(self) -> float:

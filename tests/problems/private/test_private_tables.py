@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fairconstrained.constraints import DemographicParity, FalseNegativeRate, Space, Stack
+from fairconstrained.constraints.statistics import ClassProbabilities
 from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
@@ -72,3 +73,10 @@ def test_gains_are_sums_over_all_values_that_compare_the_same_groups():
     pairs = [100 / SIZES[a] + 100 / SIZES[b] for a, b in [(0, 1), (0, 2), (1, 2)]]
     expected = [4 * pair / 2 for pair in pairs for _ in range(2)]  # in both directions
     torch.testing.assert_close(gains.sort()[0], torch.tensor(expected).double().sort()[0])
+
+
+def test_a_statistic_that_does_not_say_what_a_row_adds_is_refused(monkeypatch):
+    """Before anything is released: what is not known cannot be priced."""
+    monkeypatch.setattr(ClassProbabilities, "widths", ())
+    with pytest.raises(ValueError, match="do not say what a row adds to each of its 4 columns"):
+        problem()
