@@ -55,6 +55,7 @@ class Stops:
 
 @pytest.mark.parametrize("estimator", FAST, ids=lambda e: f"{type(e).__name__} {e.model}")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow
 def test_a_monitor_scores_the_model_of_every_iteration_and_the_fitted_one(estimator):
     X, y, groups = biased()
     monitor = callback.ScoringMonitor(scoring="accuracy")

@@ -191,6 +191,7 @@ def test_a_damaged_copy_of_real_data_is_refused(real, tmp_path):
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_adult_is_what_uci_publishes(real):
     """The checksums of UCI's two files are public; rebuilding them shows that nothing is lost."""
     (file,) = DATASETS["adult"].files

@@ -212,6 +212,7 @@ def test_caps_over_all_groups_fit_no_model_for_the_groups():
     assert clf.violation_ <= 0.1 + FORGIVEN
 
 
+@pytest.mark.slow
 def test_several_classes_and_crossed_groups():
     X, y, group = table(n_classes=3, n_groups=3, n=1500)
     crossed = pd.DataFrame({"g": group.astype(str), "h": np.where(X[:, 1] > 0, "u", "v")})

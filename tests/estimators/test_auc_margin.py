@@ -72,6 +72,7 @@ def test_cells_in_no_set_change_nothing_but_the_number_of_rows():
 
 @every_objective
 @pytest.mark.parametrize("constraint", ["inter_group", "group_auc"])
+@pytest.mark.slow
 def test_the_slack_is_narrowed_by_the_standard_error_of_the_fit(constraint, objective):
     data = X, y, group = table(n=600)
     plain = fitted(constraint, data, objective=objective, slack=0.1)

@@ -93,6 +93,7 @@ def test_the_fit_minimises_the_objective_of_the_page(constraint):
 
 @pytest.mark.parametrize("constraint", FAIRNESS)
 @pytest.mark.parametrize("shape", slow_where([(2, 2), (2, 3), (3, 3)], (2, 3), (3, 3)), ids=str)
+@pytest.mark.slow
 def test_the_penalty_lowers_mutual_information_and_the_gap(constraint, shape):
     data = table(*shape, n=2000)
     values, gaps = [], []

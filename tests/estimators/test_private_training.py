@@ -442,6 +442,7 @@ def test_the_extra_is_named_where_the_accountant_is_missing(monkeypatch):
 
 
 @quiet
+@pytest.mark.slow
 def test_small_groups_are_named_with_their_released_count():
     groups = np.where(np.arange(20_000) < 12, "rare", LARGE.sensitive_features.astype(str))
     with pytest.warns(SmallGroupWarning, match=r"leaves out group rare \(\d+ rows\)"):

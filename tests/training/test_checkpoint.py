@@ -76,6 +76,7 @@ def interrupts_at(n):
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: type(solver).__name__)
+@pytest.mark.slow
 def test_a_resumed_run_ends_as_one_without_interruption(solver, tmp_path):
     """Weights, multipliers and history to the last bit, after two interruptions."""
     path = tmp_path / "state.pt"

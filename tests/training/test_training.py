@@ -100,6 +100,7 @@ class LastIterate(ALM):
         return iterates[-1]
 
 
+@pytest.mark.slow
 def test_without_constraints_it_is_logistic_regression():
     solver = LastIterate(**{**ADAM, "step_size": 0.05}, batch_size=600, n_steps=1000)
     result = trained([], nn.Linear(4, 1), solver=solver, alpha=0.1)

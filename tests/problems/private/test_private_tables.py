@@ -55,6 +55,7 @@ def test_tables_add_up_to_the_counts_and_are_exact_without_noise(kind):
     torch.testing.assert_close(next(released(exact)), expected)
 
 
+@pytest.mark.slow
 def test_values_have_the_noise_that_is_said():
     """Of one statistic a count has half of the noise that the whole row (1, 0) would ask for."""
     erm = problem(histogram_noise=3.0)

@@ -62,6 +62,7 @@ def test_many_small_groups_do_not_take_many_rounds():
     assert clf.n_iter_ < 25  # 46 without the rule
 
 
+@pytest.mark.slow
 def test_small_cells_do_not_end_near_a_constant():
     """Cells of 54 to 96 rows: one row moves a rate by .01 to .02, and gradients see few rows.
 

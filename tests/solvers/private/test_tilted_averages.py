@@ -40,6 +40,7 @@ def test_more_tilt_is_less_violation():
 
 
 @given(st.floats(-1.5, 0.9))
+@pytest.mark.slow
 def test_the_least_tilt_that_suffices(limit):
     """Bisection comes as near to it as it can, among averages of neighbours, from above."""
     _, averages = swinging()

@@ -140,6 +140,7 @@ def test_training_begins_where_the_rows_that_train_say():
 
 @pytest.mark.parametrize("n_bins", [3, None])
 @pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.slow
 def test_a_perceptron_starts_at_the_constrained_linear_model(n_bins, n_classes):
     rng = np.random.default_rng(0)  # six rows of each label and group: too few to hold any out
     y, group = cells({(a, b): 6 for a in range(n_classes) for b in (0, 1)})
