@@ -245,6 +245,7 @@ def _kind(labels):
 
 
 def refuse_difference(what, said):
+    """Raise ValueError on all workers unless they have said the same."""
     for rank, own in enumerate(said):
         if own != said[0]:
             raise ValueError(

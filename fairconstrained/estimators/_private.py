@@ -98,8 +98,10 @@ class PrivateFairClassifier(FairClassifier):
                     "sample_weight must be None with epsilon: a row of weight w would need w times "
                     "the noise."
                 )
-            domains = categories(y), categories(sensitive_features)
-        if self.epsilon is not None:
+            domains = None
+            if self.epsilon is not None:
+                domains = categories(y), categories(sensitive_features)
+        if domains is not None:
             refuse_difference("categories of y and sensitive_features", workers.gather(domains))
             self._domains = domains
         try:
