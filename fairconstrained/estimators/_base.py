@@ -71,7 +71,7 @@ from fairconstrained.models.perceptron import WidePerceptronModel
 from fairconstrained.models.specification import LinearSpecification
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.process import seeded
+from fairconstrained.process import one_thread, seeded
 from fairconstrained.samples import check_samples
 from fairconstrained.solvers import (
     AugmentedLagrangian,
@@ -420,11 +420,12 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _train(self, rows):
         with self._seeded(random_seed(self.random_state)) as rng:
             task = self._task(rows, rng)
-            problem = self._problem(task)
-            check_solves(task.solver, problem)
-            task.solver.check(problem)
-            problem = self._refined(problem, task)
-            self._store(self._solved(problem, task), rows)
+            with one_thread():
+                problem = self._problem(task)
+                check_solves(task.solver, problem)
+                task.solver.check(problem)
+                problem = self._refined(problem, task)
+                self._store(self._solved(problem, task), rows)
 
     def _seeded(self, seed):
         """A context with the generator of a fit; only modules need torch's global one as well."""

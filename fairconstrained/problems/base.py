@@ -10,7 +10,7 @@ names the protocol that it needs in the signature of its ``iterate``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -33,10 +33,13 @@ __all__ = [
     "SampledProblem",
     "Sharpenable",
     "WithAllRows",
+    "last_kept",
     "one_in",
     "separate_estimates",
     "with_penalty",
 ]
+
+Answer = TypeVar("Answer")
 
 
 class Batch(NamedTuple):
@@ -194,6 +197,9 @@ class Sharpenable(Problem, Protocol):
     def sharpened(self) -> Self:
         """The problem with soft values twice as sharp, or itself if they cannot be sharpened."""
 
+    def thinned(self) -> Self:
+        """The problem on a part of its rows, or itself if these are few."""
+
     @property
     def offsets(self) -> Tensor:
         """Positions in x that shift the scores of all rows alike.
@@ -234,6 +240,18 @@ class QuadraticProgram(Problem, Protocol):
         """Hessians, gradients and values of (f, c_1, ..., c_m) at zero."""
 
 
+def last_kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer]:
+    """The function, with its last value kept for the case that it is asked again."""
+    last: list[tuple[Tensor, Answer]] = []
+
+    def asked(x: Tensor) -> Answer:
+        if not (last and torch.equal(last[0][0], x)):
+            last[:] = [(x.clone(), function(x))]
+        return last[0][1]
+
+    return asked
+
+
 class WithAllRows:
     """A problem whose rows are a batch in memory."""
 
@@ -254,6 +272,10 @@ class FixedSoftness:
     evaluate: Callable[[Tensor], Evaluation]
 
     def sharpened(self) -> Self:
+        """Return the problem itself."""
+        return self
+
+    def thinned(self) -> Self:
         """Return the problem itself."""
         return self
 

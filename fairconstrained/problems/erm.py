@@ -27,13 +27,18 @@ from fairconstrained.problems.base import (
     Evaluation,
     Linearization,
     WithAllRows,
+    last_kept,
     one_in,
     separate_estimates,
     with_penalty,
 )
-from fairconstrained.problems.known import Known, known_points
+from fairconstrained.problems.known import Known, first_point, known_points
 from fairconstrained.problems.lines import Line, grid, of_labels, on_grid, thresholds
 from fairconstrained.problems.objectives import Objective
+
+_MANY_ROWS = 200_000  # of more rows a solver sees a part first
+_THINNED = 16  # of so many rows one
+_FEW_OF_CELL = 1_000  # rows of a label and group that are all kept
 
 __all__ = ["FairERM", "span_of_terms", "through_scores"]
 
@@ -139,10 +144,12 @@ class FairERM(WithAllRows):
 
     def start(self) -> Tensor:
         """Starting point, (n_variables,)."""
-        return self.variables(self.model.init() if self.initial is None else self.initial)
+        return first_point(self) if self.initial is None else self.variables(self.initial)
 
     def variables(self, w: Tensor) -> Tensor:
         """The parameters w, with extra variables of the constraint that suit them."""
+        if not self.constraint.n_aux:
+            return w
         scores = self.model.scores(w, self.data.X)
         return torch.cat((w, self.constraint.init_aux(scores, self.placed)))
 
@@ -219,9 +226,16 @@ class FairERM(WithAllRows):
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values, from one pass of the model in evaluation mode."""
+        self.model.settle(self._split(x)[0], self.data.X)
+        return self._evaluated(x)
+
+    @cached_property
+    def _evaluated(self) -> Callable[[Tensor], Evaluation]:
+        return last_kept(self._evaluate)
+
+    def _evaluate(self, x: Tensor) -> Evaluation:
         w, aux = self._split(x)
         y, weight = self.data.y, self.data.weight
-        self.model.settle(w, self.data.X)
         scores = self.model.scores(w, self.data.X)
         sums = self.constraint.sums(scores, self.placed, aux)
         loss = self.risk.soft(scores, y, weight)[None] + self.alpha * self.model.penalty(w).value
@@ -366,6 +380,40 @@ class FairERM(WithAllRows):
     def sharpened(self) -> Self:
         """The problem with soft rates at twice the temperature, or itself without soft rates."""
         return self._under(self.constraint.sharpened())
+
+    def thinned(self) -> Self:
+        """The problem on a sixteenth of the rows, and on all of small cells; itself if few.
+
+        Rows stand for as many as they are chosen from.
+        """
+        if self.n_rows <= _MANY_ROWS:
+            return self
+        cell, counts = self._cells()
+        small = (counts < _FEW_OF_CELL)[cell]
+        chosen = small.clone()
+        chosen[::_THINNED] = True
+        index = torch.nonzero(chosen)[:, 0]
+        stands_for = torch.where(small[index], 1.0, float(_THINNED))
+        batch = self.data.rows(index)
+        return replace(self, data=batch._replace(weight=batch.weight * stands_for))
+
+    def by_cell(self) -> Self:
+        """The problem on one row of each label and group, which has the weight of all of them.
+
+        Where all scores are equal, its values are those of this problem.
+        """
+        cell, counts = self._cells()
+        first = torch.full_like(counts, self.n_rows)
+        first.scatter_reduce_(0, cell, torch.arange(self.n_rows, device=cell.device), "amin")
+        weight = self.data.weight.new_zeros(len(counts)).index_add_(0, cell, self.data.weight)
+        batch = self.data.rows(first[counts > 0])
+        return replace(self, data=batch._replace(weight=weight[counts > 0]))
+
+    def _cells(self) -> tuple[Tensor, Tensor]:
+        """The label and group of each row as one number, and how many rows each has."""
+        n_groups = int(self.data.group.max()) + 1
+        cell = self.data.y * n_groups + self.data.group
+        return cell, torch.bincount(cell)
 
     def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
         """The problem with more slack, and x with extra variables that suit it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +34,7 @@ class Known(NamedTuple):
 
     x: Tensor  # (n_variables,)
     by: float = ERROR_TOL
+    of: Any = None  # a smaller problem with the same values there, where there is one
 
 
 class _Compared(Protocol):
@@ -54,6 +55,8 @@ class _Compared(Protocol):
 
     def evaluate(self, x: Tensor) -> Evaluation: ...
 
+    def by_cell(self) -> Self: ...
+
 
 def known_points(problem: _Compared) -> list[Known]:
     """Equal predictions, the solution without constraints, and those of a relaxation.
@@ -61,10 +64,21 @@ def known_points(problem: _Compared) -> list[Known]:
     Without the solution without constraints only the first.
     """
     constants = _constants(problem.model)
+    by_cell = problem.by_cell()
+    found = [Known(by_cell.variables(w), of=by_cell) for w in constants]
     if problem.free is None:
-        return [Known(problem.variables(w)) for w in constants]
-    obvious = [Known(problem.variables(w)) for w in (*constants, problem.free)]
-    return obvious + [Known(x, RELAXED_TOL) for x in _relaxed(problem, problem.free)]
+        return found
+    found.append(Known(problem.variables(problem.free)))
+    return found + [Known(x, RELAXED_TOL) for x in _relaxed(problem, problem.free)]
+
+
+def first_point(problem: _Compared) -> Tensor:
+    """Where training begins: at the solution without constraints if that keeps them."""
+    if problem.free is not None:
+        x = problem.variables(problem.free)
+        if problem.evaluate(x).hard[1:].max() <= 0.0:
+            return x
+    return problem.variables(problem.model.init())
 
 
 def _constants(model: Model) -> list[Tensor]:

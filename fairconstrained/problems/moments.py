@@ -45,6 +45,8 @@ class RankingERM(FairERM):
     def start(self) -> Tensor:
         """A gradient step from zero, scaled to give the scores unit variance."""
         x = super().start()
+        if x.any():
+            return x
         step = -self.objective(x).pullback(x.new_ones(1))
         scores = self.model.scores((x + step)[: self.model.n_params], self.data.X)
         spread = scores.std(correction=0)

@@ -21,10 +21,10 @@ from fairconstrained.constraints.moments import MomentConstraint, Rows
 from fairconstrained.constraints.statistics import look_up
 from fairconstrained.models import Model
 from fairconstrained.problems import lines
-from fairconstrained.problems.base import Batch, Evaluation, Linearization, with_penalty
+from fairconstrained.problems.base import Batch, Evaluation, Linearization, last_kept, with_penalty
 from fairconstrained.problems.erm import FairERM, span_of_terms
 from fairconstrained.problems.fermi import FermiERM, PenalisedTables
-from fairconstrained.problems.known import Known, known_points
+from fairconstrained.problems.known import Known, first_point, known_points
 from fairconstrained.problems.lines import Line
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.parted_rows import PartedRows
@@ -247,7 +247,7 @@ class PartedERM:
 
     def start(self) -> Tensor:
         """Starting point."""
-        return self.model.init()
+        return first_point(self)
 
     def variables(self, w: Tensor) -> Tensor:
         """The parameters of the model, which are the only variables."""
@@ -270,6 +270,13 @@ class PartedERM:
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values."""
+        return self._evaluated(x)
+
+    @cached_property
+    def _evaluated(self) -> Callable[[Tensor], Evaluation]:
+        return last_kept(self._evaluate)
+
+    def _evaluate(self, x: Tensor) -> Evaluation:
         soft, hard = self.passes.both(x)
         loss = soft.first + self.alpha * self.model.penalty(x).value
         pairs = (loss, soft.table), (hard.first, hard.table)
@@ -284,6 +291,14 @@ class PartedERM:
         """The problem with soft rates at twice the temperature, or itself without soft rates."""
         sharper = self.constraint.sharpened()
         return self if sharper is self.constraint else replace(self, constraint=sharper)
+
+    def thinned(self) -> Self:
+        """The problem itself: rows are drawn from no part of it."""
+        return self
+
+    def by_cell(self) -> Self:
+        """The problem itself."""
+        return self
 
     def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
         """The problem itself and `x`: solvers need no more slack to start."""

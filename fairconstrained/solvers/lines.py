@@ -48,8 +48,10 @@ def offsets(problem: Sharpenable, x: Tensor) -> Tensor:
 
 def not_worse(problem: Sharpenable, result: Iterate, known: Sequence[Known]) -> Iterate:
     """The result, or a point that is clearly better among known ones and those on offset lines."""
-    rivals = [(result, ERROR_TOL), *((_moved(problem, result, x), by) for x, by in known)]
-    found = [(along_offsets(problem, rival), by) for rival, by in rivals]
+    found = [(along_offsets(problem, result), ERROR_TOL)]
+    for x, by, smaller in known:
+        own = smaller or problem
+        found.append((along_offsets(own, _moved(own, result, x)), by))
     better = [rival for rival, by in found if _clearly_better(rival, result, by)]
     return best_feasible(better) if better else result
 

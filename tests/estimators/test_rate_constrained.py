@@ -5,11 +5,12 @@ Warnings are errors here: a fit that says it is not feasible, or not converged, 
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
-from fairconstrained import metrics
+from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.constraints import (
     CONSTRAINTS,
     DemographicParity,
@@ -19,7 +20,9 @@ from fairconstrained.constraints import (
     FalsePositiveRate,
     RateConstraint,
 )
+from fairconstrained.datasets import make_biased_classification
 from fairconstrained.models import Linear
+from fairconstrained.models.features import DenseFeatures
 from fairconstrained.solvers import SGDA, Iterate
 from tests.helpers.fits import (
     FORGIVEN,
@@ -288,3 +291,65 @@ def test_the_progress_bar_is_shown_when_asked_for(verbose, capsys):
     assert captured.out == ""
     assert ("RateConstrainedClassifier" in captured.err) == bool(verbose)
     assert (f"{clf.n_iter_}it" in captured.err) == bool(verbose)
+
+
+# --- many samples, and easy ones -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_samples", [800, 3000])
+def test_where_the_model_without_constraints_keeps_the_slack_it_is_the_result(n_samples):
+    data = make_biased_classification(n_samples, random_state=0)
+    rows = data.data, data.target
+    free = RateConstrainedClassifier(slack=np.inf)
+    free.fit(*rows, sensitive_features=data.sensitive_features)
+    gap = metrics.demographic_parity_difference(
+        data.target, free.predict(data.data), sensitive_features=data.sensitive_features
+    )
+    assert 0.1 < gap < 1.0
+    kept = RateConstrainedClassifier(slack=gap + 1e-9)
+    kept.fit(*rows, sensitive_features=data.sensitive_features)
+    np.testing.assert_allclose(kept.coef_, free.coef_, rtol=1e-7, atol=1e-9)
+    assert kept.converged_
+    assert kept.n_iter_ <= 2
+    assert not kept.multipliers_.any()
+    less = RateConstrainedClassifier(slack=gap - 0.05)
+    less.fit(*rows, sensitive_features=data.sensitive_features)
+    assert less.multipliers_.any()
+
+
+def test_many_rows_are_solved_from_a_part_of_them(monkeypatch):
+    """The start is another, and the solution the same."""
+    data = make_biased_classification(20_000, random_state=0)
+    rows = data.data, data.target
+    whole, begun = RateConstrainedClassifier(slack=0.03), RateConstrainedClassifier(slack=0.03)
+    whole.fit(*rows, sensitive_features=data.sensitive_features)
+    monkeypatch.setattr("fairconstrained.problems.erm._MANY_ROWS", 10_000)
+    begun.fit(*rows, sensitive_features=data.sensitive_features)
+    assert begun.feasible_
+    assert begun.history_["objective"][-1] == pytest.approx(
+        whole.history_["objective"][-1], abs=1e-3
+    )
+    assert begun.score(*rows) == pytest.approx(whole.score(*rows), abs=1e-3)
+
+
+def test_a_fit_takes_one_thread_for_columns_too(monkeypatch):
+    """Small operations on many threads wait for each other, above all on a busy machine."""
+    seen = []
+
+    def covariance(self, weight, centre):
+        seen.append(torch.get_num_threads())
+        return original(self, weight, centre)
+
+    original = DenseFeatures.covariance
+    monkeypatch.setattr(DenseFeatures, "covariance", covariance)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        data = make_biased_classification(500, random_state=0)
+        clf = RateConstrainedClassifier()
+        clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen
+    assert set(seen) == {1}

@@ -347,3 +347,45 @@ def test_gradients_of_single_values_are_rows_of_the_jacobian():
     matrix = torch.arange(12.0).reshape(4, 3)
     terms = Linearization(torch.zeros(4), lambda weights: weights @ matrix)
     torch.testing.assert_close(terms.gradients(torch.tensor([2, 0])), matrix[[2, 0]])
+
+
+# ---------------------------------------------------------------------- problems on fewer rows
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("notion", sorted(CONSTRAINTS))
+def test_equal_scores_have_the_same_values_on_one_row_of_each_cell(notion, n_classes):
+    problem = erm(n_classes=n_classes, notions=[CONSTRAINTS[notion]()])
+    small = problem.by_cell()
+    assert small.n_rows <= n_classes * N_GROUPS
+    for size in (-100.0, 0.0, 1e-3, 1.0):
+        x = torch.zeros_like(problem.start())
+        x[problem.offsets] = size * torch.arange(1.0, 1.0 + len(problem.offsets)).double()
+        for here, there in zip(problem.evaluate(x), small.evaluate(x), strict=True):
+            torch.testing.assert_close(here, there)
+
+
+@pytest.fixture
+def thinning(monkeypatch):
+    """One row in four of tables with more than 300 rows, and all of cells with fewer than 30."""
+    for name, value in {"_MANY_ROWS": 300, "_THINNED": 4, "_FEW_OF_CELL": 30}.items():
+        monkeypatch.setattr(f"fairconstrained.problems.erm.{name}", value)
+
+
+def test_thinned_rows_stand_for_all_rows(thinning):
+    data = batch(n_rows=800, weighted=False)
+    few = torch.arange(len(data.y)) >= len(data.y) - 20
+    data = data._replace(group=few.long())
+    problem = erm(data=data)
+    thin = problem.thinned()
+    of_few = thin.data.group == 1
+    assert int(of_few.sum()) == 20
+    assert thin.data.weight[of_few].unique().tolist() == [1.0]
+    assert thin.data.weight[~of_few].unique().tolist() == [4.0]
+    assert float(thin.total) == pytest.approx(len(data.y), rel=0.02)
+    assert thin.thinned() is thin
+
+
+def test_a_problem_of_few_rows_is_not_thinned():
+    problem = erm()
+    assert problem.thinned() is problem

@@ -206,8 +206,15 @@ def test_a_known_point_that_is_infeasible_is_moved_along_its_offset():
     assert float(solution.iterate.hard[0]) <= float(least) + ERROR_TOL
 
 
+def test_equal_predictions_are_compared_without_a_pass_over_the_rows():
+    problem = problem_of("demographic_parity", 2, n=200)
+    known = problem.known()
+    assert known
+    assert all(point.of.n_rows <= 6 for point in known)
+
+
 def known_of_relaxation(problem, free):
-    return [x for x, by in replace(problem, free=free).known() if by == RELAXED_TOL]
+    return [known.x for known in replace(problem, free=free).known() if known.by == RELAXED_TOL]
 
 
 @settings(max_examples=8, deadline=None)

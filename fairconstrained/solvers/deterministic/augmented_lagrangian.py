@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Integral
-from typing import TypeVar
 
 import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems import Linearization, Problem, Sharpenable
+from fairconstrained.problems.base import last_kept
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
     Iterate,
@@ -64,7 +64,9 @@ class AugmentedLagrangian(Solver):
 
     With up to 10,000 rows the solver then repeats this with soft rates twice as sharp, and keeps
     the result of smaller error, because neither sharpness is always better. If soft rates lead to
-    no feasible point, they are made four times as sharp, up to three times.
+    no feasible point, they are made four times as sharp, up to three times. Of many rows it first
+    solves the problem on a part, and begins there. A start that solves the problem without
+    constraints and keeps them is the result.
 
     Parameters
     ----------
@@ -138,9 +140,14 @@ class AugmentedLagrangian(Solver):
         self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Solve rounds of subproblems at increasing sharpness; deterministic."""
+        warm, coarse = bool(dual.any()), problem.thinned()
+        if coarse is not problem and not (warm or x.any()):
+            *_, found = self.iterate(coarse, x, dual, tol, rng)
+            if found.excess <= FEASIBILITY_TOL:
+                x, dual, warm = found.x, found.dual, True
         start, shift = (x, dual), torch.zeros_like(dual)
         opinions = 2 if problem.n_rows <= _MANY_ROWS else 1
-        if dual.any():  # a warm start is close to its solution at this sharpness
+        if warm:  # the start is close to its solution at this sharpness
             soft, hard = problem.evaluate(x)
             shift, opinions = _shift_solved_at(soft[1:], hard[1:], dual), 1
         feasible: list[Iterate] = []  # the result of each sharpness that has one
@@ -179,6 +186,10 @@ class AugmentedLagrangian(Solver):
         """Solve, compare with the hard values and move the targets, until patience runs out."""
         targets = _Targets(shift)
         passes = _Passes(problem)
+        optimum = _without_constraints(passes, x, dual, tol)
+        if optimum:
+            yield optimum
+            return
         worst = _of_equal_scores(problem, x)
         # The last minimisation goes beyond tol, and with few rows to the accuracy of their sums.
         # The result then depends neither on the order of the rows nor on whether weights are given
@@ -208,32 +219,17 @@ class AugmentedLagrangian(Solver):
             x, dual = targets.follow(iterate)
 
 
-Answer = TypeVar("Answer")
-
-
-def _kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer]:
-    """Cache the last value of a function, since a minimisation starts where the last one ends."""
-    last: list[tuple[Tensor, Answer]] = []
-
-    def asked(x: Tensor) -> Answer:
-        if not (last and torch.equal(last[0][0], x)):
-            last[:] = [(x.clone(), function(x))]
-        return last[0][1]
-
-    return asked
-
-
 class _Passes:
-    """Passes over the data, with the last one cached."""
+    """Passes over the data, with the last one cached: a minimisation starts where one ended."""
 
     def __init__(self, problem: Problem):
         self._linearize = problem.linearize
-        self.linearize = _kept(self._with_gradient_kept)
+        self.linearize = last_kept(self._with_gradient_kept)
         self.evaluate = problem.evaluate
 
     def _with_gradient_kept(self, x: Tensor) -> Linearization:
         terms = self._linearize(x)
-        return terms._replace(pullback=_kept(terms.pullback))
+        return terms._replace(pullback=last_kept(terms.pullback))
 
 
 def _update(
@@ -325,6 +321,18 @@ class _Targets:
         # each other (a > b and b > a).
         self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
+
+
+def _without_constraints(passes: _Passes, x: Tensor, dual: Tensor, tol: float) -> Iterate | None:
+    """The start as the result, where it solves the problem without constraints and keeps them."""
+    if dual.any():
+        return None
+    gradient = passes.linearize(x).pullback(torch.cat((dual.new_ones(1), dual)))
+    residual = float(gradient.abs().max())
+    if residual > tol:
+        return None
+    soft, hard = passes.evaluate(x)
+    return Iterate(x, soft, hard, dual, residual) if violation(hard) <= 0.0 else None
 
 
 def _lower_bound(iterate: Iterate, shift: Tensor) -> float:
