@@ -660,7 +660,9 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _by_blocks(self, function, table):
         """A function of the scores of each row, some rows at a time."""
-        return by_blocks(lambda rows: function(self._scores(rows)), table)
+        limit = one_thread if hasattr(self, "coef_") else nullcontext  # networks gain from threads
+        with limit():
+            return by_blocks(lambda rows: function(self._scores(rows)), table)
 
     def _labels(self, scores):
         return labels_of(self.classes_, hard_classes(torch.as_tensor(scores)), scores)

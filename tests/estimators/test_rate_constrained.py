@@ -332,13 +332,17 @@ def test_many_rows_are_solved_from_a_part_of_them(monkeypatch):
     assert begun.score(*rows) == pytest.approx(whole.score(*rows), abs=1e-3)
 
 
-def test_a_fit_takes_one_thread_for_columns_too(monkeypatch):
+def test_columns_and_scores_take_one_thread(monkeypatch):
     """Small operations on many threads wait for each other, above all on a busy machine."""
-    seen = []
+    seen = set()
 
     def covariance(self, weight, centre):
-        seen.append(torch.get_num_threads())
+        seen.add(("fit", torch.get_num_threads()))
         return original(self, weight, centre)
+
+    def labels(self, scores):
+        seen.add(("predict", torch.get_num_threads()))
+        return np.zeros(len(scores))
 
     original = DenseFeatures.covariance
     monkeypatch.setattr(DenseFeatures, "covariance", covariance)
@@ -348,8 +352,9 @@ def test_a_fit_takes_one_thread_for_columns_too(monkeypatch):
         data = make_biased_classification(500, random_state=0)
         clf = RateConstrainedClassifier()
         clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+        monkeypatch.setattr(RateConstrainedClassifier, "_labels", labels)
+        clf.predict(data.data)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    assert seen
-    assert set(seen) == {1}
+    assert seen == {("fit", 1), ("predict", 1)}
