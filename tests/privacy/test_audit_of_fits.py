@@ -10,18 +10,19 @@ same history, and nothing else may differ:
 """
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
 
 import fairconstrained
-from fairconstrained.estimators import _private_ranking
-from fairconstrained.models import LinearModel
+from fairconstrained.estimators import _private, _private_ranking
+from fairconstrained.estimators._rows import Task
+from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.privacy import Budget, mechanisms
 from fairconstrained.privacy.accounting import REPLACING, as_batch
-from fairconstrained.problems.private import erm, fermi, moments
+from fairconstrained.problems.private import coordinates, erm, fermi, moments
 from fairconstrained.problems.private.erm import NoisySteps
 from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
 from tests.helpers.marks import slow_where
@@ -43,18 +44,18 @@ OF_GROUPS = [name for name in PRIVATE if "groups" in name]
 def with_canary(sign, group):
     """The last row is far out, with the given group: its gradient is clipped."""
     X, groups = FEATURES.copy(), GROUPS.copy()
-    X[-1], groups[-1] = 100.0 * sign, NAMES[group]
+    X[-1], groups[-1] = 15.0 * sign, NAMES[group]
     return X, groups
 
 
-def fit(name, unit, sign, group):
-    """A fit with the canary, and the text of its warnings."""
+def fit(name, unit, rows):
+    """A fit, and the text of its warnings."""
     clf = clone(PRIVATE[name])
     clf.set_params(epsilon=Budget(1.0, 1e-5, unit), solver=ALL_ROWS.get(type(clf.solver)))
-    X, groups = with_canary(sign, group)
+    X, groups = rows
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        clf.fit(X, DATA.target[:N], sensitive_features=groups)
+        clf.fit(X, DATA.target[: len(X)], sensitive_features=groups)
     return clf, [str(w.message) for w in caught]
 
 
@@ -66,15 +67,16 @@ def told(clf):
     return [*own, *history, clf.classes_, clf.groups_, clf.decision_function(FEATURES)]
 
 
-def without_canary(batches, rng):
-    return torch.arange(batches.n_rows - 1)
+def neighbours(unit):
+    """The canary, and what stands in its place: nothing for a null record."""
+    one = with_canary(1.0, 0)
+    if unit == "record":
+        return one, [column[:-1] for column in one]
+    return one, with_canary(1.0 if unit == "sensitive_features" else -1.0, 1)
 
 
-def audit(name, unit, patch, null=False):
-    """(what the row moved, what was priced, whether nothing else differs).
-
-    With `null` the row is in no batch of the second fit: a null record, as far as steps go.
-    """
+def answered_alike(fits, patch):
+    """Both fits, the second with the releases of the first, and what moved, in units of noise."""
     honest, answers, moved = mechanisms._added_on_grid, [], []
 
     def first(value, noise, scale, spread, rng):
@@ -89,36 +91,43 @@ def audit(name, unit, patch, null=False):
         return released
 
     with patch.context() as p:
+        p.setattr(Task, "n_rows", N)  # it is public, and a null record counts
         p.setattr(mechanisms, "_added_on_grid", first)
-        one, said = fit(name, unit, 1.0, 0)
+        one = fits[0]()
         p.setattr(mechanisms, "_added_on_grid", second)
-        if null:
-            p.setattr(mechanisms.PoissonBatches, "draw", without_canary)
-        sign = 1.0 if null or unit == "sensitive_features" else -1.0
-        other, said_then = fit(name, unit, sign, 0 if null else 1)
+        other = fits[1]()
     assert not answers
+    return one, other, float(np.linalg.norm(moved))
+
+
+def price_of(clf, unit):
+    """The distance that was priced, in units of noise: all batches are of all rows."""
+    batches = [as_batch(phase) for phase in clf.privacy_.phases]
+    assert all(batch.rate == 1 and not batch.laplace for batch in batches)
+    priced = sum(batch.n_steps * batch.gaussian**2 for batch in batches) ** 0.5
+    return (2 if unit in REPLACING else 1) * priced
+
+
+def audit(name, unit, patch):
+    """(what the row moved, what was priced, whether nothing else differs)."""
+    fits = [partial(fit, name, unit, rows) for rows in neighbours(unit)]
+    (one, said), (other, said_then), moved = answered_alike(fits, patch)
     equal = said == said_then
     for mine, its in zip(told(one), told(other), strict=True):
         equal = equal and np.array_equal(mine, its, equal_nan=np.asarray(mine).dtype.kind == "f")
-    batches = [as_batch(phase) for phase in one.privacy_.phases if not null or phase.n_steps == 4]
-    assert all(batch.rate == 1 and not batch.laplace for batch in batches)
-    priced = sum(batch.n_steps * batch.gaussian**2 for batch in batches) ** 0.5
-    return float(np.linalg.norm(moved)), (2 if unit in REPLACING else 1) * priced, equal
+    return moved, price_of(one, unit), equal
 
 
+OF_RECORDS = {"record": 0.5, "record_replacement": 0.4}  # the least that the canary moves
+
+
+@pytest.mark.parametrize("unit", OF_RECORDS)
 @pytest.mark.parametrize("name", slow_where(RECORDS, "partial parity"))
-def test_another_record_moves_no_fit_by_more_than_is_priced(name, monkeypatch):
-    moved, priced, equal = audit(name, "record_replacement", monkeypatch)
+def test_a_record_moves_no_fit_by_more_than_is_priced(name, unit, monkeypatch):
+    """In place of a null record, and of another one."""
+    moved, priced, equal = audit(name, unit, monkeypatch)
     assert equal
-    assert 0.4 * priced < moved <= priced
-
-
-@pytest.mark.parametrize("name", [name for name in RECORDS if name != "ranking"])
-def test_a_null_record_moves_the_steps_by_no_more_than_is_priced(name, monkeypatch):
-    """Of the releases that are made once, tests of their own say it (a ranking has no others)."""
-    moved, priced, equal = audit(name, "record", monkeypatch, null=True)
-    assert equal
-    assert 0.5 * priced < moved <= priced
+    assert OF_RECORDS[unit] * priced < moved <= priced
 
 
 @pytest.mark.slow
@@ -142,17 +151,18 @@ def test_the_fifth_estimator_promises_nothing():
 
 def too_little_noise(patch, module):
     honest = module.with_gaussian_noise
-    patch.setattr(module, "with_gaussian_noise", lambda v, s, rng: honest(v, 0.2 * s, rng))
+    patch.setattr(module, "with_gaussian_noise", lambda v, s, rng: honest(v, 0.01 * s, rng))
 
 
-def no_clip(patch):
-    honest = LinearModel.linearize_rows
+def no_clip(patch, model):
+    """Rows of nine times the gradient, as if none of them was clipped."""
+    honest = model.linearize_rows
 
     def unclipped(self, w, X):
         scores, clipped = honest(self, w, X)
-        return scores, lambda cotangent, max_norm: clipped(cotangent, 10 * max_norm)
+        return scores, lambda cotangent, max_norm: clipped(9 * cotangent, 9 * max_norm)
 
-    patch.setattr(LinearModel, "linearize_rows", unclipped)
+    patch.setattr(model, "linearize_rows", unclipped)
 
 
 def unpriced_releases(patch):
@@ -168,33 +178,48 @@ def unpriced_releases(patch):
 
 
 MOVES_MORE = {
+    "noise of counts": ("rates", lambda patch: too_little_noise(patch, _private)),
+    "noise of coordinates": (
+        "rates of raw columns",
+        lambda patch: too_little_noise(patch, coordinates),
+    ),
     "noise of steps": ("rates", lambda patch: too_little_noise(patch, erm)),
     "noise of steps, partial": ("partial parity", lambda patch: too_little_noise(patch, erm)),
     "noise of moments": ("ranking", lambda patch: too_little_noise(patch, moments)),
     "noise of penalties": ("penalty, records", lambda patch: too_little_noise(patch, erm)),
     "noise of sums by group": ("penalty, groups", lambda patch: too_little_noise(patch, fermi)),
-    "gradients are not clipped": ("rates", no_clip),
+    "gradients are not clipped": ("rates", lambda patch: no_clip(patch, LinearModel)),
+    "gradients of a network are not clipped": (
+        "rates of a network",
+        lambda patch: no_clip(patch, NetworkModel),
+    ),
     "rows are not clipped": (
         "ranking",
-        lambda patch: patch.setattr(moments, "clipped", lambda lengths, _: 1.0 + 0.0 * lengths),
+        lambda patch: patch.setattr(moments, "clipped", lambda norms, _: 1.0 + 0.0 * norms),
+    ),
+    "rows are not clipped for coordinates": (
+        "rates of raw columns",
+        lambda patch: patch.setattr(
+            coordinates, "clip_factors", lambda norms, _: 1.0 + 0.0 * norms
+        ),
     ),
     "releases without a price": ("rates", unpriced_releases),
 }
-
-
-def unit_of(name):
-    return "sensitive_features" if name in OF_GROUPS else "record_replacement"
-
-
 SLOW = ("noise of sums by group", "noise of steps, partial")
+
+
+def units_of(name):
+    return ("sensitive_features",) if name in OF_GROUPS else tuple(OF_RECORDS)
 
 
 @pytest.mark.parametrize("case", slow_where(MOVES_MORE, *SLOW))
 def test_the_audit_sees_what_moves_more(case, monkeypatch):
+    """For every unit of privacy of the estimator."""
     name, broken = MOVES_MORE[case]
     broken(monkeypatch)
-    moved, priced, _ = audit(name, unit_of(name), monkeypatch)
-    assert moved > priced
+    for unit in units_of(name):
+        moved, priced, _ = audit(name, unit, monkeypatch)
+        assert moved > priced
 
 
 def exact_tables(patch):
@@ -211,7 +236,7 @@ def exact_final_table(patch):
 
 def exact_groups_in_a_warning(patch):
     def told(estimator, task, plan):
-        warnings.warn(f"{task.data.group.sum()} rows", UserWarning, stacklevel=2)
+        warnings.warn(f"{(task.data.group == 0).sum()} rows", UserWarning, stacklevel=2)
 
     patch.setattr(_private_ranking, "_refuse_early", told)
 
@@ -226,7 +251,9 @@ LEAKS = {
 
 @pytest.mark.parametrize("case", slow_where(LEAKS, "an exact violation"))
 def test_the_audit_sees_what_leaves_without_noise(case, monkeypatch):
+    """For every unit of privacy of the estimator."""
     name, broken = LEAKS[case]
     broken(monkeypatch)
-    _, _, equal = audit(name, unit_of(name), monkeypatch)
-    assert not equal
+    for unit in units_of(name):
+        _, _, equal = audit(name, unit, monkeypatch)
+        assert not equal
