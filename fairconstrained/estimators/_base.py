@@ -466,12 +466,16 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if rows.in_parts:
             return parted_rows(rows, table, weight, self.device)
         return Batch(
-            as_features(self._columns(table, rows.group, rows.groups), self.device),
+            self._features(self._columns(table, rows.group, rows.groups)),
             *(
                 torch.as_tensor(column, device=self.device)
                 for column in (rows.y, rows.group, weight)
             ),
         )
+
+    def _features(self, table):
+        """The columns as models see them, stored as suits them best."""
+        return as_features(table, self.device)
 
     def _specification(self):
         return as_specification(self.model)

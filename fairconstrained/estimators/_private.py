@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from scipy import sparse
 
 from fairconstrained.constraints import Stack
 from fairconstrained.distributed import taken_workers
@@ -16,6 +17,7 @@ from fairconstrained.estimators._parts import refuse_difference
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import Posteriors
+from fairconstrained.models.features import dense_features
 from fairconstrained.privacy import Budget, PrivacyGuarantee
 from fairconstrained.privacy.mechanisms import (
     SharedGenerator,
@@ -133,6 +135,16 @@ class PrivateFairClassifier(FairClassifier):
     def _data(self, table, rows):
         """The rows; also of several workers as a batch, because releases are sums over them."""
         return super()._data(table, rows if self.epsilon is None else replace(rows, in_parts=False))
+
+    def _features(self, table):
+        """The columns; those of private rows stay as they are given, dense or sparse.
+
+        Both ways to add rows up round differently, by many rows where a range is far from zero.
+        One entry must not decide between them.
+        """
+        if self.epsilon is None or not self._protects_records() or sparse.issparse(table):
+            return super()._features(table)
+        return dense_features(table, self.device)
 
     def _task(self, rows, rng):
         """The task with system randomness, and with private rows near their public range."""

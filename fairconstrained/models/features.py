@@ -22,6 +22,7 @@ __all__ = [
     "Features",
     "SparseFeatures",
     "as_features",
+    "dense_features",
 ]
 
 # CSR products are faster than dense ones below about this fraction of non-zeros. On Adult, one-hot
@@ -352,6 +353,14 @@ class SparseFeatures(_Rows):
         return (SparseFeatures(self.X[start : start + n_rows]) for start in starts)
 
 
+def dense_features(X: Any, device: str = "cpu") -> DenseFeatures:
+    """Wrap a checked array or tensor, however many of its entries are zero."""
+    with warnings.catch_warnings():
+        # Nothing writes to X: memory that joblib or numpy maps need not be copied.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writ", UserWarning)
+        return DenseFeatures(torch.as_tensor(X, device=device))
+
+
 @singledispatch
 def as_features(X: Any, device: str = "cpu") -> Features:
     """Wrap a checked array, tensor or sparse matrix of float64 or float32.
@@ -370,15 +379,12 @@ def as_features(X: Any, device: str = "cpu") -> Features:
     """
     if torch.device(device).type == "cpu" and np.count_nonzero(X) < _SPARSE_BELOW * X.size:
         return SparseFeatures(sp.csr_array(X))
-    with warnings.catch_warnings():
-        # Nothing writes to X: memory that joblib or numpy maps need not be copied.
-        warnings.filterwarnings("ignore", "The given NumPy array is not writ", UserWarning)
-        return DenseFeatures(torch.as_tensor(X, device=device))
+    return dense_features(X, device)
 
 
 @as_features.register
 def _(X: Tensor, device: str = "cpu") -> Features:
-    return DenseFeatures(X.to(device))
+    return dense_features(X, device)
 
 
 @as_features.register(sp.sparray)

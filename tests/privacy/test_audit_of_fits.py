@@ -130,6 +130,26 @@ def test_a_record_moves_no_fit_by_more_than_is_priced(name, unit, monkeypatch):
     assert OF_RECORDS[unit] * priced < moved <= priced
 
 
+@pytest.mark.parametrize("name", ["rates", "penalty, records"])
+def test_no_entry_decides_how_all_rows_are_added_up(name, monkeypatch):
+    """Where a range is far from zero, sums of squares of CSR rows are off by many rows.
+
+    One more entry would make the table dense, if a quarter of its entries decided.
+    """
+    rng, low = np.random.default_rng(0), np.array([1e8, *[0.0] * 5])
+    X = np.zeros((N, 6))
+    X[:, 0] = low[0] + rng.uniform(size=N)
+    X[: N // 2, 1] = 1.0  # 1.5 entries of 6 a row, less one
+    other = X.copy()
+    other[0, 1] = 0.0
+    clf = clone(PRIVATE[name]).set_params(feature_range=(low, low + 1.0))
+    monkeypatch.setitem(PRIVATE, name, clf)
+    unit = "record_replacement"
+    fits = [partial(fit, name, unit, (rows, GROUPS)) for rows in (X, other)]
+    (one, _), _, moved = answered_alike(fits, monkeypatch)
+    assert moved <= price_of(one, unit)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OF_GROUPS)
 def test_another_group_moves_no_fit_by_more_than_is_priced(name, monkeypatch):
