@@ -5,35 +5,49 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+from sklearn.utils.multiclass import type_of_target
 
-__all__ = ["categories", "in_order", "recoded"]
+__all__ = ["as_labels", "categories", "recoded"]
 
 
-def categories(values):
-    """What pandas categoricals declare: their categories, several columns crossed; else None."""
+def categories(values, name):
+    """What pandas categoricals declare: their categories in order, several columns crossed.
+
+    None for anything else.
+
+    Raises
+    ------
+    ValueError
+        If they are of different types, or labels that are no classes. Rows alone would be read
+        otherwise where only some of them occur, and that would tell which.
+    """
     # In tables of other libraries columns are not names.
     names = getattr(values, "columns", None) if hasattr(values, "iloc") else None
     columns = [values] if names is None else [values[name] for name in names]
     declared = [getattr(getattr(column, "dtype", None), "categories", None) for column in columns]
     if any(own is None for own in declared):
         return None
-    own = [list(column) for column in declared]
+    try:
+        own = [sorted(column) for column in declared]
+    except TypeError as error:
+        raise ValueError(
+            f"the categories of {name} must be of one type, such as texts, because those that "
+            f"occur are read as numbers or texts; got {[list(column) for column in declared]}."
+        ) from error
+    if name == "y" and type_of_target(np.asarray(declared[0])) == "continuous":
+        raise ValueError(f"the categories of y must be classes; got the numbers {own[0]}.")
     return own[0] if names is None or len(own) == 1 else list(itertools.product(*own))
 
 
-def in_order(domain):
-    """The domain sorted, as an array; labels of crossed columns are tuples."""
-    try:
-        ordered = sorted(set(domain))
-    except TypeError:  # of different types
-        ordered = sorted(set(domain), key=str)
-    array = np.empty(len(ordered), dtype=object)
-    array[:] = ordered
-    return array if any(isinstance(label, tuple) for label in ordered) else np.array(ordered)
+def as_labels(domain):
+    """The domain as an array; labels of crossed columns are tuples."""
+    array = np.empty(len(domain), dtype=object)
+    array[:] = domain
+    return array if isinstance(domain[0], tuple) else np.array(domain)
 
 
 def recoded(codes, labels, domain):
-    """Codes in a public domain, and the domain in order.
+    """Codes in a public domain, and the domain as an array.
 
     Parameters
     ----------
@@ -42,6 +56,6 @@ def recoded(codes, labels, domain):
     labels : ndarray
     domain : list
     """
-    ordered = in_order(domain)
-    place = {label: i for i, label in enumerate(ordered.tolist())}
-    return np.array([place[label] for label in labels.tolist()], dtype=np.int64)[codes], ordered
+    place = {label: i for i, label in enumerate(domain)}
+    places = np.array([place[label] for label in labels.tolist()], dtype=np.int64)
+    return places[codes], as_labels(domain)

@@ -12,7 +12,7 @@ from scipy import sparse
 from fairconstrained.constraints import Stack
 from fairconstrained.distributed import taken_workers
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._domain import categories, in_order, recoded
+from fairconstrained.estimators._domain import as_labels, categories, recoded
 from fairconstrained.estimators._parts import refuse_difference
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
@@ -102,7 +102,10 @@ class PrivateFairClassifier(FairClassifier):
                 )
             domains = None
             if self.epsilon is not None:
-                domains = categories(y), categories(sensitive_features)
+                domains = (
+                    categories(y, "y"),
+                    categories(sensitive_features, "sensitive_features"),
+                )
         if domains is not None:
             refuse_difference("categories of y and sensitive_features", workers.gather(domains))
             self._domains = domains
@@ -119,7 +122,7 @@ class PrivateFairClassifier(FairClassifier):
     def _possible_groups(self, occurring):
         """Of a public domain all groups count: how many of them occur is not told."""
         groups = self._domains and self._domains[1]
-        return in_order(groups) if groups else occurring
+        return as_labels(groups) if groups else occurring
 
     def _with_groups(self, rows):
         """With what a public domain declares: that a class or group is absent is not told."""

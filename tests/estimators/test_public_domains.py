@@ -84,3 +84,26 @@ def test_how_many_of_the_declared_groups_occur_is_in_no_warning(occurring):
         warnings.simplefilter("always")
         clone(ESTIMATORS["rates"]).fit(X, Y, sensitive_features=pd.Series(groups))
     assert any("has 30 different numbers" in str(w.message) for w in caught)
+
+
+@pytest.mark.parametrize("occurring", [2, 3])
+@pytest.mark.parametrize("categories", [[1, 2, "x"], ["1", "2", 1], [True, False, "unknown"]])
+def test_groups_of_different_types_are_refused_whether_or_not_all_occur(categories, occurring):
+    """1 and 2 alone are numbers, and texts beside "x": the row with "x" would decide."""
+    codes = np.arange(2000) % occurring
+    groups = pd.Series(pd.Categorical.from_codes(codes, categories=categories))
+    with pytest.raises(ValueError, match=r"categories of sensitive_features must be of one type"):
+        clone(ESTIMATORS["rates"]).fit(X, Y, sensitive_features=groups)
+
+
+@pytest.mark.parametrize("occurring", [2, 3])
+@pytest.mark.parametrize(
+    ("categories", "message"),
+    [([0.0, 1.0, 1.5], "must be classes"), (["a", "b", 7], "must be of one type")],
+)
+def test_labels_that_are_no_classes_are_refused_whether_or_not_all_occur(
+    categories, message, occurring
+):
+    declared = pd.Series(pd.Categorical.from_codes(np.arange(2000) % occurring, categories))
+    with pytest.raises(ValueError, match=message):
+        clone(ESTIMATORS["rates"]).fit(X, declared, sensitive_features=GROUPS)
