@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, indexable
 
+from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.model_selection._rows import rows_of
 from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit, privacy_guarantee
 from fairconstrained.privacy.accounting import check_budget, check_positive
@@ -53,7 +54,8 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         Fraction of the rows that are held out.
     random_state : int, RandomState or None, default=None
         Seed of the split and of the noise of the choice; with None the noise is the operating
-        system's. The candidates have a `random_state` of their own.
+        system's. The candidates have a `random_state` of their own. A pickle of a fitted search
+        holds neither, unless its attribute ``keeps_seed`` is set to True.
 
     Attributes
     ----------
@@ -121,6 +123,7 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
     """
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
+    keeps_seed = False  # as of private estimators: for experiments
 
     def __init__(
         self,
@@ -161,7 +164,8 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         Warns
         -----
         PrivacyWarning
-            If candidates are seeded, or a step of a pipeline is fitted on the protected rows.
+            If candidates or the choice are seeded, or a step of a pipeline is fitted on the
+            protected rows.
         """
         self._check_parameters()
         check_samples(X=X, y=y, sensitive_features=sensitive_features)
@@ -171,6 +175,12 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         unit = self._unit()
         planned, models = self._planned(candidates, len(train), unit)
         check_steps(models, unit)
+        if self.random_state is not None:
+            warn_caller(
+                f"random_state={self.random_state!r} seeds the noise of the choice: whoever knows "
+                "it can subtract the noise. A search to be released needs random_state=None.",
+                PrivacyWarning,
+            )
         groups = {}
         if sensitive_features is not None:
             groups["sensitive_features"] = rows_of(sensitive_features, train)
@@ -205,6 +215,15 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores, by the winner."""
         return self._winner().decision_function(X)  # type: ignore[no-any-return]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state to pickle: of a fitted search without seeds, which undo its noise."""
+        state: dict[str, Any] = super().__getstate__()
+        if self.keeps_seed or not hasattr(self, "privacy_"):
+            return state
+        seed = {f"{_key(self.estimator)}random_state": None}
+        bare = clone(self.estimator).set_params(**seed)
+        return {**state, "estimator": bare, "random_state": None}
 
     def _winner(self) -> Any:
         check_is_fitted(self, "best_estimator_")

@@ -1,5 +1,7 @@
 """One search, one epsilon in all: what is spent, what is chosen, and what is refused."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -198,6 +200,22 @@ def test_pipelines_and_what_they_learn_of_protected_rows():
 def test_seeded_candidates_are_named():
     with pytest.warns(PrivacyWarning, match="fits of this search are seeded"):
         searched(RateConstrainedClassifier(solver=STEPS, random_state=0), {"slack": [0.1, 0.2]})
+
+
+@quiet
+@pytest.mark.parametrize("wrap", [lambda clf: clf, make_pipeline], ids=["alone", "in a pipeline"])
+def test_seeds_are_named_and_are_not_pickled(wrap):
+    """Neither that of the choice nor that of the fits: whoever has them can subtract the noise."""
+    clf = RateConstrainedClassifier(solver=STEPS, feature_range=(-4, 4), random_state=987654321)
+    seeded = PrivateGridSearch(wrap(clf), {}, random_state=123456789)
+    with pytest.warns(PrivacyWarning, match="random_state=123456789 seeds the noise of the choice"):
+        seeded.fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)
+    seeds = [seed.to_bytes(4, "little") for seed in (987654321, 123456789)]
+    assert not any(seed in pickle.dumps(seeded) for seed in seeds)
+    read = pickle.loads(pickle.dumps(seeded))
+    np.testing.assert_array_equal(read.predict(DATA.data), seeded.predict(DATA.data))
+    seeded.keeps_seed = True
+    assert all(seed in pickle.dumps(seeded) for seed in seeds)
 
 
 @pytest.mark.parametrize(
