@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.estimators._base import FairClassifier
@@ -20,6 +21,9 @@ _UNCERTIFIED = """\
 None. On new rows the violation differs from that on training rows, and is mostly larger:
 `fairconstrained.metrics.certify` bounds it from rows that no fit has seen."""
 _NOT_PRIVATE = "None: the model was trained without differential privacy."
+_ONE_FIT = """\
+This is the promise of one fit. What {wrapper} learnt, trained or chosen besides by the same rows is
+in no epsilon above: see `fairconstrained.model_selection.search_privacy_cost`."""
 _LIMITS = """\
 The constraint is on the groups and the notion above. It says nothing about other groups, about
 subgroups of these, about other notions of fairness, or about rows of another population."""
@@ -115,7 +119,8 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
     Sensitive features are used in training only. Groups: 0, 1.
     """
     check_is_fitted(model)
-    clf = _inside(model)
+    around = _inside(model)
+    clf = around[-1]
     check_is_fitted(clf)
     certificate = certificate or getattr(model, "certificate_", None)
     proof = f"```text\n{certificate}\n```" if certificate else _UNCERTIFIED
@@ -124,33 +129,45 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
         "Constraint": _constraint(clf),
         "Groups": _groups(clf),
         "Certificate": proof,
-        "Privacy": f"```text\n{clf.privacy_}\n```" if clf.privacy_ else _NOT_PRIVATE,
+        "Privacy": _privacy(around),
         "Limits": _LIMITS,
     }
     notions = ", ".join(clf.violations_) or "no constraint"
     return ModelCard(f"{type(clf).__name__}: {notions}", sections)
 
 
-def _inside(model: Any) -> Any:
-    """The estimator of this package in pipelines and wrappers."""
-    inner = model
-    while not isinstance(inner, FairClassifier):
+def _inside(model: Any) -> list[Any]:
+    """The model, what is in its pipelines and wrappers, and last an estimator of this package."""
+    found = [model]
+    while not isinstance(inner := found[-1], FairClassifier):
         if hasattr(inner, "steps"):
-            inner = inner.steps[-1][1]
+            found.append(inner.steps[-1][1])
             continue
         names = [name for name in _INSIDE if hasattr(inner, name)]
         if not names:
             raise ValueError(
                 f"model must be a classifier of fairconstrained, or hold one; got {model!r}."
             )
-        inner = getattr(inner, names[0])
-    return inner
+        found.append(getattr(inner, names[0]))
+    return found
+
+
+def _privacy(around: list[Any]) -> str:
+    """The promise of the outermost that makes one, and what it is not about."""
+    if around[-1].privacy_ is None:
+        return _NOT_PRIVATE
+    place = next(i for i, model in enumerate(around) if hasattr(model, "privacy_"))
+    text = f"```text\n{around[place].privacy_}\n```"
+    wrapper = " and ".join(type(model).__name__ for model in around[:place])
+    return f"{text}\n\n{_ONE_FIT.format(wrapper=wrapper)}" if wrapper else text
 
 
 def _model(clf: Any) -> str:
     classes = ", ".join(map(str, clf.classes_))
+    # The seed of a private fit undoes its noise, and a card is published.
+    shown = clf if clf.privacy_ is None else clone(clf).set_params(random_state=None)
     return (
-        f"```python\n{clf!r}\n```\n\n"
+        f"```python\n{shown!r}\n```\n\n"
         f"It tells the classes {classes} apart by {clf.n_features_in_} features. Training ended "
         f"after {clf.n_iter_} iterations: {clf.status_}."
     )

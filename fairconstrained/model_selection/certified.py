@@ -33,6 +33,7 @@ from fairconstrained.metrics.certificates import predicted
 from fairconstrained.model_selection._delegation import estimator_has
 from fairconstrained.model_selection._rows import rows_of, split_within_groups
 from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
+from fairconstrained.privacy.search import warn_of_exact_scores
 from fairconstrained.samples import check_samples
 
 __all__ = ["CertifiedClassifier"]
@@ -190,6 +191,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             With ``on_failure="warn"``, if no candidate is certified.
         SmallGroupWarning
             Names the groups about which the certificate says nothing.
+        PrivacyWarning
+            If the estimator is private: a certificate tells exact numbers of the rows split off.
         """
         self._check_parameters()
         constraint = self._own("constraint")
@@ -203,6 +206,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             )
         check_array(y, ensure_2d=False, dtype=None, input_name="y")  # finite
         check_classification_targets(y)
+        warn_of_exact_scores(self.estimator, "CertifiedClassifier")
         n_samples = len(y)  # type: ignore[arg-type]
         size = float(self.certify_size)
         # The bound of a cap on all samples together is for draws of all of them: as many of each

@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 
 from fairconstrained.metrics import demographic_parity_scorer
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
+from fairconstrained.privacy.search import warn_of_exact_scores
 
 __all__ = ["tradeoff_curve"]
 
@@ -146,6 +147,7 @@ def _curve(
     given: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> pd.DataFrame:
+    warn_of_exact_scores(estimator, "tradeoff_curve")
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(estimator, grid, refit=False, error_score="raise", **options)
         results = search.fit(X, y, **given).cv_results_

@@ -228,6 +228,17 @@ def check_steps(candidates: list[Any], unit: str) -> None:
         )
 
 
+def warn_of_exact_scores(estimator: Any, what: str) -> None:
+    """Warn of private fits that are made several times, and compared by exact numbers."""
+    params = estimator.get_params()
+    if any(name.split("__")[-1] == "epsilon" and params[name] is not None for name in params):
+        _warn(
+            f"{what} fits a private estimator several times, and what it tells of held-out rows is "
+            "exact: no epsilon covers its result. Hold out public rows, and publish one fit that "
+            "was not chosen by others, or use PrivateGridSearch."
+        )
+
+
 def _steps(estimator: Any) -> list[Any]:
     """The estimators that a pipeline fits one after the other."""
     if not isinstance(estimator, Pipeline):

@@ -4,7 +4,7 @@ import pytest
 from sklearn import config_context
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -12,7 +12,12 @@ from fairconstrained import DPFermiClassifier, PartialParityClassifier, RateCons
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.export import model_card
 from fairconstrained.metrics import certify
-from fairconstrained.model_selection import CertifiedClassifier, SensitiveColumnsClassifier
+from fairconstrained.model_selection import (
+    CertifiedClassifier,
+    PrivateGridSearch,
+    SensitiveColumnsClassifier,
+)
+from fairconstrained.solvers import DPSGDA
 from tests.helpers.clients import biased, frame
 
 
@@ -56,6 +61,28 @@ def test_of_a_private_fit_it_says_the_promise_and_that_violations_are_estimates(
     assert str(clf.privacy_) in card.sections["Privacy"]
     assert "noisy numbers that were released" in card.sections["Constraint"]
     assert "penalised and not bounded" in card.sections["Constraint"]
+    assert "random_state" not in str(card).replace("(random_state=None)", "")  # the seed
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_of_a_private_search_it_says_what_the_search_has_spent(data):
+    """A fit of it has spent less."""
+    X, y, groups = data
+    clf = RateConstrainedClassifier(solver=DPSGDA(n_steps=4))
+    search = PrivateGridSearch(clf, {"slack": [0.1, 0.2]}, epsilon=2.0)
+    privacy = model_card(search.fit(X, y, sensitive_features=groups)).sections["Privacy"]
+    assert str(search.privacy_) in privacy
+    assert search.best_estimator_.privacy_.epsilon < 2.0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_of_other_searches_it_says_that_the_promise_is_that_of_one_fit(data):
+    X, y, groups = data
+    clf = RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=4))
+    search = GridSearchCV(clf, {"slack": [0.1, 0.2]}, cv=KFold(2))
+    with config_context(enable_metadata_routing=True):
+        search.fit(X, y, sensitive_features=groups)
+    assert "one fit. What GridSearchCV learnt" in model_card(search).sections["Privacy"]
 
 
 def test_a_constraint_that_is_not_kept_is_said_to_be_so(data):

@@ -22,16 +22,22 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import PrivacyWarning
 from fairconstrained.model_selection import (
+    CertifiedClassifier,
     StratifiedSensitiveKFold,
     epsilon_per_fit,
     search_privacy_cost,
+    tradeoff_curve,
 )
 from fairconstrained.privacy._loss_distributions import from_guarantees
-from fairconstrained.solvers import DPFERMI
+from fairconstrained.solvers import DPFERMI, DPSGDA
 
 pytest.importorskip("dp_accounting")
+
+STEPS = DPSGDA(n_steps=4)
 
 
 class Private(ClassifierMixin, BaseEstimator):
@@ -284,3 +290,20 @@ def test_a_search_with_the_budget_of_each_fit_costs_the_total(n_candidates, cv, 
 def test_budgets_that_cannot_be_are_refused_by_name(arguments, name):
     with pytest.raises(ValueError, match=f"{name} must be"):
         epsilon_per_fit(*arguments)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_what_compares_private_fits_by_exact_numbers_is_named(epsilon):
+    """Certificates and curves tell exact numbers of rows that a private fit would protect."""
+    data = make_biased_classification(600, 6, random_state=0)
+    rows = {"X": data.data, "y": data.target, "sensitive_features": data.sensitive_features}
+    clf = RateConstrainedClassifier(epsilon=epsilon, slack=0.2, solver=epsilon and STEPS)
+    given = {"param_name": "slack", "param_range": [0.2], "cv": 2}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        CertifiedClassifier(clf, candidates={"slack": [0.2]}).fit(**rows)
+        tradeoff_curve(clf, **rows, **given)
+    said = [str(w.message) for w in caught if "no epsilon covers its result" in str(w.message)]
+    expected = [] if epsilon is None else ["CertifiedClassifier", "tradeoff_curve"]
+    assert [message.split()[0] for message in said] == expected
