@@ -112,7 +112,10 @@ def _callbacks(estimator, name, value):
 def _feature_range(estimator, name, value):
     try:
         low, high = (np.asarray(end, dtype=float) for end in value)
-        valid = np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()
+        with np.errstate(all="ignore"):
+            squares = np.square(high - low)  # norms of rows in units of the range need them
+            finite = np.isfinite([low + high, 1.0 / squares, squares])
+        valid = bool(finite.all() and (low < high).all())
     except (TypeError, ValueError):
         valid = False
     if not valid:
@@ -121,7 +124,7 @@ def _feature_range(estimator, name, value):
             name,
             value,
             "None or a pair (low, high) of finite numbers or of arrays of shape (n_features,), "
-            "with low < high in every column",
+            "with low < high in every column, and widths whose squares are finite",
         )
 
 

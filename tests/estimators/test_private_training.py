@@ -310,6 +310,8 @@ def test_callbacks_see_released_numbers_only_and_may_stop():
         ({"feature_range": (np.zeros(5), 1)}, r"arrays of shape \(6,\)"),
         ({"feature_range": (0, 0)}, "low < high"),
         ({"feature_range": (0, np.inf)}, "finite numbers"),
+        ({"feature_range": (0, 1e-320)}, "widths whose squares are finite"),
+        ({"feature_range": (-1e308, 1e308)}, "widths whose squares are finite"),
         ({"solver": DPSGDA(memory=1.0)}, "memory must be in"),
         ({"solver": DPSGDA(n_steps=0)}, "n_steps must be an integer > 0"),
         ({"solver": DPSGDA(clip=0)}, "clip must be a finite number > 0"),
