@@ -14,6 +14,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
 import fairconstrained
@@ -55,7 +59,7 @@ def fit(name, unit, rows):
     X, groups = rows
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        clf.fit(X, DATA.target[: len(X)], sensitive_features=groups)
+        clf.fit(X, DATA.target[: X.shape[0]], sensitive_features=groups)
     return clf, [str(w.message) for w in caught]
 
 
@@ -148,6 +152,30 @@ def test_no_entry_decides_how_all_rows_are_added_up(name, monkeypatch):
     fits = [partial(fit, name, unit, (rows, GROUPS)) for rows in (X, other)]
     (one, _), _, moved = answered_alike(fits, monkeypatch)
     assert moved <= price_of(one, unit)
+
+
+def single(X):
+    return X.astype(np.float32)
+
+
+entries = st.sampled_from([0.0, 1.0, -300.0, 1e6, -1e6, 1e-308, 3e38, -3e38]) | st.floats(-5, 5)
+records = arrays(float, 6, elements=entries)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", OF_RECORDS)
+@pytest.mark.parametrize("name", RECORDS)
+@given(pair=st.tuples(records, records), form=st.sampled_from([np.asarray, single, sp.csr_array]))
+@settings(max_examples=10)
+def test_no_pair_of_records_moves_a_fit_by_more_than_is_priced(name, unit, pair, form):
+    """Whatever is in them, and however the table is stored."""
+    one, other = FEATURES.copy(), FEATURES.copy()
+    one[-1], other[-1] = pair
+    n_rows = N - (unit == "record")
+    rows = (form(one), GROUPS), (form(other[:n_rows]), GROUPS[:n_rows])
+    fits = [partial(fit, name, unit, own) for own in rows]
+    (fitted, _), _, moved = answered_alike(fits, pytest.MonkeyPatch())
+    assert moved <= price_of(fitted, unit)
 
 
 @pytest.mark.slow
