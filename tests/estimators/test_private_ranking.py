@@ -344,6 +344,18 @@ def test_small_groups_and_noise_are_named_by_released_counts():
     assert "mostly noise" in kinds[PrivacyWarning]
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("constraint", ["group_auc", "inter_group", "intra_group"])
+def test_a_small_group_lets_no_fit_fail_after_its_releases(constraint):
+    """A group of 26 rows, by its released counts sometimes empty in one label or in both."""
+    X, y, groups = data(3000)
+    groups = np.where(np.arange(3000) < 26, "tiny", np.array(groups).astype(str))
+    for seed in range(8):
+        clf = fitted((X, y, groups), constraint, random_state=seed)
+        assert np.isfinite(clf.coef_).all()
+
+
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
