@@ -112,7 +112,6 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     )
     epsilon = None  # of estimators without a private version
     margin = 0.0  # of estimators whose slack is not narrowed
-    _takes_parts = False  # whether sums over rows are all that a fit needs
 
     def __init__(
         self,
@@ -171,7 +170,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _problem(self, task):
         """Build the problem without solving anything; by default that of the mean loss."""
-        stack, kind = self._exact_stack(task), task.posed_as(FairERM)
+        stack = self._exact_stack(task)
+        kind = task.posed_as(FairERM, stack)
         return kind(self._model(task), task.data, self._risk(), stack, float(self.alpha))
 
     def _risk(self):
@@ -463,10 +463,11 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _data(self, table, rows):
         """The rows as a problem sees them."""
         weight = relative_weight(rows.weight, rows.weight_range)
+        table = self._columns(table, rows.group, rows.groups)
         if rows.in_parts:
             return parted_rows(rows, table, weight, self.device)
         return Batch(
-            as_features(self._columns(table, rows.group, rows.groups), self.device),
+            as_features(table, self.device),
             *(
                 torch.as_tensor(column, device=self.device)
                 for column in (rows.y, rows.group, weight)
