@@ -109,7 +109,7 @@ def every_so_many(data: PartedRows) -> Batch:
     """Up to 400,000 of the rows, evenly spaced: all rows, or every second of each worker..."""
     own = slice(None, None, -(-data.n_rows // _MOST_SCORES))
     rows = torch.arange(len(data.y), device=data.y.device)[own]
-    return _batch(data, lambda scores: scores[own], rows, data.weight[own])
+    return _batch(data, lambda scores: scores[rows], rows, data.weight[rows])
 
 
 def _batch(
