@@ -15,8 +15,8 @@ from fairconstrained.metrics import (
 )
 from fairconstrained.problems import representatives
 from fairconstrained.solvers import IDCA, QCQP, LevelSet
-from tests.estimators.test_shards import fitted, same_on_all, shard, table
 from tests.helpers.processes import needs_gloo, run_on_workers
+from tests.helpers.shards import fitted, same_on_all, shard, table
 
 INTERVAL = (0.1, 0.6)
 COMPARISONS = (
