@@ -216,9 +216,9 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers, or whatever `model` accepts if it is a classifier. Some classifiers also take
-            :class:`~fairconstrained.blocks.Blocks`, and the rows of one worker of several
-            (:func:`~fairconstrained.distributed.sharded_rows`).
+            Numbers, or whatever `model` accepts if it is a classifier. Without `epsilon` linear
+            models are also fitted to :class:`~fairconstrained.blocks.Blocks`, and to the rows of
+            several workers (:func:`~fairconstrained.distributed.sharded_rows`).
         y : array-like of shape (n_samples,)
             Labels of any type, with two classes or more.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
