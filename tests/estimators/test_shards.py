@@ -13,6 +13,7 @@ import torch.distributed as dist
 from sklearn.tree import DecisionTreeClassifier
 
 from fairconstrained import (
+    AUCFairClassifier,
     DPFermiClassifier,
     LossParityClassifier,
     RateConstrainedClassifier,
@@ -225,6 +226,9 @@ def heads(rank, size):
             clf = RateConstrainedClassifier(slack=0.02, model=Posteriors(base, cv=3))
             clf.fit(X, y, sensitive_features=group)
             found[name] = clf.coef_, clf.predict_proba(table()[0]), clf.violation_
+        ranking = AUCFairClassifier(slack=0.02, model=Posteriors(bases["tree"], cv=3))
+        ranking.fit(X, y, sensitive_features=group)
+        found["ranking"] = ranking.coef_, ranking.predict_proba(table()[0]), ranking.violation_
         sorted_rows = shard(table(), rank, size)
         tree = RateConstrainedClassifier(model=bases["tree"])
         found["missing"] = said(
@@ -238,7 +242,7 @@ def test_a_classifier_learns_on_the_first_worker_and_its_head_on_all(tmp_path):
     words = "the first worker, which has no rows of group c, label no; group 1, label yes"
     assert words in first["missing"]
     assert words in second["missing"]
-    for name in ("tree", "nested"):
+    for name in ("tree", "nested", "ranking"):
         coef, probabilities, violation = first[name]
         np.testing.assert_array_equal(second[name][0], coef)
         np.testing.assert_array_equal(second[name][1], probabilities)
