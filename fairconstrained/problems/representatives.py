@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.problems.base import Batch
@@ -29,24 +30,24 @@ class Cell(NamedTuple):
 
     rows: Tensor  # (n,) their indices
     weight: Tensor  # (n,)
-    most: int
+    levels: NDArray[np.float64]  # (K,) of the quantiles that stand for more than K rows
 
     def stands(self) -> tuple[Tensor, Tensor]:
         """For each that stands for some of them: a row of the same cell, and their weight."""
-        if len(self.rows) <= self.most:
+        most = len(self.levels)
+        if len(self.rows) <= most:
             return self.rows, self.weight
-        of_each = self.weight.sum() / self.most
-        return self.rows[: self.most], of_each.expand(self.most)
+        return self.rows[:most], (self.weight.sum() / most).expand(most)
 
     def quantiles(self, scores: Tensor) -> Tensor:
-        """The scores of all rows if they are few, else `most` evenly spaced quantiles."""
-        if len(self.rows) <= self.most:
+        """The scores of all rows if they are at most K, else K quantiles."""
+        if len(self.rows) <= len(self.levels):
             return scores[self.rows]
         z, weight = scores[self.rows].cpu().numpy(), self.weight.cpu().numpy()
         order = np.argsort(z)
         below = np.cumsum(weight[order])
-        levels = (np.arange(self.most) + 0.5) / self.most * below[-1]
-        return torch.as_tensor(z[order][np.searchsorted(below, levels)]).to(scores)
+        places = np.searchsorted(below, self.levels * below[-1])
+        return torch.as_tensor(z[order][places]).to(scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,26 +78,29 @@ def representatives(data: PartedRows) -> Batch:
 
     Up to 400,000 rows these are the rows themselves. Of more rows each of W workers sends, for each
     of its cells (labels in groups, C at most), all rows if they are at most
-    :math:`K = 400000 / (W C)`, else K quantiles of their scores, at the levels
-    :math:`(k + 1/2) / K`, of equal weight. A quantile is above a threshold if its level is above
-    the fraction of weight at or below the threshold. Of K levels so many are, up to one half. The
-    fraction of a cell above any threshold is therefore exact up to :math:`1 / (2 K)`, and so is
-    that of a union of cells of any workers, which is a mean of these. It follows that
+    :math:`K = 400000 / (W C)`, else K quantiles of their scores, of equal weight. The levels of
+    worker w are :math:`(k + o_w) / K` for k = 0, ..., K - 1 and :math:`o_w = (w + 1/2) / W`.
 
-    - AUCs are exact up to 1 / K, since each is the mean rank of one distribution in another, and
-      differences of two AUCs up to 2 / K;
-    - gaps of distributions or rates within an interval of length L are exact up to 1 / (K L);
-    - a largest difference of ranks "where one of them is inside an interval" is up to 1 / K that of
-      an interval whose ends are at most 1 / (2 K) away.
+    A quantile is above a threshold if its level is above the fraction u of weight at or below the
+    threshold. The fraction of such levels differs from 1 - u by less than 1 / K (by at most
+    1 / (2 K) for one worker). So do the fractions of unions of cells of any workers, which are
+    means of these. Where the rows of workers are alike, these errors are about 1 / (2 K W) at most,
+    because the levels of all workers together are evenly spaced. It follows that
+
+    - AUCs are exact up to 2 / K, since each is the mean rank of one distribution in another, and
+      differences of two AUCs up to 4 / K;
+    - gaps of distributions or rates within an interval of length L are exact up to 2 / (K L);
+    - a largest difference of ranks "where one of them is inside an interval" is up to 2 / K that of
+      an interval whose ends are at most 1 / K away.
     """
-    most = data.n_rows
     index = data.y.long() * (1 + int(data.group.max())) + data.group.long()
-    cells = [torch.nonzero(index == c)[:, 0] for c in torch.unique(index).tolist()]
-    if data.n_rows > _MOST_SCORES:
+    if data.n_rows <= _MOST_SCORES:  # in the order in which they were given
+        cells, most = [torch.arange(len(index), device=index.device)], data.n_rows
+    else:
+        cells = [torch.nonzero(index == c)[:, 0] for c in torch.unique(index).tolist()]
         most = max(_MOST_SCORES // (data.workers.size * len(cells)), 1)
-    else:  # in the order in which they were given
-        cells = [torch.arange(len(index), device=index.device)]
-    own = [Cell(rows, data.weight[rows], most) for rows in cells]
+    levels = (np.arange(most) + (data.workers.rank + 0.5) / data.workers.size) / most
+    own = [Cell(rows, data.weight[rows], levels) for rows in cells]
     rows, weight = map(torch.cat, zip(*(cell.stands() for cell in own), strict=True))
 
     def of_own(scores: Tensor) -> Tensor:

@@ -133,13 +133,13 @@ def many_rows(rank, size):
 @pytest.mark.slow
 @needs_gloo
 def test_of_many_rows_the_violation_is_as_exact_as_is_said(tmp_path):
-    """Two workers with up to 4 cells: K >= 125, AUCs within 2 / K, and gaps within 1 / (K L)."""
+    """Two workers with up to 4 cells: K >= 125, AUCs within 4 / K, and gaps within 2 / (K L)."""
     _, y, _, weight = easy()
     found = run_on_workers(many_rows, tmp_path, 2, 2)
     for name in MEASURED:
         first = same_on_all(found, name)
         part = 1.0 / (MOST // 8)
-        allowed = 2 * part if name in ("ranking", "moments") else part / 0.5
+        allowed = 4 * part if name in ("ranking", "moments") else 2 * part / 0.5
         assert 0 < abs(first["violation"] - first["exact"]) <= allowed
         rate = np.average(y == "yes", weights=weight)
         assert first["calibration"] == pytest.approx(rate, abs=0.02 if "AUC" in name else 0.01)
