@@ -6,6 +6,7 @@ rows that stand for the rows of all workers (:mod:`fairconstrained.problems.repr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -23,10 +24,11 @@ from fairconstrained.problems.base import (
     Evaluation,
     Linearization,
     WithAllRows,
+    last_kept,
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
-from fairconstrained.problems.known import Known, known_points
+from fairconstrained.problems.known import Known, first_point, known_points
 from fairconstrained.problems.lines import Line
 from fairconstrained.problems.moments import away_from_equal
 from fairconstrained.problems.objectives import Objective
@@ -68,7 +70,7 @@ class PartedScoresERM(WithAllRows):
     def of_all(self) -> FairERM:
         """The problem on what stands for the rows of all workers."""
         rows = self.data.representatives
-        return FairERM(self.model, rows, self.risk, self.constraint, self.alpha, self.initial)
+        return FairERM(self.model, rows, self.risk, self.constraint, self.alpha)
 
     @cached_property
     def counts(self) -> Tensor:
@@ -92,7 +94,7 @@ class PartedScoresERM(WithAllRows):
 
     def start(self) -> Tensor:
         """Starting point, (n_variables,)."""
-        return self.of_all.start()
+        return first_point(self) if self.initial is None else self.variables(self.initial)
 
     def variables(self, w: Tensor) -> Tensor:
         """The parameters w, with extra variables of the constraint that suit them."""
@@ -117,6 +119,13 @@ class PartedScoresERM(WithAllRows):
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values, from one pass."""
+        return self._evaluated(x)
+
+    @cached_property
+    def _evaluated(self) -> Callable[[Tensor], Evaluation]:
+        return last_kept(self._evaluate)
+
+    def _evaluate(self, x: Tensor) -> Evaluation:
         w, aux = self._split(x)
         scores = []
 
@@ -169,6 +178,14 @@ class PartedScoresERM(WithAllRows):
         problem = self._under(self.constraint.loosened(by))
         return problem, x if problem is self else problem.variables(self._split(x)[0])
 
+    def thinned(self) -> Self:
+        """The problem itself: rows are drawn from no part of it."""
+        return self
+
+    def by_cell(self) -> Self:
+        """The problem itself."""
+        return self
+
     def known(self) -> list[Known]:
         """Points that no result may be clearly worse than."""
         return known_points(self)
@@ -201,6 +218,8 @@ class PartedRankingERM(PartedScoresERM):
     def start(self) -> Tensor:
         """A gradient step from zero, scaled to give the scores unit variance."""
         x, space = super().start(), self.constraint.space  # type: ignore[attr-defined]
+        if x.any():
+            return x
         step = -replace(self, constraint=Stack(space, [])).linearize(x).pullback(x.new_ones(1))
         return away_from_equal(x, step, self.model, self.data.representatives)
 

@@ -301,7 +301,7 @@ def test_what_travels_for_a_point_and_for_its_gradient(name):
     in_parts = replace(in_parts, data=replace(in_parts.data, workers=counting))
     in_parts.evaluate(x)  # labels, groups and weights travel once
     counting.sums = counting.bytes = 0
-    in_parts.evaluate(x)
+    in_parts.evaluate(2.0 * x)
     table = in_parts.constraint.n_parts * in_parts.constraint.statistic.n_columns
     assert counting.sums == 1 + table
     assert 8 * in_parts.n_rows <= counting.bytes <= 8 * in_parts.n_rows + 500
