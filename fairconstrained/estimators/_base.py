@@ -112,7 +112,6 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     )
     epsilon = None  # of estimators without a private version
     margin = 0.0  # of estimators whose slack is not narrowed
-    _takes_parts = False  # whether sums over rows are all that a fit needs
 
     def __init__(
         self,
@@ -171,7 +170,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _problem(self, task):
         """Build the problem without solving anything; by default that of the mean loss."""
-        stack, kind = self._exact_stack(task), task.posed_as(FairERM)
+        stack = self._exact_stack(task)
+        kind = task.posed_as(FairERM, stack)
         return kind(self._model(task), task.data, self._risk(), stack, float(self.alpha))
 
     def _risk(self):
@@ -216,9 +216,9 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers, or whatever `model` accepts if it is a classifier. Some classifiers also take
-            :class:`~fairconstrained.blocks.Blocks`, and the rows of one worker of several
-            (:func:`~fairconstrained.distributed.sharded_rows`).
+            Numbers, or whatever `model` accepts if it is a classifier. Without `epsilon` linear
+            models are also fitted to :class:`~fairconstrained.blocks.Blocks`, and to the rows of
+            several workers (:func:`~fairconstrained.distributed.sharded_rows`).
         y : array-like of shape (n_samples,)
             Labels of any type, with two classes or more.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
@@ -463,10 +463,11 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _data(self, table, rows):
         """The rows as a problem sees them."""
         weight = relative_weight(rows.weight, rows.weight_range)
+        table = self._columns(table, rows.group, rows.groups)
         if rows.in_parts:
             return parted_rows(rows, table, weight, self.device)
         return Batch(
-            self._features(self._columns(table, rows.group, rows.groups)),
+            self._features(table),
             *(
                 torch.as_tensor(column, device=self.device)
                 for column in (rows.y, rows.group, weight)

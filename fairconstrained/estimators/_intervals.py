@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 
@@ -44,12 +43,13 @@ def _rates_above(member, above, rows):
     return [sums[label == own].sum() / counts[label == own].sum() for own in np.unique(label)]
 
 
-def warn_of_fine_grids(members, data):
-    """Name the parts with fewer rows in their intervals than thresholds to tell apart."""
-    shape = (2, 1 + int(data.group.max()))
-    rows = torch.bincount(data.y * shape[1] + data.group, minlength=shape[0] * shape[1])
+def warn_of_fine_grids(members, cells):
+    """Name the parts with fewer rows in their intervals than thresholds to tell apart.
+
+    From the number of rows of each label and group.
+    """
     for member in members:
-        coarse = member.coarse_parts(rows.reshape(shape).cpu().numpy())
+        coarse = member.coarse_parts(cells.cpu().numpy())
         if coarse:
             warn_caller(
                 f"{member.name} compares {member.statistic.n_columns} thresholds (n_grid), but few "

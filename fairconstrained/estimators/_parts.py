@@ -49,7 +49,6 @@ def check_parts(estimator, X):
     name = type(estimator).__name__
     specification, kind = estimator._specification(), estimator._problem_class()
     refused = {
-        f"{name} needs all rows at once": not estimator._takes_parts,
         f"{name}.epsilon must be None to read Blocks": (
             isinstance(X, Blocks) and estimator.epsilon is not None
         ),
@@ -60,12 +59,14 @@ def check_parts(estimator, X):
         f"{name}.model must be linear to read Blocks": (
             isinstance(X, Blocks) and isinstance(specification, Posteriors)
         ),
+        f"{name}.group_features must be False to read Blocks": (
+            isinstance(X, Blocks) and getattr(estimator, "group_features", False)
+        ),
     }
     wrong = [what for what, is_wrong in refused.items() if is_wrong]
     if wrong:
         raise ValueError(
-            f"{wrong[0]}: rows in parts (sharded_rows, Blocks) are for linear models under "
-            "constraints of rates and losses, or with the penalty of DPFermiClassifier. Private "
+            f"{wrong[0]}: rows in parts (sharded_rows, Blocks) are for linear models. Private "
             "fits of records take those of sharded_rows. Networks on several workers: "
             "fairconstrained.training.train."
         )

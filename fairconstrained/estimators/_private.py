@@ -58,11 +58,6 @@ class PrivateFairClassifier(FairClassifier):
     _domains = None  # of labels and groups, while rows are read
     keeps_seed = False  # whether a pickle of a private fit holds random_state: for experiments
 
-    @property
-    def _takes_parts(self):
-        """Whether sums over rows are all that a fit needs, as releases are."""
-        return self.epsilon is not None
-
     def _check(self):
         if self.epsilon is None:
             return

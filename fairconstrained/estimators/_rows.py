@@ -18,7 +18,7 @@ from fairconstrained.estimators._callbacks import unwatched
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.problems import Batch
 from fairconstrained.problems.moments import GroupMoments
-from fairconstrained.problems.parted import PARTED
+from fairconstrained.problems.parted import class_in_parts
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.solvers import Solver
 from fairconstrained.workers import ALONE, Workers
@@ -89,9 +89,9 @@ class Task:
         """Number of rows of all workers."""
         return int(self.cells().sum())
 
-    def posed_as(self, kind):
+    def posed_as(self, kind, constraint):
         """The class of a problem for these rows: `kind`, or its equal for rows in parts."""
-        return PARTED[kind] if isinstance(self.data, PartedRows) else kind
+        return class_in_parts(kind, constraint) if isinstance(self.data, PartedRows) else kind
 
 
 def checked_weight(sample_weight, n_samples):

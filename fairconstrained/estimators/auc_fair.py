@@ -235,19 +235,19 @@ class AUCFairClassifier(StreamingClassifier):
 
     def _exact_problem(self, task):
         constraint, alpha = self._exact_stack(task), float(self.alpha)
-        data = task.data
         if self._from_moments():
             moments = self._moments(task)
             risk = self._pairwise_loss(moments.weight.reshape(2, -1).sum(dim=1))
             scale = moments.standard_scale()
             model = whitened_model(moments, scale, alpha, 2.0 * risk.surrogate.c1)
-            return MomentERM(model, moments, risk, constraint, alpha, data)
+            return MomentERM(model, moments, risk, constraint, alpha, task.data)
         risk, model = LogLossForRanking(), self._model(task)
         if self.objective == "auc":
-            risk = self._pairwise_loss([data.weight[data.y == k].sum() for k in (0, 1)])
+            rows = task.data.representatives
+            risk = self._pairwise_loss([rows.weight[rows.y == k].sum() for k in (0, 1)])
             model = model.for_ranking()
-        problem = RankingERM if self._is_linear() else FairERM
-        return problem(model, data, risk, constraint, alpha)
+        kind = task.posed_as(RankingERM if self._is_linear() else FairERM, constraint)
+        return kind(model, task.data, risk, constraint, alpha)
 
     def _planned(self, n_samples):
         return plan_moments(*self._budget())
@@ -282,8 +282,7 @@ class AUCFairClassifier(StreamingClassifier):
         """Moments of all rows; a stream may have more rows than those kept."""
         if task.moments is not None:
             return task.moments.on(self.device)
-        data, n_groups = task.data, len(task.space.groups)
-        return GroupMoments.of(data.X, data.y * n_groups + data.group, data.weight, 2 * n_groups)
+        return GroupMoments.of_data(task.data, len(task.space.groups), task.workers)
 
     # ------------------------------------------------------------------ store
 
@@ -294,7 +293,7 @@ class AUCFairClassifier(StreamingClassifier):
         attributes = problem.model.attributes(w)
         if self.objective == "log":
             return attributes
-        data = problem.data
-        scores = problem.model.scores(w, data.X)[:, 0]
-        slope, offset = log_odds_scale(scores, data.y, data.weight)
+        rows = problem.data.representatives
+        scores = problem.model.scores(w, rows.X)[:, 0]
+        slope, offset = log_odds_scale(scores, rows.y, rows.weight)
         return problem.model.rescaled(attributes, slope.item(), offset.item())

@@ -177,7 +177,6 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     # ------------------------------------------------------------------ parameters
 
-    _takes_parts = True
     _protects = ("sensitive_features", *PrivateFairClassifier._protects)
 
     def _notions(self):
@@ -209,7 +208,8 @@ class DPFermiClassifier(PrivateFairClassifier):
         return SecretGroups if solves(self._chosen_solver(), SecretGroups) else AttributeFermi
 
     def _exact_problem(self, task):
-        stack, kind, data = self._exact_stack(task), task.posed_as(FermiERM), task.data
+        stack, data = self._exact_stack(task), task.data
+        kind = task.posed_as(FermiERM, stack)
         rows = Membership.known(data, stack) if kind is FermiERM else data
         return kind(
             self._model(task),

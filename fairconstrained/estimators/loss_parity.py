@@ -80,8 +80,6 @@ class LossParityClassifier(FairClassifier):
     True
     """
 
-    _takes_parts = True
-
     def __init__(
         self,
         constraint="loss_parity",

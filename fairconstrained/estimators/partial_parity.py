@@ -327,11 +327,12 @@ class PartialParityClassifier(PrivateFairClassifier):
         if not feasible:
             problem = replace(problem, initial=problem.free)
         if self._is_auto():
-            scores = problem.model.scores(problem.free, task.data.X)
+            rows = task.data.representatives
+            scores = problem.model.scores(problem.free, rows.X)
             (member,) = problem.constraint.members
-            chosen = in_least_fair_interval(member, scores, self._threshold(), task.data)
+            chosen = in_least_fair_interval(member, scores, self._threshold(), rows)
             problem = replace(problem, constraint=Stack(task.space, [chosen]))
-        warn_of_fine_grids(problem.constraint.members, task.data)
+        warn_of_fine_grids(problem.constraint.members, task.cells())
         return problem
 
     def _attributes(self, problem, w):

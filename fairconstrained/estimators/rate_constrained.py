@@ -166,8 +166,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     True
     """
 
-    _takes_parts = True
-
     def __init__(
         self,
         constraint="demographic_parity",

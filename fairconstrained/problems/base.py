@@ -10,7 +10,8 @@ names the protocol that it needs in the signature of its ``iterate``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, Self, TypeVar
+from math import sqrt
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -55,6 +56,21 @@ class Batch(NamedTuple):
         index = index.to(self.y.device)
         y, group, weight = (column.index_select(0, index) for column in self[1:])
         return Batch(self.X.rows(index), y, group, weight)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    @property
+    def representatives(self) -> Batch:
+        """Rows whose scores have the distributions of those of all; here all of them."""
+        return self
+
+    @property
+    def sample(self) -> Batch:
+        """Some of the rows, evenly spaced; here all of them."""
+        return self
 
     def batches(self) -> list[Batch]:
         """The rows some at a time; here all at once."""
@@ -253,17 +269,19 @@ def last_kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer
 
 
 class WithAllRows:
-    """A problem whose rows are a batch in memory."""
+    """A problem on a batch in memory, or on rows in parts that representatives stand for."""
 
     model: Model
-    data: Batch
+    data: Any  # Batch or PartedRows
     constraint: MomentConstraint
 
     def standard_errors(self, x: Tensor) -> Tensor:
         """Standard errors of the hard values of the constraints at `x`, (m,)."""
+        some: Batch = self.data.sample
         w, aux = x.tensor_split([self.model.n_params])
-        scores = self.model.scores(w, self.data.X).detach()
-        return self.constraint.deviations(scores, self.constraint.place(*self.data[1:]), aux)
+        scores = self.model.scores(w, some.X).detach()
+        errors = self.constraint.deviations(scores, self.constraint.place(*some[1:]), aux)
+        return errors * sqrt(some.n_rows / self.data.n_rows)
 
 
 class FixedSoftness:

@@ -240,7 +240,7 @@ class FairERM(WithAllRows):
         sums = self.constraint.sums(scores, self.placed, aux)
         loss = self.risk.soft(scores, y, weight)[None] + self.alpha * self.model.penalty(w).value
         soft = torch.cat((loss, self.constraint.of_moments(sums, self.counts, aux)))
-        return Evaluation(soft, self._hard(scores, aux))
+        return Evaluation(soft, self.hard(scores, aux))
 
     # ------------------------------------------------------------------ rows held out
 
@@ -450,11 +450,12 @@ class FairERM(WithAllRows):
         steps = grid(x, reach)
         if moves_offsets:
             steps = torch.cat((steps, thresholds(scores, slopes, reach)))
-        return on_grid(lambda step: self._hard(scores + step * slopes, aux), steps)
+        return on_grid(lambda step: self.hard(scores + step * slopes, aux), steps)
 
     # ------------------------------------------------------------------ pieces
 
-    def _hard(self, scores: Tensor, aux: Tensor) -> Tensor:
+    def hard(self, scores: Tensor, aux: Tensor) -> Tensor:
+        """Hard values of these scores of all rows."""
         error = self.risk.hard(scores, self.data.y, self.data.weight)[None]
         return torch.cat((error, self.constraint.hard_values(scores, self.placed, aux)))
 

@@ -9,7 +9,7 @@ need no rows either.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fairconstrained.constraints import Stack
 from fairconstrained.constraints.surrogates import Quadratic
-from fairconstrained.models import LinearModel, whitener
+from fairconstrained.models import LinearModel, Model, whitener
 from fairconstrained.models.base import standard_scale, without_rounding
 from fairconstrained.models.features import Features
 from fairconstrained.problems.base import (
@@ -31,8 +31,10 @@ from fairconstrained.problems.base import (
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.known import Known
 from fairconstrained.problems.objectives import PairwiseLoss
+from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.workers import Workers
 
-__all__ = ["GroupMoments", "MomentERM", "RankingERM", "whitened_model"]
+__all__ = ["GroupMoments", "MomentERM", "RankingERM", "away_from_equal", "whitened_model"]
 
 
 class RankingERM(FairERM):
@@ -47,10 +49,13 @@ class RankingERM(FairERM):
         x = super().start()
         if x.any():
             return x
-        step = -self.objective(x).pullback(x.new_ones(1))
-        scores = self.model.scores((x + step)[: self.model.n_params], self.data.X)
-        spread = scores.std(correction=0)
-        return x + step / spread if spread > 0 else x
+        return away_from_equal(x, -self.objective(x).pullback(x.new_ones(1)), self.model, self.data)
+
+
+def away_from_equal(x: Tensor, step: Tensor, model: Model, data: Batch) -> Tensor:
+    """A step from a point of equal scores, scaled to give the scores unit variance."""
+    spread = model.scores((x + step)[: model.n_params], data.X).std(correction=0)
+    return x + step / spread if spread > 0 else x
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,15 @@ class GroupMoments:
         zeros = partial(torch.zeros, dtype=torch.float64, device=device)
         weight, mean, scatter = map(zeros, (sizes[:1], sizes[:2], sizes))
         return weight, mean, scatter
+
+    @classmethod
+    def of_data(cls, data: Batch | PartedRows, n_groups: int, workers: Workers) -> GroupMoments:
+        """Moments of the (label, group) cells of all workers, merged in the order of these."""
+        pieces = (
+            cls.of(batch.X, batch.y * n_groups + batch.group, batch.weight, 2 * n_groups)
+            for batch in data.batches()
+        )
+        return reduce(cls.merged, workers.gather(reduce(cls.merged, pieces)))
 
     @classmethod
     def of(cls, X: Features, cell: Tensor, weight: Tensor, n_cells: int) -> GroupMoments:
@@ -162,7 +176,7 @@ class MomentERM(FixedSoftness, WithAllRows):
         AUC constraints.
     alpha : float
         Weight of half the squared norm of the coefficients.
-    data : Batch
+    data : Batch or PartedRows
         Rows on which hard values are measured: all rows, or those that a stream keeps.
     free : Tensor of shape (n_params,), optional
         A solution of the problem without constraints, which no result may be worse than.
@@ -173,7 +187,7 @@ class MomentERM(FixedSoftness, WithAllRows):
     risk: PairwiseLoss
     constraint: Stack
     alpha: float
-    data: Batch
+    data: Batch | PartedRows
     free: Tensor | None = field(default=None, kw_only=True)
 
     @cached_property
@@ -201,7 +215,7 @@ class MomentERM(FixedSoftness, WithAllRows):
     @property
     def n_rows(self) -> int:
         """Number of rows on which hard values are measured."""
-        return len(self.data.y)
+        return self.data.n_rows
 
     @property
     def n_constraints(self) -> int:
@@ -291,7 +305,7 @@ class MomentERM(FixedSoftness, WithAllRows):
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft values from moments, hard values from the rows."""
-        rows = self.data
+        rows = self.data.representatives
         scores = self.model.scores(x, rows.X)
         risk = self.risk.hard(scores, rows.y, rows.weight)
         values = self.constraint.hard_values(

@@ -43,6 +43,12 @@ class Objective(Protocol):
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """The value by which solvers choose among feasible points, ()."""
 
+    def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """Sums over rows, of any shape, of which `soft` is a function."""
+
+    def of_sums(self, sums: Tensor) -> Tensor:
+        """`soft` from `sums`, also flattened, divided by the total weight."""
+
     @property
     def of_rows(self) -> OfRows | None:
         """The error of each row, if `hard` is its mean."""
@@ -57,8 +63,15 @@ class _WeightedMean:
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
     ) -> Tensor:
         """Weighted mean of the loss."""
-        loss = sum_of_blocks(lambda z, y, w: w @ self.loss(z, y), scores, y, weight)
-        return loss / (weight.sum() if total is None else total)
+        return self.sums(scores, y, weight) / (weight.sum() if total is None else total)
+
+    def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """Weighted sum of the loss, ()."""
+        return sum_of_blocks(lambda z, y, w: w @ self.loss(z, y), scores, y, weight)
+
+    def of_sums(self, sums: Tensor) -> Tensor:
+        """The mean itself."""
+        return sums.reshape(())
 
     def linearize(
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
@@ -127,7 +140,7 @@ class PairwiseLoss:
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
     ) -> Tensor:
         """Surrogate loss in O(n), without pairs."""
-        sums = self.surrogate.statistic.sums(scores, y, weight, y, 2)
+        sums = self.sums(scores, y, weight)
         return self.of_sums(sums / (weight.sum() if total is None else total))
 
     def linearize(
@@ -137,9 +150,13 @@ class PairwiseLoss:
         value, pullback = linearized(lambda z: self.soft(z, y, weight, total), scores)
         return value, lambda: pullback(torch.ones_like(value))[0]
 
+    def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """Sums over negatives and positives, (2, n_columns)."""
+        return self.surrogate.statistic.sums(scores, y, weight, y, 2)
+
     def of_sums(self, sums: Tensor) -> Tensor:
         """Surrogate loss from sums over negatives and positives, divided by the total weight."""
-        means = sums / sums.new_tensor(self.fractions)[:, None]
+        means = sums.reshape(2, -1) / sums.new_tensor(self.fractions)[:, None]
         return self.surrogate.loss(means[1], means[0])
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:

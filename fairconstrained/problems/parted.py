@@ -26,10 +26,12 @@ from fairconstrained.problems.erm import FairERM, span_of_terms
 from fairconstrained.problems.fermi import FermiERM, PenalisedTables
 from fairconstrained.problems.known import Known, first_point, known_points
 from fairconstrained.problems.lines import Line
+from fairconstrained.problems.moments import MomentERM, RankingERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.problems.parted_scores import PartedRankingERM, PartedScoresERM
 
-__all__ = ["PARTED", "PartedERM", "PartedFermi"]
+__all__ = ["PARTED", "PartedERM", "PartedFermi", "class_in_parts"]
 
 _MOST_NAMED = 400_000  # changes of labels along a line that travel between workers: 3 MB
 _GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927  # steps of even sequences modulo one
@@ -223,11 +225,7 @@ class PartedERM:
     def affine(self) -> AffineMap:
         """The constraint as an affine map of its table."""
         affine = self.constraint.affine(self.data.count_parts(self.constraint))
-        if affine is None or self.constraint.n_aux:
-            raise ValueError(
-                f"{self.constraint.name} has thresholds or AUCs, which need all rows at once: rows "
-                "in parts can be trained under constraints of rates and of mean losses only."
-            )
+        assert affine is not None  # see `class_in_parts`
         return affine
 
     @property
@@ -358,4 +356,17 @@ class PartedFermi(PenalisedTables):
 
 
 # The problem on rows in parts for each problem that has one.
-PARTED: Mapping[type, type] = {FairERM: PartedERM, FermiERM: PartedFermi}
+PARTED: Mapping[type, type] = {
+    FairERM: PartedERM,
+    FermiERM: PartedFermi,
+    RankingERM: PartedRankingERM,
+    MomentERM: MomentERM,
+}
+
+
+def class_in_parts(kind: type, constraint: MomentConstraint) -> type:
+    """The class of a problem on rows in parts, for this constraint."""
+    kind = PARTED[kind]
+    counts = torch.ones(constraint.n_parts, dtype=torch.float64)
+    of_tables = constraint.n_aux == 0 and constraint.affine(counts) is not None
+    return PartedScoresERM if kind is PartedERM and not of_tables else kind

@@ -13,6 +13,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.statistics import blocks_of
 from fairconstrained.models.features import ColumnValues, Features
 from fairconstrained.problems.base import Batch
+from fairconstrained.problems.representatives import every_so_many, representatives
 from fairconstrained.workers import Workers
 
 __all__ = ["PartedColumns", "PartedRows"]
@@ -87,6 +88,16 @@ class PartedRows:
     def X(self) -> PartedColumns:
         """Statistics of the columns."""
         return PartedColumns(self)
+
+    @cached_property
+    def representatives(self) -> Batch:
+        """Rows whose scores have the distributions of those of all workers."""
+        return representatives(self)
+
+    @cached_property
+    def sample(self) -> Batch:
+        """Some of the rows of all workers, evenly spaced, or all if they are few."""
+        return every_so_many(self)
 
 
 class PartedColumns:

@@ -102,8 +102,8 @@ def test_small_groups_are_left_out_as_in_memory():
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (AUCFairClassifier(), "AUCFairClassifier needs all rows at once"),
-        (PartialParityClassifier(), "PartialParityClassifier needs all rows at once"),
+        (PartialParityClassifier(group_features=True), r"group_features must be False to read"),
+        (AUCFairClassifier(model=(8,)), r"model must be linear or a classifier"),
         (RateConstrainedClassifier(epsilon=1.0), r"epsilon must be None"),
         (DPFermiClassifier(), r"epsilon must be None"),
         (RateConstrainedClassifier(model=(8,)), r"model must be linear or a classifier"),

@@ -20,6 +20,7 @@ from fairconstrained import (
     PartialParityClassifier,
     RateConstrainedClassifier,
 )
+from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import (
     AUCS,
     CONSTRAINTS,
@@ -32,6 +33,7 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.models import Linear
+from fairconstrained.problems import representatives
 from fairconstrained.solvers import (
     ALM,
     DPFERMI,
@@ -159,6 +161,28 @@ def test_a_linear_fit_is_that_of_the_cpu(kind, params):
         assert there.feasible_ == here.feasible_
         assert there.violation_ == pytest.approx(here.violation_, abs=5e-3)
     assert pickle.loads(pickle.dumps(there)).predict(X).shape == (len(X),)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [400_000, 40])
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        (RateConstrainedClassifier, {}),
+        (AUCFairClassifier, {}),
+        (AUCFairClassifier, {"constraint": AUCParity(surrogate="binormal")}),
+        (PartialParityClassifier, {"interval": (0.1, 0.5)}),
+    ],
+    ids=named,
+)
+def test_rows_in_blocks(kind, params, most, monkeypatch):
+    monkeypatch.setattr(representatives, "_MOST_SCORES", most)
+    X, y, group = table()
+    blocks = Blocks(lambda: np.array_split(X, 3))
+    here, there = (
+        fitted(kind, (blocks, y, group), device=device, **params) for device in ("cpu", DEVICE)
+    )
+    assert agreement(here, there, X) > 0.97
 
 
 @pytest.mark.slow

@@ -20,24 +20,13 @@ from fairconstrained import (
     workers,
 )
 from fairconstrained.constraints import EqualizedOdds, FalseNegativeRate
-from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.exceptions import WorkerError
 from fairconstrained.models import Posteriors
 from tests.helpers.processes import needs_gloo, run_on_workers
+from tests.helpers.shards import fitted, same_on_all, shard, table
 
 pytestmark = [pytest.mark.slow, needs_gloo]
-
-
-def table(n=1500, n_groups=3, seed=0):
-    """Columns of several kinds, text labels and uneven groups."""
-    data = make_biased_classification(n, random_state=seed)
-    rng = np.random.default_rng(seed)
-    binary = rng.random(n) < 0.1
-    X = np.column_stack((data.data, 1e3 * data.data[:, 0] ** 2, binary, np.full(n, 3.0)))
-    y = np.where(data.target == 1, "yes", "no")
-    group = np.where(rng.random(n) < 0.2, "c", np.asarray(data.sensitive_features).astype(str))
-    return X, y, group, rng.integers(1, 4, size=n).astype(float)
 
 
 def three_classes():
@@ -78,31 +67,6 @@ REPAIRS = (
 )
 
 
-def shard(data, rank, size):
-    """Sorted by group, so that workers lack groups and labels that others have."""
-    X, y, group, weight = data
-    order = np.lexsort((y, *np.asarray(group).reshape(len(y), -1).T.astype(str)))
-    own = np.array_split(order, size)[rank]
-    return X[own], y[own], group[own], weight[own]
-
-
-def fitted(clf, data):
-    X, y, group, weight = data
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        clf.fit(X, y, sensitive_features=group, sample_weight=weight)
-    return {
-        "coef": clf.coef_,
-        "intercept": clf.intercept_,
-        "multipliers": clf.multipliers_,
-        "violation": clf.violation_,
-        "classes": clf.classes_,
-        "groups": clf.groups_,
-        "status": clf.status_,
-        "history": clf.history_["objective"],
-    }
-
-
 def all_cases(rank, size):
     with sharded_rows():
         return {
@@ -139,15 +103,6 @@ def test_a_fit_that_ends_with_repairs_is_the_same_on_all_workers(on_workers):
     """Where few rows decide, the order of the rows does so for one worker too: no 1e-8 here."""
     first = same_on_all(on_workers, "repairs")
     assert first["violation"] <= 0.005 + 1e-3
-
-
-def same_on_all(found, case):
-    """What the first worker has found, and all others to the last bit."""
-    first, *others = (own[case] for own in found)
-    for other in others:
-        for name, value in first.items():
-            np.testing.assert_array_equal(other[name], value)
-    return first
 
 
 # ---------------------------------------------------------------------- errors
@@ -189,7 +144,6 @@ def troubles(rank, size, path):
             "no groups on one": said(fit(group=group if first else None)),
             "one class in all": said(fit(y=np.full(len(y), "yes"))),
             "private": said(fit(DPFermiClassifier())),
-            "ranking": said(fit(AUCFairClassifier())),
             "network": said(fit(RateConstrainedClassifier(model=(4,)))),
             "after all that": said(fit(stopped)),
             "stopped": (stopped.status_, stopped.n_iter_),
@@ -222,7 +176,6 @@ def test_what_is_wrong_on_one_worker_is_said_on_all(tmp_path):
         "no groups on one": "kinds of sensitive_features: worker 0 has text, worker 1 has none",
         "one class in all": "needs samples of at least 2 classes; the data have only one",
         "private": "protect must be 'record' or 'record_replacement': rows in parts",
-        "ranking": "AUCFairClassifier needs all rows at once",
         "network": "RateConstrainedClassifier.model must be linear or a classifier",
         "after all that": "no error",
     }.items():
@@ -273,6 +226,9 @@ def heads(rank, size):
             clf = RateConstrainedClassifier(slack=0.02, model=Posteriors(base, cv=3))
             clf.fit(X, y, sensitive_features=group)
             found[name] = clf.coef_, clf.predict_proba(table()[0]), clf.violation_
+        ranking = AUCFairClassifier(slack=0.02, model=Posteriors(bases["tree"], cv=3))
+        ranking.fit(X, y, sensitive_features=group)
+        found["ranking"] = ranking.coef_, ranking.predict_proba(table()[0]), ranking.violation_
         sorted_rows = shard(table(), rank, size)
         tree = RateConstrainedClassifier(model=bases["tree"])
         found["missing"] = said(
@@ -286,7 +242,7 @@ def test_a_classifier_learns_on_the_first_worker_and_its_head_on_all(tmp_path):
     words = "the first worker, which has no rows of group c, label no; group 1, label yes"
     assert words in first["missing"]
     assert words in second["missing"]
-    for name in ("tree", "nested"):
+    for name in ("tree", "nested", "ranking"):
         coef, probabilities, violation = first[name]
         np.testing.assert_array_equal(second[name][0], coef)
         np.testing.assert_array_equal(second[name][1], probabilities)

@@ -18,16 +18,15 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.losses import log_loss
-from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
-from fairconstrained.problems import Batch, FairERM, parted
+from fairconstrained.problems import FairERM, parted
 from fairconstrained.problems.fermi import FermiERM, Membership
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.parted import PartedERM, PartedFermi
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.workers import ALONE
+from tests.helpers.parts import N_GROUPS, model, rows
 
-N_ROWS, N_GROUPS = 120, 3
 NOTIONS = {
     "rates": [DemographicParity(0.1)],
     "odds and a cap": [EqualizedOdds(0.1), FalseNegativeRate(max=0.3)],
@@ -36,27 +35,8 @@ NOTIONS = {
 }
 
 
-def rows(n_classes=2, wrap=DenseFeatures):
-    """A batch, and the same rows in parts: uneven blocks, in small integers."""
-    rng = np.random.default_rng(0)
-    y, group = rng.integers(n_classes, size=N_ROWS), rng.integers(N_GROUPS, size=N_ROWS)
-    X = rng.normal(size=(N_ROWS, 4)) + y[:, None] + 0.3 * group[:, None]
-    X[:, 3] = rng.random(N_ROWS) < 0.2
-    weight = torch.as_tensor(rng.uniform(0.5, 2.0, size=N_ROWS))
-    blocks = [wrap(torch.as_tensor(block)) for block in np.split(X, [7, 8, 70])]
-    codes = [torch.as_tensor(column) for column in (y, group)]
-    small = [column.to(torch.int8) for column in codes]
-    whole = Batch(wrap(torch.as_tensor(X)), *codes, weight)
-    return whole, PartedRows(blocks, *small, weight, ALONE)
-
-
 def csr(X):
     return SparseFeatures(sp.csr_array(X.numpy()))
-
-
-def model(whole, n_classes):
-    n_outputs = 1 if n_classes == 2 else n_classes
-    return LinearModel.preconditioned(whole.X, whole.weight, n_outputs, 1e-3, True)
 
 
 def both(notions, n_classes=2, wrap=DenseFeatures):

@@ -1,0 +1,325 @@
+"""Problems on rows in parts that compare the order of scores: those on all rows."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+from torch.testing import assert_close
+
+from fairconstrained.constraints import (
+    PARTIAL,
+    AUCParity,
+    DemographicParity,
+    PartialStatisticalParity,
+    Quadratic,
+    Space,
+    Stack,
+)
+from fairconstrained.losses import log_loss
+from fairconstrained.models.features import DenseFeatures
+from fairconstrained.percentiles import rank_of_scores
+from fairconstrained.problems import FairERM, representatives
+from fairconstrained.problems.moments import GroupMoments, RankingERM
+from fairconstrained.problems.objectives import LogLossForRanking, MeanLoss, PairwiseLoss
+from fairconstrained.problems.parted import PartedERM, class_in_parts
+from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.problems.parted_scores import PartedRankingERM, PartedScoresERM
+from fairconstrained.workers import ALONE, Workers
+from tests.helpers.parts import N_GROUPS, model, rows
+
+SPACE = Space([0, 1], range(N_GROUPS))
+PARTS = {name: notion(interval=(0.1, 0.6)) for name, notion in PARTIAL.items()}
+AUCS = {
+    f"{comparison}, {surrogate}": AUCParity(comparison, surrogate=surrogate)
+    for comparison in ("group_auc", "inter_group", "bpsn_bnsp")
+    for surrogate in ("soft_bins", "binormal", Quadratic())
+}
+NOTIONS = {name: [notion] for name, notion in (AUCS | PARTS).items()}
+NOTIONS["two kinds"] = [AUCParity("intra_group"), DemographicParity(0.1)]
+RISKS = {"log": MeanLoss(log_loss), "log for ranking": LogLossForRanking()}
+
+
+def both(notions, risk=RISKS["log"], kinds=(FairERM, PartedScoresERM)):
+    """The problem on all rows, that on the same rows in parts, and a point."""
+    whole, parts = rows()
+    stack = Stack(SPACE, [notion.bind(SPACE, 0.1) for notion in notions])
+    linear, (of_all, of_parts) = model(whole, 2), kinds
+    exact = of_all(linear, whole, risk, stack, 1e-3)
+    rng = torch.Generator().manual_seed(0)
+    w = torch.randn(linear.n_params, dtype=torch.float64, generator=rng)
+    return exact, of_parts(linear, parts, risk, stack, 1e-3), exact.variables(w)
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """Blocks that are longer than a piece, as long ones are."""
+    monkeypatch.setattr("fairconstrained.problems.parted_rows._PIECE_ROWS", 30)
+
+
+@pytest.mark.parametrize("notions", NOTIONS.values(), ids=NOTIONS)
+def test_values_and_gradients_are_those_of_all_rows(notions):
+    exact, in_parts, x = both(notions)
+    assert_close(in_parts.variables(x[: exact.model.n_params]), x)
+    assert (in_parts.n_rows, in_parts.n_constraints) == (exact.n_rows, exact.n_constraints)
+    own, other = exact.linearize(x), in_parts.linearize(x)
+    assert_close(other.value, own.value)
+    weights = torch.randn((3, len(own.value)), dtype=torch.float64)
+    assert_close(other.pullbacks(weights), own.pullbacks(weights))
+    assert_close(other.pullback(weights[0]), own.pullback(weights[0]))
+    for mine, theirs in zip(in_parts.evaluate(x), exact.evaluate(x), strict=True):
+        assert_close(mine, theirs)
+    assert_close(in_parts.standard_errors(x), exact.standard_errors(x))
+    for mine, theirs in zip(in_parts.known(), exact.known(), strict=True):
+        assert_close(mine.x, theirs.x)
+
+
+@pytest.mark.parametrize("name", ["inter_group, soft_bins", "two kinds", "rank_parity"])
+def test_lines_are_those_of_all_rows(name):
+    exact, in_parts, x = both(NOTIONS[name])
+    offset = torch.zeros_like(x)
+    offset[in_parts.offsets] = 1.0
+    for direction in (offset, torch.flip(x, [0])):
+        own, other = exact.along(x, direction, 0.3), in_parts.along(x, direction, 0.3)
+        for mine, theirs in zip(other, own, strict=True):
+            assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("risk", ["log for ranking", "soft_bins", "binormal"])
+def test_rankings_start_and_are_measured_as_on_all_rows(risk):
+    whole, _ = rows()
+    fractions = [float(whole.weight[whole.y == k].sum() / whole.weight.sum()) for k in (0, 1)]
+    notion = AUCParity("inter_group")
+    if risk in RISKS:
+        risk = RISKS[risk]
+    else:
+        risk = PairwiseLoss(replace(notion, surrogate=risk).chosen_surrogate(), tuple(fractions))
+    exact, in_parts, x = both([notion], risk, (RankingERM, PartedRankingERM))
+    assert_close(in_parts.start(), exact.start())
+    for at in (x, exact.start()):
+        own, other = exact.linearize(at), in_parts.linearize(at)
+        assert_close(other.value, own.value)
+        assert_close(other.jacobian(), own.jacobian())
+        for mine, theirs in zip(in_parts.evaluate(at), exact.evaluate(at), strict=True):
+            assert_close(mine, theirs)
+
+
+def test_sharpened_and_loosened():
+    exact, in_parts, x = both([PartialStatisticalParity((0.1, 0.6))])
+    assert_close(in_parts.sharpened().linearize(x).value, exact.sharpened().linearize(x).value)
+    (own, x_own), (other, x_other) = exact.loosened(x, 0.1), in_parts.loosened(x, 0.1)
+    assert_close(x_other, x_own)
+    assert_close(other.linearize(x_other).value, own.linearize(x_own).value)
+    _, aucs, x = both([AUCParity("inter_group", surrogate="binormal")])
+    assert aucs.sharpened() is aucs
+    assert aucs.loosened(x, 0.1) == (aucs, x)
+
+
+def test_the_constraint_decides_which_problem_is_posed():
+    def posed(*notions):
+        stack = Stack(SPACE, [notion.bind(SPACE, 0.1) for notion in notions])
+        return class_in_parts(FairERM, stack)
+
+    assert posed() is posed(DemographicParity()) is PartedERM
+    assert posed(PARTS["statistical_parity"]) is posed(PARTS["equalized_odds"]) is PartedScoresERM
+    assert posed(DemographicParity(), AUCParity()) is PartedScoresERM
+
+
+def test_moments_of_pieces_are_those_of_all_rows():
+    whole, parts = rows()
+    for own, other in zip(
+        vars(GroupMoments.of_data(whole, N_GROUPS, ALONE)).values(),
+        vars(GroupMoments.of_data(parts, N_GROUPS, ALONE)).values(),
+        strict=True,
+    ):
+        assert_close(other, own)
+
+
+# ---------------------------------------------------------------------- what stands for all rows
+
+
+class Apart(Workers):
+    """A worker that hears nothing of the others."""
+
+    def sum(self, tensor):
+        return tensor
+
+    def gather(self, mine):
+        return [mine]
+
+
+def of_scores(scores, y, group, weight, workers=ALONE):
+    """Rows in parts whose only column is the score."""
+    codes = [torch.as_tensor(column).to(torch.int8) for column in (y, group)]
+    block = DenseFeatures(torch.as_tensor(scores)[:, None])
+    return PartedRows([block], *codes, torch.as_tensor(weight), workers)
+
+
+@st.composite
+def scored(draw):
+    """Scores with ties, labels, groups and weights of 30 to 80 rows, with some of every cell."""
+    n = draw(st.integers(30, 80))
+    cell = np.arange(n) % 4
+    scores = draw(npst.arrays(float, n, elements=st.integers(-8, 8).map(float)))
+    weight = draw(npst.arrays(float, n, elements=st.floats(0.25, 4.0)))
+    return scores + cell % 3, cell // 2, cell % 2, weight
+
+
+SIZES = st.sampled_from([(rank, size) for size in (1, 2, 7) for rank in range(size)])
+
+
+@given(data=scored(), most=st.integers(1, 12), of=SIZES)
+@settings(max_examples=100, deadline=None)
+def test_fractions_of_cells_above_any_threshold_are_off_by_less_than_a_part(data, most, of):
+    """|F - F~| <= max(o, 1 - o) / K for K quantiles; cells of up to K rows are exact."""
+    scores, y, group, weight = data
+    rank, size = of
+    offset = (rank + 0.5) / size
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(representatives, "_MOST_SCORES", 4 * most * size)
+        data = of_scores(*data, Apart(rank, size))
+        patch.setattr(PartedRows, "n_rows", np.inf)  # of all workers
+        few = data.representatives
+    found = few.X.matmul(torch.ones((1, 1), dtype=torch.float64))[:, 0].numpy()
+    assert np.isin(found, scores).all()
+    at = np.unique(scores)
+    for cell in range(4):
+        mine, theirs = 2 * y + group == cell, (2 * few.y + few.group).numpy() == cell
+        allowed = 0.0 if mine.sum() <= most else max(offset, 1.0 - offset) / most
+        assert theirs.sum() == min(mine.sum(), most)
+        above, other = (
+            ((z[:, None] > at) * w[:, None]).sum(axis=0) / w.sum()
+            for z, w in ((scores[mine], weight[mine]), (found[theirs], few.weight.numpy()[theirs]))
+        )
+        assert np.abs(above - other).max() <= allowed + 1e-12
+        assert few.weight.numpy()[theirs].sum() == pytest.approx(weight[mine].sum())
+
+
+@given(data=scored(), most=st.integers(1, 5), size=st.integers(1, 6))
+@settings(max_examples=50, deadline=None)
+def test_workers_with_rows_alike_are_as_exact_together_as_one_that_sends_as_much(data, most, size):
+    """Their levels are evenly spaced together: |F - F~| <= 1 / (2 K W) in each cell."""
+    scores, y, group, weight = data
+    pieces = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(representatives, "_MOST_SCORES", 4 * most * size)
+        patch.setattr(PartedRows, "n_rows", np.inf)
+        for rank in range(size):
+            few = of_scores(*data, Apart(rank, size)).representatives
+            found = few.X.matmul(torch.ones((1, 1), dtype=torch.float64))[:, 0]
+            pieces.append((found, 2 * few.y + few.group, few.weight))
+    found, cells, weights = (torch.cat(column).numpy() for column in zip(*pieces, strict=True))
+    at = np.unique(scores)
+    for cell in range(4):
+        mine, theirs = 2 * y + group == cell, cells == cell
+        above, other = (
+            ((z[:, None] > at) * w[:, None]).sum(axis=0) / w.sum()
+            for z, w in ((scores[mine], weight[mine]), (found[theirs], weights[theirs]))
+        )
+        assert np.abs(above - other).max() <= 0.5 / (most * size) + 1e-12
+
+
+@given(data=scored(), most=st.integers(5, 12), of=SIZES, name=st.sampled_from([*AUCS, *PARTS]))
+@settings(max_examples=100, deadline=None)
+def test_hard_values_are_as_exact_as_is_said(data, most, of, name):
+    """AUCs 4 / K, gaps within an interval of length L 2 / (K L), ranks by moved ends."""
+    notion = (AUCS | PARTS)[name]
+    constraint = notion.bind(Space([0, 1], [0, 1]), 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(representatives, "_MOST_SCORES", 4 * most * of[1])
+        patch.setattr(PartedRows, "n_rows", np.inf)  # of all workers
+        few = of_scores(*data, Apart(*of)).representatives
+    identity = torch.ones((1, 1), dtype=torch.float64)
+    every = [torch.as_tensor(column) for column in data]
+    aux = torch.zeros(constraint.n_aux, dtype=torch.float64)
+
+    def measured(constraint, z, *rows):
+        return constraint.measure(constraint.hard_values(z, constraint.place(*rows), aux))
+
+    def exact(constraint):
+        return measured(constraint, every[0][:, None], *every[1:])
+
+    found = measured(constraint, few.X.matmul(identity), *few[1:])
+    if name == "rank_parity":
+        inner, outer = (
+            exact(constraint.within(max(0.1 + moved, 0.0), 0.6 - moved))
+            for moved in (1 / most, -1 / most)
+        )
+        assert inner - 2 / most - 1e-12 <= found <= outer + 2 / most + 1e-12
+    else:
+        allowed = 4 / most if name in AUCS else 2 / (0.5 * most)
+        assert abs(found - exact(constraint)) <= allowed + 1e-12
+
+
+def test_the_sample_for_standard_errors_is_corrected_for_its_size(monkeypatch):
+    """The mean of a third of the rows has a standard error of sqrt(3) times that of all."""
+    rng = np.random.default_rng(0)
+    n = 9000
+    y, group = rng.integers(2, size=n), rng.integers(2, size=n)
+    scores = rng.normal(size=n) + y
+    data = of_scores(scores, y, group, np.ones(n))
+    space = Space([0, 1], [0, 1])
+    stack = Stack(space, [AUCParity("inter_group").bind(space, 0.1)])
+    x = torch.ones(2, dtype=torch.float64)
+
+    def errors():
+        whole = replace(data)
+        linear = model(whole, 2)
+        return PartedScoresERM(linear, whole, MeanLoss(log_loss), stack, 1e-3).standard_errors(x)
+
+    exact = errors()
+    monkeypatch.setattr(representatives, "_MOST_SCORES", 3000)
+    assert len(replace(data).sample.y) == 3000
+    assert_close(errors(), exact, rtol=0.05, atol=0)
+
+
+class Counting(Workers):
+    """One worker that counts what it would send."""
+
+    def __init__(self):
+        super().__init__()
+        self.sums = self.bytes = 0
+
+    def sum(self, tensor):
+        self.sums += tensor.numel()
+        return tensor
+
+    def gather(self, mine):
+        self.bytes += len(pickle.dumps(mine))
+        return [mine]
+
+
+@pytest.mark.parametrize("name", ["inter_group, soft_bins", "statistical_parity"])
+def test_what_travels_for_a_point_and_for_its_gradient(name):
+    """A table and an objective; 8 bytes for each score; then one number for each variable."""
+    _, in_parts, x = both(NOTIONS[name])
+    counting = Counting()
+    in_parts = replace(in_parts, data=replace(in_parts.data, workers=counting))
+    in_parts.evaluate(x)  # labels, groups and weights travel once
+    counting.sums = counting.bytes = 0
+    in_parts.evaluate(2.0 * x)
+    table = in_parts.constraint.n_parts * in_parts.constraint.statistic.n_columns
+    assert counting.sums == 1 + table
+    assert 8 * in_parts.n_rows <= counting.bytes <= 8 * in_parts.n_rows + 500
+    counting.sums = counting.bytes = 0
+    terms = in_parts.linearize(x)
+    assert counting.sums == 1 + table
+    terms.pullback(torch.ones_like(terms.value))
+    assert counting.sums == 1 + table + len(x)
+    assert counting.bytes == 0
+
+
+def test_ranks_of_the_representatives_are_those_of_all_rows_if_these_are_few():
+    data = rows()[1]
+    everyone = data.representatives
+    assert_close(everyone.y, data.y.long())
+    scores = everyone.X.matmul(torch.ones((4, 1), dtype=torch.float64))[:, 0]
+    own = torch.cat([batch.X.to_dense().sum(dim=1) for batch in data.batches()])
+    assert_close(scores, own)
+    found = rank_of_scores(scores, everyone.group, everyone.weight, N_GROUPS)
+    exact = rank_of_scores(own, data.group.long(), data.weight, N_GROUPS)
+    np.testing.assert_allclose(found.rank, exact.rank)
