@@ -57,6 +57,15 @@ class Batch(NamedTuple):
         y, group, weight = (column.index_select(0, index) for column in self[1:])
         return Batch(self.X.rows(index), y, group, weight)
 
+    def kept(self, index: Tensor, weight: Tensor) -> Batch:
+        """Select rows that have these weights from now on."""
+        return self.rows(index)._replace(weight=weight)
+
+    def sum_by_cell(self, column: Tensor, shape: tuple[int, int]) -> Tensor:
+        """Sums of a column by label and group."""
+        sums = column.new_zeros(shape[0] * shape[1])
+        return sums.index_add_(0, self.y * shape[1] + self.group, column).reshape(shape)
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""

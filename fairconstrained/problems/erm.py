@@ -32,13 +32,10 @@ from fairconstrained.problems.base import (
     separate_estimates,
     with_penalty,
 )
+from fairconstrained.problems.fewer_rows import OnFewerRows
 from fairconstrained.problems.known import Known, first_point, known_points
 from fairconstrained.problems.lines import Line, grid, of_labels, on_grid, thresholds
 from fairconstrained.problems.objectives import Objective
-
-_MANY_ROWS = 200_000  # of more rows a solver sees a part first
-_THINNED = 16  # of so many rows one
-_FEW_OF_CELL = 1_000  # rows of a label and group that are all kept
 
 __all__ = ["FairERM", "span_of_terms", "through_scores"]
 
@@ -59,7 +56,7 @@ def through_scores(
 
 
 @dataclass(frozen=True)
-class FairERM(WithAllRows):
+class FairERM(OnFewerRows, WithAllRows):
     r"""Empirical risk minimisation under a moment constraint.
 
     .. math::
@@ -380,40 +377,6 @@ class FairERM(WithAllRows):
     def sharpened(self) -> Self:
         """The problem with soft rates at twice the temperature, or itself without soft rates."""
         return self._under(self.constraint.sharpened())
-
-    def thinned(self) -> Self:
-        """The problem on a sixteenth of the rows, and on all of small cells; itself if few.
-
-        Rows stand for as many as they are chosen from.
-        """
-        if self.n_rows <= _MANY_ROWS:
-            return self
-        cell, counts = self._cells()
-        small = (counts < _FEW_OF_CELL)[cell]
-        chosen = small.clone()
-        chosen[::_THINNED] = True
-        index = torch.nonzero(chosen)[:, 0]
-        stands_for = torch.where(small[index], 1.0, float(_THINNED))
-        batch = self.data.rows(index)
-        return replace(self, data=batch._replace(weight=batch.weight * stands_for))
-
-    def by_cell(self) -> Self:
-        """The problem on one row of each label and group, which has the weight of all of them.
-
-        Where all scores are equal, its values are those of this problem.
-        """
-        cell, counts = self._cells()
-        first = torch.full_like(counts, self.n_rows)
-        first.scatter_reduce_(0, cell, torch.arange(self.n_rows, device=cell.device), "amin")
-        weight = self.data.weight.new_zeros(len(counts)).index_add_(0, cell, self.data.weight)
-        batch = self.data.rows(first[counts > 0])
-        return replace(self, data=batch._replace(weight=weight[counts > 0]))
-
-    def _cells(self) -> tuple[Tensor, Tensor]:
-        """The label and group of each row as one number, and how many rows each has."""
-        n_groups = int(self.data.group.max()) + 1
-        cell = self.data.y * n_groups + self.data.group
-        return cell, torch.bincount(cell)
 
     def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
         """The problem with more slack, and x with extra variables that suit it."""

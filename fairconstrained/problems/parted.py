@@ -24,6 +24,7 @@ from fairconstrained.problems import lines
 from fairconstrained.problems.base import Batch, Evaluation, Linearization, last_kept, with_penalty
 from fairconstrained.problems.erm import FairERM, span_of_terms
 from fairconstrained.problems.fermi import FermiERM, PenalisedTables
+from fairconstrained.problems.fewer_rows import OnFewerRows
 from fairconstrained.problems.known import Known, first_point, known_points
 from fairconstrained.problems.lines import Line
 from fairconstrained.problems.moments import MomentERM, RankingERM
@@ -191,7 +192,7 @@ def _joined(first: Tensor, table: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PartedERM:
+class PartedERM(OnFewerRows):
     r"""The problem of :class:`FairERM` on rows in parts.
 
     The model must be linear, and the constraint an affine map of its table without variables of
@@ -289,14 +290,6 @@ class PartedERM:
         """The problem with soft rates at twice the temperature, or itself without soft rates."""
         sharper = self.constraint.sharpened()
         return self if sharper is self.constraint else replace(self, constraint=sharper)
-
-    def thinned(self) -> Self:
-        """The problem itself: rows are drawn from no part of it."""
-        return self
-
-    def by_cell(self) -> Self:
-        """The problem itself."""
-        return self
 
     def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
         """The problem itself and `x`: solvers need no more slack to start."""

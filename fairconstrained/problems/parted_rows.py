@@ -62,6 +62,25 @@ class PartedRows:
         pieces = map(of_batch, self.batches())
         return self.workers.sum(reduce(torch.add, pieces))
 
+    def kept(self, index: Tensor, weight: Tensor) -> PartedRows:
+        """Some of this worker's rows, in memory, that have these weights from now on.
+
+        Parameters
+        ----------
+        index : Tensor of shape (k,)
+            Ascending; not empty.
+        weight : Tensor of shape (k,)
+        """
+        blocks, start = [], 0
+        for block in self.blocks:
+            stop = start + block.shape[0]
+            here = index[(index >= start) & (index < stop)]
+            if len(here):
+                blocks.append(block.rows(here - start))
+            start = stop
+        y, group = self.y[index], self.group[index]
+        return PartedRows(blocks, y, group, weight, self.workers)
+
     def sum_by_cell(self, column: Tensor, shape: tuple[int, int]) -> Tensor:
         """Sums of a column of this worker's rows by label and group, over all workers."""
         own = column.new_zeros(shape[0] * shape[1])

@@ -28,6 +28,7 @@ from fairconstrained.problems.base import (
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
+from fairconstrained.problems.fewer_rows import OnFewerRows
 from fairconstrained.problems.known import Known, first_point, known_points
 from fairconstrained.problems.lines import Line
 from fairconstrained.problems.moments import away_from_equal
@@ -39,7 +40,7 @@ __all__ = ["PartedRankingERM", "PartedScoresERM"]
 
 
 @dataclass(frozen=True)
-class PartedScoresERM(WithAllRows):
+class PartedScoresERM(OnFewerRows, WithAllRows):
     r"""The problem of :class:`FairERM` on rows in parts, for any constraint and objective.
 
     The model must be linear, with one output.
@@ -177,14 +178,6 @@ class PartedScoresERM(WithAllRows):
         """The problem with more slack, and x with extra variables that suit it."""
         problem = self._under(self.constraint.loosened(by))
         return problem, x if problem is self else problem.variables(self._split(x)[0])
-
-    def thinned(self) -> Self:
-        """The problem itself: rows are drawn from no part of it."""
-        return self
-
-    def by_cell(self) -> Self:
-        """The problem itself."""
-        return self
 
     def known(self) -> list[Known]:
         """Points that no result may be clearly worse than."""

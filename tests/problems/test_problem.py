@@ -368,8 +368,8 @@ def test_equal_scores_have_the_same_values_on_one_row_of_each_cell(notion, n_cla
 @pytest.fixture
 def thinning(monkeypatch):
     """One row in four of tables with more than 300 rows, and all of cells with fewer than 30."""
-    for name, value in {"_MANY_ROWS": 300, "_THINNED": 4, "_FEW_OF_CELL": 30}.items():
-        monkeypatch.setattr(f"fairconstrained.problems.erm.{name}", value)
+    for name, value in {"_MANY_ROWS": 300, "_LEAST": 4, "_FEW_OF_CELL": 30}.items():
+        monkeypatch.setattr(f"fairconstrained.problems.fewer_rows.{name}", value)
 
 
 def test_thinned_rows_stand_for_all_rows(thinning):
