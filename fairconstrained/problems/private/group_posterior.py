@@ -108,7 +108,7 @@ def principal_components(X: Features, weight: Tensor, n_components: int) -> Tens
     values, vectors = torch.linalg.eigh(rows.T @ (rows * weight[:, None]) / total)
     keep = (values > 1e-6 * values.max()).nonzero()[:, 0].flip(0)[:n_components]
     components = rows @ vectors[:, keep] / values[keep].sqrt()
-    return torch.cat((torch.ones_like(components[:, :1]), components), dim=1)
+    return torch.cat((components.new_ones((len(components), 1)), components), dim=1)
 
 
 def _standardised(X: Features, centre: Tensor, scale: Tensor, basis: Tensor) -> Tensor:

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Phase, plan_releases, privacy_spent
 from fairconstrained.problems.private import fermi
+from fairconstrained.problems.private.group_posterior import principal_components
 
 
 @pytest.mark.parametrize("k", [2, 3, 20])
@@ -28,3 +30,10 @@ def test_the_noise_is_that_of_the_distance_between_two_groups(k, monkeypatch):
     assert moved == pytest.approx(2**0.5)
     once = Phase([Gaussian(deviation / moved)])  # a distance of 1 in these units
     assert privacy_spent([once], delta=1e-5) == pytest.approx(plan.privacy.epsilon, rel=3e-3)
+
+
+def test_constant_features_have_one_component():
+    """Without any a fit on them failed after its releases."""
+    rows = DenseFeatures(torch.full((10, 2), 3.0).double())
+    components = principal_components(rows, torch.ones(10).double(), 5)
+    torch.testing.assert_close(components, torch.ones(10, 1).double())
