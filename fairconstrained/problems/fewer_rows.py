@@ -1,4 +1,4 @@
-"""Fewer rows that stand for all: evenly spaced ones, and one of each label and group."""
+"""Fewer rows that stand for all: a fraction of them, or one of each label and group."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ __all__ = ["OnFewerRows", "by_cell", "thinned"]
 
 _MANY_ROWS = 200_000  # of more rows a solver sees about so many first, or fewer
 _LEAST = 16  # one row in so many at most
-_FEW_OF_CELL = 1_000  # rows of a label and group that are all kept
+_FEW_OF_CELL = 1_000  # rows of a label and group that are kept at least, if it has so many
+_GOLDEN = 0.6180339887498949
 
 
 def thinned(data: Any, shape: tuple[int, int]) -> Any:
-    """Evenly spaced rows and all rows of small cells, weighted up; the data itself if few.
+    """Rows that stand for all: a fraction of each label and group; the data itself if few.
+
+    The fraction is the same for all but small cells, of which at least 1,000 rows are kept. Rows
+    are spaced by the golden ratio, which no order of the rows repeats.
 
     Parameters
     ----------
@@ -27,15 +31,16 @@ def thinned(data: Any, shape: tuple[int, int]) -> Any:
     """
     if data.n_rows <= _MANY_ROWS:
         return data
-    every = max(_LEAST, -(-data.n_rows // _MANY_ROWS))
     ones = data.weight.new_ones(1).expand(len(data.y))
-    small = data.sum_by_cell(ones, shape).reshape(-1) < _FEW_OF_CELL
+    counts = data.sum_by_cell(ones, shape).reshape(-1)
+    most = min(1.0 / _LEAST, _MANY_ROWS / data.n_rows)
+    fraction = (_FEW_OF_CELL / counts.clamp_min(1.0)).clamp(most, 1.0)
     found, start = [], 0
     for y, group in blocks_of(data.y, data.group):
-        of_small = small[y.long() * shape[1] + group.long()]
+        own = fraction[y.long() * shape[1] + group.long()]
         place = torch.arange(start, start + len(y), device=y.device)
-        chosen = torch.nonzero(of_small | (place % every == 0))[:, 0]
-        found.append((place[chosen], torch.where(of_small[chosen], 1.0, float(every))))
+        chosen = torch.nonzero((place.double() * _GOLDEN).frac() < own)[:, 0]
+        found.append((place[chosen], 1.0 / own[chosen]))
         start += len(y)
     index, stands_for = map(torch.cat, zip(*found, strict=True))
     return data.kept(index, data.weight[index] * stands_for)

@@ -126,6 +126,17 @@ def test_sharpened_and_loosened():
     assert losses.sharpened() is losses
 
 
+@pytest.mark.parametrize("wrap", [DenseFeatures, csr])
+def test_fewer_rows_are_those_of_the_problem_on_all_rows(wrap, monkeypatch):
+    for name, value in {"_MANY_ROWS": 30, "_FEW_OF_CELL": 18}.items():
+        monkeypatch.setattr(f"fairconstrained.problems.fewer_rows.{name}", value)
+    exact, in_parts, x = both([EqualizedOdds(0.1), LossParity(0.02)], 3, wrap)
+    for pose in (type(exact).thinned, type(exact).by_cell):
+        own, other = pose(exact), pose(in_parts)
+        assert own.n_rows == other.n_rows < exact.n_rows
+        assert_close(other.linearize(x).value, own.linearize(x).value)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_penalised_problem_is_that_of_all_rows(n_classes):
     whole, parts = rows(n_classes)

@@ -367,7 +367,7 @@ def test_equal_scores_have_the_same_values_on_one_row_of_each_cell(notion, n_cla
 
 @pytest.fixture
 def thinning(monkeypatch):
-    """One row in four of tables with more than 300 rows, and all of cells with fewer than 30."""
+    """One row in four of tables with more than 300 rows, but 30 of each cell."""
     for name, value in {"_MANY_ROWS": 300, "_LEAST": 4, "_FEW_OF_CELL": 30}.items():
         monkeypatch.setattr(f"fairconstrained.problems.fewer_rows.{name}", value)
 
@@ -381,9 +381,22 @@ def test_thinned_rows_stand_for_all_rows(thinning):
     of_few = thin.data.group == 1
     assert int(of_few.sum()) == 20
     assert thin.data.weight[of_few].unique().tolist() == [1.0]
-    assert thin.data.weight[~of_few].unique().tolist() == [4.0]
+    torch.testing.assert_close(
+        thin.data.weight[~of_few], torch.full((thin.n_rows - 20,), 4.0).double()
+    )
     assert float(thin.total) == pytest.approx(len(data.y), rel=0.02)
     assert thin.thinned() is thin
+
+
+@pytest.mark.parametrize("period", [2, 4, 16])
+def test_thinned_rows_do_not_depend_on_a_period_of_the_rows(thinning, period):
+    data = batch(n_rows=16_000, weighted=False)
+    data = data._replace(group=(torch.arange(len(data.y)) % period == 1).long())
+    thin = erm(data=data).thinned().data
+    for group in (0, 1):
+        assert float(thin.weight[thin.group == group].sum()) == pytest.approx(
+            int((data.group == group).sum()), rel=0.05
+        )
 
 
 def test_a_problem_of_few_rows_is_not_thinned():
