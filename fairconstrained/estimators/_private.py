@@ -294,7 +294,8 @@ class PrivateFairClassifier(FairClassifier):
         public, outputs = self._public_range(task.data), n_outputs(len(task.space.classes))
         low, high = public.centre, public.centre + public.scale
         given = None if self.feature_range is None else (low, high)
-        return self.model_.build_private(coordinates.centre, coordinates.scale, outputs, given)
+        centre, scale, _, run = coordinates
+        return self.model_.build_private(centre, scale, outputs, given, run)
 
     def _private_model(self, task, plan, n_params):
         """The model in released coordinates."""

@@ -75,7 +75,7 @@ class Features(ColumnStatistics, Protocol):
         """Whether a dense copy is better for taking many batches of rows."""
 
     def square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
-        """Squared norms of the rows (x - centre) T, (n,), for diagonal (d,) or full T."""
+        """Squared norms of the rows (x - centre) T, (n,), for T diagonal, (d,), full or sparse."""
 
     def with_norms(self, centre: Tensor, transform: Tensor) -> Features:
         """The same matrix with these norms stored, also for its rows."""
@@ -123,10 +123,10 @@ class _Rows(ABC):
         return rows
 
     def square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
-        """Squared norms of the rows (x - centre) T, (n,), for diagonal (d,) or full T."""
+        """Squared norms of the rows (x - centre) T, (n,), for T diagonal, (d,), full or sparse."""
         norms = self._norms
         # Clipping relies on the norms: those stored for other coordinates must not be used.
-        if norms is not None and all(map(torch.equal, norms[:2], (centre, transform))):
+        if norms is not None and all(map(_same, norms[:2], (centre, transform))):
             return norms[2]
         return self._square_norms(centre, transform)
 
@@ -297,6 +297,13 @@ class SparseFeatures(_Rows):
         return n_columns <= _SMALL_COLUMNS and n_rows * n_columns <= _SMALL_NUMBERS
 
     def _square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
+        if transform.is_sparse:
+            row, column = transform.indices().numpy()
+            product = self.X @ sp.csr_array(
+                (transform.values().numpy(), (row, column)), transform.shape
+            )
+            centre = transform.T @ centre
+            return SparseFeatures(product)._square_norms(centre, torch.ones_like(centre))
         # The square is expanded, because x - centre would be dense.
         if transform.ndim == 2:
             return ((self.matmul(transform) - centre @ transform) ** 2).sum(dim=1)
@@ -351,6 +358,11 @@ class SparseFeatures(_Rows):
         """The rows in order, some at a time."""
         starts = range(0, self.shape[0], n_rows)
         return (SparseFeatures(self.X[start : start + n_rows]) for start in starts)
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether these are equal; sparse ones have to be the same object."""
+    return one is other or (not (one.is_sparse or other.is_sparse) and torch.equal(one, other))
 
 
 def dense_features(X: Any, device: str = "cpu") -> DenseFeatures:

@@ -18,7 +18,7 @@ from fairconstrained.models.base import (
 )
 from fairconstrained.models.features import ColumnStatistics, DenseFeatures, Features
 
-__all__ = ["LinearModel", "OwnCoordinates", "penalty_scale", "whitener"]
+__all__ = ["LinearModel", "OwnCoordinates", "penalty_scale", "whitener", "with_sums"]
 
 # Whitening costs O(n d^2 + d^3). With more columns only the diagonal is used.
 _WHITEN_UP_TO = 1024
@@ -42,8 +42,8 @@ class LinearModel:
     n_outputs : int
         Columns K of the scores.
     centre : Tensor of shape (d,)
-    transform : Tensor of shape (d,) or (d, d)
-        Diagonal or upper triangular ``T``.
+    transform : Tensor of shape (d,) or (d, p)
+        Diagonal, upper triangular (p = d) or sparse ``T`` (:func:`with_sums`).
     fit_intercept : bool
     scale : Tensor of shape (d,), optional
         Scales s of the columns in the penalty; default: ones.
@@ -62,7 +62,7 @@ class LinearModel:
         self.transform = transform
         self.fit_intercept = fit_intercept
         self.scale = torch.ones_like(centre) if scale is None else scale
-        self.n_coef = centre.shape[0] * n_outputs
+        self.n_coef = transform.shape[-1] * n_outputs
         self.n_params = self.n_coef + fit_intercept * n_outputs
         self.offsets = torch.arange(self.n_coef, self.n_params, device=centre.device)
 
@@ -213,15 +213,15 @@ class OwnCoordinates(LinearModel):
     @classmethod
     def of(cls, given: LinearModel, X: Features) -> tuple[OwnCoordinates, Features]:
         """The model, and the rows of X in its coordinates."""
-        model, (n_rows, n_columns) = cls(given), X.shape
+        model, n_rows, n_coordinates = cls(given), X.shape[0], given.transform.shape[-1]
         rows = given.centre.new_ones((n_rows, len(model.centre)))
         for chunk in torch.split(torch.arange(n_rows), _CHUNK_ROWS):  # a chunk fits into the cache
             part = rows[chunk[0] : chunk[-1] + 1]
             centred = X.rows(chunk).to_dense() - given.centre
             if given.transform.ndim == 2:
-                torch.mm(centred, given.transform, out=part[:, :n_columns])
+                part[:, :n_coordinates] = centred @ given.transform
             else:
-                torch.mul(centred, given.transform, out=part[:, :n_columns])
+                torch.mul(centred, given.transform, out=part[:, :n_coordinates])
             # Clipping multiplies rows of infinite norm by zero, which would make infinite entries
             # nan.
             part[~torch.linalg.vecdot(part, part).isfinite()] = 0.0
@@ -271,3 +271,29 @@ def whitener(hessian: Tensor, scale: Tensor) -> Tensor:
     eye = torch.eye(len(scale)).to(scale)
     inverse: Tensor = torch.linalg.solve_triangular(factor.T, eye, upper=True)
     return scale if info.item() else scale[:, None] * inverse
+
+
+def with_sums(transform: Tensor, run: Tensor) -> Tensor:
+    """Sparse (d, d + k) transform into scaled columns and into the sums of k runs of them.
+
+    Parameters
+    ----------
+    transform : Tensor of shape (d,)
+        Factors of the columns.
+    run : Tensor of shape (d,)
+        Index of each column's run; -1 for columns in none.
+
+    Returns
+    -------
+    Tensor of shape (d, d + k)
+        Or `transform` itself, if there are no runs.
+    """
+    n_columns, n_runs = len(run), int(run.max()) + 1
+    if not n_runs:
+        return transform
+    column = torch.arange(n_columns, device=run.device)
+    member = column[run >= 0]
+    place = torch.stack((torch.cat((column, member)), torch.cat((column, n_columns + run[member]))))
+    values = torch.cat((transform, transform[member]))
+    size = n_columns, n_columns + n_runs
+    return torch.sparse_coo_tensor(place, values, size, check_invariants=True).coalesce()

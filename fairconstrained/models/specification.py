@@ -24,7 +24,7 @@ from torch import Generator, Tensor, nn
 from fairconstrained.arrays import as_numpy
 from fairconstrained.models.base import column_variances, standard_scale
 from fairconstrained.models.features import Features
-from fairconstrained.models.linear import LinearModel
+from fairconstrained.models.linear import LinearModel, with_sums
 from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.models.perceptron import PerceptronModel, WidePerceptronModel
@@ -147,6 +147,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         scale: Tensor,
         n_outputs: int,
         public_range: tuple[Tensor, Tensor] | None = None,
+        run: Tensor | None = None,
     ) -> LinearModel | NetworkModel:
         """Build the model without reading the data, for private training.
 
@@ -158,6 +159,9 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         public_range : (low, high), optional
             Tensors of shape (n_features,), if known. Perceptrons may see where in its range a
             number lies.
+        run : Tensor of shape (n_features,), optional
+            Index of each column's run, -1 for columns in none. Linear models also have coefficients
+            for the sums of runs.
 
         Raises
         ------
@@ -208,11 +212,13 @@ class Linear(LinearSpecification):
         scale: Tensor,
         n_outputs: int,
         public_range: tuple[Tensor, Tensor] | None = None,
+        run: Tensor | None = None,
     ) -> LinearModel:
         """Build a linear model of ``(x - centre) / scale``."""
         # Without an intercept the scores are zero at the origin, so it must not move.
         origin = centre if self.fit_intercept else torch.zeros_like(centre)
-        return LinearModel(n_outputs, origin, 1.0 / scale, self.fit_intercept, scale)
+        transform = 1.0 / scale if run is None else with_sums(1.0 / scale, run)
+        return LinearModel(n_outputs, origin, transform, self.fit_intercept, scale)
 
 
 class Network(Specification):
@@ -281,6 +287,7 @@ class Network(Specification):
         scale: Tensor,
         n_outputs: int,
         public_range: tuple[Tensor, Tensor] | None = None,
+        run: Tensor | None = None,
     ) -> NetworkModel:
         """Build the network, whose rows must not depend on each other."""
         first: nn.Module = Standardize(centre, scale)

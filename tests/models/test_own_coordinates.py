@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.models import features
 from fairconstrained.models.features import as_features
-from fairconstrained.models.linear import LinearModel, OwnCoordinates
+from fairconstrained.models.linear import LinearModel, OwnCoordinates, with_sums
 
 N, D = 40, 5
 DRAWS = torch.Generator().manual_seed(0)
@@ -58,6 +58,49 @@ def test_the_prepared_model_is_the_same_function(scale, transform, n_outputs, fi
     torch.testing.assert_close(ours.value, theirs.value)
     restored = model.restore(model.attributes(w))
     torch.testing.assert_close(restored, w)
+
+
+RUN = torch.tensor([0, -1, 0, 1, 1])
+SUMS = np.array([[1, 0, 1, 0, 0], [0, 0, 0, 1, 1]]).T  # of the columns of each run
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("small", [True, False], ids=["a copy is dense", "too large for a copy"])
+@pytest.mark.parametrize("wrap", [np.asarray, sp.csr_array])
+def test_a_model_with_sums_is_that_of_a_table_with_their_columns(
+    n_outputs, small, wrap, monkeypatch
+):
+    """Scores, clipped gradients and coefficients, with stored norms and without."""
+    if not small:
+        monkeypatch.setattr(features, "_SMALL_NUMBERS", 0)
+    factors = TRANSFORMS["diagonal"]
+    scaled = (X - CENTRE) * factors
+    wide = as_features(torch.cat((scaled, scaled @ torch.tensor(SUMS).double()), dim=1).numpy())
+    none, one = torch.zeros(D + 2).double(), torch.ones(D + 2).double()
+    reference = LinearModel(n_outputs, none, one, True)
+    given_model = LinearModel(n_outputs, CENTRE, with_sums(factors, RUN), True)
+    rows = as_features(wrap(X.numpy()))
+    w, c = draw(reference.n_params), draw(N, n_outputs)
+    assert given_model.n_params == len(w)
+    index = torch.tensor([3, 3, 0, 17])
+    for model, own in ((given_model, rows), given_model.prepared(rows)):
+        scores, clipped = model.linearize_rows(w, own)
+        expected, of_wide = reference.linearize_rows(w, wide)
+        torch.testing.assert_close(scores, expected)
+        _, of_batch = model.linearize_rows(w, own.rows(index))
+        _, of_wide_batch = reference.linearize_rows(w, wide.rows(index))
+        for bound in (1e-2, 0.7, 1e6):
+            torch.testing.assert_close(clipped(c, bound), of_wide(c, bound))
+            torch.testing.assert_close(of_batch(c[:4], bound), of_wide_batch(c[:4], bound))
+        told = model.attributes(w)
+        of_columns = X.numpy() @ told["coef_"].T + told["intercept_"]
+        np.testing.assert_allclose(of_columns, expected.numpy())
+        assert torch.equal(model.offsets, reference.offsets)
+
+
+def test_without_runs_the_columns_stay_as_they_are():
+    factors = TRANSFORMS["diagonal"]
+    assert with_sums(factors, torch.full((D,), -1)) is factors
 
 
 @given(st.floats(1e-3, 1e3), st.integers(0, N - 1))

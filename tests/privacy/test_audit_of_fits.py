@@ -186,6 +186,25 @@ def test_another_group_moves_no_fit_by_more_than_is_priced(name, monkeypatch):
     assert 0.2 * priced < moved <= priced
 
 
+def test_sums_of_rare_columns_move_no_fit_by_more_than_is_priced(monkeypatch):
+    """As above, with coefficients for the sums of runs of columns."""
+    rare = np.eye(40)[np.random.default_rng(0).integers(40, size=N)]
+    monkeypatch.setitem(globals(), "FEATURES", np.hstack((FEATURES, rare)))
+    monkeypatch.setattr(coordinates, "_SMALL", np.inf)  # with few rows noise is large
+    honest, n_runs = coordinates._runs, []
+
+    def noted(variance, least):
+        run = honest(variance, least)
+        n_runs.append(int(run.max()) + 1)
+        return run
+
+    monkeypatch.setattr(coordinates, "_runs", noted)
+    moved, priced, equal = audit("rates of raw columns", "record_replacement", monkeypatch)
+    assert min(n_runs) >= 2
+    assert equal
+    assert 0.4 * priced < moved <= priced
+
+
 def test_the_fifth_estimator_promises_nothing():
     assert "epsilon" not in fairconstrained.LossParityClassifier().get_params()
     private = {type(clf).__name__ for clf in PRIVATE.values()}

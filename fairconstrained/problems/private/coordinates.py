@@ -31,6 +31,8 @@ _SURE, _FEW = 4.5, 0.01  # standard deviations of noise, fraction of rows: less 
 _TYPICAL = 4.0  # rows of a larger typical norm are scaled down to this one
 _SURE_VARIANCE = 2.0  # standard deviations of noise: a smaller variance is not told from none
 _LEAST = 1e-12  # total variance of rows that are all equal
+_RUN = 16  # neighbouring columns of small variance that also count together
+_SMALL = 0.1  # least variance told from noise, of columns of a range of one, above which none count
 
 
 class Coordinates(NamedTuple):
@@ -39,6 +41,7 @@ class Coordinates(NamedTuple):
     centre: Tensor  # (d,)
     scale: Tensor  # (d,)
     far: bool = False  # whether most rows are outside of the public range, by what was released
+    run: Tensor | None = None  # (d,) index of each column's run; -1 for columns in none
 
 
 def release_scales(
@@ -94,7 +97,7 @@ def release_coordinates(
     with standard normal :math:`\xi, \xi'`: two Gaussian releases of noise multiplier
     :math:`\sigma`. The mean is shrunk towards zero by its known noise (positive-part James-Stein).
     Scales are the fourth roots of the variances, and the typical norm of the rows stays what it
-    was, but at most 4.
+    was, but at most 4. Columns of small variances form runs.
 
     The `public` coordinates are from ranges that do not depend on the data. Of the n = `n_rows`
     rows, those of X are this worker's.
@@ -113,8 +116,10 @@ def release_coordinates(
     of_noise = n_columns * deviation**2
     mean = mean * (1.0 - of_noise / mean.square().sum().clamp_min(1e-30)).clamp_min(0.0)
     total_variance = (typical - mean.square().sum()).clamp_min(0.0)
-    scale = _scales(square - mean.square(), total_variance, _SURE_VARIANCE * deviation)
-    return Coordinates(public.centre + public.scale * mean, public.scale * scale, far)
+    variance, least = square - mean.square(), _SURE_VARIANCE * deviation
+    scale = _scales(variance, total_variance, least)
+    run = _runs(variance, least)
+    return Coordinates(public.centre + public.scale * mean, public.scale * scale, far, run)
 
 
 def _sums_of_moments(X: Features, public: Coordinates, reach: float) -> Tensor:
@@ -146,6 +151,24 @@ def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
     norm = (variance / squared)[known].sum() + (total - of_known) / least**0.5
     scale: Tensor = (squared * norm / total.clamp_max(_TYPICAL**2)).sqrt()
     return scale
+
+
+def _runs(variance: Tensor, least: float) -> Tensor:
+    r"""Indices of the runs of columns whose variances v are not told from noise, -1 for others.
+
+    A category that few rows have can hardly be learnt by itself, but neighbours of such columns are
+    often alike, because encoders sort categories by their codes. With one more coefficient for the
+    sum of the scaled columns of each run r, noise and clips are those of the prior covariance
+
+    .. math:: K_{jk} = \frac{1[j = k] + 1[r_j = r_k]}{s_j s_k}
+
+    of the coefficients. Runs have 16 to 31 of these columns, in their order. Where noise would hide
+    variances of `_SMALL` too, there are none: such columns need not be rare.
+    """
+    small = (variance <= least) & (least < _SMALL)
+    n_small = int(small.sum())
+    run = (small.cumsum(0) - 1) * (n_small // _RUN) // max(n_small, 1)
+    return torch.where(small & (n_small >= _RUN), run, -1)
 
 
 def centred_chunks(X: Features, centre: Tensor, scale: Tensor) -> Iterator[tuple[slice, Tensor]]:

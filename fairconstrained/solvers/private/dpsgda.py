@@ -79,9 +79,10 @@ class DPSGDA(PrivateSolver):
     Besides the steps these are released once: before them the counts of labels and groups (5 % of
     the budget), and the mean squared norm of the rows and the means and mean squares of the columns
     (2 % each, and 2 % for the sizes of columns without a public range), by which columns are
-    centred and scaled. After them come up to six times the predicted labels of what may be the
-    result (6 % together), from which it is chosen and ``violation_`` is estimated. The penalty is
-    that of the coefficients of the scaled columns.
+    centred and scaled, and by which linear models learn neighbouring rare columns together. After
+    them come up to six times the predicted labels of what may be the result (6 % together), from
+    which it is chosen and ``violation_`` is estimated. The penalty is that of the coefficients of
+    the scaled columns.
 
     *Number of steps.* T steps of size s leave an error of order :math:`1 / (T s)`. The noise of a
     step has a variance in proportion to :math:`T / (n \mu)^2`, and T of them add up to one in

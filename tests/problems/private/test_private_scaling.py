@@ -81,7 +81,7 @@ ALMOST_NONE = 1e-6  # noise that changes nothing
 
 
 def coordinates_of(X, given, noise=ALMOST_NONE):
-    centre, scale, _ = release_coordinates(as_features(X), len(X), given, noise, rng())
+    centre, scale, *_ = release_coordinates(as_features(X), len(X), given, noise, rng())
     return centre.numpy(), scale.numpy()
 
 
@@ -163,6 +163,37 @@ def test_no_other_scales_of_the_same_norm_let_noise_cost_less(variance, seed):
     assert cost(scale) <= cost(other) * (1 + 1e-9)
 
 
+@given(st.lists(st.booleans(), min_size=1, max_size=80), st.floats(1e-6, 0.09))
+def test_runs_are_of_sixteen_or_more_neighbours_among_the_columns_of_small_variance(small, least):
+    small = torch.tensor(small)
+    run = private_scaling._runs(torch.where(small, least, 2 * least), least)
+    assert (run[~small] == -1).all()
+    index = run[small]
+    if len(index) < 16:
+        assert (index == -1).all()
+    else:
+        assert (index.diff() >= 0).all()
+        sizes = index.bincount()
+        assert 16 <= sizes.min() <= sizes.max() <= sizes.min() + 1 <= 32
+        assert len(sizes) == len(index) // 16
+
+
+@pytest.mark.parametrize("noise", [1.0, 1e4])
+def test_much_noise_makes_no_runs_of_columns_that_may_be_frequent(noise):
+    """Where all variances are noise, columns of large variance would be among them."""
+    X = np.random.default_rng(0).integers(2, size=(400, 40)).astype(float)
+    _, _, _, run = release_coordinates(as_features(X), len(X), public(40), noise, rng())
+    assert (run == -1).all()
+
+
+def test_rare_categories_form_runs_in_a_release():
+    X = one_of([0.6, *[0.01] * 40])
+    _, _, _, run = release_coordinates(as_features(X), len(X), public(41), 20.0, rng())
+    assert run[0] == -1
+    assert run.unique().tolist() == [-1, 0, 1]
+    assert (run >= 0).sum() >= 2 * 16  # of a few the noise is as large
+
+
 def test_sparse_rows_give_what_dense_rows_give():
     values = np.random.default_rng(0).normal(size=(50, 8))
     X = sparse.csr_array(np.where(np.abs(values) > 1.0, values, 0.0))
@@ -173,6 +204,7 @@ def test_sparse_rows_give_what_dense_rows_give():
     )
     for one, other in zip(of_sparse[:2], of_dense[:2], strict=True):
         assert one.numpy() == pytest.approx(other.numpy())
+    assert torch.equal(of_sparse.run, of_dense.run)
 
 
 def test_a_mean_that_is_mostly_noise_is_not_believed():
