@@ -8,9 +8,9 @@ between workers only tables and gradients travel.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,11 +21,9 @@ from fairconstrained.constraints.moments import MomentConstraint, Rows
 from fairconstrained.constraints.statistics import look_up
 from fairconstrained.models import Model
 from fairconstrained.problems import lines
-from fairconstrained.problems.base import Batch, Evaluation, Linearization, last_kept, with_penalty
+from fairconstrained.problems.base import Batch, Evaluation, Linearization, with_penalty
 from fairconstrained.problems.erm import FairERM, span_of_terms
 from fairconstrained.problems.fermi import FermiERM, PenalisedTables
-from fairconstrained.problems.fewer_rows import OnFewerRows
-from fairconstrained.problems.known import Known, first_point, known_points
 from fairconstrained.problems.lines import Line
 from fairconstrained.problems.moments import MomentERM, RankingERM
 from fairconstrained.problems.objectives import MeanLoss
@@ -192,30 +190,14 @@ def _joined(first: Tensor, table: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PartedERM(OnFewerRows):
-    r"""The problem of :class:`FairERM` on rows in parts.
+class PartedERM(PartedScoresERM):
+    r"""The problem of :class:`FairERM` on rows in parts, where tables of sums decide everything.
 
     The model must be linear, and the constraint an affine map of its table without variables of
-    its own, as constraints of rates and of losses are.
-
-    Parameters
-    ----------
-    model : Model
-    data : PartedRows
-    risk : MeanLoss
-    constraint : MomentConstraint
-    alpha : float
-        Weight of half the squared norm of the coefficients.
-    free : Tensor of shape (n_params,), optional
-        A solution of the problem without constraints, which no result may be worse than.
+    its own, as constraints of rates and of losses are. Parameters are as in the base class.
     """
 
-    model: Model
-    data: PartedRows
     risk: MeanLoss
-    constraint: MomentConstraint
-    alpha: float
-    free: Tensor | None = None
 
     @cached_property
     def passes(self) -> Passes:
@@ -225,32 +207,9 @@ class PartedERM(OnFewerRows):
     @cached_property
     def affine(self) -> AffineMap:
         """The constraint as an affine map of its table."""
-        affine = self.constraint.affine(self.data.count_parts(self.constraint))
+        affine = self.constraint.affine(self.counts)
         assert affine is not None  # see `class_in_parts`
         return affine
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of all workers."""
-        return self.data.n_rows
-
-    @property
-    def n_constraints(self) -> int:
-        """Number m of constraint values."""
-        return len(self.affine.offset)
-
-    @property
-    def offsets(self) -> Tensor:
-        """Positions of the intercepts."""
-        return self.model.offsets
-
-    def start(self) -> Tensor:
-        """Starting point."""
-        return first_point(self)
-
-    def variables(self, w: Tensor) -> Tensor:
-        """The parameters of the model, which are the only variables."""
-        return w
 
     def linearize(self, x: Tensor) -> Linearization:
         """Objective and constraints from one pass; one more gives any number of gradients."""
@@ -267,14 +226,6 @@ class PartedERM(OnFewerRows):
         )
         return with_penalty(terms, self.model.penalty(x), self.alpha)
 
-    def evaluate(self, x: Tensor) -> Evaluation:
-        """Soft and hard values."""
-        return self._evaluated(x)
-
-    @cached_property
-    def _evaluated(self) -> Callable[[Tensor], Evaluation]:
-        return last_kept(self._evaluate)
-
     def _evaluate(self, x: Tensor) -> Evaluation:
         soft, hard = self.passes.both(x)
         loss = soft.first + self.alpha * self.model.penalty(x).value
@@ -285,19 +236,6 @@ class PartedERM(OnFewerRows):
     def standard_errors(self, x: Tensor) -> Tensor:
         """Standard errors of the hard values of the constraints at `x`, (m,)."""
         return self.constraint.deviations_of(self.passes.scatter(x))
-
-    def sharpened(self) -> Self:
-        """The problem with soft rates at twice the temperature, or itself without soft rates."""
-        sharper = self.constraint.sharpened()
-        return self if sharper is self.constraint else replace(self, constraint=sharper)
-
-    def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
-        """The problem itself and `x`: solvers need no more slack to start."""
-        return self, x
-
-    def known(self) -> list[Known]:
-        """Points that no result may be clearly worse than."""
-        return known_points(self)
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values on a line: between changes of labels if these decide, else at some points."""

@@ -43,20 +43,8 @@ __all__ = ["PartedRankingERM", "PartedScoresERM"]
 class PartedScoresERM(OnFewerRows, WithAllRows):
     r"""The problem of :class:`FairERM` on rows in parts, for any constraint and objective.
 
-    The model must be linear, with one output.
-
-    Parameters
-    ----------
-    model : Model
-    data : PartedRows
-    risk : Objective
-    constraint : MomentConstraint
-    alpha : float
-        Weight of half the squared norm of the coefficients.
-    initial : Tensor of shape (n_params,), optional
-        Starting parameters; default: those of the model.
-    free : Tensor of shape (n_params,), optional
-        A solution of the problem without constraints, which no result may be worse than.
+    The model must be linear, with one output. Parameters are those of :class:`FairERM`, with
+    :class:`PartedRows` for `data`.
     """
 
     model: Model
@@ -99,7 +87,7 @@ class PartedScoresERM(OnFewerRows, WithAllRows):
 
     def variables(self, w: Tensor) -> Tensor:
         """The parameters w, with extra variables of the constraint that suit them."""
-        return self.of_all.variables(w)
+        return self.of_all.variables(w) if self.constraint.n_aux else w
 
     # ------------------------------------------------------------------ values and gradients
 
