@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import as_numpy
+from fairconstrained.distributed import taken_workers
 from fairconstrained.estimators._around import data_by_position, unchanged_on_error
 from fairconstrained.estimators._base import Stage
 from fairconstrained.estimators._parameters import given_callbacks
@@ -85,10 +86,17 @@ class StreamingClassifier(PrivateFairClassifier):
         ValueError
             If a label is not in `classes`, if the number of columns changes, if only some chunks
             have sensitive features, or, with ``LevelSet``, if a group is new after the solver has
-            begun. The estimator is then in the state from before the call.
+            begun; also on one of several workers within
+            :func:`~fairconstrained.distributed.sharded_rows`. The estimator is then in the state
+            from before the call.
         """
-        with unchanged_on_error(self):
+        with unchanged_on_error(self), taken_workers() as workers:
             self._check_all()
+            if workers.size > 1:
+                raise ValueError(
+                    f"{type(self).__name__}.partial_fit must be called outside of sharded_rows: a "
+                    "stream is kept by one process. fit takes the rows of all workers."
+                )
             if self.epsilon is not None:
                 raise ValueError(
                     f"{type(self).__name__}.partial_fit needs epsilon=None: every call would spend "

@@ -144,6 +144,7 @@ def troubles(rank, size, path):
             "no groups on one": said(fit(group=group if first else None)),
             "one class in all": said(fit(y=np.full(len(y), "yes"))),
             "private": said(fit(DPFermiClassifier())),
+            "stream": said(lambda: AUCFairClassifier().partial_fit(X, y, sensitive_features=group)),
             "network": said(fit(RateConstrainedClassifier(model=(4,)))),
             "after all that": said(fit(stopped)),
             "stopped": (stopped.status_, stopped.n_iter_),
@@ -176,6 +177,7 @@ def test_what_is_wrong_on_one_worker_is_said_on_all(tmp_path):
         "no groups on one": "kinds of sensitive_features: worker 0 has text, worker 1 has none",
         "one class in all": "needs samples of at least 2 classes; the data have only one",
         "private": "protect must be 'record' or 'record_replacement': rows in parts",
+        "stream": "AUCFairClassifier.partial_fit must be called outside of sharded_rows",
         "network": "RateConstrainedClassifier.model must be linear or a classifier",
         "after all that": "no error",
     }.items():
