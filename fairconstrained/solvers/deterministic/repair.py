@@ -20,7 +20,8 @@ __all__ = ["Seen", "repaired"]
 REPAIRABLE = 0.05  # a larger excess does not come from single rows
 _REPAIRED = 3  # iterates of least violation that are repaired
 _MOVES = 10  # of each
-_REACH = 0.3  # of a move along a direction, in units of scores
+_REACH = 1.0  # of a move along a direction, in units of scores
+_FEW_NUMBERS = 20_000  # rows times variables: moves along coordinates cost little
 _WORST = 3  # violated constraints that a move is against
 _BINDING = 20  # constraints that a move considers
 _NEARLY = 0.01  # largest unused slack of a constraint that nearly binds
@@ -78,16 +79,26 @@ def repaired(problem: Sharpenable, seen: Seen) -> Iterate:
 
 
 def _moved(problem: Sharpenable, iterate: Iterate) -> Iterate:
-    """Make short moves along the offsets and against violated constraints, while they help."""
+    """Make short moves along the offsets and against violated constraints, while they help.
+
+    On small tables, where lines cost little, moves along all coordinates come next.
+    """
+    few = problem.n_rows * len(iterate.x) <= _FEW_NUMBERS
     for _ in range(_MOVES if violation(iterate.hard) <= REPAIRABLE else 0):
         better = best_on_lines(problem, iterate, _directions(problem, iterate), _REACH)
-        left, excess = violation(better.hard), violation(iterate.hard)
-        # Moves that remove less than their part of the excess do not get there.
-        slow = left > max((1.0 - 1.0 / _MOVES) * excess, FEASIBILITY_TOL)
-        if better is iterate or slow:
+        if few and not _near_enough(better, iterate):
+            coordinates = torch.eye(len(better.x)).to(better.x)
+            better = best_on_lines(problem, better, coordinates, _REACH)
+        if better is iterate or not _near_enough(better, iterate):
             return better
         iterate = better
     return iterate
+
+
+def _near_enough(moved: Iterate, iterate: Iterate) -> bool:
+    """Whether a move removes its part of the excess: others do not get there."""
+    left, excess = violation(moved.hard), violation(iterate.hard)
+    return left <= max((1.0 - 1.0 / _MOVES) * excess, FEASIBILITY_TOL)
 
 
 def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
