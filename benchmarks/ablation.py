@@ -58,14 +58,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "3 moves": {"_MOVES": 3},
     "moves of length .3": {"_REACH": 0.3},
     "no moves along coordinates": {"_FEW_NUMBERS": 0},
-    "20 binding constraints": {"_BINDING": 20},
+    "5 binding constraints": {"_BINDING": 5},
     "violated constraints alone": {"_NEARLY": -FEASIBILITY_TOL},
 }
 
 # Made-up tables of many classes or groups, and the slack.
 MADE: dict[str, tuple[dict[str, int], float]] = {
     "eight_groups": ({"n_samples": 1200, "n_features": 10, "n_groups": 8}, 0.02),
-    "ten_classes": ({"n_samples": 5000, "n_features": 20, "n_groups": 4, "n_classes": 10}, 0.05),
+    "ten_classes": ({"n_samples": 20000, "n_features": 20, "n_groups": 4, "n_classes": 10}, 0.05),
     "hundred_groups": ({"n_samples": 5000, "n_features": 10, "n_groups": 100}, 0.05),
 }
 

@@ -20,7 +20,7 @@ _REPAIRED = 3  # iterates of least violation that are repaired
 _MOVES = 10  # of each
 _REACH = 1.0  # of a move along a direction, in units of scores
 _FEW_NUMBERS = 20_000  # rows times variables: moves along coordinates cost little
-_BINDING = 5  # constraints that a move considers
+_BINDING = 20  # constraints that a move considers
 _NEARLY = 0.01  # largest unused slack of a constraint that nearly binds
 
 
