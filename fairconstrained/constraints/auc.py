@@ -31,7 +31,7 @@ from fairconstrained.constraints.notions import (
     chosen,
 )
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.surrogates import SURROGATES, Surrogate
+from fairconstrained.constraints.surrogates import SURROGATES, Quadratic, Surrogate
 
 __all__ = ["AUCS", "AUCConstraint", "AUCParity"]
 
@@ -132,6 +132,15 @@ class AUCConstraint(MomentConstraint):
         difference = torch.as_tensor(found)
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
+    def of_pairs(self, rows: Rows, above: Tensor, below: Tensor) -> Tensor:
+        """What pairs of rows add to the hard values if the first one ranks above, (k, 2 m)."""
+        sets = self.sets.to(rows.weight)
+        fraction = sets / (sets @ rows.counts())[:, None]
+        of_row = torch.nn.functional.pad(fraction, (0, 1))[:, rows.part] * rows.weight
+        first, first_, second, second_ = (of_row[index] for index in self.index.unbind(dim=1))
+        added = first[:, above] * first_[:, below] - second[:, above] * second_[:, below]
+        return torch.cat((added, -added)).T
+
     def deviations(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
         """Standard errors of the differences of true AUCs on these rows, of both signs."""
         z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
@@ -141,6 +150,13 @@ class AUCConstraint(MomentConstraint):
         """The constraint with `by` subtracted from the slacks, down to zero."""
         m = len(self.comparisons)
         return self._changed(slack=(self.slack - by.to(self.slack)).clamp_min(0.0)[:m].numpy())
+
+    def at_equal_scores(self) -> AUCConstraint:
+        """The quadratic surrogate, whose gaps are gaps of mean scores there, to first order.
+
+        Other surrogates do not depend on the scale of scores, and are undefined there.
+        """
+        return self.with_surrogate(Quadratic())
 
     def with_surrogate(self, surrogate: Surrogate) -> AUCConstraint:
         """The same comparisons with another surrogate."""

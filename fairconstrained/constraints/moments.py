@@ -233,6 +233,10 @@ class MomentConstraint:
 
     # --- other constraints of the same kind ------------------------------------------------------
 
+    def at_equal_scores(self) -> Self:
+        """The constraint with soft values that have a gradient where all scores are equal."""
+        return self
+
     def sharpened(self) -> Self:
         """The constraint with its statistic sharpened, or itself if nothing changes."""
         statistic = self.statistic.sharpened()

@@ -112,6 +112,10 @@ class Stack(MomentConstraint):
             return None
         return AffineMap.stacked(known, self.member_parts, self.member_columns, shape, counts)
 
+    def at_equal_scores(self) -> Self:
+        """The stack with all members as they are at equal scores."""
+        return self._of([member.at_equal_scores() for member in self.members])
+
     def sharpened(self) -> Self:
         """The stack with all members sharpened."""
         return self._of([member.sharpened() for member in self.members])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.models import Model
 from fairconstrained.problems.base import Evaluation, Linearization
 
@@ -27,14 +28,19 @@ _CONSTANTS = (-100.0, -1.0, -1e-3, 1e-3, 1.0, 100.0)
 _MOST_VALUES = 500  # constraints whose gradients are computed
 _SINGULAR = 1e-9  # of the largest singular value: smaller ones are rounding errors
 _TOWARDS = (0.5, 1.0)  # of the way to equal mean scores
+_FEW_ROWS = 1000  # on which the whole way is searched
 
 
 class Known(NamedTuple):
-    """A point, and the difference of hard objectives by which it must be better than a result."""
+    """A point, and the difference of hard objectives by which it must be better than a result.
+
+    With a `direction` the best of the line from x to x + direction is meant.
+    """
 
     x: Tensor  # (n_variables,)
     by: float = ERROR_TOL
     of: Any = None  # a smaller problem with the same values there, where there is one
+    direction: Tensor | None = None  # (n_variables,)
 
 
 class _Compared(Protocol):
@@ -45,6 +51,12 @@ class _Compared(Protocol):
 
     @property
     def free(self) -> Tensor | None: ...
+
+    @property
+    def constraint(self) -> MomentConstraint: ...
+
+    @property
+    def n_rows(self) -> int: ...
 
     @property
     def n_constraints(self) -> int: ...
@@ -69,7 +81,7 @@ def known_points(problem: _Compared) -> list[Known]:
     if problem.free is None:
         return found
     found.append(Known(problem.variables(problem.free)))
-    return found + [Known(x, RELAXED_TOL) for x in _relaxed(problem, problem.free)]
+    return found + _relaxed(problem, problem.free)
 
 
 def first_point(problem: _Compared) -> Tensor:
@@ -88,24 +100,28 @@ def _constants(model: Model) -> list[Tensor]:
     return [zero, *(size * e for e in unit for size in _CONSTANTS)]
 
 
-def _relaxed(problem: _Compared, free: Tensor) -> Sequence[Tensor]:
+def _relaxed(problem: _Compared, free: Tensor) -> list[Known]:
     """Points between the solution without constraints and that of a convex relaxation.
 
     At scores zero soft rates are linear in the scores, and gaps of rates are gaps of mean scores.
     That these are zero is the covariance constraint of Zafar et al. (2017, "Fairness constraints").
     In the coordinates of solvers the Hessian is near the identity, so the projection of the
-    solution without constraints is near the best of all points that meet it. There are none for
-    notions with thresholds of their own, which are not defined here, and none where the solution
-    without constraints is feasible.
+    solution without constraints is near the best of all points that meet it. On few rows the best
+    of the whole line is one of them. There are none for notions with thresholds of their own, which
+    are not defined here, and none where the solution without constraints is feasible.
     """
     start = problem.variables(torch.zeros_like(free))
     if len(start) > len(free) or not 0 < problem.n_constraints <= _MOST_VALUES:
         return []
     if problem.evaluate(free).hard[1:].max() <= 0.0:  # nothing to relax
         return []
-    gradients = problem.linearize(start).jacobian()[1:]
-    if not bool(gradients.isfinite().all()):  # as those of AUCs, which are undefined here
+    linear = replace(problem, constraint=problem.constraint.at_equal_scores())  # type: ignore[type-var]
+    gradients = linear.linearize(start).jacobian()[1:]
+    if not bool(gradients.isfinite().all()):  # objectives of ranks are undefined here
         return []
     _, values, rows = torch.linalg.svd(gradients, full_matrices=False)
     rows = rows[values > _SINGULAR * values[0]]
-    return [free - t * rows.T @ (rows @ free) for t in _TOWARDS]
+    move = -rows.T @ (rows @ free)
+    points = [Known(free + t * move, RELAXED_TOL) for t in _TOWARDS]
+    line = [Known(free, RELAXED_TOL, direction=move)] if problem.n_rows <= _FEW_ROWS else []
+    return line + points

@@ -1,7 +1,8 @@
 r"""Hard values at the points of a line :math:`x + t d` along which scores are linear.
 
 Values of predicted labels change at finitely many t: where another class gets the largest score of
-a row. One sort of these changes therefore gives all of them.
+a row. One sort of these changes therefore gives all of them. So do the changes of the order of two
+rows for AUCs.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ __all__ = [
     "between",
     "changes",
     "error_and_statistics",
+    "few_pairs",
     "grid",
     "most_points",
     "most_thresholds",
     "of_labels",
+    "of_ranks",
     "of_tables",
     "on_grid",
     "tables_at",
@@ -40,6 +43,7 @@ _MOST_ROWS = 400_000  # that thresholds are tried on, all together
 _GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)
 
 OfRows = Callable[[Tensor, Tensor], Tensor]  # scores (n, K) and labels to values of the rows
+OfPairs = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows to values of pairs
 
 
 class Line(NamedTuple):
@@ -77,6 +81,47 @@ def of_labels(
     steps = between(changes(scores, slopes, reach), reach, most_points(values))
     tables = tables_at(steps, scores, slopes, rows, columns, reach)
     return of_tables(steps, tables, rows.weight.sum(), values)
+
+
+def of_ranks(
+    scores: Tensor,
+    slopes: Tensor,
+    of_pairs: OfPairs,
+    hard: Callable[[Tensor], Tensor],
+    reach: float,
+) -> Line:
+    """One point between any two changes of the order of rows, from all pairs of rows.
+
+    Parameters
+    ----------
+    scores, slopes : Tensor of shape (n,)
+        Scores at t = 0, and their derivatives by t.
+    of_pairs : callable
+        What pairs add to (f, c_1, ..., c_m) if their first row ranks above the second, (k, 1 + m).
+    hard : callable
+        (f, c_1, ..., c_m) at one point.
+    reach : float
+        Largest absolute value of t.
+    """
+    first, second = torch.triu_indices(len(scores), len(scores), 1, device=scores.device)
+    faster = slopes[first] - slopes[second]
+    step = (scores[second] - scores[first]) / faster
+    rounding = _SAME_SLOPE * scores.abs().max()
+    moving = torch.nonzero((faster.abs() > rounding) & (step.abs() <= reach))[:, 0]
+    first, second, step, up = first[moving], second[moving], step[moving], faster[moving] > 0
+    above, below = torch.where(up, first, second), torch.where(up, second, first)
+    steps = between(step, reach, len(step) + 1)
+    changes = of_pairs(above, below) - of_pairs(below, above)
+    # A change has happened at the steps beyond it, and its point is the first of these.
+    changed = sum_by(changes, torch.searchsorted(steps, step), len(steps) + 1)[:-1]
+    changed[0] = hard(steps[0])
+    values = changed.cumsum(dim=0)
+    return Line(steps, values[:, 0], values[:, 1:].amax(dim=1))
+
+
+def few_pairs(n_rows: int, n_values: int) -> bool:
+    """Whether so many values are seen between all changes of the order of so many rows."""
+    return n_rows * (n_rows - 1) // 2 * n_values <= _MOST_ENTRIES // 2
 
 
 def error_and_statistics(error: OfRows, statistic: OfRows) -> OfRows:

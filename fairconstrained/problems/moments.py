@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints import Stack
+from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.models import LinearModel, Model, whitener
 from fairconstrained.models.base import standard_scale, without_rounding
@@ -30,6 +31,7 @@ from fairconstrained.problems.base import (
 )
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.known import Known
+from fairconstrained.problems.lines import Line, few_pairs, of_ranks
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.workers import Workers
@@ -50,6 +52,25 @@ class RankingERM(FairERM):
         if x.any():
             return x
         return away_from_equal(x, -self.objective(x).pullback(x.new_ones(1)), self.model, self.data)
+
+    def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
+        """Hard values on a line: between all changes of ranks of few rows, else on a grid."""
+        if not few_pairs(self.n_rows, 1 + self.n_constraints):
+            return super().along(x, direction, reach)
+        scores = self.model.scores(x, self.data.X)[:, 0]
+        slopes = self.model.scores(x + direction, self.data.X)[:, 0] - scores
+        return of_ranks(
+            scores, slopes, self._of_pairs, lambda t: self.evaluate(x + t * direction).hard, reach
+        )
+
+    def _of_pairs(self, above: Tensor, below: Tensor) -> Tensor:
+        """What pairs add to the hard values if their first row ranks above, (k, 1 + m)."""
+        y, weight = self.data.y, self.data.weight
+        negative, positive = (weight * (y == label) for label in (0, 1))
+        auc = positive[above] * negative[below] / (positive.sum() * negative.sum())
+        notions: list[AUCConstraint] = list(self.constraint.members)  # type: ignore[attr-defined]
+        gaps = [own.of_pairs(own.place(*self.data[1:]), above, below) for own in notions]
+        return torch.cat((-auc[:, None], *gaps), dim=1)
 
 
 def away_from_equal(x: Tensor, step: Tensor, model: Model, data: Batch) -> Tensor:

@@ -49,9 +49,12 @@ def offsets(problem: Sharpenable, x: Tensor) -> Tensor:
 def not_worse(problem: Sharpenable, result: Iterate, known: Sequence[Known]) -> Iterate:
     """The result, or a point that is clearly better among known ones and those on offset lines."""
     found = [(along_offsets(problem, result), ERROR_TOL)]
-    for x, by, smaller in known:
+    for x, by, smaller, direction in known:
         own = smaller or problem
-        found.append((along_offsets(own, _moved(own, result, x)), by))
+        rival = _moved(own, result, x)
+        if direction is not None:
+            rival = best_on_lines(own, rival, [direction], reach=1.0)
+        found.append((along_offsets(own, rival), by))
     better = [rival for rival, by in found if _clearly_better(rival, result, by)]
     return best_feasible(better) if better else result
 

@@ -139,12 +139,14 @@ def _random_problems(runs: pd.DataFrame) -> Cells:
             yield words.get(estimator, estimator), column, value, ""
 
 
+@table("ablation_made", "ablation_made")
 @table("ablation_groups", "ablation_groups")
 @table("ablation", "ablation")
 def _ablation(runs: pd.DataFrame) -> Cells:
     found = ablation.summary(runs)
     for variant, of in found.iterrows():
         yield variant, "hard objective", *number(of["hard objective"])
+        yield variant, "excess over the slack", *number(of["excess"], ".5f")
         yield variant, "infeasible results", *number(of["infeasible"], ".0f")
         known = of["known point instead"]
         yield variant, "problems where a known point is the result", *number(known, ".0f")

@@ -6,8 +6,6 @@ infeasible. Along a line all of them are seen at once.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -20,19 +18,10 @@ __all__ = ["Seen", "repaired"]
 REPAIRABLE = 0.05  # a larger excess does not come from single rows
 _REPAIRED = 3  # iterates of least violation that are repaired
 _MOVES = 10  # of each
-_REACH = 0.3  # of a move along a direction, in units of scores
-_WORST = 3  # violated constraints that a move is against
+_REACH = 1.0  # of a move along a direction, in units of scores
+_FEW_NUMBERS = 20_000  # rows times variables: moves along coordinates cost little
 _BINDING = 20  # constraints that a move considers
 _NEARLY = 0.01  # largest unused slack of a constraint that nearly binds
-_BETTER = 5  # iterates that a feasible point is moved towards
-
-
-class Point(NamedTuple):
-    """Where an iterate was, without the values of its constraints, which may be many."""
-
-    excess: float
-    error: float
-    x: Tensor
 
 
 class Seen:
@@ -42,13 +31,10 @@ class Seen:
     ----------
     nearest : list of Iterate
         Those of least violation.
-    points : list of Point
-        All of them.
     """
 
     def __init__(self) -> None:
         self.nearest: list[Iterate] = []
-        self.points: list[Point] = []
         self._best: list[Iterate] = []
 
     @property
@@ -61,50 +47,49 @@ class Seen:
         self._best = [best_feasible([*self._best, iterate])]
         ordered = sorted([*self.nearest, iterate], key=lambda own: violation(own.hard))
         self.nearest = ordered[:_REPAIRED]
-        self.points.append(Point(violation(iterate.hard), float(iterate.hard[0]), iterate.x))
 
 
 def repaired(problem: Sharpenable, seen: Seen) -> Iterate:
     """The best point that lines through the iterates of least violation lead to."""
-    found = [_moved(problem, iterate) for iterate in seen.nearest]
-    best = best_feasible([seen.best, *found])
-    if violation(best.hard) > FEASIBILITY_TOL:
-        return best
-    nearest = sorted(seen.points, key=lambda point: point.excess)
-    better = [point for point in nearest if point.error < float(best.hard[0])]
-    for other in better[:_BETTER]:
-        best = best_on_lines(problem, best, [other.x - best.x], reach=1.0)
-    return best
+    return best_feasible([seen.best, *(_moved(problem, iterate) for iterate in seen.nearest)])
 
 
 def _moved(problem: Sharpenable, iterate: Iterate) -> Iterate:
-    """Make short moves along the offsets and against violated constraints, while they help."""
+    """Make short moves along the offsets and against violated constraints, while they help.
+
+    On small tables, where lines cost little, moves along all coordinates come next.
+    """
+    few = problem.n_rows * len(iterate.x) <= _FEW_NUMBERS
     for _ in range(_MOVES if violation(iterate.hard) <= REPAIRABLE else 0):
         better = best_on_lines(problem, iterate, _directions(problem, iterate), _REACH)
-        left, excess = violation(better.hard), violation(iterate.hard)
-        # Moves that remove less than their part of the excess do not get there.
-        slow = left > max((1.0 - 1.0 / _MOVES) * excess, FEASIBILITY_TOL)
-        if better is iterate or slow:
+        if few and not _near_enough(better, iterate):
+            coordinates = torch.eye(len(better.x)).to(better.x)
+            better = best_on_lines(problem, better, coordinates, _REACH)
+        if better is iterate or not _near_enough(better, iterate):
             return better
         iterate = better
     return iterate
 
 
-def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
-    """Directions of the offsets, and against the worst violated constraints.
+def _near_enough(moved: Iterate, iterate: Iterate) -> bool:
+    """Whether a move removes its part of the excess: others do not get there."""
+    left, excess = violation(moved.hard), violation(iterate.hard)
+    return left <= max((1.0 - 1.0 / _MOVES) * excess, FEASIBILITY_TOL)
 
-    The latter are the gradient of each, the direction that changes each alone (to first order, the
-    other nearly binding constraints stay as they are), and one that corrects all at once.
+
+def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
+    """Directions of the offsets, and against the violated constraints.
+
+    The latter are the gradient of the worst, the direction that changes it alone (to first order,
+    the other nearly binding constraints stay as they are), and one that corrects all at once.
     """
     x, hard = iterate.x, iterate.hard[1:]
     directions = list(offsets(problem, x))
+    if violation(iterate.hard) <= FEASIBILITY_TOL:
+        return directions
     worst = hard.argsort(descending=True)[:_BINDING]
     near = worst[hard[worst] > -_NEARLY]
-    violated = int((hard[near[:_WORST]] > FEASIBILITY_TOL).sum())
-    if violated == 0:
-        return directions
     gradients = problem.linearize(x).gradients(1 + near)
-    alone = torch.linalg.pinv(gradients, rtol=1e-6)[:, :violated].T
-    at_once = (torch.linalg.pinv(gradients, rtol=1e-6) @ hard[near].clamp_min(0.0))[None]
-    moves = torch.cat((gradients[:violated], alone, at_once))
+    inverse = torch.linalg.pinv(gradients, rtol=1e-6)
+    moves = torch.stack((gradients[0], inverse[:, 0], inverse @ hard[near].clamp_min(0.0)))
     return directions + list(moves / moves.norm(dim=1, keepdim=True).clamp_min(1e-30))

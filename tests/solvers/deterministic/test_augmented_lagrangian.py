@@ -82,11 +82,9 @@ def round_of(hard, soft=(0.0, 0.0), dual=(1.0, 0.0), error=0.3):
     return Iterate(x, soft, hard, dual, 0.0)
 
 
-def test_repairs_remember_the_nearest_iterates_whole_and_the_others_as_points():
+def test_repairs_remember_the_nearest_iterates():
     seen = Seen()
-    excesses = [0.04, 0.01, 0.03, 0.02, 0.05]
-    for error, excess in enumerate(excesses):
+    for error, excess in enumerate([0.04, 0.01, 0.03, 0.02, 0.05]):
         seen.add(round_of(hard=(excess, -1.0), error=0.1 * error))
     assert [float(i.hard[1]) for i in seen.nearest] == [0.01, 0.02, 0.03]
     assert float(seen.best.hard[1]) == 0.01
-    assert [point.excess for point in seen.points] == excesses
