@@ -72,6 +72,11 @@ class Batch(NamedTuple):
         return len(self.y)
 
     @property
+    def n_before(self) -> int:
+        """Number of rows of the workers before this one: there are none."""
+        return 0
+
+    @property
     def representatives(self) -> Batch:
         """Rows whose scores have the distributions of those of all; here all of them."""
         return self

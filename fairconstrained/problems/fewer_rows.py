@@ -22,7 +22,8 @@ def thinned(data: Any, shape: tuple[int, int]) -> Any:
     """Rows that stand for all: a fraction of each label and group; the data itself if few.
 
     The fraction is the same for all but small cells, of which at least 1,000 rows are kept. Rows
-    are spaced by the golden ratio, which no order of the rows repeats.
+    are spaced by the golden ratio, which no order of the rows repeats. Of several workers they are
+    those that one worker would choose who has the rows of all, in the order of the workers.
 
     Parameters
     ----------
@@ -39,7 +40,8 @@ def thinned(data: Any, shape: tuple[int, int]) -> Any:
     for y, group in blocks_of(data.y, data.group):
         own = fraction[y.long() * shape[1] + group.long()]
         place = torch.arange(start, start + len(y), device=y.device)
-        chosen = torch.nonzero((place.double() * _GOLDEN).frac() < own)[:, 0]
+        spaced = ((data.n_before + place).double() * _GOLDEN).frac()
+        chosen = torch.nonzero(spaced < own)[:, 0]
         found.append((place[chosen], 1.0 / own[chosen]))
         start += len(y)
     index, stands_for = map(torch.cat, zip(*found, strict=True))

@@ -65,12 +65,16 @@ class PartedRows:
     def kept(self, index: Tensor, weight: Tensor) -> PartedRows:
         """Some of this worker's rows, in memory, that have these weights from now on.
 
+        All rows as they are, if some worker would have none.
+
         Parameters
         ----------
         index : Tensor of shape (k,)
-            Ascending; not empty.
+            Ascending.
         weight : Tensor of shape (k,)
         """
+        if self.workers.any(not len(index)):
+            return self
         blocks, start = [], 0
         for block in self.blocks:
             stop = start + block.shape[0]
@@ -97,6 +101,11 @@ class PartedRows:
     def n_rows(self) -> int:
         """Number of rows of all workers."""
         return int(self.workers.sum(torch.tensor(len(self.y), device=self.y.device)))
+
+    @cached_property
+    def n_before(self) -> int:
+        """Number of rows of the workers before this one."""
+        return sum(self.workers.gather(len(self.y))[: self.workers.rank])
 
     @cached_property
     def total_weight(self) -> Tensor:

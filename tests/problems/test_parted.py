@@ -21,6 +21,7 @@ from fairconstrained.losses import log_loss
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
 from fairconstrained.problems import FairERM, parted
 from fairconstrained.problems.fermi import FermiERM, Membership
+from fairconstrained.problems.fewer_rows import thinned
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.parted import PartedERM, PartedFermi
 from fairconstrained.problems.parted_rows import PartedRows
@@ -135,6 +136,29 @@ def test_fewer_rows_are_those_of_the_problem_on_all_rows(wrap, monkeypatch):
         own, other = pose(exact), pose(in_parts)
         assert own.n_rows == other.n_rows < exact.n_rows
         assert_close(other.linearize(x).value, own.linearize(x).value)
+
+
+def test_workers_keep_the_rows_that_one_worker_would_keep(monkeypatch):
+    for name, value in {"_MANY_ROWS": 30, "_LEAST": 4, "_FEW_OF_CELL": 0}.items():
+        monkeypatch.setattr(f"fairconstrained.problems.fewer_rows.{name}", value)
+    _, parts = rows()
+    shape, part = (2, N_GROUPS), slice(50, None)
+    all_kept = thinned(parts, shape).weight
+    monkeypatch.setattr(PartedRows, "n_rows", 120)
+    monkeypatch.setattr(PartedRows, "n_before", 50)
+    X = torch.cat([block.X for block in parts.blocks])[part]
+    second = PartedRows(
+        [DenseFeatures(X)], parts.y[part], parts.group[part], parts.weight[part], ALONE
+    )
+    of_second = thinned(second, shape).weight
+    assert_close(all_kept[-len(of_second) :], of_second)
+    assert 0 < len(of_second) < len(all_kept)
+
+
+def test_rows_stay_where_a_worker_would_have_none():
+    _, parts = rows()
+    none = torch.arange(0)
+    assert parts.kept(none, parts.weight[none]) is parts
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
