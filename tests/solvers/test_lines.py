@@ -301,7 +301,7 @@ def test_a_known_line_gives_its_best_point():
     least = line.error[line.excess <= FEASIBILITY_TOL].min()
     zero = torch.zeros_like(x)
     assert least < problem.evaluate(zero).hard[0] - 0.03
-    solution = result(problem, zero, [Known(x, ERROR_TOL, direction)])
+    solution = result(problem, zero, [Known(x, direction=direction)])
     assert float(solution.iterate.hard[0]) == pytest.approx(float(least))
 
 
