@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.losses import log_loss
 from fairconstrained.models import Model
 from fairconstrained.problems.base import Evaluation, Linearization
+from fairconstrained.problems.objectives import MeanLoss
 
 __all__ = ["ERROR_TOL", "RELAXED_TOL", "Known", "known_points"]
 
@@ -115,9 +117,10 @@ def _relaxed(problem: _Compared, free: Tensor) -> list[Known]:
         return []
     if problem.evaluate(free).hard[1:].max() <= 0.0:  # nothing to relax
         return []
-    linear = replace(problem, constraint=problem.constraint.at_equal_scores())  # type: ignore[type-var]
-    gradients = linear.linearize(start).jacobian()[1:]
-    if not bool(gradients.isfinite().all()):  # objectives of ranks are undefined here
+    # The log loss in place of an objective of ranks, which has no gradient here.
+    defined = {"risk": MeanLoss(log_loss), "constraint": problem.constraint.at_equal_scores()}
+    gradients = replace(problem, **defined).linearize(start).jacobian()[1:]  # type: ignore[type-var]
+    if not bool(gradients.isfinite().all()):  # as those of a user's notion may be
         return []
     _, values, rows = torch.linalg.svd(gradients, full_matrices=False)
     rows = rows[values > _SINGULAR * values[0]]
