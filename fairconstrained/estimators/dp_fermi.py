@@ -277,11 +277,14 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     def _public_cells(self, task):
         """Numbers of rows by label and group from public proportions, or None."""
-        if self.group_proportions is None or len(task.space.groups) < 2:
+        if self.group_proportions is None:
             return None
-        (notion,) = self._notions()
+        (notion,), n_classes = self._notions(), len(task.space.classes)
         within_labels = not isinstance(notion, DemographicParity)
-        fractions = public_cells(self.group_proportions, task.space, within_labels)
+        if len(task.space.groups) < 2:  # there is nothing to compare, so any will do
+            fractions = np.full((n_classes, 1), 1.0 / n_classes)
+        else:
+            fractions = public_cells(self.group_proportions, task.space, within_labels)
         total = task.workers.sum(task.data.weight.sum())
         return total * torch.as_tensor(fractions).to(total)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +82,8 @@ class ModelCard:
             raise ImportError(
                 "to_skops needs skops: pip install 'fairconstrained[clients]'."
             ) from error
-        return Card(model).add(**self.sections)
+        as_published = pickle.loads(pickle.dumps(model))  # without the seed of a private fit
+        return Card(as_published).add(**self.sections)
 
 
 def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCard:

@@ -17,6 +17,7 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.constraints import EqualizedOdds
+from fairconstrained.exceptions import PrivacyWarning
 from fairconstrained.export import model_card, trusted_types
 from fairconstrained.models.layers import Layers
 from tests.helpers.clients import biased
@@ -88,3 +89,11 @@ def test_a_card_of_skops_has_the_sections_of_ours(data):
     rendered = card.to_skops(clf).render()
     for name, text in card.sections.items():
         assert f"# {name}\n\n{text}" in rendered
+
+
+def test_a_card_of_skops_shows_no_seed_of_a_private_fit(data):
+    X, y, groups = data
+    clf = RateConstrainedClassifier(epsilon=1.0, random_state=123456789)
+    with pytest.warns(PrivacyWarning):
+        clf.fit(X, y, sensitive_features=groups)
+    assert "123456789" not in model_card(clf).to_skops(clf).render()

@@ -1,5 +1,7 @@
 """DPFermiClassifier(epsilon=...): what it keeps, what it tells, what it refuses, and an audit."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -177,6 +179,18 @@ def test_public_proportions_are_not_released(unit):
              for k in (0, 1)]  # fmt: skip
     odds = private("equalized_odds", unit, group_proportions=cells)
     assert "group counts" not in str(odds.privacy_)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_single_group_with_public_proportions_spends_what_is_planned(unit):
+    """Nothing is compared, and no counts are released."""
+    clf = DPFermiClassifier(epsilon=1.0, protect=unit, group_proportions={0: 0.5, 1: 0.5})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf.fit(LARGE.data[:500], LARGE.target[:500], sensitive_features=np.zeros(500, int))
+    assert "group counts" not in str(clf.privacy_)
+    if unit != "sensitive_features":  # of which there are none
+        assert clf.privacy_ == clf.planned_privacy(500)
 
 
 @pytest.mark.parametrize(
