@@ -147,6 +147,8 @@ class FairERM(OnFewerRows, WithAllRows):
         """The parameters w, with extra variables of the constraint that suit them."""
         if not self.constraint.n_aux:
             return w
+        if self.few is not self:
+            return self.few.variables(w)
         scores = self.model.scores(w, self.data.X)
         return torch.cat((w, self.constraint.init_aux(scores, self.placed)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Self
 
 import torch
@@ -21,6 +22,8 @@ _GOLDEN = 0.6180339887498949
 def thinned(data: Any, shape: tuple[int, int]) -> Any:
     """Rows that stand for all: a fraction of each label and group; the data itself if few.
 
+    The data itself, too, if they would be more than half of it.
+
     The fraction is the same for all but small cells, of which at least 1,000 rows are kept. Rows
     are spaced by the golden ratio, which no order of the rows repeats. Of several workers they are
     those that one worker would choose who has the rows of all, in the order of the workers.
@@ -36,6 +39,8 @@ def thinned(data: Any, shape: tuple[int, int]) -> Any:
     counts = data.sum_by_cell(ones, shape).reshape(-1)
     most = min(1.0 / _LEAST, _MANY_ROWS / data.n_rows)
     fraction = (_FEW_OF_CELL / counts.clamp_min(1.0)).clamp(most, 1.0)
+    if fraction @ counts > 0.5 * data.n_rows:  # most cells are small
+        return data
     found, start = [], 0
     for y, group in blocks_of(data.y, data.group):
         own = fraction[y.long() * shape[1] + group.long()]
@@ -75,6 +80,11 @@ class OnFewerRows:
     def thinned(self) -> Self:
         """The problem on some hundred thousand rows that stand for all; itself if few."""
         return self._on(thinned(self.data, self._shape_of_cells))
+
+    @cached_property
+    def few(self) -> Self:
+        """`thinned`, kept for what need not be known exactly."""
+        return self.thinned()
 
     def by_cell(self) -> Self:
         """The problem on one row of each label and group, which has the weight of all of them.

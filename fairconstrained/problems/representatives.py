@@ -7,7 +7,7 @@ workers, which travel whenever the parameters of the model change: 8 bytes for e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -59,10 +59,17 @@ class EveryonesColumns:
     data : PartedRows
     of_own : callable
         The scores (k,) of what stands for this worker's rows, from the scores (n,) of these.
+    chosen : Tensor, optional
+        Which of all that stand for rows these are; default: all.
     """
 
     data: PartedRows
     of_own: Callable[[Tensor], Tensor]
+    chosen: Tensor | None = None
+
+    def rows(self, index: Tensor) -> EveryonesColumns:
+        """Some of these rows."""
+        return replace(self, chosen=index if self.chosen is None else self.chosen[index])
 
     def matmul(self, v: Tensor) -> Tensor:
         """X v, (n, 1), in one pass over the rows."""
@@ -70,7 +77,8 @@ class EveryonesColumns:
 
     def of_scores(self, scores: Tensor) -> Tensor:
         """The scores (n, 1) that stand for those of all workers, from this worker's, (n_own, 1)."""
-        return torch.cat(self.data.workers.gather(self.of_own(scores[:, 0])))[:, None]
+        every = torch.cat(self.data.workers.gather(self.of_own(scores[:, 0])))
+        return (every if self.chosen is None else every[self.chosen])[:, None]
 
 
 def representatives(data: PartedRows) -> Batch:

@@ -129,7 +129,7 @@ def test_sharpened_and_loosened():
 
 @pytest.mark.parametrize("wrap", [DenseFeatures, csr])
 def test_fewer_rows_are_those_of_the_problem_on_all_rows(wrap, monkeypatch):
-    for name, value in {"_MANY_ROWS": 30, "_FEW_OF_CELL": 18}.items():
+    for name, value in {"_MANY_ROWS": 30, "_FEW_OF_CELL": 5}.items():
         monkeypatch.setattr(f"fairconstrained.problems.fewer_rows.{name}", value)
     exact, in_parts, x = both([EqualizedOdds(0.1), LossParity(0.02)], 3, wrap)
     for pose in (type(exact).thinned, type(exact).by_cell):

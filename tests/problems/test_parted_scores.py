@@ -323,3 +323,15 @@ def test_ranks_of_the_representatives_are_those_of_all_rows_if_these_are_few():
     found = rank_of_scores(scores, everyone.group, everyone.weight, N_GROUPS)
     exact = rank_of_scores(own, data.group.long(), data.weight, N_GROUPS)
     np.testing.assert_allclose(found.rank, exact.rank)
+
+
+def test_thresholds_begin_where_those_of_some_rows_are(monkeypatch):
+    """Of many rows the starting thresholds are those of the problem on fewer rows."""
+    exact, in_parts, x = both(NOTIONS["statistical_parity"])
+    w = x[: exact.model.n_params]
+    for name, value in {"_MANY_ROWS": 30, "_LEAST": 4, "_FEW_OF_CELL": 0}.items():
+        monkeypatch.setattr(f"fairconstrained.problems.fewer_rows.{name}", value)
+    few, parts = replace(exact).variables(w), replace(in_parts).variables(w)
+    assert_close(few, exact.thinned().variables(w))
+    assert_close(parts, few)
+    assert not torch.equal(few, x)

@@ -402,3 +402,10 @@ def test_thinned_rows_do_not_depend_on_a_period_of_the_rows(thinning, period):
 def test_a_problem_of_few_rows_is_not_thinned():
     problem = erm()
     assert problem.thinned() is problem
+
+
+def test_a_problem_of_small_cells_is_not_thinned(thinning, monkeypatch):
+    """It would be thinned again and again, to the same rows."""
+    monkeypatch.setattr("fairconstrained.problems.fewer_rows._FEW_OF_CELL", 100)
+    problem = erm(data=batch(n_rows=600))
+    assert problem.thinned() is problem
