@@ -32,10 +32,9 @@ from fairconstrained.problems.base import (
     separate_estimates,
     with_penalty,
 )
-from fairconstrained.problems.fewer_rows import OnFewerRows
-from fairconstrained.problems.known import Known, first_point, known_points
 from fairconstrained.problems.lines import Line, grid, of_labels, on_grid, thresholds
 from fairconstrained.problems.objectives import Objective
+from fairconstrained.problems.variants import Varied
 
 __all__ = ["FairERM", "span_of_terms", "through_scores"]
 
@@ -56,7 +55,7 @@ def through_scores(
 
 
 @dataclass(frozen=True)
-class FairERM(OnFewerRows, WithAllRows):
+class FairERM(Varied, WithAllRows):
     r"""Empirical risk minimisation under a moment constraint.
 
     .. math::
@@ -138,10 +137,6 @@ class FairERM(OnFewerRows, WithAllRows):
         present, index = torch.unique(part, return_inverse=True)
         strata: Tensor = index - (present < 0).sum()
         return strata
-
-    def start(self) -> Tensor:
-        """Starting point, (n_variables,)."""
-        return first_point(self) if self.initial is None else self.variables(self.initial)
 
     def variables(self, w: Tensor) -> Tensor:
         """The parameters w, with extra variables of the constraint that suit them."""
@@ -376,28 +371,12 @@ class FairERM(OnFewerRows, WithAllRows):
 
         return self._penalised(x, through_scores(terms, self.model, x, batch.X))
 
-    def sharpened(self) -> Self:
-        """The problem with soft rates at twice the temperature, or itself without soft rates."""
-        return self._under(self.constraint.sharpened())
-
-    def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
-        """The problem with more slack, and x with extra variables that suit it."""
-        problem = self._under(self.constraint.loosened(by))
-        return problem, x if problem is self else problem.variables(self._split(x)[0])
-
-    def _under(self, constraint: MomentConstraint) -> Self:
-        return self if constraint is self.constraint else replace(self, constraint=constraint)
-
     @property
     def offsets(self) -> Tensor:
         """Positions of the intercepts, or of the biases of the last layer of a network."""
         return self.model.offsets
 
     # ------------------------------------------------------------------ comparisons of results
-
-    def known(self) -> list[Known]:
-        """Points that no result may be clearly worse than."""
-        return known_points(self)
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values on a line: all of them if labels determine them, else at some points."""
@@ -444,9 +423,6 @@ class FairERM(OnFewerRows, WithAllRows):
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
         return with_penalty(terms, self.model.penalty(self._split(x)[0]), self.alpha)
-
-    def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x[: self.model.n_params], x[self.model.n_params :]
 
 
 def span_of_terms(affine: AffineMap, risk: Tensor, n_draws: int) -> Callable[[], Tensor]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import torch
 
-from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.statistics import blocks_of
 
-__all__ = ["OnFewerRows", "by_cell", "thinned"]
+__all__ = ["by_cell", "thinned"]
 
 _MANY_ROWS = 200_000  # of more rows a solver sees about so many first, or fewer
 _LEAST = 16  # one row in so many at most
@@ -69,34 +66,3 @@ def by_cell(data: Any, shape: tuple[int, int]) -> Any:
         start += len(y)
     index, order = first[weight > 0].sort()
     return data.kept(index, weight[weight > 0][order])
-
-
-class OnFewerRows:
-    """A problem that is posed on fewer rows as well."""
-
-    data: Any  # Batch or PartedRows
-    constraint: MomentConstraint
-
-    def thinned(self) -> Self:
-        """The problem on some hundred thousand rows that stand for all; itself if few."""
-        return self._on(thinned(self.data, self._shape_of_cells))
-
-    @cached_property
-    def few(self) -> Self:
-        """`thinned`, kept for what need not be known exactly."""
-        return self.thinned()
-
-    def by_cell(self) -> Self:
-        """The problem on one row of each label and group, which has the weight of all of them.
-
-        Where all scores are equal, its values are those of this problem.
-        """
-        return self._on(by_cell(self.data, self._shape_of_cells))
-
-    @property
-    def _shape_of_cells(self) -> tuple[int, int]:
-        n_classes, n_groups = self.constraint.part_of_cell.shape
-        return n_classes, n_groups
-
-    def _on(self, data: Any) -> Self:
-        return self if data is self.data else replace(self, data=data)  # type: ignore[type-var]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -28,19 +27,18 @@ from fairconstrained.problems.base import (
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
-from fairconstrained.problems.fewer_rows import OnFewerRows
-from fairconstrained.problems.known import Known, first_point, known_points
 from fairconstrained.problems.lines import Line
 from fairconstrained.problems.moments import away_from_equal
 from fairconstrained.problems.objectives import Objective
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.problems.representatives import EveryonesColumns
+from fairconstrained.problems.variants import Varied
 
 __all__ = ["PartedRankingERM", "PartedScoresERM"]
 
 
 @dataclass(frozen=True)
-class PartedScoresERM(OnFewerRows, WithAllRows):
+class PartedScoresERM(Varied, WithAllRows):
     r"""The problem of :class:`FairERM` on rows in parts, for any constraint and objective.
 
     The model must be linear, with one output. Parameters are those of :class:`FairERM`, with
@@ -80,10 +78,6 @@ class PartedScoresERM(OnFewerRows, WithAllRows):
     def offsets(self) -> Tensor:
         """Positions of the intercepts."""
         return self.model.offsets
-
-    def start(self) -> Tensor:
-        """Starting point, (n_variables,)."""
-        return first_point(self) if self.initial is None else self.variables(self.initial)
 
     def variables(self, w: Tensor) -> Tensor:
         """The parameters w, with extra variables of the constraint that suit them."""
@@ -158,19 +152,6 @@ class PartedScoresERM(OnFewerRows, WithAllRows):
 
     # ------------------------------------------------------------------ other protocols
 
-    def sharpened(self) -> Self:
-        """The problem with soft rates at twice the temperature, or itself without soft rates."""
-        return self._under(self.constraint.sharpened())
-
-    def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
-        """The problem with more slack, and x with extra variables that suit it."""
-        problem = self._under(self.constraint.loosened(by))
-        return problem, x if problem is self else problem.variables(self._split(x)[0])
-
-    def known(self) -> list[Known]:
-        """Points that no result may be clearly worse than."""
-        return known_points(self)
-
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values at some points of a line."""
         w, aux = self._split(x)
@@ -185,12 +166,6 @@ class PartedScoresERM(OnFewerRows, WithAllRows):
             named = lines.thresholds(self._of_all(scores), self._of_all(slopes), reach)
             steps = torch.cat((steps, named))
         return lines.on_grid(lambda step: self._hard(scores + step * slopes, aux), steps)
-
-    def _under(self, constraint: MomentConstraint) -> Self:
-        return self if constraint is self.constraint else replace(self, constraint=constraint)
-
-    def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x[: self.model.n_params], x[self.model.n_params :]
 
 
 class PartedRankingERM(PartedScoresERM):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from torch.testing import assert_close
 
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
@@ -29,3 +30,19 @@ def rows(n_classes=2, wrap=DenseFeatures):
 def model(whole, n_classes):
     n_outputs = 1 if n_classes == 2 else n_classes
     return LinearModel.preconditioned(whole.X, whole.weight, n_outputs, 1e-3, True)
+
+
+def assert_same_problem(exact, in_parts, x):
+    """Values, gradients, standard errors and known points agree."""
+    assert (in_parts.n_rows, in_parts.n_constraints) == (exact.n_rows, exact.n_constraints)
+    own, other = exact.linearize(x), in_parts.linearize(x)
+    assert_close(other.value, own.value)
+    weights = torch.randn((3, len(own.value)), dtype=torch.float64)
+    assert_close(other.pullbacks(weights), own.pullbacks(weights))
+    assert_close(other.pullback(weights[0]), own.pullback(weights[0]))
+    for mine, theirs in zip(in_parts.evaluate(x), exact.evaluate(x), strict=True):
+        assert_close(mine, theirs)
+    assert_close(in_parts.standard_errors(x), exact.standard_errors(x))
+    for mine, theirs in zip(in_parts.known(), exact.known(), strict=True):
+        assert_close(mine.x, theirs.x)
+        assert mine.by == theirs.by

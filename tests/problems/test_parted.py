@@ -26,7 +26,7 @@ from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.parted import PartedERM, PartedFermi
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.workers import ALONE
-from tests.helpers.parts import N_GROUPS, model, rows
+from tests.helpers.parts import N_GROUPS, assert_same_problem, model, rows
 
 NOTIONS = {
     "rates": [DemographicParity(0.1)],
@@ -66,19 +66,7 @@ def small_pieces(monkeypatch):
 @pytest.mark.parametrize("notions", NOTIONS.values(), ids=NOTIONS)
 def test_values_and_gradients_are_those_of_all_rows(notions, n_classes, wrap):
     exact, in_parts, x = both(notions, n_classes, wrap)
-    assert in_parts.n_rows == exact.n_rows
-    assert in_parts.n_constraints == exact.n_constraints
-    own, other = exact.linearize(x), in_parts.linearize(x)
-    assert_close(other.value, own.value)
-    weights = torch.randn((3, len(own.value)), dtype=torch.float64)
-    assert_close(other.pullbacks(weights), own.pullbacks(weights))
-    assert_close(other.pullback(weights[0]), own.pullback(weights[0]))
-    for mine, theirs in zip(in_parts.evaluate(x), exact.evaluate(x), strict=True):
-        assert_close(mine, theirs)
-    assert_close(in_parts.standard_errors(x), exact.standard_errors(x))
-    for mine, theirs in zip(in_parts.known(), exact.known(), strict=True):
-        assert_close(mine.x, theirs.x)
-        assert mine.by == theirs.by
+    assert_same_problem(exact, in_parts, x)
 
 
 @pytest.mark.parametrize("reach", [0.3, np.inf])

@@ -30,7 +30,7 @@ from fairconstrained.problems.parted import PartedERM, class_in_parts
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.problems.parted_scores import PartedRankingERM, PartedScoresERM
 from fairconstrained.workers import ALONE, Workers
-from tests.helpers.parts import N_GROUPS, model, rows
+from tests.helpers.parts import N_GROUPS, assert_same_problem, model, rows
 
 SPACE = Space([0, 1], range(N_GROUPS))
 PARTS = {name: notion(interval=(0.1, 0.6)) for name, notion in PARTIAL.items()}
@@ -65,17 +65,7 @@ def small_pieces(monkeypatch):
 def test_values_and_gradients_are_those_of_all_rows(notions):
     exact, in_parts, x = both(notions)
     assert_close(in_parts.variables(x[: exact.model.n_params]), x)
-    assert (in_parts.n_rows, in_parts.n_constraints) == (exact.n_rows, exact.n_constraints)
-    own, other = exact.linearize(x), in_parts.linearize(x)
-    assert_close(other.value, own.value)
-    weights = torch.randn((3, len(own.value)), dtype=torch.float64)
-    assert_close(other.pullbacks(weights), own.pullbacks(weights))
-    assert_close(other.pullback(weights[0]), own.pullback(weights[0]))
-    for mine, theirs in zip(in_parts.evaluate(x), exact.evaluate(x), strict=True):
-        assert_close(mine, theirs)
-    assert_close(in_parts.standard_errors(x), exact.standard_errors(x))
-    for mine, theirs in zip(in_parts.known(), exact.known(), strict=True):
-        assert_close(mine.x, theirs.x)
+    assert_same_problem(exact, in_parts, x)
 
 
 @pytest.mark.parametrize("name", ["inter_group, soft_bins", "two kinds", "rank_parity"])
