@@ -24,7 +24,8 @@ from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch
-from fairconstrained.problems.fermi import FermiERM, Membership
+from fairconstrained.problems.fermi import FermiERM
+from fairconstrained.problems.membership import KnownParts
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import DPFERMI, LBFGS, ReleasedMoments, Solver
 
@@ -55,7 +56,7 @@ def exact_gradient(clf: DPFermiClassifier, data: Batch) -> float:
     space = Space([0, 1], [0, 1])
     stack = Stack(space, [DemographicParity().bind(space, 1.0)])
     zeros, ones = torch.zeros(_COLUMNS).double(), torch.ones(_COLUMNS).double()
-    rows = Membership.known(data, stack)
+    rows = KnownParts.of(data, stack)
     problem = FermiERM(
         LinearModel(1, zeros, ones, True),
         rows,

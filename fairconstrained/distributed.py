@@ -38,11 +38,11 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
     times smaller. What is optimised, and its gradients, are sums over all rows. Platt scaling and
     ``interval="auto"`` use the same scores.
 
-    With `epsilon`, linear models of all estimators that protect records take part. Each worker
-    draws the Poisson batch of its own rows, the noise on the sum over all workers is drawn once, by
-    the first, and ``privacy_`` is that of one worker with all rows. Sums over the rows of one
-    worker travel without noise: the workers are one party, which has to trust the network between
-    them.
+    With `epsilon`, linear models of all estimators take part. Each worker draws the Poisson batch
+    of its own rows, the noise on the sum over all workers is drawn once, by the first, and
+    ``privacy_`` is that of one worker with all rows. Sums over the rows of one worker travel
+    without noise: the workers are one party, which has to trust the network between them. Where
+    groups alone are secret, which worker has a row must not depend on its group.
 
     Parameters
     ----------

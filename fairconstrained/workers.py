@@ -119,6 +119,10 @@ class Workers:
                 dist.all_gather_object(found, mine, group=self._group)
         return found
 
+    def largest(self, mine: Tensor) -> float:
+        """The largest of one number of each worker."""
+        return max(self.gather(float(mine)))
+
     def any(self, mine: object) -> bool:
         """Whether this is true on some worker."""
         return any(self.gather(bool(mine)))

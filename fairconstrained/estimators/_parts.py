@@ -22,9 +22,6 @@ from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.specification import LinearSpecification
 from fairconstrained.problems.parted import PARTED
 from fairconstrained.problems.parted_rows import PartedRows
-from fairconstrained.problems.private.erm import PrivateERM
-from fairconstrained.problems.private.fermi import RecordFermi
-from fairconstrained.problems.private.moments import PrivateMomentERM
 from fairconstrained.solvers import check_solves
 from fairconstrained.workers import ALONE
 
@@ -39,20 +36,17 @@ __all__ = [
 
 _ENCODED_ROWS = 1 << 20  # labels that are made indices at a time
 _UNCOMPARED = ("callbacks", "verbose", "random_state", "device")  # parameters that may differ
-# The problem on rows in parts for each that has one. Private ones are made of sums as they are.
-_SUMS = {**PARTED, **{kind: kind for kind in (PrivateERM, RecordFermi, PrivateMomentERM)}}
 _KINDS = {"U": "text", "S": "text", "O": "objects"}  # of labels; all others are numbers
 
 
 def check_parts(estimator, X):
     """Refuse a fit on rows in parts that is not exact, before any work."""
     name = type(estimator).__name__
-    specification, kind = estimator._specification(), estimator._problem_class()
+    specification = estimator._specification()
     refused = {
         f"{name}.epsilon must be None to read Blocks": (
             isinstance(X, Blocks) and estimator.epsilon is not None
         ),
-        f"{name}.protect must be 'record' or 'record_replacement'": kind not in _SUMS,
         f"{name}.model must be linear or a classifier": not isinstance(
             specification, LinearSpecification
         ),
@@ -67,10 +61,11 @@ def check_parts(estimator, X):
     if wrong:
         raise ValueError(
             f"{wrong[0]}: rows in parts (sharded_rows, Blocks) are for linear models. Private "
-            "fits of records take those of sharded_rows. Networks on several workers: "
+            "fits take those of sharded_rows. Networks on several workers: "
             "fairconstrained.training.train."
         )
-    check_solves(estimator._chosen_solver(), _SUMS[kind])
+    kind = estimator._problem_class()
+    check_solves(estimator._chosen_solver(), PARTED.get(kind, kind))  # private ones are sums
 
 
 # ---------------------------------------------------------------------- blocks

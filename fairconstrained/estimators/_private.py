@@ -131,8 +131,14 @@ class PrivateFairClassifier(FairClassifier):
         return super()._with_groups(rows)
 
     def _data(self, table, rows):
-        """The rows; also of several workers as a batch, because releases are sums over them."""
-        return super()._data(table, rows if self.epsilon is None else replace(rows, in_parts=False))
+        """The rows; those of records also of several workers as a batch.
+
+        Every sum over them is a release, which adds up those of all workers. Where groups alone are
+        secret there are public sums, too.
+        """
+        if self.epsilon is not None and self._protects_records():
+            rows = replace(rows, in_parts=False)
+        return super()._data(table, rows)
 
     def _features(self, table):
         """The columns; those of private rows stay as they are given, dense or sparse.
@@ -203,7 +209,7 @@ class PrivateFairClassifier(FairClassifier):
         ample = torch.full((len(space.classes), len(space.groups)), task.n_rows)
         stack = Stack(space, [kept for kept, _ in self._kept(space, ample, 1)])
         counts = stack.counts_of_cells(ample.to(data.weight)).clamp_min(1.0)
-        one_row = data.rows(torch.zeros(1, dtype=torch.long, device=data.y.device))
+        one_row = data.kept(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
         trial = pose(one_row, stack, counts)
         check_solves(task.solver, trial)
         task.solver.check(trial)

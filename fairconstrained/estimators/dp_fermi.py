@@ -15,7 +15,8 @@ from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_c
 from fairconstrained.losses import log_loss
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.privacy import ReleasePlan, privacy_guarantee
-from fairconstrained.problems.fermi import FermiERM, Membership
+from fairconstrained.problems.fermi import FermiERM
+from fairconstrained.problems.membership import KnownParts
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.fermi import (
     AttributeFermi,
@@ -208,16 +209,16 @@ class DPFermiClassifier(PrivateFairClassifier):
         return SecretGroups if solves(self._chosen_solver(), SecretGroups) else AttributeFermi
 
     def _exact_problem(self, task):
-        stack, data = self._exact_stack(task), task.data
+        stack = self._exact_stack(task)
         kind = task.posed_as(FermiERM, stack)
-        rows = Membership.known(data, stack) if kind is FermiERM else data
+        rows = kind.placed(KnownParts, task.data, stack)
         return kind(
             self._model(task),
             rows,
             MeanLoss(log_loss),
             stack,
             float(self.alpha),
-            MutualInformation.within(stack, rows.count_parts(stack)),
+            MutualInformation.within(stack, rows.counts()),
             float(self.penalty),
         )
 
@@ -226,12 +227,12 @@ class DPFermiClassifier(PrivateFairClassifier):
         cells = self._public_cells(task)
         plan = self._plan(task, with_counts=cells is None)
         problem, of_record = self._problem_class(), self._protects_records()
-        if problem is SecretGroups:
-            own = {"risk": MeanLoss(log_loss)}
-        else:
-            own = {"loss": log_loss, "n_rows": task.n_rows}
 
         def pose(model, rows, stack, counts):
+            if problem is SecretGroups:
+                own = {"risk": MeanLoss(log_loss), "kind": task.posed_as(FermiERM, stack)}
+            else:
+                own = {"loss": log_loss, "n_rows": task.n_rows}
             return problem(
                 model=model,
                 data=rows,
@@ -310,7 +311,7 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     def _check_rows(self, solver, model, data):
         """Check what gradients of single rows require."""
-        if not bool((data.weight == 1).all()):
+        if data.workers.any((data.weight != 1).any()):
             raise ValueError(
                 f"sample_weight must be None with {type(solver).__name__}: it counts rows once."
             )

@@ -20,6 +20,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.models.base import Model, Penalty
 from fairconstrained.models.features import Features
 from fairconstrained.problems.lines import Line, grid, on_grid
+from fairconstrained.workers import ALONE, Workers
 
 __all__ = [
     "Batch",
@@ -86,9 +87,27 @@ class Batch(NamedTuple):
         """Some of the rows, evenly spaced; here all of them."""
         return self
 
+    @property
+    def workers(self) -> Workers:
+        """Who has the other rows; here nobody."""
+        return ALONE
+
+    @property
+    def in_memory(self) -> Batch:
+        """The rows of this worker."""
+        return self
+
+    def in_one_group(self) -> Batch:
+        """The rows without their groups."""
+        return self._replace(group=torch.zeros_like(self.group))
+
     def batches(self) -> list[Batch]:
         """The rows some at a time; here all at once."""
         return [self]
+
+    def total(self, of_batch: Callable[[Batch], Tensor]) -> Tensor:
+        """Sum of a function of some rows at a time over all rows."""
+        return of_batch(self)
 
 
 class Linearization(NamedTuple):

@@ -1,68 +1,33 @@
-r"""The penalised problem: minimise risk plus ERMI, without constraints.
-
-Rows belong to parts by fractions: one-hot where the groups are known, and estimated where only
-private releases of them are known.
-"""
+"""The penalised problem: minimise risk plus ERMI, without constraints."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fairconstrained.constraints import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.statistics import Statistic
 from fairconstrained.models import Model
-from fairconstrained.models.features import Features
 from fairconstrained.problems.base import Batch, Evaluation, Linearization, with_penalty
 from fairconstrained.problems.erm import through_scores
+from fairconstrained.problems.membership import Membership, Parts
 from fairconstrained.problems.objectives import Objective
 
-__all__ = ["TABLES", "FermiERM", "Membership", "PenalisedTables", "counted_by"]
+__all__ = ["TABLES", "FermiERM", "PenalisedTables", "counted_by"]
 
 TABLES = ("labels", "probabilities")  # what W may answer to
-Terms = Callable[[Tensor, "Membership"], Tensor]
+Terms = Callable[[Tensor, Membership], Tensor]
 
 
 def counted_by(statistic: Statistic, table: str) -> Callable[[Tensor, Tensor], Tensor]:
     """What a row adds to the table that W answers to, a function of its scores and label."""
     return statistic.hard if table == "labels" else statistic.soft
-
-
-class Membership(NamedTuple):
-    """Rows of data, and how much of each row belongs to each part of a table."""
-
-    X: Features
-    y: Tensor  # (n,) class indices
-    parts: Tensor  # (n, n_parts) fractions
-    weight: Tensor  # (n,) positive
-
-    @classmethod
-    def known(cls, data: Batch, constraint: MomentConstraint) -> Membership:
-        """Rows of known groups: one-hot parts, and zeros for rows in no part."""
-        part = constraint.part(data.y, data.group)
-        parts = F.one_hot(part + 1, constraint.n_parts + 1)[:, 1:].to(data.weight)
-        return cls(data.X, data.y, parts, data.weight)
-
-    def rows(self, index: Tensor) -> Membership:
-        """Select rows by their indices."""
-        index = index.to(self.y.device)
-        y, parts, weight = (column.index_select(0, index) for column in self[1:])
-        return Membership(self.X.rows(index), y, parts, weight)
-
-    def count_parts(self, constraint: MomentConstraint) -> Tensor:
-        """Weight of each part, (n_parts,)."""
-        return self.weight @ self.parts
-
-    def sums(self, statistics: Tensor) -> Tensor:
-        """The table of these statistics, (n_parts, n_columns)."""
-        return self.parts.T @ (self.weight[:, None] * statistics)
 
 
 @dataclass(frozen=True)
@@ -96,6 +61,16 @@ class PenalisedTables(ABC):
     information: MutualInformation
     weight: float
     shift: Tensor | None = None
+
+    @staticmethod
+    @abstractmethod
+    def placed(
+        kind: Parts,
+        data: Any,
+        constraint: MomentConstraint,
+        *fractions: Tensor,
+    ) -> Any:
+        """The rows of `data` as this problem takes them, with known or with estimated groups."""
 
     @property
     @abstractmethod
@@ -194,12 +169,22 @@ class FermiERM(PenalisedTables):
     Parameters
     ----------
     data : Membership
-        With the fractions S.
+        With the fractions S, one-hot where the groups are known.
     model, risk, constraint, alpha, information, weight, shift
         As in :class:`PenalisedTables`.
     """
 
     data: Membership
+
+    @staticmethod
+    def placed(
+        kind: Parts,
+        data: Batch,
+        constraint: MomentConstraint,
+        *fractions: Tensor,
+    ) -> Membership:
+        """The rows of `data`, which are in memory."""
+        return kind.of(data, constraint, *fractions)
 
     @property
     def n_rows(self) -> int:

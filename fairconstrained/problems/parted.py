@@ -25,9 +25,10 @@ from fairconstrained.problems.base import Batch, Evaluation, Linearization, with
 from fairconstrained.problems.erm import FairERM, span_of_terms
 from fairconstrained.problems.fermi import FermiERM, PenalisedTables
 from fairconstrained.problems.lines import Line
+from fairconstrained.problems.membership import Membership, Parts
 from fairconstrained.problems.moments import MomentERM, RankingERM
-from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.problems.objectives import MeanLoss, OfRows
+from fairconstrained.problems.parted_rows import PartedColumns, PartedRows
 from fairconstrained.problems.parted_scores import PartedRankingERM, PartedScoresERM
 
 __all__ = ["PARTED", "PartedERM", "PartedFermi", "class_in_parts"]
@@ -249,41 +250,91 @@ class PartedERM(PartedScoresERM):
         return self.passes.at_steps(x, direction, self.affine, steps)
 
 
+class PartedMembership(NamedTuple):
+    """Rows in parts, and how much of each row belongs to each part of a table."""
+
+    kind: Parts
+    rows: PartedRows
+    constraint: MomentConstraint
+    fractions: tuple[Tensor, ...]  # those of estimated groups, (n, n_groups)
+
+    @property
+    def X(self) -> PartedColumns:
+        """Statistics of the columns."""
+        return self.rows.X
+
+    def counts(self) -> Tensor:
+        """Weight of each part, (n_parts,)."""
+        return self.total(lambda own: own.counts())
+
+    def total(self, of_members: Callable[[Membership], Tensor]) -> Tensor:
+        """Sum of a function of some rows at a time over all rows of all workers."""
+
+        def of_batch(batch: Batch, *fractions: Tensor) -> Tensor:
+            return of_members(self.kind.of(batch, self.constraint, *fractions))
+
+        return self.rows.total(of_batch, *self.fractions)
+
+
 class PartedFermi(PenalisedTables):
     r"""The problem of :class:`FermiERM` on rows in parts.
 
-    The parameters are those of :class:`FermiERM`, with :class:`PartedRows` for `data`.
+    The parameters are those of :class:`FermiERM`, with :class:`PartedMembership` for `data`.
     """
 
-    data: PartedRows
+    data: PartedMembership
+    risk: MeanLoss
 
-    @cached_property
-    def passes(self) -> Passes:
-        """Passes over the rows."""
-        return Passes(self.model, self.data, self.risk, self.constraint)  # type: ignore[arg-type]
+    @staticmethod
+    def placed(
+        kind: Parts,
+        data: PartedRows,
+        constraint: MomentConstraint,
+        *fractions: Tensor,
+    ) -> PartedMembership:
+        """The rows of `data`, which are placed some at a time."""
+        return PartedMembership(kind, data, constraint, fractions)
 
     @property
     def n_rows(self) -> int:
         """Number of rows of all workers."""
-        return self.data.n_rows
+        return self.data.rows.n_rows
 
     def linearize(self, x: Tensor) -> Linearization:
         """The penalised objective."""
-        risk, table = self.passes.soft(x)
+        risk, table = self._soft_at(x)
         value, on_table = linearized(lambda table: self._penalty_of(table)[None], table)
+        statistic, total = self.constraint.statistic, self.data.rows.total_weight
 
         def pullback(weights: Tensor) -> Tensor:
             (tables,) = on_table(weights)
-            return self.passes.gradients(x, weights, tables[None])[0]
+
+            def of_members(own: Membership) -> Tensor:
+                scores, model_pullback = self.model.linearize(x, own.X)
+                _, of_risk = self.risk.linearize(scores, own.y, own.weight, total)
+                soft, of_statistic = statistic.linearize(scores, own.y)
+                on_scores = of_statistic(own.on_statistics(tables, soft))
+                return model_pullback(weights * of_risk() + on_scores)
+
+            return self.data.total(of_members)
 
         terms = Linearization(risk[None] + value, pullback)
         return with_penalty(terms, self.model.penalty(x), self.alpha)
 
     def _soft_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.passes.soft(x)
+        return self._sums(x, self.risk.loss, self.constraint.statistic.soft)
 
     def _hard_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.passes.hard(x)
+        return self._sums(x, self.risk.error, self.constraint.statistic.hard)
+
+    def _sums(self, x: Tensor, risk: OfRows, statistic: OfRows) -> tuple[Tensor, Tensor]:
+        def of_members(own: Membership) -> Tensor:
+            scores = self.model.scores(x, own.X)
+            mean = own.weight @ risk(scores, own.y) / self.data.rows.total_weight
+            return _joined(mean, own.sums(statistic(scores, own.y)))
+
+        sums = self.data.total(of_members)
+        return sums[0], sums[1:].reshape(self.constraint.n_parts, -1)
 
 
 # The problem on rows in parts for each problem that has one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import torch
@@ -13,7 +13,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.statistics import blocks_of
 from fairconstrained.models.features import ColumnValues, Features
 from fairconstrained.problems.base import Batch
-from fairconstrained.problems.representatives import every_so_many, representatives
+from fairconstrained.problems.representatives import representatives, sample
 from fairconstrained.workers import Workers
 
 __all__ = ["PartedColumns", "PartedRows"]
@@ -54,13 +54,31 @@ class PartedRows:
                 start = own.stop
                 yield Batch(X, self.y[own].long(), self.group[own].long(), self.weight[own])
 
-    def total(self, of_batch: Callable[[Batch], Tensor]) -> Tensor:
+    def total(self, of_batch: Callable[..., Tensor], *columns: Tensor) -> Tensor:
         """Sum of a function of some rows at a time over all rows of all workers.
 
-        All workers must ask for the same sums in the same order.
+        All workers must ask for the same sums in the same order. Further `columns` of this worker's
+        rows are divided like the rows, and are the further arguments of the function.
         """
-        pieces = map(of_batch, self.batches())
-        return self.workers.sum(reduce(torch.add, pieces))
+
+        def pieces() -> Iterator[Tensor]:
+            start = 0
+            for batch in self.batches():
+                own = slice(start, start + batch.n_rows)
+                start = own.stop
+                yield of_batch(batch, *(column[own] for column in columns))
+
+        return self.workers.sum(reduce(torch.add, pieces()))
+
+    @property
+    def in_memory(self) -> Batch:
+        """The rows of this worker, which must be a single block."""
+        (X,) = self.blocks
+        return Batch(X, self.y.long(), self.group.long(), self.weight)
+
+    def in_one_group(self) -> PartedRows:
+        """The rows without their groups."""
+        return replace(self, group=torch.zeros_like(self.group))
 
     def kept(self, index: Tensor, weight: Tensor) -> PartedRows:
         """Some of this worker's rows, in memory, that have these weights from now on.
@@ -125,7 +143,7 @@ class PartedRows:
     @cached_property
     def sample(self) -> Batch:
         """Some of the rows of all workers, evenly spaced, or all if they are few."""
-        return every_so_many(self)
+        return sample(self)
 
 
 class PartedColumns:

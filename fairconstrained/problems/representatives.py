@@ -20,7 +20,7 @@ from fairconstrained.problems.base import Batch
 if TYPE_CHECKING:
     from fairconstrained.problems.parted_rows import PartedRows
 
-__all__ = ["EveryonesColumns", "every_so_many", "representatives"]
+__all__ = ["EveryonesColumns", "every_so_many", "representatives", "sample"]
 
 _MOST_SCORES = 400_000  # of all workers that travel at a time: 3 MB
 
@@ -117,10 +117,18 @@ def representatives(data: PartedRows) -> Batch:
     return _batch(data, of_own, rows, weight)
 
 
-def every_so_many(data: PartedRows) -> Batch:
-    """Up to 400,000 of the rows, evenly spaced: all rows, or every second of each worker..."""
-    own = slice(None, None, -(-data.n_rows // _MOST_SCORES))
-    rows = torch.arange(len(data.y), device=data.y.device)[own]
+def every_so_many(data: Batch | PartedRows) -> Tensor:
+    """Indices of up to 400,000 rows, evenly spaced: all rows, or every second, third...
+
+    Of several workers they are those that one worker would choose who has the rows of all.
+    """
+    spacing = -(-data.n_rows // _MOST_SCORES)
+    return torch.arange(-data.n_before % spacing, len(data.y), spacing, device=data.y.device)
+
+
+def sample(data: PartedRows) -> Batch:
+    """Some of the rows of all workers, evenly spaced, or all if they are few."""
+    rows = every_so_many(data)
     return _batch(data, lambda scores: scores[rows], rows, data.weight[rows])
 
 

@@ -18,7 +18,7 @@ from fairconstrained import (
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.exceptions import WorkerError
-from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
+from fairconstrained.solvers import DPFERMI, DPSGDA, LBFGS, NoisyTables, ReleasedMoments
 from tests.helpers.processes import needs_gloo, run_on_workers
 
 pytestmark = [pytest.mark.slow, needs_gloo]
@@ -42,6 +42,19 @@ ALL_ROWS = {  # batches of all rows are the same, however they are drawn
         feature_range=RANGE, solver=DPSGDA(n_steps=5, sampling_rate=1.0), **RECORDS
     ),
     "ranking": AUCFairClassifier(feature_range=RANGE, **RECORDS),
+    "secret groups": DPFermiClassifier(penalty=4.0, **RECORDS),
+    "secret groups, weights": DPFermiClassifier(penalty=4.0, **RECORDS),
+    "secret groups, odds, and few of many components": DPFermiClassifier(
+        "equalized_odds",
+        solver=ReleasedMoments(n_rounds=2, n_components=3, inner=LBFGS()),
+        **RECORDS,
+    ),
+    "secret groups of public proportions": DPFermiClassifier(
+        group_proportions=[0.5, 0.5], solver=ReleasedMoments(n_rounds=1), **RECORDS
+    ),
+    "steps on secret groups": DPFermiClassifier(
+        solver=DPFERMI(n_steps=10, batch_size=N), **RECORDS
+    ),
 }
 BATCHES = {
     "batches": RateConstrainedClassifier(solver=DPSGDA(n_steps=30), **RECORDS),
@@ -52,6 +65,8 @@ BATCHES = {
         solver=DPFERMI(n_steps=10, output="random"),
         **RECORDS,
     ),
+    "batches with secret groups": DPFermiClassifier(solver=NoisyTables(n_steps=10), **RECORDS),
+    "secret groups, noise of the system": DPFermiClassifier("equal_opportunity"),
 }
 
 
@@ -62,10 +77,13 @@ def shard(rank, size):
     return DATA.data[own], DATA.target[own], np.asarray(DATA.sensitive_features)[own]
 
 
-def fitted(clf, X, y, group):
+def fitted(case, rank, size):
+    """Weights, where there are any, are larger on the last worker."""
+    clf, (X, y, group) = {**ALL_ROWS, **BATCHES}[case], shard(rank, size)
+    weight = 2.0 + (group == max(DATA.sensitive_features)) if "weights" in case else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        clf.fit(X, y, sensitive_features=group)
+        clf.fit(X, y, sensitive_features=group, sample_weight=weight)
     return {
         "coef": clf.coef_,
         "intercept": clf.intercept_,
@@ -77,8 +95,7 @@ def fitted(clf, X, y, group):
 
 def all_fits(rank, size):
     with sharded_rows():
-        cases = {**ALL_ROWS, **BATCHES}
-        return {name: fitted(clf, *shard(rank, size)) for name, clf in cases.items()}
+        return {case: fitted(case, rank, size) for case in (*ALL_ROWS, *BATCHES)}
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +114,7 @@ def same_on_all(on_workers, case):
 def test_workers_find_what_one_worker_finds_on_all_rows(on_workers, case):
     """For one seed: the same noise, drawn once, on the same sums."""
     found = same_on_all(on_workers, case)
-    one = fitted(ALL_ROWS[case], *shard(0, 1))
+    one = fitted(case, 0, 1)
     assert found["privacy"] == one["privacy"]
     for name in ("coef", "intercept", "multipliers", "violation"):
         np.testing.assert_allclose(found[name], one[name], rtol=0, atol=1e-8)
@@ -106,7 +123,7 @@ def test_workers_find_what_one_worker_finds_on_all_rows(on_workers, case):
 @pytest.mark.parametrize("case", BATCHES)
 def test_batches_of_all_workers_cost_what_those_of_one_worker_cost(on_workers, case):
     found = same_on_all(on_workers, case)
-    one = fitted(BATCHES[case], *shard(0, 1))
+    one = fitted(case, 0, 1)
     assert found["privacy"] == one["privacy"] == BATCHES[case].planned_privacy(N)
 
 
@@ -151,6 +168,11 @@ def troubles(rank, size):
             "ranges": said(lambda: fit(feature_range=narrow)),
             "categories": said(lambda: fit(group=declared)),
             "network": said(lambda: fit(model=(4,))),
+            "weights that a solver refuses": said(
+                lambda: DPFermiClassifier(solver=DPFERMI()).fit(
+                    X, y, sensitive_features=group, sample_weight=np.full(len(y), 1.0 + first)
+                )
+            ),
             "planned": said(lambda: RateConstrainedClassifier(epsilon=1.0).planned_privacy(N)),
             "after all that": said(fit),
             "death": said(lambda: fit(callbacks=dies)),
@@ -166,6 +188,7 @@ def test_what_is_wrong_is_said_on_all_before_anything_is_released(tmp_path):
         "ranges": "ValueError: workers must agree in their parameters: worker 0 has",
         "categories": "workers must agree in their categories of y and sensitive_features",
         "network": "RateConstrainedClassifier.model must be linear or a classifier",
+        "weights that a solver refuses": "sample_weight must be None with DPFERMI",
         "planned": "must be called outside of sharded_rows",
     }.items():
         message, spent, _ = found[case]

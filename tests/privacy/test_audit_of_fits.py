@@ -21,6 +21,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
 import fairconstrained
+from fairconstrained.distributed import sharded_rows
 from fairconstrained.estimators import _private, _private_ranking
 from fairconstrained.estimators._rows import Task
 from fairconstrained.models import LinearModel, NetworkModel
@@ -31,6 +32,7 @@ from fairconstrained.problems.private.erm import NoisySteps
 from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
 from tests.helpers.marks import slow_where
 from tests.helpers.private_fits import DATA, PRIVATE
+from tests.helpers.processes import needs_gloo, run_on_workers
 
 N = 2000
 FEATURES = DATA.data[:N].copy()
@@ -43,6 +45,7 @@ ALL_ROWS = {  # the same solvers on all rows, so that the canary is in every bat
 }
 RECORDS = [name for name in PRIVATE if "groups" not in name]
 OF_GROUPS = [name for name in PRIVATE if "groups" in name]
+ON_SHARDS = [name for name in PRIVATE if "network" not in name]
 
 
 def with_canary(sign, group):
@@ -52,14 +55,15 @@ def with_canary(sign, group):
     return X, groups
 
 
-def fit(name, unit, rows):
-    """A fit, and the text of its warnings."""
+def fit(name, unit, rows, part=slice(None)):
+    """A fit, on all rows or on the part of one of several workers, and the text of its warnings."""
     clf = clone(PRIVATE[name])
     clf.set_params(epsilon=Budget(1.0, 1e-5, unit), solver=ALL_ROWS.get(type(clf.solver)))
     X, groups = rows
+    y = DATA.target[: X.shape[0]]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        clf.fit(X, DATA.target[: X.shape[0]], sensitive_features=groups)
+        clf.fit(X[part], y[part], sensitive_features=groups[part])
     return clf, [str(w.message) for w in caught]
 
 
@@ -112,9 +116,9 @@ def price_of(clf, unit):
     return (2 if unit in REPLACING else 1) * priced
 
 
-def audit(name, unit, patch):
+def audit(name, unit, patch, part=slice(None)):
     """(what the row moved, what was priced, whether nothing else differs)."""
-    fits = [partial(fit, name, unit, rows) for rows in neighbours(unit)]
+    fits = [partial(fit, name, unit, rows, part) for rows in neighbours(unit)]
     (one, said), (other, said_then), moved = answered_alike(fits, patch)
     equal = said == said_then
     for mine, its in zip(told(one), told(other), strict=True):
@@ -184,6 +188,29 @@ def test_another_group_moves_no_fit_by_more_than_is_priced(name, monkeypatch):
     moved, priced, equal = audit(name, "sensitive_features", monkeypatch)
     assert equal
     assert 0.2 * priced < moved <= priced
+
+
+def audits_on_shards(rank, size):
+    """The canary is the last row of the last worker."""
+    part = slice(rank * N // size, (rank + 1) * N // size)
+    found = {}
+    for name in ON_SHARDS:
+        for unit in units_of(name):
+            with sharded_rows():
+                found[name, unit] = audit(name, unit, pytest.MonkeyPatch(), part)
+    return found
+
+
+@pytest.mark.slow
+@needs_gloo
+def test_on_shards_a_row_moves_no_fit_by_more_than_is_priced(tmp_path):
+    """What two workers release together; of what is public, and of what both tell, nothing."""
+    first, last = run_on_workers(audits_on_shards, tmp_path, 2, 2)
+    assert first.keys() == last.keys() == {(c, unit) for c in ON_SHARDS for unit in units_of(c)}
+    for case, (moved, priced, equal) in last.items():
+        assert first[case] == (0.0, priced, True)
+        assert equal
+        assert 0.2 * priced < moved <= priced
 
 
 def test_sums_of_rare_columns_move_no_fit_by_more_than_is_priced(monkeypatch):

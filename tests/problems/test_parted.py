@@ -19,14 +19,15 @@ from fairconstrained.constraints import (
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
-from fairconstrained.problems import FairERM, parted
-from fairconstrained.problems.fermi import FermiERM, Membership
+from fairconstrained.problems import FairERM, parted, representatives
+from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.fewer_rows import thinned
+from fairconstrained.problems.membership import EstimatedParts, KnownParts
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.parted import PartedERM, PartedFermi
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.workers import ALONE
-from tests.helpers.parts import N_GROUPS, assert_same_problem, model, rows
+from tests.helpers.parts import N_GROUPS, N_ROWS, assert_same_problem, model, rows
 
 NOTIONS = {
     "rates": [DemographicParity(0.1)],
@@ -143,23 +144,43 @@ def test_workers_keep_the_rows_that_one_worker_would_keep(monkeypatch):
     assert 0 < len(of_second) < len(all_kept)
 
 
+@pytest.mark.parametrize("n_before", [0, 1, 50, 51])
+def test_workers_take_every_row_that_one_worker_would_take(n_before, monkeypatch):
+    monkeypatch.setattr(representatives, "_MOST_SCORES", 30)
+    whole, parts = rows()
+    taken = representatives.every_so_many(whole)
+    assert_close(taken, torch.arange(0, N_ROWS, 4))
+    monkeypatch.setattr(PartedRows, "n_rows", N_ROWS)
+    monkeypatch.setattr(PartedRows, "n_before", n_before)
+    columns = (column[n_before:] for column in (parts.y, parts.group, parts.weight))
+    last = PartedRows(parts.blocks, *columns, ALONE)
+    assert_close(n_before + representatives.every_so_many(last), taken[taken >= n_before])
+
+
 def test_rows_stay_where_a_worker_would_have_none():
     _, parts = rows()
     none = torch.arange(0)
     assert parts.kept(none, parts.weight[none]) is parts
 
 
+@pytest.mark.parametrize("groups", ["known", "estimated"])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_penalised_problem_is_that_of_all_rows(n_classes):
+def test_the_penalised_problem_is_that_of_all_rows(n_classes, groups):
     whole, parts = rows(n_classes)
     space = Space(range(n_classes), range(N_GROUPS))
     stack = Stack(space, [EqualizedOdds().bind(space, 1.0)])
-    membership = Membership.known(whole, stack)
-    assert_close(parts.count_parts(stack), membership.count_parts(stack))
-    information = MutualInformation.within(stack, parts.count_parts(stack))
+    fractions = torch.rand((N_ROWS, N_GROUPS), dtype=torch.float64).softmax(dim=1)
+    given = (EstimatedParts, fractions) if groups == "estimated" else (KnownParts,)
+    membership, in_pieces = (
+        problem.placed(given[0], data, stack, *given[1:])
+        for problem, data in ((FermiERM, whole), (PartedFermi, parts))
+    )
+    counts = membership.counts()
+    information = MutualInformation.within(stack, counts)
     common = model(whole, n_classes), MeanLoss(log_loss), stack, 1e-3, information, 2.0
     exact = FermiERM(common[0], membership, *common[1:])
-    in_parts = PartedFermi(common[0], parts, *common[1:])
+    in_parts = PartedFermi(common[0], in_pieces, *common[1:])
+    assert_close(in_pieces.counts(), counts)
     x = torch.randn(exact.model.n_params, dtype=torch.float64)
     for _ in range(2):  # the second time with the table of the labels
         own, other = exact.linearize(x), in_parts.linearize(x)

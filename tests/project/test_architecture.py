@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "datasets": {"_version"},
     "problems": {"auc", "autograd", "constraints", "losses", "models", "workers"},
     "problems.private": {
-        *("constraints", "exceptions", "losses", "models", "privacy", "problems"),
+        *("constraints", "exceptions", "losses", "models", "privacy", "problems", "workers"),
     },
     "solvers": {"exceptions", "models", "privacy", "problems", "problems.private", "process"},
     "training": {

@@ -10,7 +10,7 @@ public vectors over the groups.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -20,21 +20,26 @@ from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.stack import Stack
 from fairconstrained.constraints.statistics import sum_by
 from fairconstrained.models import Model
-from fairconstrained.models.features import Features
 from fairconstrained.privacy import ReleasePlan, Unit
 from fairconstrained.privacy.mechanisms import with_gaussian_noise
 from fairconstrained.problems.base import Batch
-from fairconstrained.problems.fermi import FermiERM, Membership, counted_by
+from fairconstrained.problems.fermi import FermiERM, PenalisedTables, counted_by
+from fairconstrained.problems.membership import EstimatedParts
 from fairconstrained.problems.objectives import Objective
+from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.problems.private.base import PrivateProblem
 from fairconstrained.problems.private.erm import NoisySteps, Release, finite, with_zero_row
+from fairconstrained.problems.representatives import every_so_many
+from fairconstrained.workers import Workers
 
 __all__ = ["AttributeFermi", "RecordFermi", "SecretGroups", "released_counts"]
 
 ChooseDual = Callable[[Tensor], Tensor]
 
 
-def released_counts(data: Batch, space: Space, noise: float, unit: Unit, rng: Generator) -> Tensor:
+def released_counts(
+    data: Batch | PartedRows, space: Space, noise: float, unit: Unit, rng: Generator
+) -> Tensor:
     """Noisy weight of the rows of each label and group, (n_classes, n_groups).
 
     Where the sensitive features are protected the weight of each label is public and kept.
@@ -46,27 +51,29 @@ def released_counts(data: Batch, space: Space, noise: float, unit: Unit, rng: Ge
     if unit != "sensitive_features":
         return with_gaussian_noise(cells, noise, rng)[..., 0]
     public = sum_by(column, data.y, n_labels)
-    noise = noise * float(data.weight.max())
-    return _with_noise_between_groups(cells, public, noise, rng)[0][..., 0]
+    noise = noise * data.workers.largest(data.weight.max())
+    return _with_noise_between_groups(cells, public, noise, rng, data.workers)[0][..., 0]
 
 
 def _with_noise_between_groups(
-    sums: Tensor, public: Tensor, noise: float, rng: Generator
+    sums: Tensor, public: Tensor, noise: float, rng: Generator, workers: Workers
 ) -> tuple[Tensor, float]:
     """Noise on sums (n_conditions, n_groups, m) whose total over the groups is public.
 
-    `public` must not be summed over groups: not even its rounding may depend on them.
+    Both are sums over the rows of this worker, and the result is of all workers. `public` must not
+    be summed over groups: not even its rounding may depend on them.
     """
     k = sums.shape[1]
     mean = public[:, None] / k
+    of_all = workers.sum(mean)
     if k == 1:
-        return mean, 0.0
+        return of_all, 0.0
     # The accountant is told of antipodal contributions, a distance of 2; groups are sqrt(2) apart,
     # and of all rows, without sampling, nothing but the distance matters.
     deviation = noise * 0.5**0.5
     noisy = with_gaussian_noise(sums - mean, deviation, rng)
     # The total is public: noise on it is undone.
-    return noisy - noisy.mean(dim=1, keepdim=True) + mean, deviation
+    return noisy - noisy.mean(dim=1, keepdim=True) + of_all, deviation
 
 
 class RecordFermi(NoisySteps):
@@ -123,12 +130,21 @@ class AttributeFermi(RecordFermi):
     Paper: the public terms come from the same batch and carry no noise; here: from rows of their
     own, because exact gradients of a batch reveal which rows are in it, and sampling then
     amplifies nothing.
+
+    Parameters
+    ----------
+    data : Batch or PartedRows
+        Of several workers each draws public rows of its own, which are together one draw.
+    **problem
+        The other parameters of :class:`RecordFermi`.
     """
 
     step_size = 0.5  # suits public columns, which are whitened
 
-    def __init__(self, **problem: Any):
-        super().__init__(**problem)
+    def __init__(self, *, data: Batch | PartedRows, **problem: Any):
+        super().__init__(data=data.in_memory, **problem)
+        self._n_before = data.n_before
+        self._n_public = max(1, round(min(self._rate, 1.0) * self.n_rows))
         # The term that all groups share is linear in W^2 and the same for all rows of a label.
         of_label = _of_label(self.information.shared, _part_of_label(self.constraint))
         self._shared = self.weight * self.n_rows * of_label
@@ -155,7 +171,7 @@ class AttributeFermi(RecordFermi):
         scale = self.weight / (self._rate * self.n_rows)
         weights = scale * self.n_rows * self.information.group_weights(dual)
         of_batch = on_scores(with_zero_row(weights).index_select(0, part))
-        of_public = self._of_public(dual, scores[n:], rows.y[n:]) / len(drawn)
+        of_public = self._of_public(dual, scores[n:], rows.y[n:]) / self._n_public
         max_norms = scores.new_full((len(scores),), torch.inf)
         max_norms[:n].fill_(scale * max_norm)
         gradient = clipped(torch.cat((of_batch, of_public)), max_norms)
@@ -163,12 +179,16 @@ class AttributeFermi(RecordFermi):
         return Release(released, with_gaussian_noise(gradient, noise, rng), 1.0)
 
     def _public_rows(self, rng: Generator) -> Tensor:
-        """As many rows as a batch is expected to have, drawn independently of it."""
+        """As many rows as a batch is expected to have, drawn independently of it.
+
+        Workers draw the same of all rows, and each takes those that it has.
+        """
+        n_own = len(self.data.y)
         if self._rate >= 1:
-            rows = torch.arange(self.n_rows)
+            rows = torch.arange(n_own)
         else:
-            size = max(1, round(self._rate * self.n_rows))
-            rows = torch.randint(self.n_rows, (size,), generator=rng)
+            drawn = torch.randint(self.n_rows, (self._n_public,), generator=rng) - self._n_before
+            rows = drawn[(drawn >= 0) & (drawn < n_own)]
         return rows.to(self.data.y.device)
 
     def _of_public(self, dual: Tensor, scores: Tensor, y: Tensor) -> Tensor:
@@ -189,14 +209,6 @@ def _of_label(of_part: Tensor, part: Tensor) -> Tensor:
     return with_zero_row(of_part)[part]
 
 
-class PublicRows(NamedTuple):
-    """Rows without their groups."""
-
-    X: Features
-    y: Tensor  # (n,) class indices
-    weight: Tensor  # (n,) positive
-
-
 class SecretGroups(PrivateProblem):
     r"""Public features and labels, secret groups: only noisy sums over the groups are released.
 
@@ -209,8 +221,10 @@ class SecretGroups(PrivateProblem):
 
     Parameters
     ----------
-    model, data, risk, alpha
+    model, risk, alpha
         As in :class:`fairconstrained.problems.FairERM`.
+    data : Batch or PartedRows
+        The attribute `data` has these rows without their groups.
     constraint : Stack
         The measured constraint; its parts are the groups within labels.
     counts : Tensor of shape (n_parts,)
@@ -220,6 +234,8 @@ class SecretGroups(PrivateProblem):
         :math:`\lambda`.
     plan : ReleasePlan
         One noise for each release that may be asked for, by name.
+    kind : type, default=FermiERM
+        The problem of estimated groups, for such rows.
     """
 
     plan: ReleasePlan
@@ -228,7 +244,7 @@ class SecretGroups(PrivateProblem):
         self,
         *,
         model: Model,
-        data: Batch,
+        data: Batch | PartedRows,
         risk: Objective,
         alpha: float,
         constraint: Stack,
@@ -236,15 +252,16 @@ class SecretGroups(PrivateProblem):
         information: MutualInformation,
         weight: float,
         plan: ReleasePlan,
+        kind: type[PenalisedTables] = FermiERM,
     ):
         super().__init__(model, plan, dict.fromkeys(plan.noise, 1))
-        self.data = PublicRows(data.X, data.y, data.weight)
+        self.data = data.in_one_group()
         self.constraint = constraint
         self.counts = counts
         self.information = information
         self.weight = weight
         self._group = data.group
-        self._risk, self._alpha = risk, alpha
+        self._risk, self._alpha, self._kind = risk, alpha, kind
         conditions = ((information.condition + 1) * information.used)[:, None].to(data.weight)
         # Condition 0 has the rows whose label is in no part.
         of_label = _of_label(conditions, _part_of_label(constraint))
@@ -252,8 +269,8 @@ class SecretGroups(PrivateProblem):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows, which is public."""
-        return len(self.data.y)
+        """Number of rows of all workers, which is public."""
+        return self.data.n_rows
 
     @property
     def n_groups(self) -> int:
@@ -290,21 +307,18 @@ class SecretGroups(PrivateProblem):
         noise = self.plan.noise[name]
         used = self.condition > 0
         queries = queries * (used * self.data.weight)[:, None]
-        largest = float(queries.norm(dim=1).max())  # public
+        largest = self.data.workers.largest(queries.norm(dim=1).max())  # public
         k, n_conditions = self.n_groups, self.information.n_conditions + 1
         sums = sum_by(queries, self.condition * k + self._group, n_conditions * k)
         public = sum_by(queries, self.condition, n_conditions)
         sums = sums.reshape(n_conditions, k, -1)
-        return _with_noise_between_groups(sums, public, noise * largest, rng)
+        return _with_noise_between_groups(sums, public, noise * largest, rng, self.data.workers)
 
-    def surrogate(self, fractions: Tensor) -> FermiERM:
+    def surrogate(self, fractions: Tensor) -> PenalisedTables:
         """The problem if each row belonged to the groups by these fractions, (n, n_groups)."""
-        part = self.constraint.part_of_cell.to(fractions.device)[self.data.y] + 1
-        of_parts = fractions.new_zeros((self.n_rows, self.constraint.n_parts + 1))
-        of_parts = of_parts.scatter_add(1, part, fractions)[:, 1:]
-        return FermiERM(
+        return self._kind(
             self.model,
-            Membership(self.data.X, self.data.y, of_parts, self.data.weight),
+            self._kind.placed(EstimatedParts, self.data, self.constraint, fractions),
             self._risk,
             self.constraint,
             self._alpha,
@@ -312,8 +326,18 @@ class SecretGroups(PrivateProblem):
             self.weight,
         )
 
+    def mean(self, values: Tensor) -> Tensor:
+        """Weighted means (m,) of public values (n, m), over the rows of all workers."""
+        weight, workers = self.data.weight, self.data.workers
+        return workers.sum(weight @ values) / workers.sum(weight.sum())
+
+    def quantile(self, values: Tensor, level: float) -> float:
+        """A quantile of a public value (n,) of all workers; of many, of some evenly spaced."""
+        some = every_so_many(self.data)
+        return float(torch.cat(self.data.workers.gather(values[some])).quantile(level))
+
     def predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Class probabilities and one-hot predicted labels of the rows, which are public."""
-        scores = self.model.scores(x, self.data.X)
+        scores = torch.cat([self.model.scores(x, rows.X) for rows in self.data.batches()])
         statistic = self.constraint.statistic
         return statistic.soft(scores, self.data.y), statistic.hard(scores, self.data.y)

@@ -20,6 +20,8 @@ import torch
 from torch import Tensor
 
 from fairconstrained.models.features import Features
+from fairconstrained.problems.base import Batch
+from fairconstrained.problems.parted_rows import PartedRows
 
 __all__ = ["GroupPosterior", "principal_components"]
 
@@ -30,13 +32,19 @@ _EXACT = 1e-9  # added to the variances, because sums without noise may be redun
 class GroupPosterior:
     """Estimates of the rows' groups from all releases so far.
 
-    Rows (n,) of different conditions are estimated separately; condition 0 is for rows in no part.
-    The prior holds fractions of the groups, (n_conditions + 1, n_groups).
+    Parameters
+    ----------
+    data : Batch or PartedRows
+        Rows without their groups. Of several workers, each estimates the groups of its own rows.
+    condition : LongTensor of shape (n,)
+        Rows of different conditions are estimated separately; condition 0 is for rows in no part.
+    prior : Tensor of shape (n_conditions + 1, n_groups)
+        Fractions of the groups.
     """
 
-    def __init__(self, condition: Tensor, weight: Tensor, prior: Tensor):
+    def __init__(self, data: Batch | PartedRows, condition: Tensor, prior: Tensor):
         self.condition = condition
-        self.weight = weight
+        self._weight, self._workers = data.weight, data.workers
         self.prior = prior / prior.sum(dim=1, keepdim=True)
         self._queries: list[Tensor] = []
         self._sums: list[Tensor] = []
@@ -57,11 +65,10 @@ class GroupPosterior:
         fractions = self.prior[self.condition]
         for c in range(1, len(self.prior)):
             rows = self.condition == c
-            own, weight, prior = queries[rows], self.weight[rows], self.prior[c]
-            excess = (sums[c] - prior[:, None] * (weight @ own)).T
-            fractions[rows] = prior + own @ _ridge(
-                own.T @ (own * weight[:, None]), excess, variances
-            )
+            own, weight, prior = queries[rows], self._weight[rows], self.prior[c]
+            excess = (sums[c] - prior[:, None] * self._workers.sum(weight @ own)).T
+            gram = self._workers.sum(own.T @ (own * weight[:, None]))
+            fractions[rows] = prior + own @ _ridge(gram, excess, variances)
         return fractions
 
 
@@ -84,28 +91,36 @@ def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
     return coefficients
 
 
-def principal_components(X: Features, weight: Tensor, n_components: int) -> Tensor:
+def principal_components(data: Batch | PartedRows, n_components: int) -> Tensor:
     """A constant and the leading components of the standardised columns, each of mean square 1.
+
+    Of several workers each gets those of its own rows, (n, n_components + 1).
 
     They depend on features only. With more columns than components a random sketch (with a seed of
     its own) and one power iteration find them. Columns without variance are left out.
     """
-    total, centre = weight.sum(), X.mean(weight)
-    scale = X.variance(weight, centre).sqrt()
+    weight, workers = data.weight, data.workers
+    centre = data.X.mean(weight)
+    scale = data.X.variance(weight, centre).sqrt()
     scale = torch.where(scale > 1e-6 * centre.abs().clamp_min(1e-6), 1.0 / scale, 0.0 * scale)
-    n_columns = X.shape[1]
+    n_columns = data.X.shape[1]
     basis = torch.eye(n_columns).to(scale)
     if n_columns > n_components:
         sketch = torch.randn(
             (n_columns, n_components + 8), generator=torch.Generator().manual_seed(0)
         )
         basis = sketch.to(scale)
+
+        def there_and_back(batch: Batch) -> Tensor:
+            found = _standardised(batch.X, centre, scale, basis) * batch.weight[:, None]
+            back = batch.X.t_matmul(found) - torch.outer(centre, found.sum(dim=0))
+            return scale[:, None] * back
+
         for _ in range(2):
-            found = _standardised(X, centre, scale, basis) * weight[:, None]
-            back = scale[:, None] * (X.t_matmul(found) - torch.outer(centre, found.sum(dim=0)))
-            basis = torch.linalg.qr(back).Q
-    rows = _standardised(X, centre, scale, basis)
-    values, vectors = torch.linalg.eigh(rows.T @ (rows * weight[:, None]) / total)
+            basis = torch.linalg.qr(data.total(there_and_back)).Q
+    rows = torch.cat([_standardised(batch.X, centre, scale, basis) for batch in data.batches()])
+    covariance = workers.sum(rows.T @ (rows * weight[:, None])) / workers.sum(weight.sum())
+    values, vectors = torch.linalg.eigh(covariance)
     keep = (values > 1e-6 * values.max()).nonzero()[:, 0].flip(0)[:n_components]
     components = rows @ vectors[:, keep] / values[keep].sqrt()
     return torch.cat((components.new_ones((len(components), 1)), components), dim=1)

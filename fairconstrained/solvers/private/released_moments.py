@@ -128,7 +128,7 @@ class ReleasedMoments(PrivateSolver):
     def check(self, problem: SecretGroups) -> None:
         """Raise ValueError if the inner solver cannot solve what follows from the releases."""
         k = problem.n_groups
-        unknown = problem.surrogate(problem.counts.new_full((problem.n_rows, k), 1.0 / k))
+        unknown = problem.surrogate(problem.counts.new_full((len(problem.data.y), k), 1.0 / k))
         inner = self._inner(problem)
         check_solves(inner, unknown)
         inner.check(unknown)
@@ -140,7 +140,7 @@ class ReleasedMoments(PrivateSolver):
         self, problem: SecretGroups, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield the iterates of the inner solver, and the last one measured by its own release."""
-        posterior = GroupPosterior(problem.condition, problem.data.weight, problem.prior())
+        posterior = GroupPosterior(problem.data, problem.condition, problem.prior())
         components = self._components(problem)
         queries = components
         inner = self._inner(problem)
@@ -167,11 +167,10 @@ class ReleasedMoments(PrivateSolver):
         yield Iterate(x, soft, hard, dual, chosen.residual)
 
     def _components(self, problem: SecretGroups) -> Tensor:
-        data = problem.data
         noise = problem.plan.noise.get(_round(0), 1.0)
         affordable = int(problem.n_rows / (_ROWS_PER_NOISE * noise))
         size = max(1, min(self.n_components, affordable))
-        components = principal_components(data.X, data.weight, size)
+        components = principal_components(problem.data, size)
         return _cut(components, _LONG * components.shape[1] ** 0.5)
 
 
@@ -183,12 +182,11 @@ def _queries_of_model(problem: SecretGroups, x: Tensor, components: Tensor) -> T
     """What the model does with the rows, and how that moves: one class is implied by the others."""
     probabilities, hard = problem.predictions(x)
     spread = 1.0 - (probabilities**2).sum(dim=1, keepdim=True)
-    directions = spread / spread.mean().clamp_min(1e-12) * components
-    weight = problem.data.weight[:, None]
+    directions = spread / problem.mean(spread).clamp_min(1e-12) * components
     outputs = torch.cat((probabilities[:, 1:], hard[:, 1:]), dim=1)
-    outputs = outputs - (weight * outputs).sum(dim=0) / weight.sum()
+    outputs = outputs - problem.mean(outputs)
     queries = torch.cat((components.shape[1] ** 0.5 * outputs, directions), dim=1)
-    return _cut(queries, float(queries.norm(dim=1).quantile(_LONGEST)))
+    return _cut(queries, problem.quantile(queries.norm(dim=1), _LONGEST))
 
 
 def _cut(queries: Tensor, longest: float) -> Tensor:

@@ -5,8 +5,10 @@ import torch
 
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Phase, plan_releases, privacy_spent
+from fairconstrained.problems import Batch
 from fairconstrained.problems.private import fermi
 from fairconstrained.problems.private.group_posterior import principal_components
+from fairconstrained.workers import ALONE
 
 
 @pytest.mark.parametrize("k", [2, 3, 20])
@@ -24,7 +26,7 @@ def test_the_noise_is_that_of_the_distance_between_two_groups(k, monkeypatch):
     for group in (0, 1):
         sums = torch.zeros(1, k, 2).double()
         sums[0, group] = query
-        fermi._with_noise_between_groups(sums, sums.sum(dim=1), plan.noise["sums"], None)
+        fermi._with_noise_between_groups(sums, sums.sum(dim=1), plan.noise["sums"], None, ALONE)
     (first, deviation), (second, _) = noisy
     moved = float((first - second).norm())
     assert moved == pytest.approx(2**0.5)
@@ -35,5 +37,6 @@ def test_the_noise_is_that_of_the_distance_between_two_groups(k, monkeypatch):
 def test_constant_features_have_one_component():
     """Without any a fit on them failed after its releases."""
     rows = DenseFeatures(torch.full((10, 2), 3.0).double())
-    components = principal_components(rows, torch.ones(10).double(), 5)
+    none = torch.zeros(10, dtype=torch.long)
+    components = principal_components(Batch(rows, none, none, torch.ones(10).double()), 5)
     torch.testing.assert_close(components, torch.ones(10, 1).double())

@@ -14,7 +14,8 @@ from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Phase, plan_releases, plan_training, privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.problems import Batch
-from fairconstrained.problems.fermi import TABLES, FermiERM, Membership
+from fairconstrained.problems.fermi import TABLES, FermiERM
+from fairconstrained.problems.membership import KnownParts
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private import fermi as private_fermi
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi, SecretGroups
@@ -136,7 +137,7 @@ class SameRows(AttributeFermi):
 
     def _of_public(self, dual, scores, y):
         # Large where the canary is in the batch, whose label is 0: the batch is known.
-        return (10.0 * len(y) * (y == 0).to(scores))[:, None]
+        return (10.0 * self._n_public * (y == 0).to(scores))[:, None]
 
 
 class OwnRows(AttributeFermi):
@@ -234,7 +235,7 @@ def test_a_step_without_noise_is_that_of_the_saddle_form(kind, unit, table):
     )
     stack = given["constraint"]
     exact = FermiERM(
-        given["model"], Membership.known(data, stack), MeanLoss(log_loss), stack, 0.0,
+        given["model"], KnownParts.of(data, stack), MeanLoss(log_loss), stack, 0.0,
         given["information"], 1.0,
     )  # fmt: skip
     on_x, on_dual = exact.saddle(x, DUAL, torch.arange(N_ROWS), table)
