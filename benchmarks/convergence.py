@@ -25,7 +25,7 @@ from fairconstrained.models import LinearModel
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch
 from fairconstrained.problems.fermi import FermiERM
-from fairconstrained.problems.membership import KnownParts
+from fairconstrained.problems.membership import Members
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import DPFERMI, LBFGS, ReleasedMoments, Solver
 
@@ -56,14 +56,14 @@ def exact_gradient(clf: DPFermiClassifier, data: Batch) -> float:
     space = Space([0, 1], [0, 1])
     stack = Stack(space, [DemographicParity().bind(space, 1.0)])
     zeros, ones = torch.zeros(_COLUMNS).double(), torch.ones(_COLUMNS).double()
-    rows = KnownParts.of(data, stack)
+    rows = Members(data, stack)
     problem = FermiERM(
         LinearModel(1, zeros, ones, True),
         rows,
         MeanLoss(log_loss),
         stack,
         _ALPHA,
-        MutualInformation.within(stack, data.weight @ rows.parts),
+        MutualInformation.within(stack, rows.counts()),
         _PENALTY,
     )
     terms = problem.linearize(problem.model.restore(vars(clf)))

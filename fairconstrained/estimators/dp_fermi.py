@@ -16,7 +16,7 @@ from fairconstrained.losses import log_loss
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.privacy import ReleasePlan, privacy_guarantee
 from fairconstrained.problems.fermi import FermiERM
-from fairconstrained.problems.membership import KnownParts
+from fairconstrained.problems.membership import Members
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.fermi import (
     AttributeFermi,
@@ -210,9 +210,8 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     def _exact_problem(self, task):
         stack = self._exact_stack(task)
-        kind = task.posed_as(FermiERM, stack)
-        rows = kind.placed(KnownParts, task.data, stack)
-        return kind(
+        rows = Members(task.data, stack)
+        return task.posed_as(FermiERM, stack)(
             self._model(task),
             rows,
             MeanLoss(log_loss),

@@ -105,9 +105,9 @@ class Batch(NamedTuple):
         """The rows some at a time; here all at once."""
         return [self]
 
-    def total(self, of_batch: Callable[[Batch], Tensor]) -> Tensor:
-        """Sum of a function of some rows at a time over all rows."""
-        return of_batch(self)
+    def total(self, of_batch: Callable[..., Tensor], *columns: Tensor) -> Tensor:
+        """Sum of a function of some rows at a time, and of further columns, over all rows."""
+        return of_batch(self, *columns)
 
 
 class Linearization(NamedTuple):

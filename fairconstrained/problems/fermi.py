@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -14,9 +14,9 @@ from fairconstrained.constraints import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.statistics import Statistic
 from fairconstrained.models import Model
-from fairconstrained.problems.base import Batch, Evaluation, Linearization, with_penalty
+from fairconstrained.problems.base import Evaluation, Linearization, with_penalty
 from fairconstrained.problems.erm import through_scores
-from fairconstrained.problems.membership import Membership, Parts
+from fairconstrained.problems.membership import Members, Membership
 from fairconstrained.problems.objectives import Objective
 
 __all__ = ["TABLES", "FermiERM", "PenalisedTables", "counted_by"]
@@ -34,12 +34,12 @@ def counted_by(statistic: Statistic, table: str) -> Callable[[Tensor, Tensor], T
 class PenalisedTables(ABC):
     r"""Minimise the mean loss plus a penalty on mutual information: what tables of sums decide.
 
-    A subclass has the rows, and computes the tables from them.
+    A subclass computes the tables from the rows.
 
     Parameters
     ----------
     model : Model
-    data : rows
+    data : Members
     risk : Objective
     constraint : MomentConstraint
         The notion that is measured.
@@ -54,7 +54,7 @@ class PenalisedTables(ABC):
     """
 
     model: Model
-    data: Any
+    data: Members
     risk: Objective
     constraint: MomentConstraint
     alpha: float
@@ -62,20 +62,10 @@ class PenalisedTables(ABC):
     weight: float
     shift: Tensor | None = None
 
-    @staticmethod
-    @abstractmethod
-    def placed(
-        kind: Parts,
-        data: Any,
-        constraint: MomentConstraint,
-        *fractions: Tensor,
-    ) -> Any:
-        """The rows of `data` as this problem takes them, with known or with estimated groups."""
-
     @property
-    @abstractmethod
     def n_rows(self) -> int:
-        """Number of rows of the data."""
+        """Number of rows of all workers."""
+        return self.data.n_rows
 
     @property
     def n_constraints(self) -> Literal[0]:
@@ -113,9 +103,18 @@ class PenalisedTables(ABC):
         information = float(self.information.value(table))
         return float(error) + self.weight * information, information
 
+    def on_rows_of(self, other: Self) -> Self:
+        """The problem on the rows of another one, without a shift."""
+        return replace(self, data=other.data, shift=None)
+
     def of_weight(self, weight: float) -> Self:
         r"""The problem with another :math:`\lambda`."""
         return replace(self, weight=weight)
+
+    def thinned(self) -> Self:
+        """The problem on a part of its rows, or itself if these are few."""
+        data = self.data.thinned()
+        return self if data is self.data else replace(self, data=data)
 
     def sharpened_at(self, x: Tensor) -> Self:
         """The problem with probabilities twice as sharp, and the table of the labels at x."""
@@ -168,28 +167,11 @@ class FermiERM(PenalisedTables):
 
     Parameters
     ----------
-    data : Membership
-        With the fractions S, one-hot where the groups are known.
+    data : Members
+        In memory. The fractions S are one-hot where the groups are known.
     model, risk, constraint, alpha, information, weight, shift
         As in :class:`PenalisedTables`.
     """
-
-    data: Membership
-
-    @staticmethod
-    def placed(
-        kind: Parts,
-        data: Batch,
-        constraint: MomentConstraint,
-        *fractions: Tensor,
-    ) -> Membership:
-        """The rows of `data`, which are in memory."""
-        return kind.of(data, constraint, *fractions)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of the data."""
-        return len(self.data.y)
 
     def linearize(self, x: Tensor) -> Linearization:
         """The penalised objective."""
@@ -198,7 +180,7 @@ class FermiERM(PenalisedTables):
             risk = self.risk.soft(scores, batch.y, batch.weight)
             return risk + self._penalty_of(batch.sums(self._soft(scores, batch)))
 
-        return self._linearized(objective, x, self.data)
+        return self._linearized(objective, x, self.data.whole)
 
     def saddle(
         self, x: Tensor, dual: Tensor, rows: Tensor, table: str = "labels"
@@ -222,10 +204,10 @@ class FermiERM(PenalisedTables):
             Gradient of :math:`\psi` in W, by the table.
         """
         weights = self.weight * self.information.weights(dual)
-        batch = self.data.rows(rows)
+        batch = self.data.whole.rows(rows)
         # Each row stands for as many rows: dividing by the batch's weight instead would be biased.
         batch = batch._replace(weight=batch.weight * (self.n_rows / len(rows)))
-        total = self.data.weight.sum()
+        total = self.data.whole.weight.sum()
         seen = []
 
         def lagrangian(scores: Tensor, batch: Membership) -> Tensor:
@@ -239,12 +221,14 @@ class FermiERM(PenalisedTables):
         return on_x, self.information.ascent(dual, seen[0])
 
     def _soft_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        scores, rows = self.model.scores(x, self.data.X), self.data
+        rows = self.data.whole
+        scores = self.model.scores(x, rows.X)
         risk = self.risk.soft(scores, rows.y, rows.weight)
         return risk, rows.sums(self._soft(scores, rows))
 
     def _hard_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        scores, rows = self.model.scores(x, self.data.X), self.data
+        rows = self.data.whole
+        scores = self.model.scores(x, rows.X)
         error = self.risk.hard(scores, rows.y, rows.weight)
         return error, rows.sums(self.constraint.statistic.hard(scores, rows.y))
 

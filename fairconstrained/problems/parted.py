@@ -25,10 +25,10 @@ from fairconstrained.problems.base import Batch, Evaluation, Linearization, with
 from fairconstrained.problems.erm import FairERM, span_of_terms
 from fairconstrained.problems.fermi import FermiERM, PenalisedTables
 from fairconstrained.problems.lines import Line
-from fairconstrained.problems.membership import Membership, Parts
+from fairconstrained.problems.membership import Membership
 from fairconstrained.problems.moments import MomentERM, RankingERM
 from fairconstrained.problems.objectives import MeanLoss, OfRows
-from fairconstrained.problems.parted_rows import PartedColumns, PartedRows
+from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.problems.parted_scores import PartedRankingERM, PartedScoresERM
 
 __all__ = ["PARTED", "PartedERM", "PartedFermi", "class_in_parts"]
@@ -250,61 +250,19 @@ class PartedERM(PartedScoresERM):
         return self.passes.at_steps(x, direction, self.affine, steps)
 
 
-class PartedMembership(NamedTuple):
-    """Rows in parts, and how much of each row belongs to each part of a table."""
-
-    kind: Parts
-    rows: PartedRows
-    constraint: MomentConstraint
-    fractions: tuple[Tensor, ...]  # those of estimated groups, (n, n_groups)
-
-    @property
-    def X(self) -> PartedColumns:
-        """Statistics of the columns."""
-        return self.rows.X
-
-    def counts(self) -> Tensor:
-        """Weight of each part, (n_parts,)."""
-        return self.total(lambda own: own.counts())
-
-    def total(self, of_members: Callable[[Membership], Tensor]) -> Tensor:
-        """Sum of a function of some rows at a time over all rows of all workers."""
-
-        def of_batch(batch: Batch, *fractions: Tensor) -> Tensor:
-            return of_members(self.kind.of(batch, self.constraint, *fractions))
-
-        return self.rows.total(of_batch, *self.fractions)
-
-
 class PartedFermi(PenalisedTables):
     r"""The problem of :class:`FermiERM` on rows in parts.
 
-    The parameters are those of :class:`FermiERM`, with :class:`PartedMembership` for `data`.
+    The parameters are those of :class:`FermiERM`.
     """
 
-    data: PartedMembership
     risk: MeanLoss
-
-    @staticmethod
-    def placed(
-        kind: Parts,
-        data: PartedRows,
-        constraint: MomentConstraint,
-        *fractions: Tensor,
-    ) -> PartedMembership:
-        """The rows of `data`, which are placed some at a time."""
-        return PartedMembership(kind, data, constraint, fractions)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of all workers."""
-        return self.data.rows.n_rows
 
     def linearize(self, x: Tensor) -> Linearization:
         """The penalised objective."""
         risk, table = self._soft_at(x)
         value, on_table = linearized(lambda table: self._penalty_of(table)[None], table)
-        statistic, total = self.constraint.statistic, self.data.rows.total_weight
+        statistic, total = self.constraint.statistic, self.data.total_weight
 
         def pullback(weights: Tensor) -> Tensor:
             (tables,) = on_table(weights)
@@ -330,7 +288,7 @@ class PartedFermi(PenalisedTables):
     def _sums(self, x: Tensor, risk: OfRows, statistic: OfRows) -> tuple[Tensor, Tensor]:
         def of_members(own: Membership) -> Tensor:
             scores = self.model.scores(x, own.X)
-            mean = own.weight @ risk(scores, own.y) / self.data.rows.total_weight
+            mean = own.weight @ risk(scores, own.y) / self.data.total_weight
             return _joined(mean, own.sums(statistic(scores, own.y)))
 
         sums = self.data.total(of_members)

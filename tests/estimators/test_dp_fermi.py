@@ -1,6 +1,7 @@
 """DPFermiClassifier without privacy: the problem it solves, its solvers, and as an estimator."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     IncompatibleSolverError,
     MissingSensitiveFeaturesWarning,
+    PrivacyWarning,
     SmallGroupWarning,
 )
 from fairconstrained.metrics import exponential_renyi_mutual_information as ermi
@@ -188,6 +190,28 @@ def test_stochastic_penalties_answer_to_labels(model):
         gaps[name] = fitted(data=table(n=4000), penalty=16.0, model=model, solver=solver).violation_
     assert gaps["labels"] < 0.02
     assert gaps["labels"] <= gaps["probabilities"]
+
+
+@pytest.mark.parametrize("epsilon", [None, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_many_rows_are_solved_from_a_part_of_them(epsilon, monkeypatch):
+    """The same error plus penalty of labels, from fewer iterations on all rows."""
+    data = make_biased_classification(20_000, random_state=0)
+    rows = data.data, data.target, data.sensitive_features
+
+    def found():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)  # of the seed
+            clf = fitted(data=rows, penalty=2.0, epsilon=epsilon)
+        labels = clf.predict(data.data)
+        penalty = 2.0 * ermi(data.target, labels, sensitive_features=data.sensitive_features)
+        assert clf.converged_
+        return 1.0 - clf.score(*rows[:2]) + penalty, clf.n_iter_
+
+    whole, iterations = found()
+    monkeypatch.setattr("fairconstrained.problems.fewer_rows._MANY_ROWS", 10_000)
+    begun, fewer = found()
+    assert begun == pytest.approx(whole, abs=2e-3)
+    assert fewer < 0.7 * iterations
 
 
 def test_a_solver_that_ends_before_it_is_done_is_named():

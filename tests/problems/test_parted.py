@@ -1,5 +1,8 @@
 """Problems on rows in parts: the values, gradients and lines of the problem on all rows."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -22,7 +25,7 @@ from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_fe
 from fairconstrained.problems import FairERM, parted, representatives
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.fewer_rows import thinned
-from fairconstrained.problems.membership import EstimatedParts, KnownParts
+from fairconstrained.problems.membership import Members
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.parted import PartedERM, PartedFermi
 from fairconstrained.problems.parted_rows import PartedRows
@@ -165,16 +168,13 @@ def test_rows_stay_where_a_worker_would_have_none():
 
 @pytest.mark.parametrize("groups", ["known", "estimated"])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_penalised_problem_is_that_of_all_rows(n_classes, groups):
+def test_the_penalised_problem_is_that_of_all_rows(n_classes, groups, monkeypatch):
     whole, parts = rows(n_classes)
     space = Space(range(n_classes), range(N_GROUPS))
     stack = Stack(space, [EqualizedOdds().bind(space, 1.0)])
     fractions = torch.rand((N_ROWS, N_GROUPS), dtype=torch.float64).softmax(dim=1)
-    given = (EstimatedParts, fractions) if groups == "estimated" else (KnownParts,)
-    membership, in_pieces = (
-        problem.placed(given[0], data, stack, *given[1:])
-        for problem, data in ((FermiERM, whole), (PartedFermi, parts))
-    )
+    place = {"known": Members, "estimated": partial(Members.estimated, fractions=fractions)}
+    membership, in_pieces = (place[groups](data, stack) for data in (whole, parts))
     counts = membership.counts()
     information = MutualInformation.within(stack, counts)
     common = model(whole, n_classes), MeanLoss(log_loss), stack, 1e-3, information, 2.0
@@ -191,6 +191,16 @@ def test_the_penalised_problem_is_that_of_all_rows(n_classes, groups):
             assert_close(mine, theirs)
         exact, in_parts = exact.moved_to_labels(x), in_parts.moved_to_labels(x)
     assert in_parts.of_weight(0.0).moved_to_labels(x).weight == 0.0
+    assert exact.thinned() is exact
+    for name, value in {"_MANY_ROWS": 30, "_FEW_OF_CELL": 5}.items():
+        monkeypatch.setattr(f"fairconstrained.problems.fewer_rows.{name}", value)
+    own, other = exact.thinned(), in_parts.thinned()
+    assert own.n_rows == other.n_rows < exact.n_rows
+    assert_close(other.linearize(x).value, own.linearize(x).value)
+    back = own.on_rows_of(exact).moved_to_labels(x)
+    assert_close(
+        back.linearize(x).value, replace(exact, shift=None).moved_to_labels(x).linearize(x).value
+    )
 
 
 @given(

@@ -24,7 +24,7 @@ from fairconstrained.privacy import ReleasePlan, Unit
 from fairconstrained.privacy.mechanisms import with_gaussian_noise
 from fairconstrained.problems.base import Batch
 from fairconstrained.problems.fermi import FermiERM, PenalisedTables, counted_by
-from fairconstrained.problems.membership import EstimatedParts
+from fairconstrained.problems.membership import Members
 from fairconstrained.problems.objectives import Objective
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.problems.private.base import PrivateProblem
@@ -318,7 +318,7 @@ class SecretGroups(PrivateProblem):
         """The problem if each row belonged to the groups by these fractions, (n, n_groups)."""
         return self._kind(
             self.model,
-            self._kind.placed(EstimatedParts, self.data, self.constraint, fractions),
+            Members.estimated(self.data, self.constraint, fractions),
             self._risk,
             self.constraint,
             self._alpha,

@@ -102,7 +102,28 @@ class LabelRounds(LBFGS):
         self, problem: PenalisedTables, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield the iterates of all rounds, and at last the best point; no randomness."""
-        best = _Best(problem)
+        best, coarse = _Best(problem), problem.thinned()
+        if coarse is problem:
+            yield from self._sharpened(problem, x, dual, tol, rng, best)
+        else:  # what all rows are needed for begins near its end
+            rough = _Best(coarse)
+            for _ in self._sharpened(coarse, x, dual, tol, rng, rough):
+                pass
+            posed = rough.posed.on_rows_of(problem).moved_to_labels(rough.x)
+            yield from self._rounds(posed, rough.x, dual, tol, rng, best)
+        soft, hard = problem.evaluate(best.repaired())
+        yield Iterate(best.x, soft, hard, dual, best.residual)
+
+    def _sharpened(
+        self,
+        problem: PenalisedTables,
+        x: Tensor,
+        dual: Tensor,
+        tol: float,
+        rng: Generator,
+        best: _Best,
+    ) -> Iterator[Iterate]:
+        """Yield the iterates of the rounds at all sharpnesses."""
         largest = _FIRST_WEIGHT
         posed = problem.of_weight(min(problem.weight, largest))
         for _ in range(1 + _SHARPENINGS):
@@ -115,8 +136,6 @@ class LabelRounds(LBFGS):
                 break
             largest *= _GROWTH
             posed = sharper.of_weight(min(problem.weight, largest))
-        soft, hard = problem.evaluate(best.repaired())
-        yield Iterate(best.x, soft, hard, dual, best.residual)
 
     def _rounds(
         self,
@@ -135,7 +154,7 @@ class LabelRounds(LBFGS):
                 if iterate.residual <= tol:
                     break
             x = iterate.x
-            since = 0 if best.see(x, iterate.residual) else since + 1
+            since = 0 if best.see(x, iterate.residual, posed) else since + 1
             moved = posed.moved_to_labels(x, _STEP)
             if moved is posed or since == _PATIENCE or best.information <= _INDEPENDENT:
                 return
@@ -149,12 +168,13 @@ class _Best:
         self._problem = problem
         self.value = self.information = self.residual = torch.inf
 
-    def see(self, x: Tensor, residual: float) -> bool:
+    def see(self, x: Tensor, residual: float, posed: PenalisedTables) -> bool:
         """Take in the end of a round; whether it is better."""
         value, information = self._problem.of_labels(x)
         better = value < self.value
         if better:
             self.x, self.value, self.information, self.residual = x, value, information, residual
+            self.posed = posed
         return better
 
     def repaired(self) -> Tensor:

@@ -15,7 +15,7 @@ from fairconstrained.privacy import Gaussian, Phase, plan_releases, plan_trainin
 from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.problems import Batch
 from fairconstrained.problems.fermi import TABLES, FermiERM
-from fairconstrained.problems.membership import KnownParts
+from fairconstrained.problems.membership import Members
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private import fermi as private_fermi
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi, SecretGroups
@@ -235,7 +235,7 @@ def test_a_step_without_noise_is_that_of_the_saddle_form(kind, unit, table):
     )
     stack = given["constraint"]
     exact = FermiERM(
-        given["model"], KnownParts.of(data, stack), MeanLoss(log_loss), stack, 0.0,
+        given["model"], Members(data, stack), MeanLoss(log_loss), stack, 0.0,
         given["information"], 1.0,
     )  # fmt: skip
     on_x, on_dual = exact.saddle(x, DUAL, torch.arange(N_ROWS), table)
