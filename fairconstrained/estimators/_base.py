@@ -463,11 +463,11 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _data(self, table, rows):
         """The rows as a problem sees them."""
         weight = relative_weight(rows.weight, rows.weight_range)
-        table = self._columns(table, rows.group, rows.groups)
+        columns = partial(self._columns, groups=rows.groups)
         if rows.in_parts:
-            return parted_rows(rows, table, weight, self.device)
+            return parted_rows(rows, table, columns, weight, self.device)
         return Batch(
-            self._features(table),
+            self._features(columns(table, rows.group)),
             *(
                 torch.as_tensor(column, device=self.device)
                 for column in (rows.y, rows.group, weight)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Number
@@ -18,7 +18,7 @@ from fairconstrained.blocks import Blocks
 from fairconstrained.estimators._rows import TrainingRows, checked_weight
 from fairconstrained.groups import Groups, encode_groups
 from fairconstrained.models import Posteriors
-from fairconstrained.models.features import Features, as_features
+from fairconstrained.models.features import as_features
 from fairconstrained.models.specification import LinearSpecification
 from fairconstrained.problems.parted import PARTED
 from fairconstrained.problems.parted_rows import PartedRows
@@ -59,9 +59,6 @@ def check_parts(estimator, X):
         f"{name}.model must be linear to read Blocks": (
             isinstance(X, Blocks) and isinstance(specification, Posteriors)
         ),
-        f"{name}.group_features must be False to read Blocks": (
-            isinstance(X, Blocks) and getattr(estimator, "group_features", False)
-        ),
     }
     wrong = [what for what, is_wrong in refused.items() if is_wrong]
     if wrong:
@@ -76,43 +73,21 @@ def check_parts(estimator, X):
 # ---------------------------------------------------------------------- blocks
 
 
-class CheckedBlocks:
-    """Blocks as features, each checked whenever it is read.
-
-    Parameters
-    ----------
-    blocks : Blocks
-    n_rows : int
-        What all blocks together must have.
-    check : callable
-        Maps a block to an array or sparse matrix of numbers, or raises ValueError.
-    device : str, default="cpu"
-    """
-
-    def __init__(self, blocks, n_rows, check, device="cpu"):
-        self._blocks = blocks
-        self._n_rows = n_rows
-        self._check = check
-        self._device = device
-
-    def on(self, device):
-        """The blocks on another device."""
-        return CheckedBlocks(self._blocks, self._n_rows, self._check, device)
-
-    def __iter__(self) -> Iterator[Features]:
-        n_rows = 0
-        for block in filled(self._blocks):
-            X = self._check(block)
-            n_rows += X.shape[0]
-            if n_rows > self._n_rows:
-                break
-            yield as_features(X, self._device)
-        if n_rows != self._n_rows:
-            more = " or more" if n_rows > self._n_rows else ""
-            raise ValueError(
-                f"the blocks of X have {n_rows}{more} rows, but y has {self._n_rows}: labels are "
-                "those of the rows of all blocks, one after the other."
-            )
+def checked(blocks, n_rows, check):
+    """Each block as an array or sparse matrix of numbers, which together must have `n_rows`."""
+    n_read = 0
+    for block in filled(blocks):
+        X = check(block)
+        n_read += X.shape[0]
+        if n_read > n_rows:
+            break
+        yield X
+    if n_read != n_rows:
+        more = " or more" if n_read > n_rows else ""
+        raise ValueError(
+            f"the blocks of X have {n_read}{more} rows, but y has {n_rows}: labels are those of "
+            "the rows of all blocks, one after the other."
+        )
 
 
 def filled(blocks):
@@ -130,7 +105,7 @@ def rows_of_blocks(estimator, blocks, y, sensitive_features, sample_weight):
     specification = estimator._specification()
     n_first = np.shape(first)[0]
     specification.training_rows(estimator, first, np.resize(y, n_first))
-    X = CheckedBlocks(blocks, len(y), partial(specification.new_rows, estimator))
+    X = Blocks(lambda: checked(blocks, len(y), partial(specification.new_rows, estimator)))
     for _ in X:  # what is wrong with a block is said before any work
         pass
     if sample_weight is None:
@@ -298,13 +273,33 @@ def _single_cells(cells):
         yield cell
 
 
-def parted_rows(rows, table, weight, device):
-    """The rows as problems on rows in parts see them."""
-    features = (
-        table.on(device) if isinstance(table, CheckedBlocks) else [as_features(table, device)]
-    )
-    columns = (torch.as_tensor(column, device=device) for column in (rows.y, rows.group))
-    return PartedRows(features, *columns, _tensor(weight, device), rows.workers)
+def parted_rows(rows, table, columns, weight, device):
+    """The rows as problems on rows in parts see them.
+
+    Parameters
+    ----------
+    columns : callable
+        Maps a table and the groups of its rows to the columns of the model. Those of blocks are
+        made whenever a block is read.
+    """
+
+    def features(X, group):
+        return as_features(columns(X, group), device)
+
+    if isinstance(table, Blocks):
+        blocks = Blocks(lambda: mapped(features, table, rows.group))
+    else:
+        blocks = [features(table, rows.group)]
+    y, group = (torch.as_tensor(column, device=device) for column in (rows.y, rows.group))
+    return PartedRows(blocks, y, group, _tensor(weight, device), rows.workers)
+
+
+def mapped(function, blocks, group):
+    """A function of each block and the groups of its rows."""
+    stop = 0
+    for X in blocks:
+        start, stop = stop, stop + X.shape[0]
+        yield function(X, group[start:stop])
 
 
 def _tensor(weight, device):

@@ -10,7 +10,6 @@ from fairconstrained import (
     AUCFairClassifier,
     DPFermiClassifier,
     LossParityClassifier,
-    PartialParityClassifier,
     RateConstrainedClassifier,
 )
 from fairconstrained.blocks import Blocks
@@ -102,7 +101,6 @@ def test_small_groups_are_left_out_as_in_memory():
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (PartialParityClassifier(group_features=True), r"group_features must be False to read"),
         (AUCFairClassifier(model=(8,)), r"model must be linear or a classifier"),
         (RateConstrainedClassifier(epsilon=1.0), r"epsilon must be None"),
         (DPFermiClassifier(), r"epsilon must be None"),
