@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn import config_context
 
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.metrics._answers import predicted, scores_of
 from fairconstrained.metrics._certificate import Certificate
 from fairconstrained.metrics._certified import (
     CAPS,
@@ -35,7 +35,7 @@ from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.partial import Scored
 from fairconstrained.samples import check_samples
 
-__all__ = ["Certificate", "certify", "predicted"]
+__all__ = ["Certificate", "certify"]
 
 Array = NDArray[Any]
 OVERALL = "all"
@@ -219,15 +219,6 @@ def _read(constraint: Any, interval: Any) -> tuple[str, bool]:
     return notion, bool(getattr(constraint, "per_group", False))
 
 
-def predicted(estimator: Any, X: Any, sensitive_features: Any, method: str = "predict") -> Any:
-    """What a model or a pipeline says, given the groups if its last step reads them."""
-    last = estimator[-1] if hasattr(estimator, "steps") else estimator
-    if not getattr(last, "group_features", False):
-        return getattr(estimator, method)(X)
-    with config_context(enable_metadata_routing=True):
-        return getattr(estimator, method)(X, sensitive_features=sensitive_features)
-
-
 class _Sought(NamedTuple):
     """What is to be bounded."""
 
@@ -273,7 +264,7 @@ def _of_scores(
 ) -> _Judged:
     """Of rankings: AUCs, or what lies inside an interval of ranks."""
     whole = (0.0, 1.0) if sought.interval is None else sought.interval
-    data = Scored(_scores(estimator, X, sensitive_features), sensitive_features, whole, None)
+    data = Scored(scores_of(estimator, X, sensitive_features), sensitive_features, whole, None)
     sizes = np.bincount(data.group, minlength=len(data.groups))
     groups = dict(zip(data.groups, sizes.tolist(), strict=True))
     small = np.flatnonzero(sizes < sought.least)
@@ -301,9 +292,3 @@ def _of_scores(
         counts = counts._replace(groups=names)
         found = partial_parity_finding(counts, sought.notion, intervals, alpha)
     return found, groups, left_out
-
-
-def _scores(estimator: Any, X: Any, sensitive_features: Any) -> Any:
-    if hasattr(estimator, "decision_function"):
-        return predicted(estimator, X, sensitive_features, "decision_function")
-    return predicted(estimator, X, sensitive_features, "predict_proba")[:, 1]
