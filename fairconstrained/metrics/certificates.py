@@ -12,7 +12,7 @@ from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.metrics._answers import predicted, scores_of
 from fairconstrained.metrics._certificate import Certificate
-from fairconstrained.metrics._certified import (
+from fairconstrained.metrics._findings import (
     CAPS,
     DISTRIBUTIONS,
     NOTHING,

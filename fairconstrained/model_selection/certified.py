@@ -28,7 +28,7 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.metrics import Certificate, certify
 from fairconstrained.metrics._answers import last_step, predicted
-from fairconstrained.metrics._certified import CAPS, PARITIES
+from fairconstrained.metrics._findings import CAPS, PARITIES
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.model_selection._delegation import estimator_has
 from fairconstrained.model_selection._rows import rows_of, split_within_groups
