@@ -18,7 +18,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, indexable
 
-from fairconstrained.arrays import as_numpy, check_array
+from fairconstrained.arrays import as_numpy, check_array, rows_of
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -31,7 +31,7 @@ from fairconstrained.metrics._answers import last_step, predicted
 from fairconstrained.metrics._findings import CAPS, PARITIES
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.model_selection._delegation import estimator_has
-from fairconstrained.model_selection._rows import rows_of, split_within_groups
+from fairconstrained.model_selection._holdout import split_within_groups
 from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
 from fairconstrained.privacy.search import warn_of_exact_scores
 from fairconstrained.samples import check_samples

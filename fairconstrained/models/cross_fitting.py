@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
-from fairconstrained.arrays import as_numpy
+from fairconstrained.arrays import as_numpy, rows_of
 
-__all__ = ["Calibrated", "CrossFit", "dealt", "is_scoring_classifier", "of_rows"]
+__all__ = ["Calibrated", "CrossFit", "dealt", "is_scoring_classifier"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -96,7 +96,7 @@ class CrossFit:
         model = _seeded(clone(estimator), self.rng)
         if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
             model, fit_params = DummyClassifier(), {}
-        own = {name: of_rows(value, rows) for name, value in fit_params.items()}
+        own = {name: rows_of(value, rows) for name, value in fit_params.items()}
         if self.weighted:
             own |= _weights_for(model, self.weight[rows])
         return model.fit(_safe_indexing(self.X, rows), target[rows], **own)
@@ -185,9 +185,3 @@ def _weights_for(model: Any, weight: Floats) -> dict[str, Floats]:
     if hasattr(model, "steps") and has_fit_parameter(model.steps[-1][1], "sample_weight"):
         return {f"{model.steps[-1][0]}__sample_weight": weight}
     return {}
-
-
-def of_rows(value: Any, rows: Any) -> Any:
-    """Of metadata with an entry a row those of these rows, given by positions or a mask."""
-    whole = isinstance(value, (str, dict)) or not hasattr(value, "__len__")
-    return value if whole else _safe_indexing(value, rows)
