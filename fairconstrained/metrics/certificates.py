@@ -111,9 +111,9 @@ def certify(
 
     Notes
     -----
-    What it rests on: the rows are independent draws from the population that the statement is
-    about, and neither the training nor the choice of the model has seen them. No certificate
-    speaks of a population that changes; certify a later sample, and compare.
+    The certificate rests on two assumptions: the rows are independent draws from the population
+    that the statement is about, and neither the training nor the choice of the model has seen them.
+    No certificate speaks of a population that changes; certify a later sample, and compare.
 
     AUCs of a group against all groups ("positive_equality_gap", "negative_equality_gap",
     "bpsn_bnsp") rest on one thing more. The bound takes the numbers of rows of each label and group
@@ -121,10 +121,10 @@ def certify(
     fractions of these rows. ``assumptions`` of the certificate says so. Other constraints do not
     need it.
 
-    Gaps of rates are bounded by exact tests of differences of proportions, caps by Clopper and
-    Pearson's bound, AUCs by bounded differences, distributions of scores by the bands of Dvoretzky,
-    Kiefer and Wolfowitz. A largest difference needs no correction for the number of groups (Berger
-    1982): the certificate errs only if it does so for the one pair that is worst.
+    Gaps of rates are bounded by exact tests of differences of proportions, caps by the bound of
+    Clopper and Pearson, AUCs by bounded differences, and distributions of scores by the bands of
+    Dvoretzky, Kiefer and Wolfowitz. A largest difference needs no correction for the number of
+    groups (Berger 1982): the certificate errs only if it does so for the one pair that is worst.
 
     References
     ----------
