@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["Blocks"]
 
@@ -50,3 +50,6 @@ class Blocks:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.read())
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError("X must be the rows of one block here: only fit reads Blocks.")

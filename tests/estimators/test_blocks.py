@@ -158,6 +158,14 @@ def test_other_mistakes_are_named():
         LossParityClassifier().fit(blocks(), Y, sensitive_features=GROUPS, sample_weight=zero)
 
 
+def test_predictions_are_of_one_block_at_a_time():
+    clf = LossParityClassifier().fit(blocks(), Y, sensitive_features=GROUPS)
+    each = [clf.predict(rows) for rows in blocks()]
+    assert (np.concatenate(each) == clf.predict(X)).all()
+    with pytest.raises(TypeError, match=r"rows of one block here: only fit reads Blocks"):
+        clf.predict(blocks())
+
+
 def test_blocks_that_change_between_passes_do_not_end_in_a_model():
     reads = []
 
