@@ -175,8 +175,9 @@ def agreed(estimator, rows, workers):
     """
     if workers.size == 1:
         return rows
-    names = getattr(estimator, "feature_names_in_", None)
-    columns = (estimator.n_features_in_, None if names is None else tuple(names))
+    found = vars(estimator)  # texts have neither
+    names = found.get("feature_names_in_")
+    columns = found.get("n_features_in_"), None if names is None else tuple(names)
     ends = float(rows.weight.max()), float(rows.weight.min())
     said = workers.gather(_Said(_comparable(estimator), columns, rows.classes, rows.groups, *ends))
     refuse_difference("parameters", [own.parameters for own in said])
@@ -204,13 +205,15 @@ def _comparable(estimator):
 
 
 def _plain(value):
-    """Numbers and texts, also in arrays, sequences and mappings; of other objects the type."""
+    """Numbers and texts, also in arrays, sequences and mappings; else the name of the class."""
     if isinstance(value, (Number, str, type(None))):
         return value
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, (tuple, list)):
         return [_plain(part) for part in value]
+    if isinstance(value, type):  # such as a dtype
+        return value.__name__
     return value.tolist() if hasattr(value, "tolist") else type(value).__name__
 
 
