@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 
+from fairconstrained.arrays import rows_of
 from fairconstrained.metrics._components import components_of
 from fairconstrained.metrics._summaries import Components
 from fairconstrained.metrics.bounds import check_confidence
@@ -305,20 +306,22 @@ def _taken_apart(metric: Callable[..., float]) -> tuple[Callable[..., float], Ma
 
 def _bootstrap(metric: Callable[..., float], data: list[Any], rng: Any) -> Array:
     """The metric on rows drawn with replacement; nan where a draw lacks what it needs."""
-    arrays = [None if values is None else _indexable(values) for values in data]
+    arrays = [_indexable(values) for values in data]
     n_rows = len(data[1])
     found = np.empty(N_RESAMPLES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the metric has spoken about the rows themselves
         for b in range(N_RESAMPLES):
             rows = rng.randint(n_rows, size=n_rows)
-            true, predicted, groups, weight = (None if a is None else a[rows] for a in arrays)
+            true, predicted, groups, weight = (rows_of(values, rows) for values in arrays)
             more = {} if weight is None else {"sample_weight": weight}
             found[b] = metric(true, predicted, sensitive_features=groups, **more)
     return found
 
 
-def _indexable(values: Any) -> Array:
-    """Rows that an array of positions picks from; the groups of several columns are codes."""
+def _indexable(values: Any) -> Any:
+    """An array, from which positions pick rows quickly; of a dict one for each column."""
+    if isinstance(values, dict):
+        return {name: _indexable(column) for name, column in values.items()}
     array = values.to_numpy() if hasattr(values, "to_numpy") else values
-    return np.asarray(array)
+    return None if values is None else np.asarray(array)
