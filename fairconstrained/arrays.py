@@ -33,7 +33,7 @@ def check_array(values: Any, **options: Any) -> NDArray[Any]:
     return check_numpy_array(as_numpy(values), **options)  # type: ignore[no-any-return]
 
 
-def rows_of(values: Any, rows: NDArray[Any]) -> Any:
+def rows_of(values: Any, rows: NDArray[Any] | slice) -> Any:
     """Some rows of a table, an array or a list; of a dict those of its columns.
 
     What has no entry for each row, such as a number or a text, stays as it is.
@@ -41,7 +41,7 @@ def rows_of(values: Any, rows: NDArray[Any]) -> Any:
     Parameters
     ----------
     values : object
-    rows : ndarray
+    rows : ndarray or slice
         Positions, or a mask.
 
     Examples

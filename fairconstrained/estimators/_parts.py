@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from sklearn.utils import _safe_indexing, check_array, column_or_1d
+from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _num_samples
 
-from fairconstrained.arrays import as_numpy
+from fairconstrained.arrays import as_numpy, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.estimators._rows import TrainingRows, checked_weight
-from fairconstrained.groups import Groups, encode_groups
+from fairconstrained.groups import Groups, computed, encode_groups
 from fairconstrained.models import Posteriors
 from fairconstrained.models.features import as_features
 from fairconstrained.models.specification import LinearSpecification
@@ -117,17 +118,18 @@ def rows_of_blocks(estimator, blocks, y, sensitive_features, sample_weight):
     codes, classes = encoded(y, len(y), _encoded_labels)
     group = groups = None
     if sensitive_features is not None:
-        n_given = np.shape(sensitive_features)[0]
+        given = computed(sensitive_features)
+        n_given = _num_samples(next(iter(given.values())) if isinstance(given, dict) else given)
         if n_given != len(y):
             raise ValueError(f"sensitive_features has {n_given} rows, but y has {len(y)}.")
-        group, groups = encoded(sensitive_features, len(y), encode_groups)
+        group, groups = encoded(given, len(y), encode_groups)
     return TrainingRows(X, codes, group, weight, classes, groups, in_parts=True)
 
 
 def encoded(values, n_samples, encode):
     """Codes as small integers, and labels, from some rows at a time."""
     starts = range(0, n_samples, _ENCODED_ROWS)
-    pieces = [_small(encode(_safe_indexing(values, slice(i, i + _ENCODED_ROWS)))) for i in starts]
+    pieces = [_small(encode(rows_of(values, slice(i, i + _ENCODED_ROWS)))) for i in starts]
     labels, places = joined([piece.labels for piece in pieces], encode)
     codes = (place[piece.codes] for place, piece in zip(places, pieces, strict=True))
     return np.concatenate([_small(Groups(own, labels)).codes for own in codes]), labels
