@@ -5,11 +5,12 @@ Metrics of the same arguments share the first, and all share sections of their d
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-__all__ = ["PARAMETERS", "composed", "docstring", "documented", "metric_of"]
+__all__ = ["PARAMETERS", "composed", "docstring", "documented", "metric_of", "name_of"]
 
 Metric = TypeVar("Metric", bound=Callable[..., float])
 Inputs = TypeVar("Inputs")
@@ -70,6 +71,12 @@ SmallGroupWarning
     only group where there is nothing to compare.
 
 """
+
+
+def name_of(metric: Callable[..., float]) -> str:
+    """The name of a metric; of a ``functools.partial`` that of its function."""
+    function = metric.func if isinstance(metric, functools.partial) else metric
+    return str(getattr(function, "__name__", repr(function)))
 
 
 def docstring(
