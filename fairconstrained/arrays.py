@@ -1,4 +1,4 @@
-"""Arrays of other libraries as numpy arrays, and columns of any table."""
+"""Arrays of other libraries as numpy arrays, and rows and columns of any table."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
 from sklearn.utils import check_array as check_numpy_array
 
-__all__ = ["as_numpy", "check_array", "other_columns", "read_columns"]
+__all__ = ["as_numpy", "check_array", "other_columns", "read_columns", "rows_of"]
 
 
 def as_numpy(values: Any) -> Any:
@@ -30,6 +31,30 @@ def as_numpy(values: Any) -> Any:
 def check_array(values: Any, **options: Any) -> NDArray[Any]:
     """scikit-learn's ``check_array`` of tensors, too; a numpy array comes out."""
     return check_numpy_array(as_numpy(values), **options)  # type: ignore[no-any-return]
+
+
+def rows_of(values: Any, rows: NDArray[Any] | slice) -> Any:
+    """Some rows of a table, an array or a list; of a dict those of its columns.
+
+    What has no entry for each row, such as a number or a text, stays as it is.
+
+    Parameters
+    ----------
+    values : object
+    rows : ndarray or slice
+        Positions, or a mask.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained.arrays import rows_of
+    >>> rows_of({"sex": ["f", "m", "f"], "weight": 2.0}, np.array([0, 1]))
+    {'sex': ['f', 'm'], 'weight': 2.0}
+    """
+    if isinstance(values, dict):
+        return {name: rows_of(column, rows) for name, column in values.items()}
+    whole = isinstance(values, (str, bytes)) or not hasattr(values, "__len__")
+    return values if whole else _safe_indexing(values, rows)
 
 
 def read_columns(X: Any, column: Any) -> dict[str, Any]:

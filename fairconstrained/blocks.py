@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["Blocks"]
 
@@ -11,11 +11,11 @@ __all__ = ["Blocks"]
 class Blocks:
     """Rows of X in blocks, for tables that do not fit into memory.
 
-    ``fit`` of all estimators with a linear model and without `epsilon` takes it in place of X (not
-    with ``group_features=True``). Labels, sensitive features and weights are arrays as ever, with
-    the rows of all blocks one after the other. Every pass over the rows calls `read` again: one for
-    the values at a point and one for the gradient, some tens to hundreds in a fit. AUCs and gaps at
-    all thresholds of more than 400,000 rows are measured as on shards
+    ``fit`` of all estimators with a linear model and without `epsilon` takes it in place of X.
+    Labels, sensitive features and weights are arrays as ever, with the rows of all blocks one after
+    the other. Predictions take the rows of one block as X. Every pass over the rows calls `read`
+    again: one for the values at a point and one for the gradient, some tens to hundreds in a fit.
+    AUCs and gaps at all thresholds of more than 400,000 rows are measured as on shards
     (:func:`~fairconstrained.distributed.sharded_rows`).
 
     Parameters
@@ -50,3 +50,6 @@ class Blocks:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.read())
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError("X must be the rows of one block here: only fit reads Blocks.")

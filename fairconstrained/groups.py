@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairconstrained.arrays import as_numpy
 
-__all__ = ["Groups", "encode_groups", "group_name"]
+__all__ = ["Groups", "computed", "encode_groups", "group_name"]
 
 
 class Groups(NamedTuple):
@@ -91,7 +91,8 @@ def _columns(sensitive_features: Any) -> list[NDArray[Any]]:
             "sensitive_features must hold the group of each sample; got the single text "
             f"{sensitive_features!r}. Give the column itself, such as X[{sensitive_features!r}]."
         )
-    sensitive_features = _in_memory(sensitive_features)
+    # Columns of Arrow become Python's types.
+    sensitive_features = _by(computed(sensitive_features), "to_pydict", "to_pylist")
     if isinstance(sensitive_features, dict):
         columns = [_to_numpy(column) for column in sensitive_features.values()]
     elif hasattr(sensitive_features, "columns"):  # a DataFrame, whose columns keep their dtypes
@@ -112,9 +113,14 @@ def _columns(sensitive_features: Any) -> list[NDArray[Any]]:
     return columns
 
 
-def _in_memory(values: Any) -> Any:
-    """The values of columns that are yet to be computed, and columns of Arrow as Python's types."""
-    for method in ("compute", "collect", "to_pydict", "to_pylist"):  # dask, polars, pyarrow
+def computed(values: Any) -> Any:
+    """The values of columns that are yet to be computed, and all others as they are."""
+    return _by(values, "compute", "collect")  # dask, polars
+
+
+def _by(values: Any, *methods: str) -> Any:
+    """What the first of these methods that there is gives."""
+    for method in methods:
         if hasattr(type(values), method):  # a table may have a column of this name
             return getattr(values, method)()
     return values

@@ -1,4 +1,4 @@
-"""Plots of trade-offs, convergence and scores by group, with the API of scikit-learn's Displays.
+"""Plots of trade-offs, convergence, and rates and scores by group: displays as in scikit-learn.
 
 Each class holds its data. ``plot`` imports matplotlib, draws the data and stores the artists.
 """

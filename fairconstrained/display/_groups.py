@@ -6,35 +6,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.display._style import axes_of, legend, next_style
+from fairconstrained.metrics._answers import last_step, scores_of
 from fairconstrained.metrics.partial import Scored
 from fairconstrained.percentiles import Intervals
 
 __all__ = ["GroupScoreDisplay", "ParityCurveDisplay"]
-
-
-def _last_step(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """The last step of a pipeline, and X as this step receives it."""
-    check_is_fitted(estimator)
-    while isinstance(estimator, Pipeline):
-        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
-        estimator = estimator[-1]
-    return estimator, X
-
-
-def _scores_of(estimator: Any, X: Any, sensitive_features: Any) -> Any:
-    if getattr(estimator, "group_features", False):
-        return estimator.decision_function(X, sensitive_features=sensitive_features)
-    if hasattr(estimator, "decision_function"):
-        return estimator.decision_function(X)
-    return estimator.predict_proba(X)[:, 1]
-
-
-def _interval_of(estimator: Any, interval: Any) -> Any:
-    return getattr(estimator, "interval_", None) if interval is None else interval
 
 
 class _OfScores:
@@ -132,11 +111,12 @@ class _OfScores:
         -------
         display
         """
-        estimator, X = _last_step(estimator, X)
+        check_is_fitted(estimator)
+        own = getattr(last_step(estimator), "interval_", None)
         return cls.from_predictions(
-            _scores_of(estimator, X, sensitive_features),
+            scores_of(estimator, X, sensitive_features),
             sensitive_features=sensitive_features,
-            interval=_interval_of(estimator, interval),
+            interval=own if interval is None else interval,
             sample_weight=sample_weight,
             ax=ax,
             **kwargs,

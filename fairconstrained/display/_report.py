@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.display._style import axes_of, legend, next_style
 from fairconstrained.metrics import group_report
+from fairconstrained.metrics._answers import predicted
 
 __all__ = ["GroupReportDisplay"]
 
@@ -153,5 +154,5 @@ class GroupReportDisplay:
         -------
         GroupReportDisplay
         """
-        predicted = estimator.predict(X)
-        return cls.from_predictions(y, predicted, sensitive_features=sensitive_features, **kwargs)
+        y_pred = predicted(estimator, X, sensitive_features)
+        return cls.from_predictions(y, y_pred, sensitive_features=sensitive_features, **kwargs)

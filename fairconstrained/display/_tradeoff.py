@@ -11,6 +11,7 @@ from sklearn.metrics import zero_one_loss
 
 from fairconstrained.display._style import axes_of, legend, new_label, next_style, slack_line
 from fairconstrained.metrics import confidence_interval, demographic_parity_difference
+from fairconstrained.metrics._metric import name_of
 from fairconstrained.metrics._scorers import MEASURED
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.model_selection import pareto_front
@@ -277,7 +278,7 @@ class TradeoffDisplay:
             slack=slack,
             name=name,
             error_name="error rate",
-            violation_name=_in_words(metric.__name__),
+            violation_name=_in_words(name_of(metric)),
         )
         return display.plot(ax, **kwargs)
 

@@ -20,6 +20,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
+from fairconstrained.arrays import rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import Notion, Stack, as_notion
 from fairconstrained.distributed import taken_workers
@@ -64,7 +65,6 @@ from fairconstrained.exceptions import (
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss, n_outputs
 from fairconstrained.models import Linear, as_specification
-from fairconstrained.models.cross_fitting import of_rows
 from fairconstrained.models.features import as_features
 from fairconstrained.models.layers import auditable
 from fairconstrained.models.perceptron import WidePerceptronModel
@@ -366,7 +366,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if not used.all():  # as if these rows were not there
             X, y, weight = _safe_indexing(X, np.flatnonzero(used)), y[used], weight[used]
             codes = None if codes is None else codes[used]
-            routed = {name: of_rows(value, used) for name, value in routed.items()}
+            routed = {name: rows_of(value, used) for name, value in routed.items()}
         if codes is not None:  # groups that still have rows, renumbered
             seen, codes = np.unique(codes, return_inverse=True)
             labels = labels[seen]
@@ -463,11 +463,11 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _data(self, table, rows):
         """The rows as a problem sees them."""
         weight = relative_weight(rows.weight, rows.weight_range)
-        table = self._columns(table, rows.group, rows.groups)
+        columns = partial(self._columns, groups=rows.groups)
         if rows.in_parts:
-            return parted_rows(rows, table, weight, self.device)
+            return parted_rows(rows, table, columns, weight, self.device)
         return Batch(
-            self._features(table),
+            self._features(columns(table, rows.group)),
             *(
                 torch.as_tensor(column, device=self.device)
                 for column in (rows.y, rows.group, weight)

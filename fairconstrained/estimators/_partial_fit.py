@@ -31,8 +31,8 @@ class StreamingClassifier(PrivateFairClassifier):
     _stream = None
     _steps = None
 
-    def _from_moments(self):
-        """Whether group moments are all that training needs."""
+    def _from_moments(self, n_columns):
+        """Whether group moments of so many columns are all that training needs."""
         raise NotImplementedError
 
     @data_by_position("X", "y", "classes")
@@ -177,7 +177,7 @@ class StreamingClassifier(PrivateFairClassifier):
         if sensitive_features is not None:
             groups = encode_groups(sensitive_features, len(y))
         if first:
-            seed, moments = random_seed(self.random_state), self._from_moments()
+            seed, moments = random_seed(self.random_state), self._from_moments(X.shape[1])
             begun = Stream.begin(y, classes, groups, X.shape[1], seed, with_moments=moments)
         stream = begun if first else self._stream
         self._stream, chunk = stream.extended(X, y, classes, groups, weight, self.stream_memory)

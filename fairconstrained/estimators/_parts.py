@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Number
@@ -10,15 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from sklearn.utils import _safe_indexing, check_array, column_or_1d
+from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _num_samples
 
-from fairconstrained.arrays import as_numpy
+from fairconstrained.arrays import as_numpy, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.estimators._rows import TrainingRows, checked_weight
-from fairconstrained.groups import Groups, encode_groups
+from fairconstrained.groups import Groups, computed, encode_groups
 from fairconstrained.models import Posteriors
-from fairconstrained.models.features import Features, as_features
+from fairconstrained.models.features import as_features
 from fairconstrained.models.specification import LinearSpecification
 from fairconstrained.problems.parted import PARTED
 from fairconstrained.problems.parted_rows import PartedRows
@@ -53,9 +54,6 @@ def check_parts(estimator, X):
         f"{name}.model must be linear to read Blocks": (
             isinstance(X, Blocks) and isinstance(specification, Posteriors)
         ),
-        f"{name}.group_features must be False to read Blocks": (
-            isinstance(X, Blocks) and getattr(estimator, "group_features", False)
-        ),
     }
     wrong = [what for what, is_wrong in refused.items() if is_wrong]
     if wrong:
@@ -71,43 +69,21 @@ def check_parts(estimator, X):
 # ---------------------------------------------------------------------- blocks
 
 
-class CheckedBlocks:
-    """Blocks as features, each checked whenever it is read.
-
-    Parameters
-    ----------
-    blocks : Blocks
-    n_rows : int
-        What all blocks together must have.
-    check : callable
-        Maps a block to an array or sparse matrix of numbers, or raises ValueError.
-    device : str, default="cpu"
-    """
-
-    def __init__(self, blocks, n_rows, check, device="cpu"):
-        self._blocks = blocks
-        self._n_rows = n_rows
-        self._check = check
-        self._device = device
-
-    def on(self, device):
-        """The blocks on another device."""
-        return CheckedBlocks(self._blocks, self._n_rows, self._check, device)
-
-    def __iter__(self) -> Iterator[Features]:
-        n_rows = 0
-        for block in filled(self._blocks):
-            X = self._check(block)
-            n_rows += X.shape[0]
-            if n_rows > self._n_rows:
-                break
-            yield as_features(X, self._device)
-        if n_rows != self._n_rows:
-            more = " or more" if n_rows > self._n_rows else ""
-            raise ValueError(
-                f"the blocks of X have {n_rows}{more} rows, but y has {self._n_rows}: labels are "
-                "those of the rows of all blocks, one after the other."
-            )
+def checked(blocks, n_rows, check):
+    """Each block as an array or sparse matrix of numbers, which together must have `n_rows`."""
+    n_read = 0
+    for block in filled(blocks):
+        X = check(block)
+        n_read += X.shape[0]
+        if n_read > n_rows:
+            break
+        yield X
+    if n_read != n_rows:
+        more = " or more" if n_read > n_rows else ""
+        raise ValueError(
+            f"the blocks of X have {n_read}{more} rows, but y has {n_rows}: labels are those of "
+            "the rows of all blocks, one after the other."
+        )
 
 
 def filled(blocks):
@@ -125,7 +101,7 @@ def rows_of_blocks(estimator, blocks, y, sensitive_features, sample_weight):
     specification = estimator._specification()
     n_first = np.shape(first)[0]
     specification.training_rows(estimator, first, np.resize(y, n_first))
-    X = CheckedBlocks(blocks, len(y), partial(specification.new_rows, estimator))
+    X = Blocks(lambda: checked(blocks, len(y), partial(specification.new_rows, estimator)))
     for _ in X:  # what is wrong with a block is said before any work
         pass
     if sample_weight is None:
@@ -137,17 +113,18 @@ def rows_of_blocks(estimator, blocks, y, sensitive_features, sample_weight):
     codes, classes = encoded(y, len(y), _encoded_labels)
     group = groups = None
     if sensitive_features is not None:
-        n_given = np.shape(sensitive_features)[0]
+        given = computed(sensitive_features)
+        n_given = _num_samples(next(iter(given.values())) if isinstance(given, dict) else given)
         if n_given != len(y):
             raise ValueError(f"sensitive_features has {n_given} rows, but y has {len(y)}.")
-        group, groups = encoded(sensitive_features, len(y), encode_groups)
+        group, groups = encoded(given, len(y), encode_groups)
     return TrainingRows(X, codes, group, weight, classes, groups, in_parts=True)
 
 
 def encoded(values, n_samples, encode):
     """Codes as small integers, and labels, from some rows at a time."""
     starts = range(0, n_samples, _ENCODED_ROWS)
-    pieces = [_small(encode(_safe_indexing(values, slice(i, i + _ENCODED_ROWS)))) for i in starts]
+    pieces = [_small(encode(rows_of(values, slice(i, i + _ENCODED_ROWS)))) for i in starts]
     labels, places = joined([piece.labels for piece in pieces], encode)
     codes = (place[piece.codes] for place, piece in zip(places, pieces, strict=True))
     return np.concatenate([_small(Groups(own, labels)).codes for own in codes]), labels
@@ -195,8 +172,9 @@ def agreed(estimator, rows, workers):
     """
     if workers.size == 1:
         return rows
-    names = getattr(estimator, "feature_names_in_", None)
-    columns = (estimator.n_features_in_, None if names is None else tuple(names))
+    found = vars(estimator)  # texts have neither
+    names = found.get("feature_names_in_")
+    columns = found.get("n_features_in_"), None if names is None else tuple(names)
     ends = float(rows.weight.max()), float(rows.weight.min())
     said = workers.gather(_Said(_comparable(estimator), columns, rows.classes, rows.groups, *ends))
     refuse_difference("parameters", [own.parameters for own in said])
@@ -224,13 +202,15 @@ def _comparable(estimator):
 
 
 def _plain(value):
-    """Numbers and texts, also in arrays, sequences and mappings; of other objects the type."""
+    """Numbers and texts, also in arrays, sequences and mappings; else the name of the class."""
     if isinstance(value, (Number, str, type(None))):
         return value
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, (tuple, list)):
         return [_plain(part) for part in value]
+    if isinstance(value, type):  # such as a dtype
+        return value.__name__
     return value.tolist() if hasattr(value, "tolist") else type(value).__name__
 
 
@@ -293,13 +273,33 @@ def _single_cells(cells):
         yield cell
 
 
-def parted_rows(rows, table, weight, device):
-    """The rows as problems on rows in parts see them."""
-    features = (
-        table.on(device) if isinstance(table, CheckedBlocks) else [as_features(table, device)]
-    )
-    columns = (torch.as_tensor(column, device=device) for column in (rows.y, rows.group))
-    return PartedRows(features, *columns, _tensor(weight, device), rows.workers)
+def parted_rows(rows, table, columns, weight, device):
+    """The rows as problems on rows in parts see them.
+
+    Parameters
+    ----------
+    columns : callable
+        Maps a table and the groups of its rows to the columns of the model. Those of blocks are
+        made whenever a block is read.
+    """
+
+    def features(X, group):
+        return as_features(columns(X, group), device)
+
+    if isinstance(table, Blocks):
+        blocks = Blocks(lambda: mapped(features, table, rows.group))
+    else:
+        blocks = [features(table, rows.group)]
+    y, group = (torch.as_tensor(column, device=device) for column in (rows.y, rows.group))
+    return PartedRows(blocks, y, group, _tensor(weight, device), rows.workers)
+
+
+def mapped(function, blocks, group):
+    """A function of each block and the groups of its rows."""
+    stop = 0
+    for X in blocks:
+        start, stop = stop, stop + X.shape[0]
+        yield function(X, group[start:stop])
 
 
 def _tensor(weight, device):

@@ -235,7 +235,7 @@ class AUCFairClassifier(StreamingClassifier):
 
     def _exact_problem(self, task):
         constraint, alpha = self._exact_stack(task), float(self.alpha)
-        if self._from_moments():
+        if self._from_moments(task.data.X.shape[1]):
             moments = self._moments(task)
             risk = self._pairwise_loss(moments.weight.reshape(2, -1).sum(dim=1))
             scale = moments.standard_scale()
@@ -273,10 +273,9 @@ class AUCFairClassifier(StreamingClassifier):
         fractions = torch.stack(tuple(label_weight)) / sum(label_weight)
         return PairwiseLoss(Quadratic() if quadratic else surrogate, tuple(fractions.tolist()))
 
-    def _from_moments(self):
+    def _from_moments(self, n_columns):
         """Whether group moments are all that training needs."""
-        few_columns = self.n_features_in_ <= _MOST_COLUMNS
-        return self._problem_class() is MomentERM and few_columns
+        return self._problem_class() is MomentERM and n_columns <= _MOST_COLUMNS
 
     def _moments(self, task):
         """Moments of all rows; a stream may have more rows than those kept."""

@@ -168,9 +168,10 @@ def _model(clf: Any) -> str:
     classes = ", ".join(map(str, clf.classes_))
     # The seed of a private fit undoes its noise, and a card is published.
     shown = clf if clf.privacy_ is None else clone(clf).set_params(random_state=None)
+    features = f" by {clf.n_features_in_} features" if hasattr(clf, "n_features_in_") else ""
     return (
         f"```python\n{shown!r}\n```\n\n"
-        f"It tells the classes {classes} apart by {clf.n_features_in_} features. Training ended "
+        f"It tells the classes {classes} apart{features}. Training ended "
         f"after {clf.n_iter_} iterations: {clf.status_}."
     )
 

@@ -24,7 +24,7 @@ __all__ = ["difference_bound", "difference_p_value"]
 
 Floats = NDArray[np.float64]
 N_CELLS = 64  # of the rates that are possible
-N_DEVIATIONS = 7.0  # of Y around its mean; beyond it lies less than 1e-11
+N_DEVIATIONS = 7.0  # standard deviations of Y around its mean, which leave out less than 1e-11
 
 
 def difference_p_value(

@@ -5,11 +5,12 @@ Metrics of the same arguments share the first, and all share sections of their d
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-__all__ = ["PARAMETERS", "composed", "docstring", "documented", "metric_of"]
+__all__ = ["PARAMETERS", "composed", "docstring", "documented", "metric_of", "name_of"]
 
 Metric = TypeVar("Metric", bound=Callable[..., float])
 Inputs = TypeVar("Inputs")
@@ -24,15 +25,17 @@ PARAMETERS = {
     Predicted numbers, such as probabilities of the label 1.""",
     "y_proba": """array-like of shape (n_samples,) or (n_samples, n_classes)
     Predicted probabilities: of the positive class, or of every class.""",
-    "y_score": """array-like of shape (n_samples,) or (n_samples, n_classes)
-    Scores that grow with the chance of the positive class (one column), or of every class.""",
+    "y_score": """array-like of shape (n_samples,)
+    Scores that grow with the chance of the positive class. The Wasserstein distance also takes
+    a column for every class.""",
     "constraint": """{"demographic_parity", "equalized_odds", "equal_opportunity"}
-    Within which true labels predictions and groups are compared.""",
+    What predictions should be independent of groups given: nothing, the label, or that the
+    label is positive.""",
     "order": """float, default=1.0
-    At least 1: the power to which differences count.""",
+    The power p to which differences are raised, at least 1.""",
     "interval": """pair of float, list of pairs, or dict
-    Ranks ``(alpha, beta)`` out of [0, 1], counted from the top; several that do not overlap; or
-    one of these for every group.""",
+    Ranks ``(alpha, beta)`` in [0, 1], counted from the top; a list of such pairs that do not
+    overlap; or a dict with one of these for every group.""",
     "threshold": """float, default=0.0
     Scores above it are positive decisions.""",
     "sensitive_features": """array-like of shape (n_samples,) or (n_samples, n_columns)
@@ -68,6 +71,12 @@ SmallGroupWarning
     only group where there is nothing to compare.
 
 """
+
+
+def name_of(metric: Callable[..., float]) -> str:
+    """The name of a metric; of a ``functools.partial`` that of its function."""
+    function = metric.func if isinstance(metric, functools.partial) else metric
+    return str(getattr(function, "__name__", repr(function)))
 
 
 def docstring(

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import accuracy_score, make_scorer
 
 from fairconstrained.arrays import read_columns
+from fairconstrained.metrics._metric import name_of
 from fairconstrained.metrics._tables import choose
 from fairconstrained.metrics.auc import (
     bpsn_bnsp_gap,
@@ -153,12 +154,12 @@ def fairness_scorer(
 
 
 def _grows_with_fairness(metric: Metric) -> bool:
-    function = metric.func if isinstance(metric, functools.partial) else metric
-    name = getattr(function, "__name__", repr(function))
+    name = name_of(metric)
     if name.endswith(("_ratio", "_group_min")):
         return True
     if name.endswith(("_difference", "_gap", "_group_max")):
         return False
+    function = metric.func if isinstance(metric, functools.partial) else metric
     if function.__module__.startswith("fairconstrained.metrics."):
         return False
     raise ValueError(
@@ -172,7 +173,7 @@ class _Asking:
     """`metric`, with an error that says how sensitive features reach a scorer."""
 
     def __init__(self, metric: Metric) -> None:
-        self.__name__ = getattr(metric, "__name__", repr(metric))  # a partial has none
+        self.__name__ = getattr(metric, "__name__", repr(metric))  # a partial with its options
         self.metric = metric
 
     def __call__(self, *args: Any, sensitive_features: Any = None, **kwargs: Any) -> float:

@@ -3,7 +3,7 @@
 A metric such as largest minus smallest rate is a *summary* of *components* (the rates). Where
 components are close to each other it is biased upwards and has no normal distribution, but that of
 its components is known. So intervals ask, for every size that the metric could truly have, what
-would be observed; for that a summary names the components nearest to the observed ones at which it
+would be observed. For that a summary names the components nearest to the observed ones at which it
 has this size (restricted maximum likelihood, in the variances of the components).
 """
 
@@ -27,7 +27,7 @@ class Summary(Protocol):
         """Of components (..., *shape), one number each, (...)."""
 
     def nearest(self, components: Array, deviation: Array, size: float) -> Array:
-        """Components of the given size that are next to these in units of their deviations."""
+        """Nearest components of the given size, in units of their standard deviations."""
 
 
 class Components(NamedTuple):

@@ -136,6 +136,7 @@ def ranked_rows(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> Ranked:
+    """The arguments of the metrics of AUCs, checked."""
     true = check_labels(y_true, "y_true")
     scores = _scores(y_score, len(true))
     group, groups, weight = grouped_rows(

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn import config_context
 
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.metrics._answers import predicted, scores_of
 from fairconstrained.metrics._certificate import Certificate
-from fairconstrained.metrics._certified import (
+from fairconstrained.metrics._findings import (
     CAPS,
     DISTRIBUTIONS,
     NOTHING,
@@ -35,7 +35,7 @@ from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.partial import Scored
 from fairconstrained.samples import check_samples
 
-__all__ = ["Certificate", "certify", "predicted"]
+__all__ = ["Certificate", "certify"]
 
 Array = NDArray[Any]
 OVERALL = "all"
@@ -111,9 +111,9 @@ def certify(
 
     Notes
     -----
-    What it rests on: the rows are independent draws from the population that the statement is
-    about, and neither the training nor the choice of the model has seen them. No certificate
-    speaks of a population that changes; certify a later sample, and compare.
+    The certificate rests on two assumptions: the rows are independent draws from the population
+    that the statement is about, and neither the training nor the choice of the model has seen them.
+    No certificate speaks of a population that changes; certify a later sample, and compare.
 
     AUCs of a group against all groups ("positive_equality_gap", "negative_equality_gap",
     "bpsn_bnsp") rest on one thing more. The bound takes the numbers of rows of each label and group
@@ -121,10 +121,10 @@ def certify(
     fractions of these rows. ``assumptions`` of the certificate says so. Other constraints do not
     need it.
 
-    Gaps of rates are bounded by exact tests of differences of proportions, caps by Clopper and
-    Pearson's bound, AUCs by bounded differences, distributions of scores by the bands of Dvoretzky,
-    Kiefer and Wolfowitz. A largest difference needs no correction for the number of groups (Berger
-    1982): the certificate errs only if it does so for the one pair that is worst.
+    Gaps of rates are bounded by exact tests of differences of proportions, caps by the bound of
+    Clopper and Pearson, AUCs by bounded differences, and distributions of scores by the bands of
+    Dvoretzky, Kiefer and Wolfowitz. A largest difference needs no correction for the number of
+    groups (Berger 1982): the certificate errs only if it does so for the one pair that is worst.
 
     References
     ----------
@@ -219,15 +219,6 @@ def _read(constraint: Any, interval: Any) -> tuple[str, bool]:
     return notion, bool(getattr(constraint, "per_group", False))
 
 
-def predicted(estimator: Any, X: Any, sensitive_features: Any, method: str = "predict") -> Any:
-    """What a model or a pipeline says, given the groups if its last step reads them."""
-    last = estimator[-1] if hasattr(estimator, "steps") else estimator
-    if not getattr(last, "group_features", False):
-        return getattr(estimator, method)(X)
-    with config_context(enable_metadata_routing=True):
-        return getattr(estimator, method)(X, sensitive_features=sensitive_features)
-
-
 class _Sought(NamedTuple):
     """What is to be bounded."""
 
@@ -273,7 +264,7 @@ def _of_scores(
 ) -> _Judged:
     """Of rankings: AUCs, or what lies inside an interval of ranks."""
     whole = (0.0, 1.0) if sought.interval is None else sought.interval
-    data = Scored(_scores(estimator, X, sensitive_features), sensitive_features, whole, None)
+    data = Scored(scores_of(estimator, X, sensitive_features), sensitive_features, whole, None)
     sizes = np.bincount(data.group, minlength=len(data.groups))
     groups = dict(zip(data.groups, sizes.tolist(), strict=True))
     small = np.flatnonzero(sizes < sought.least)
@@ -301,9 +292,3 @@ def _of_scores(
         counts = counts._replace(groups=names)
         found = partial_parity_finding(counts, sought.notion, intervals, alpha)
     return found, groups, left_out
-
-
-def _scores(estimator: Any, X: Any, sensitive_features: Any) -> Any:
-    if hasattr(estimator, "decision_function"):
-        return predicted(estimator, X, sensitive_features, "decision_function")
-    return predicted(estimator, X, sensitive_features, "predict_proba")[:, 1]

@@ -43,8 +43,9 @@ def exponential_renyi_mutual_information(
 
     .. math:: \sum_{j, r} \frac{P(\hat y = j, s = r)^2}{P(\hat y = j)\, P(s = r)} - 1
 
-    For equalized odds within each true label, and averaged with the labels' frequencies; for equal
-    opportunity within the positive one (of more than two: as for equalized odds).
+    For equalized odds it is the mean over the true labels, weighted by their frequencies, of the
+    information among the rows of each; for equal opportunity that among the rows of the positive
+    label (with more than two labels as for equalized odds).
 
     Returns
     -------

@@ -9,7 +9,7 @@ tested instead, and the interval holds those that are not rejected:
 
 where T is the observed value and :math:`P_\delta` draws samples at the *nearest* rates to the
 observed ones at which the metric is :math:`\delta` ("hybrid resampling", Chuang and Lai 2000). Near
-zero there is nothing to err above of, and the whole :math:`\alpha` guards the lower end.
+zero the observed value cannot be much too small, and the whole :math:`\alpha` guards the lower end.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 
+from fairconstrained.arrays import rows_of
 from fairconstrained.metrics._components import components_of
 from fairconstrained.metrics._summaries import Components
 from fairconstrained.metrics.bounds import check_confidence
@@ -62,8 +63,8 @@ def confidence_interval(
     confidence : float, default=0.95
         Probability that the interval contains the true value, over samples like this one.
     method : {"auto", "inversion", "bootstrap"}, default="auto"
-        "inversion" tests all values, as described in the notes, and is there for the metrics of
-        this package. "bootstrap" resamples rows, for any metric (Efron's bias-corrected
+        "inversion" tests all values, as described in the notes, and needs a metric of this
+        package. "bootstrap" resamples rows, for any metric (Efron's bias-corrected
         percentiles). "auto" takes the first where it can.
     sample_weight : array-like of shape (n_samples,), optional
         Non-negative weights of the rows; a group is as certain as its effective number of rows.
@@ -89,14 +90,15 @@ def confidence_interval(
     -----
     "inversion" knows what a metric is made of: rates of groups, AUCs, distributions of scores. For
     rates the draws are multinomial tables, for AUCs normal with the covariance of their influence
-    functions (DeLong). A value is tested at the components nearest to the observed ones that give
-    it, so that a gap of zero can lie in the interval and the upward bias of largest minus smallest
-    is removed. Coverage is measured in ``benchmarks/intervals.py`` and shown in the user guide.
-    Errors are those at the observed rates: where a group shows fewer than about five samples of the
-    rarer outcome, the upper end is too low. :func:`certify` gives an exact bound for these.
+    functions (DeLong). A value is tested at the components nearest to the observed ones at which
+    the metric has this value. So a gap of zero can lie in the interval, and the upward bias of
+    largest minus smallest is removed. Coverage is measured in ``benchmarks/intervals.py`` and shown
+    in the user guide. Errors are those at the observed rates: where a group shows fewer than about
+    five samples of the rarer outcome, the upper end is too low. :func:`certify` gives an exact
+    bound for these.
 
-    "bootstrap" takes the metric for a smooth function of the rows. Of a gap near zero it covers
-    too rarely, from above.
+    "bootstrap" takes the metric for a smooth function of the rows. Where the true gap is near zero,
+    its interval lies above it too often.
 
     References
     ----------
@@ -304,20 +306,22 @@ def _taken_apart(metric: Callable[..., float]) -> tuple[Callable[..., float], Ma
 
 def _bootstrap(metric: Callable[..., float], data: list[Any], rng: Any) -> Array:
     """The metric on rows drawn with replacement; nan where a draw lacks what it needs."""
-    arrays = [None if values is None else _indexable(values) for values in data]
+    arrays = [_indexable(values) for values in data]
     n_rows = len(data[1])
     found = np.empty(N_RESAMPLES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the metric has spoken about the rows themselves
         for b in range(N_RESAMPLES):
             rows = rng.randint(n_rows, size=n_rows)
-            true, predicted, groups, weight = (None if a is None else a[rows] for a in arrays)
+            true, predicted, groups, weight = (rows_of(values, rows) for values in arrays)
             more = {} if weight is None else {"sample_weight": weight}
             found[b] = metric(true, predicted, sensitive_features=groups, **more)
     return found
 
 
-def _indexable(values: Any) -> Array:
-    """Rows that an array of positions picks from; the groups of several columns are codes."""
+def _indexable(values: Any) -> Any:
+    """An array, from which positions pick rows quickly; of a dict one for each column."""
+    if isinstance(values, dict):
+        return {name: _indexable(column) for name, column in values.items()}
     array = values.to_numpy() if hasattr(values, "to_numpy") else values
-    return np.asarray(array)
+    return None if values is None else np.asarray(array)

@@ -47,6 +47,18 @@ __all__ = [
 Array = NDArray[Any]
 
 
+def checked_scores(y_score: ArrayLike) -> Array:
+    """One score per row: the only column, or that of the positive class of two."""
+    scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
+    if scores.ndim == 2 and scores.shape[1] <= 2:
+        scores = scores[:, -1]
+    if scores.ndim != 1:
+        raise ValueError(
+            f"y_score must hold one score per row, for two classes; got shape {scores.shape}."
+        )
+    return np.asarray(scores)
+
+
 class Scored:
     """Checked input: scores, groups and their intervals, weights."""
 
@@ -64,16 +76,10 @@ class Scored:
             sensitive_features=sensitive_features,
             sample_weight=sample_weight,
         )
-        scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
-        if scores.ndim == 2 and scores.shape[1] <= 2:
-            scores = scores[:, -1]  # one column, or the positive class of two
-        if scores.ndim != 1:
-            raise ValueError(
-                f"y_score must hold one score per row, for two classes; got shape {scores.shape}."
-            )
+        scores = checked_scores(y_score)
         if sensitive_features is None:
             raise ValueError("sensitive_features must hold one group per row; got None.")
-        self.scores = np.asarray(scores)
+        self.scores = scores
         self.group, labels = encode_groups(sensitive_features, len(scores))
         self.weight = check_weights(sample_weight, len(scores))
         self.groups = [group_name(label) for label in labels]

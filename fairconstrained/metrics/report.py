@@ -19,7 +19,7 @@ from fairconstrained.metrics._tables import (
 )
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
-from fairconstrained.metrics.partial import Scored
+from fairconstrained.metrics.partial import checked_scores
 from fairconstrained.samples import check_samples
 
 __all__ = ["group_report"]
@@ -102,7 +102,7 @@ def group_report(
     weight = check_weights(sample_weight, len(true))
     (true, predicted), _ = encode_labels(true, predicted)
     positive = true == targets[0], predicted == targets[0]
-    scores = None if y_score is None else Scored(y_score, true, (0.0, 1.0), None).scores
+    scores = None if y_score is None else checked_scores(y_score)
     if scores is not None and len(scores) != len(true):
         raise ValueError(f"y_score has {len(scores)} rows, but y_true has {len(true)}.")
     index, columns = [], []

@@ -3,8 +3,8 @@ r"""The order in which candidates for a certificate are trained and tested.
 Tests of one sequence that stops at the first failure need no correction for the number of
 candidates: an error needs a model that violates the constraint and passes, and the first such model
 of the sequence passes with probability at most :math:`\alpha`. Two sequences are tested, with
-:math:`\varphi \alpha` and :math:`(1 - \varphi) \alpha`. One whose models all pass hands on what it
-had: the other goes on with :math:`\alpha`. The probability of an error is still at most
+:math:`\varphi \alpha` and :math:`(1 - \varphi) \alpha`. A sequence whose models all pass hands its
+part to the other, which goes on with :math:`\alpha`. The probability of an error is still at most
 :math:`\alpha`. If both sequences have models that violate, neither hands anything on before the
 first error, which has probability at most :math:`\varphi \alpha + (1 - \varphi) \alpha`. If only
 one of them has, its first such model is tested with at most :math:`\alpha`. (A graphical procedure
@@ -29,8 +29,8 @@ Candidate = tuple[Parameters, Any]  # a fitted model, and what was set for it
 Test = Callable[[Parameters, Any, float], bool]  # at this fraction of the error: does it pass?
 KEPT = 0.05, 0.1, 0.2, 0.35, 0.5, 0.75  # of the rarer decisions: what weaker models keep
 # The next two were chosen on generated samples and samples of Adult that the evidence does not use.
-# Of the probability of error: a candidate that holds on its own samples with so little may still
-# fail on others.
+# Of the probability of error, for the test on the training samples: a candidate that just holds on
+# these often fails on others.
 CAUTION = 0.02
 FIRST = 0.9  # of the probability of error, for the sequence that is more likely to pass
 
@@ -59,7 +59,7 @@ def sequences(
 
 
 def in_sequences(first: Iterable[Candidate], second: Iterable[Candidate], passes: Test) -> None:
-    """Test both sequences, each until a model fails, with what the other hands on."""
+    """Test both sequences, each until a model fails, and then with what the other hands on."""
     ahead, behind = iter(first), iter(second)
     failed = _first_failure(ahead, passes, FIRST)
     if failed is None:

@@ -18,7 +18,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, indexable
 
-from fairconstrained.arrays import as_numpy, check_array
+from fairconstrained.arrays import as_numpy, check_array, rows_of
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -27,11 +27,11 @@ from fairconstrained.exceptions import (
     warn_caller,
 )
 from fairconstrained.metrics import Certificate, certify
-from fairconstrained.metrics._certified import CAPS, PARITIES
+from fairconstrained.metrics._answers import last_step, predicted
+from fairconstrained.metrics._findings import CAPS, PARITIES
 from fairconstrained.metrics.bounds import check_confidence
-from fairconstrained.metrics.certificates import predicted
 from fairconstrained.model_selection._delegation import estimator_has
-from fairconstrained.model_selection._rows import rows_of, split_within_groups
+from fairconstrained.model_selection._holdout import split_within_groups
 from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
 from fairconstrained.privacy.search import warn_of_exact_scores
 from fairconstrained.samples import check_samples
@@ -266,7 +266,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 y_test,
                 sensitive_features=groups,
                 confidence=1.0 - fraction * (1.0 - self.confidence),
-                interval=getattr(_last(model), "interval_", interval),
+                interval=getattr(last_step(model), "interval_", interval),
                 name="rows split off before training",
                 **given,
             )
@@ -462,8 +462,3 @@ def _of_all_samples(constraint: Any) -> bool:
     """Whether it is a cap that groups play no part in."""
     cap = getattr(constraint, "name", constraint) in CAPS
     return cap and not getattr(constraint, "per_group", False)
-
-
-def _last(model: Any) -> Any:
-    """The classifier at the end of a pipeline."""
-    return model[-1] if hasattr(model, "steps") else model

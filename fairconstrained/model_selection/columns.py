@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairconstrained.arrays import as_numpy, other_columns, read_columns
+from fairconstrained.metrics._answers import predicted
 from fairconstrained.model_selection._delegation import estimator_has
 
 __all__ = ["SensitiveColumnsClassifier"]
@@ -47,7 +48,8 @@ class SensitiveColumnsClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstima
     Notes
     -----
     Predictions take X with the same columns. They use the groups only if the ``predict`` of the
-    estimator takes ``sensitive_features``.
+    estimator takes ``sensitive_features``, or the last step of a pipeline has
+    ``group_features=True``.
 
     Examples
     --------
@@ -122,10 +124,10 @@ class SensitiveColumnsClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstima
         check_is_fitted(self)
         validate_data(self, X, reset=False, skip_check_array=True)
         ask = getattr(self.estimator_, method)
-        table = other_columns(X, self.column)
+        table, groups = other_columns(X, self.column), self._groups(X)
         if "sensitive_features" in inspect.signature(ask).parameters:
-            return ask(table, sensitive_features=self._groups(X))
-        return ask(table)
+            return ask(table, sensitive_features=groups)
+        return predicted(self.estimator_, table, groups, method)
 
     def _groups(self, X: Any) -> Any:
         columns = read_columns(X, self.column)

@@ -17,8 +17,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, indexable
 
+from fairconstrained.arrays import rows_of
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
-from fairconstrained.model_selection._rows import rows_of
 from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit, privacy_guarantee
 from fairconstrained.privacy.accounting import check_budget, check_positive
 from fairconstrained.privacy.search import check_steps

@@ -14,9 +14,9 @@ from fairconstrained.models.specification import (
     Linear,
     Network,
     Specification,
-    Standardize,
     multilayer_perceptron,
 )
+from fairconstrained.models.standardize import Standardize
 
 __all__ = [
     "Linear",

@@ -77,6 +77,12 @@ class Model(Protocol):
     def restore(self, attributes: Mapping[str, Any]) -> Tensor:
         """Parameters from the attributes of a fitted estimator, for warm starts."""
 
+    def for_ranking(self) -> Model:
+        """The model as rankings use it, whose scores :meth:`rescaled` makes log odds."""
+
+    def rescaled(self, attributes: dict[str, Any], slope: float, offset: float) -> dict[str, Any]:
+        """Attributes of the model whose scores are ``slope * scores + offset``."""
+
     def settle(self, w: Tensor, X: Features) -> None:
         """Update state that depends on parameters and data, such as batch statistics."""
 

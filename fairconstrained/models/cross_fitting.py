@@ -14,16 +14,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
-from fairconstrained.arrays import as_numpy
+from fairconstrained.arrays import as_numpy, rows_of
 
-__all__ = ["Calibrated", "CrossFit", "dealt", "is_scoring_classifier", "of_rows"]
+__all__ = ["Calibrated", "CrossFit", "dealt", "is_scoring_classifier"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Less than this classifiers seldom mean: forests and trees say 0 where a leaf has no such row, and
-# the logarithm of that would decide how all others are calibrated (Adult, out of fold, log loss of
-# a forest of 20 trees .367 with 1e-6 and .347 with 1e-3, of boosted trees .2762 with both).
+# The least posterior that is taken at its word. Forests and trees say 0 where a leaf has no such
+# row, and the logarithm of that would decide how all others are calibrated (Adult, out of fold, log
+# loss of a forest of 20 trees .367 with 1e-6 and .347 with 1e-3, of boosted trees .2762 with both).
 LEAST_GIVEN = 1e-3
 _MOST_STEPS = 200
 
@@ -38,7 +38,8 @@ def is_scoring_classifier(model: Any) -> bool:
 def dealt(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:
     """A fold for each row: shuffled, every stratum is dealt out where the one before ended.
 
-    Strata with fewer rows than folds thus lack in some folds only, and folds are of equal size.
+    So a fold lacks a stratum only if it has fewer rows than there are folds, and the sizes of folds
+    differ by one row at most.
     """
     order = rng.permutation(len(strata))
     order = order[np.argsort(strata[order], kind="stable")]
@@ -96,7 +97,7 @@ class CrossFit:
         model = _seeded(clone(estimator), self.rng)
         if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
             model, fit_params = DummyClassifier(), {}
-        own = {name: of_rows(value, rows) for name, value in fit_params.items()}
+        own = {name: rows_of(value, rows) for name, value in fit_params.items()}
         if self.weighted:
             own |= _weights_for(model, self.weight[rows])
         return model.fit(_safe_indexing(self.X, rows), target[rows], **own)
@@ -185,9 +186,3 @@ def _weights_for(model: Any, weight: Floats) -> dict[str, Floats]:
     if hasattr(model, "steps") and has_fit_parameter(model.steps[-1][1], "sample_weight"):
         return {f"{model.steps[-1][0]}__sample_weight": weight}
     return {}
-
-
-def of_rows(value: Any, rows: Any) -> Any:
-    """Of metadata with an entry a row those of these rows, given by positions or a mask."""
-    whole = isinstance(value, (str, dict)) or not hasattr(value, "__len__")
-    return value if whole else _safe_indexing(value, rows)

@@ -88,14 +88,14 @@ class Features(ColumnStatistics, Protocol):
 
 
 class ColumnValues(NamedTuple):
-    """What is known of the values of each column; that of rows in parts can be joined."""
+    """What is known of the values of each column; that of several parts of the rows is joined."""
 
     low: Tensor  # (d,) least value
     high: Tensor  # (d,) largest value
     more: Tensor  # (d,) whether there are others; low and high need not be right then
 
     def joined(self, other: ColumnValues) -> ColumnValues:
-        """That of the rows of both."""
+        """What is known of the rows of both."""
         low, high = self.low.minimum(other.low), self.high.maximum(other.high)
         ends = torch.stack((*self[:2], *other[:2]))
         third = ((ends != low) & (ends != high)).any(dim=0)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairconstrained.models.per_row import plain_sequence
 from fairconstrained.models.piecewise_linear import PiecewiseLinear
 from fairconstrained.models.platt import Rescale
 from fairconstrained.models.standardize import Standardize
@@ -31,10 +32,15 @@ class Layers(nn.Sequential):
 
 
 def auditable(module: nn.Module) -> nn.Module:
-    """A perceptron of this package as :class:`Layers`; a user's module as it is."""
-    leaves = [type(part) for part in module.modules() if not list(part.children())]
-    known = leaves[0] in _FIRST and all(kind.__name__ in _BLANK for kind in leaves)
+    """A perceptron of this package as :class:`Layers`; any other module as it is."""
+    layers = plain_sequence(module) or [module]
+    known = type(layers[0]) in _FIRST and all(map(_is_known, layers))
     return Layers(*module.children()).eval() if known else module
+
+
+def _is_known(layer: nn.Module) -> bool:
+    """Whether :func:`_layer` makes the same one of its name and arrays."""
+    return type(layer) in _BLANK and getattr(layer, "bias", layer) is not None
 
 
 def _record(layer: nn.Module) -> dict[str, Any]:
@@ -49,7 +55,7 @@ def _layer(record: dict[str, Any]) -> nn.Module:
     if record["kind"] == "Sequential":
         return nn.Sequential(*(_layer(part) for part in record["layers"]))
     tensors = {name: torch.tensor(array) for name, array in record["arrays"].items()}
-    layer = _BLANK[record["kind"]](tensors)
+    layer = _BLANK[_KINDS[record["kind"]]](tensors)
     layer.load_state_dict(tensors)
     return layer
 
@@ -61,10 +67,11 @@ def _blank_linear(tensors: dict[str, Tensor]) -> nn.Linear:
 
 _FIRST = (Standardize, PiecewiseLinear)  # what perceptrons of this package begin with
 # What makes a layer of each kind for tensors of given shapes.
-_BLANK: dict[str, Callable[[dict[str, Tensor]], nn.Module]] = {
-    "Standardize": lambda tensors: Standardize(tensors["centre"], tensors["scale"]),
-    "PiecewiseLinear": lambda tensors: PiecewiseLinear(**tensors),
-    "Linear": _blank_linear,
-    "ReLU": lambda tensors: nn.ReLU(),
-    "Rescale": lambda tensors: Rescale().to(tensors["slope"]),
+_BLANK: dict[type[nn.Module], Callable[[dict[str, Tensor]], nn.Module]] = {
+    Standardize: lambda tensors: Standardize(tensors["centre"], tensors["scale"]),
+    PiecewiseLinear: lambda tensors: PiecewiseLinear(**tensors),
+    nn.Linear: _blank_linear,
+    nn.ReLU: lambda tensors: nn.ReLU(),
+    Rescale: lambda tensors: Rescale().to(tensors["slope"]),
 }
+_KINDS = {kind.__name__: kind for kind in _BLANK}

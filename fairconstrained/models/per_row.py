@@ -27,6 +27,7 @@ __all__ = [
     "clipped_sum",
     "ghost_layers",
     "ghost_norms",
+    "plain_sequence",
     "recorded",
     "row_scores",
 ]
@@ -120,7 +121,7 @@ def ghost_layers(network: nn.Module) -> list[nn.Linear]:
     Types must be these very classes, and used as they are: a subclass, a hook, a weight that two
     layers share or that another computes may do more than the rule for norms knows.
     """
-    layers = _plain_sequence(network) or []
+    layers = plain_sequence(network) or []
     linear = [layer for layer in layers if type(layer) is nn.Linear]
     known = all(type(layer) in (nn.Linear, *_OF_ROWS) for layer in layers)
     parameters = [p for layer in linear for p in layer.parameters()]
@@ -128,14 +129,14 @@ def ghost_layers(network: nn.Module) -> list[nn.Linear]:
     return linear if known and used_once and all(p.requires_grad for p in parameters) else []
 
 
-def _plain_sequence(network: nn.Module) -> list[nn.Module] | None:
+def plain_sequence(network: nn.Module) -> list[nn.Module] | None:
     """The modules that a network calls one after the other; None if it may do anything else."""
     hooks = (network._forward_hooks, network._forward_pre_hooks, network._backward_hooks)
     if any(hooks) or network._backward_pre_hooks or "forward" in vars(network):
         return None
     if type(network) is not nn.Sequential:
         return [network]
-    parts = [_plain_sequence(part) for part in network._modules.values() if part is not None]
+    parts = [plain_sequence(part) for part in network._modules.values() if part is not None]
     if any(part is None for part in parts):
         return None
     return [module for part in parts if part is not None for module in part]

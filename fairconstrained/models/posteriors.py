@@ -100,8 +100,9 @@ class Posteriors(LinearSpecification):
         = \frac{P(y \in L_q \mid x)\, P(g \in G_q \mid x, y \in L_q)}{P(\text{part } q)} ,
 
     for two classes the log odds in place of the logarithms, and the products of the last with the
-    others. (Of rows whose group is known the sums alone can only move a threshold; equal odds for
-    small groups may take more, and without the products ended in constant predictions.) The parts
+    others. (For rows whose group is known for sure a sum of the columns can only move a threshold.
+    Equalized odds for small groups may need more, and without the products such fits ended in
+    constant predictions.) The parts
     q, here the rows of labels :math:`L_q` and groups :math:`G_q`, are those whose rates the
     constraint compares. The first posterior is that of `estimator`, the second that of
     `group_model`, fitted on the rows of the labels :math:`L_q` only. Each is fitted once for each

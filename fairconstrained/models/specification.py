@@ -36,7 +36,6 @@ __all__ = [
     "LinearSpecification",
     "Network",
     "Specification",
-    "Standardize",
     "are_sizes",
     "multilayer_perceptron",
 ]

@@ -10,6 +10,7 @@ names the protocol that it needs in the signature of its ``iterate``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from math import sqrt
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
@@ -302,11 +303,23 @@ def last_kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer
 
 
 class WithAllRows:
-    """A problem on a batch in memory, or on rows in parts that representatives stand for."""
+    """A problem on a batch in memory, or on rows in parts; its last values are kept."""
 
     model: Model
     data: Any  # Batch or PartedRows
     constraint: MomentConstraint
+
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """Soft and hard values, from one pass of the model in evaluation mode."""
+        self.model.settle(x[: self.model.n_params], self.data.X)
+        return self._evaluated(x)
+
+    @cached_property
+    def _evaluated(self) -> Callable[[Tensor], Evaluation]:
+        return last_kept(self._evaluate)
+
+    def _evaluate(self, x: Tensor) -> Evaluation:
+        raise NotImplementedError
 
     def standard_errors(self, x: Tensor) -> Tensor:
         """Standard errors of the hard values of the constraints at `x`, (m,)."""

@@ -27,7 +27,6 @@ from fairconstrained.problems.base import (
     Evaluation,
     Linearization,
     WithAllRows,
-    last_kept,
     one_in,
     separate_estimates,
     with_penalty,
@@ -217,15 +216,6 @@ class FairERM(Varied, WithAllRows):
         return self._penalised(
             x, self._in_closed_form(self.affine, x, X, placed, first, later, sizes)
         )
-
-    def evaluate(self, x: Tensor) -> Evaluation:
-        """Soft and hard values, from one pass of the model in evaluation mode."""
-        self.model.settle(self._split(x)[0], self.data.X)
-        return self._evaluated(x)
-
-    @cached_property
-    def _evaluated(self) -> Callable[[Tensor], Evaluation]:
-        return last_kept(self._evaluate)
 
     def _evaluate(self, x: Tensor) -> Evaluation:
         w, aux = self._split(x)

@@ -324,7 +324,7 @@ class MomentERM(FixedSoftness, WithAllRows):
         form[0, :-1, :-1] += self.alpha * scaled.T @ scaled
         return form[:, :-1, :-1], form[:, :-1, -1], 0.5 * form[:, -1, -1]
 
-    def evaluate(self, x: Tensor) -> Evaluation:
+    def _evaluate(self, x: Tensor) -> Evaluation:
         """Soft values from moments, hard values from the rows."""
         rows = self.data.representatives
         scores = self.model.scores(x, rows.X)

@@ -6,7 +6,6 @@ rows that stand for the rows of all workers (:mod:`fairconstrained.problems.repr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,7 +22,6 @@ from fairconstrained.problems.base import (
     Evaluation,
     Linearization,
     WithAllRows,
-    last_kept,
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
@@ -99,14 +97,6 @@ class PartedScoresERM(Varied, WithAllRows):
 
         terms = Linearization(value, lambda weights: together(weights[None])[0], None, together)
         return with_penalty(terms, self.model.penalty(w), self.alpha)
-
-    def evaluate(self, x: Tensor) -> Evaluation:
-        """Soft and hard values, from one pass."""
-        return self._evaluated(x)
-
-    @cached_property
-    def _evaluated(self) -> Callable[[Tensor], Evaluation]:
-        return last_kept(self._evaluate)
 
     def _evaluate(self, x: Tensor) -> Evaluation:
         w, aux = self._split(x)

@@ -20,7 +20,7 @@ from fairconstrained.problems import (
     with_penalty,
 )
 from fairconstrained.training.data import Chosen, Rows, Source, Stream
-from fairconstrained.training.terms import FunctionConstraint, Group, Term
+from fairconstrained.training.terms import Drawn, FunctionConstraint, Term
 from fairconstrained.workers import Workers
 
 __all__ = ["ModuleProblem"]
@@ -147,8 +147,8 @@ class ModuleProblem(FixedSoftness):
         with torch.no_grad():
             for rows, chunk in self.source.chunks():
                 batch = self._place(chunk)
-                group = self._group(rows, torch.ones(len(rows)), batch, len(rows) / self.n_rows)
-                moments.add(self._shaped(self._scores(x, batch[0])), batch, group)
+                drawn = self._how_drawn(rows, torch.ones(len(rows)), batch, len(rows) / self.n_rows)
+                moments.add(self._shaped(self._scores(x, batch[0])), batch, drawn)
             soft, hard = moments.totals(self._n_own / self.n_rows)
         if self._streams:  # each worker has rows of its own
             soft, hard = ([self._workers.sum(own) for own in found] for found in (soft, hard))
@@ -191,7 +191,7 @@ class ModuleProblem(FixedSoftness):
 
         return Linearization(value.detach(), pullback)
 
-    def _drawn(self, rows: Tensor | None, scale: Tensor | None) -> tuple[Rows, Group]:
+    def _drawn(self, rows: Tensor | None, scale: Tensor | None) -> tuple[Rows, Drawn]:
         """The part of a draw that is this worker's."""
         rows = torch.arange(self.n_rows) if rows is None else rows
         if scale is None:
@@ -201,13 +201,13 @@ class ModuleProblem(FixedSoftness):
             own = self._workers.part(len(rows), self._n_strata)
         fraction = 1 / self._workers.size if self._streams else len(rows[own]) / len(rows)
         batch = self._place(self.source.batch(rows[own]))
-        return batch, self._group(rows[own], scale[own], batch, fraction)
+        return batch, self._how_drawn(rows[own], scale[own], batch, fraction)
 
     def _totals(
-        self, members: Sequence[Term], outputs: Tensor, batch: Rows, group: Group
+        self, members: Sequence[Term], outputs: Tensor, batch: Rows, drawn: Drawn
     ) -> Tensor:
         """Values from the moments of all workers."""
-        moments = [member.soft(outputs, batch, group) for member in members]
+        moments = [member.soft(outputs, batch, drawn) for member in members]
         sizes = [len(moment) for moment in moments]
         total = self._workers.sum_with_gradient(torch.cat([outputs.new_zeros(0), *moments]))
         return _values(members, torch.split(total, sizes))
@@ -217,11 +217,11 @@ class ModuleProblem(FixedSoftness):
             return terms
         return with_penalty(terms, self.model.penalty(x), self._alpha)
 
-    def _group(self, rows: Tensor, scale: Tensor, batch: Rows, fraction: float) -> Group:
+    def _how_drawn(self, rows: Tensor, scale: Tensor, batch: Rows, fraction: float) -> Drawn:
         if self._streams:  # its batches are what they are
-            return Group(torch.zeros(0), torch.zeros(0), fraction)
+            return Drawn(torch.zeros(0), torch.zeros(0), fraction)
         scale = scale.to(self._device, batch[0].dtype)
-        return Group(self.strata[rows].to(self._device), scale, fraction)
+        return Drawn(self.strata[rows].to(self._device), scale, fraction)
 
     def _place(self, batch: Rows) -> Rows:
         return tuple(tensor.to(self._device) for tensor in batch)
@@ -246,7 +246,7 @@ class _Moments:
         self._batches: list[Rows] = []
         self._features = False
 
-    def add(self, outputs: Tensor, batch: Rows, group: Group) -> None:
+    def add(self, outputs: Tensor, batch: Rows, drawn: Drawn) -> None:
         """Take in a batch."""
         whole = [member for member in self._members if isinstance(member, FunctionConstraint)]
         if whole:
@@ -257,7 +257,7 @@ class _Moments:
             self._batches.append((features, *batch[1:]))
         for j, member in enumerate(self._members):
             if not isinstance(member, FunctionConstraint):
-                own = member.soft(outputs, batch, group), member.hard(outputs, batch, group)
+                own = member.soft(outputs, batch, drawn), member.hard(outputs, batch, drawn)
                 before = self._sums[j]
                 self._sums[j] = own if before is None else (before[0] + own[0], before[1] + own[1])
 
@@ -266,9 +266,9 @@ class _Moments:
         if self._batches:
             outputs = torch.cat(self._outputs)
             batch = tuple(torch.cat(column) for column in zip(*self._batches, strict=True))
-            group = Group(torch.zeros(0), torch.zeros(0), fraction)
+            drawn = Drawn(torch.zeros(0), torch.zeros(0), fraction)
         found = [
-            (member.soft(outputs, batch, group), member.hard(outputs, batch, group))
+            (member.soft(outputs, batch, drawn), member.hard(outputs, batch, drawn))
             if sums is None
             else sums
             for member, sums in zip(self._members, self._sums, strict=True)

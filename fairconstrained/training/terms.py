@@ -11,17 +11,17 @@ from torch import Tensor
 
 from fairconstrained.constraints import Notion, Space, Stack
 
-__all__ = ["Function", "FunctionConstraint", "Group", "NotionConstraint", "Risk", "Term"]
+__all__ = ["Drawn", "Function", "FunctionConstraint", "NotionConstraint", "Risk", "Term"]
 
 Function = Callable[[Tensor, tuple[Tensor, ...]], Tensor]
 
 
-class Group(NamedTuple):
-    """Groups of a batch's rows, the rows that each stands for, and its fraction of a draw."""
+class Drawn(NamedTuple):
+    """How the rows of a batch were drawn; without groups and scales where a loader chose them."""
 
-    part: Tensor
-    scale: Tensor
-    fraction: float
+    group: Tensor  # of each row
+    scale: Tensor  # number of rows of the data that each stands for
+    fraction: float  # of the whole draw that this batch is
 
 
 class Term:
@@ -38,13 +38,13 @@ class Term:
 
     cell = torch.zeros(1, dtype=torch.long)
 
-    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
+    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], drawn: Drawn) -> Tensor:
         """Differentiable moments, (k,)."""
         raise NotImplementedError
 
-    def hard(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
+    def hard(self, outputs: Tensor, batch: tuple[Tensor, ...], drawn: Drawn) -> Tensor:
         """Moments of what is measured, (k,)."""
-        return self.soft(outputs, batch, group)
+        return self.soft(outputs, batch, drawn)
 
     def values(self, moments: Tensor) -> Tensor:
         """Values from the moments of a whole draw."""
@@ -61,7 +61,7 @@ class Risk(Term):
     def __init__(self, loss: Function):
         self._loss = loss
 
-    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
+    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], drawn: Drawn) -> Tensor:
         """The batch's part of the mean."""
         value: Any = self._loss(outputs, batch)
         if not isinstance(value, Tensor) or value.shape not in ((), (len(outputs),), (1,)):
@@ -70,7 +70,7 @@ class Risk(Term):
                 f"loss must return one value, or one for each of the {len(outputs)} rows; got "
                 f"{shape}. (Outputs of shape (n, 1) and labels of shape (n,) make a matrix.)"
             )
-        return group.fraction * value.mean()[None]
+        return drawn.fraction * value.mean()[None]
 
 
 class FunctionConstraint(Term):
@@ -84,7 +84,7 @@ class FunctionConstraint(Term):
         self._function = function
         self._n_values: int | None = None
 
-    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
+    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], drawn: Drawn) -> Tensor:
         """The batch's part of the function's values, after these have been checked."""
         value: Any = self._function(outputs, batch)
         if not isinstance(value, Tensor):
@@ -105,7 +105,7 @@ class FunctionConstraint(Term):
                 "(was it detached, rounded, or computed from labels alone?)"
             )
         self._n_values = len(values)
-        return group.fraction * values
+        return drawn.fraction * values
 
     def reads_features(self, outputs: Tensor, batch: tuple[Tensor, ...]) -> bool:
         """Whether the function needs the first tensor of a batch: it fails without its numbers."""
@@ -151,14 +151,14 @@ class NotionConstraint(Term):
         ones = torch.ones(len(y), dtype=torch.float64)
         return self._stack.place(y, group, ones).counts()
 
-    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
+    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], drawn: Drawn) -> Tensor:
         """The table of soft statistics."""
-        rows = self._stack.place(batch[1].long(), group.part, group.scale)
+        rows = self._stack.place(batch[1].long(), drawn.group, drawn.scale)
         return self._stack.sums(_columns(outputs), rows, outputs.new_zeros(0)).reshape(-1)
 
-    def hard(self, outputs: Tensor, batch: tuple[Tensor, ...], group: Group) -> Tensor:
+    def hard(self, outputs: Tensor, batch: tuple[Tensor, ...], drawn: Drawn) -> Tensor:
         """The table of predicted labels."""
-        rows = self._stack.place(batch[1].long(), group.part, group.scale)
+        rows = self._stack.place(batch[1].long(), drawn.group, drawn.scale)
         return self._stack.hard_sums(_columns(outputs), rows).reshape(-1)
 
     def values(self, moments: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from functools import partial
 
 import matplotlib as mpl
 import numpy as np
@@ -139,7 +140,7 @@ def test_tradeoff_of_predictions():
         y,
         y_preds,
         sensitive_features=group,
-        metric=equalized_odds_difference,
+        metric=partial(equalized_odds_difference, agg="worst_case"),
         sample_weight=weight,
     )
     assert display.error == pytest.approx([0, 1, 5 / 8])

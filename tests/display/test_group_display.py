@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fairconstrained import PartialParityClassifier
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.display import GroupScoreDisplay, ParityCurveDisplay
+from fairconstrained.display import GroupReportDisplay, GroupScoreDisplay, ParityCurveDisplay
 
 
 @pytest.fixture(autouse=True)
@@ -98,12 +98,17 @@ def test_a_pipeline_is_looked_at_as_its_last_step(steps):
     X = steps[0].fit_transform(data.data) if steps else data.data
     clf = PartialParityClassifier("demographic_parity", interval=(0.2, 0.6), group_features=True)
     clf.fit(X, data.target, sensitive_features=data.sensitive_features)
+    model = make_pipeline(*steps, make_pipeline(clf))
     display = GroupScoreDisplay.from_estimator(
-        make_pipeline(*steps, clf), data.data, sensitive_features=data.sensitive_features
+        model, data.data, sensitive_features=data.sensitive_features
     )
     expected = clf.decision_function(X, sensitive_features=data.sensitive_features)
     assert (display.y_score == expected).all()
     assert display.interval == (0.2, 0.6)
+    report = GroupReportDisplay.from_estimator(
+        model, data.data, data.target, sensitive_features=data.sensitive_features
+    ).report
+    assert report.loc["overall", "selection_rate"] == pytest.approx(np.mean(expected > 0))
 
 
 def test_from_a_classifier_that_has_probabilities_only():

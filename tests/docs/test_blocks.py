@@ -6,6 +6,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 from sklearn import get_config
 
@@ -22,6 +23,7 @@ def blocks():
 
 @pytest.fixture
 def run(blocks):
+    plt.close("all")  # what doctests in this process have drawn
     with blocks.running(Path("page")) as run:
         yield run
 

@@ -29,6 +29,7 @@ from fairconstrained import (
 )
 from fairconstrained.constraints import FalseNegativeRate
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
+from fairconstrained.export import model_card
 from fairconstrained.models import Posteriors, as_specification
 from tests.helpers.fits import FORGIVEN, METRIC_OF, measured, table
 
@@ -172,6 +173,9 @@ def test_texts():
     model = make_pipeline(CountVectorizer(), LogisticRegression())
     clf = fitted(model=model, data=(texts, y, group))
     assert clf.score(texts, y) > 0.6
+    assert "tells the classes 0, 1 apart. Training" in model_card(clf).sections["Model"]
+    ranking = AUCFairClassifier("inter_group", model=model, slack=0.2, random_state=0)
+    assert ranking.fit(texts, y, sensitive_features=group).score(texts, y) > 0.6
 
 
 def test_strings_through_a_pipeline_of_its_own():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
@@ -10,7 +11,6 @@ from fairconstrained import (
     AUCFairClassifier,
     DPFermiClassifier,
     LossParityClassifier,
-    PartialParityClassifier,
     RateConstrainedClassifier,
 )
 from fairconstrained.blocks import Blocks
@@ -84,9 +84,18 @@ def test_weights_and_warm_starts():
     assert again.n_iter_ < whole.n_iter_
 
 
-def test_labels_are_encoded_some_rows_at_a_time(monkeypatch):
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda a, b: np.column_stack((a, b)).astype(object),
+        lambda a, b: {"a": a, "b": b},
+        lambda a, b: pl.LazyFrame({"a": a, "b": b}),
+    ],
+    ids=["array", "dict", "lazy"],
+)
+def test_labels_are_encoded_some_rows_at_a_time(form, monkeypatch):
     monkeypatch.setattr("fairconstrained.estimators._parts._ENCODED_ROWS", 100)
-    crossed = np.column_stack((GROUPS, np.sort(GROUPS))).astype(object)
+    crossed = form(GROUPS, np.sort(GROUPS))
     whole = LossParityClassifier(slack=0.02).fit(X, Y, sensitive_features=crossed)
     read = LossParityClassifier(slack=0.02).fit(blocks(), Y, sensitive_features=crossed)
     assert read.groups_.tolist() == whole.groups_.tolist()
@@ -102,7 +111,6 @@ def test_small_groups_are_left_out_as_in_memory():
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (PartialParityClassifier(group_features=True), r"group_features must be False to read"),
         (AUCFairClassifier(model=(8,)), r"model must be linear or a classifier"),
         (RateConstrainedClassifier(epsilon=1.0), r"epsilon must be None"),
         (DPFermiClassifier(), r"epsilon must be None"),
@@ -158,6 +166,14 @@ def test_other_mistakes_are_named():
     zero[3] = 0.0
     with pytest.raises(ValueError, match=r"sample_weight must be positive with Blocks"):
         LossParityClassifier().fit(blocks(), Y, sensitive_features=GROUPS, sample_weight=zero)
+
+
+def test_predictions_are_of_one_block_at_a_time():
+    clf = LossParityClassifier().fit(blocks(), Y, sensitive_features=GROUPS)
+    each = [clf.predict(rows) for rows in blocks()]
+    assert (np.concatenate(each) == clf.predict(X)).all()
+    with pytest.raises(TypeError, match=r"rows of one block here: only fit reads Blocks"):
+        clf.predict(blocks())
 
 
 def test_blocks_that_change_between_passes_do_not_end_in_a_model():

@@ -10,6 +10,9 @@ import pytest
 import scipy.sparse as sp
 import torch
 import torch.distributed as dist
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 from fairconstrained import (
@@ -212,8 +215,12 @@ def test_a_worker_that_does_not_answer_is_waited_for_as_long_as_the_group_says(t
 # ---------------------------------------------------------------------- classifiers
 
 
+def texts(X):
+    return [" ".join(f"w{i}" for i in np.flatnonzero(row > 0)) for row in X]
+
+
 def heads(rank, size):
-    """Heads of a tree, and of a constrained model, which is fitted alone within the shards."""
+    """Heads of classifiers; a constrained one among them is fitted alone within the shards."""
     X, y, group, _ = (column[rank::size] for column in table())
     found = {}
     bases = {
@@ -229,6 +236,11 @@ def heads(rank, size):
         ranking = AUCFairClassifier(slack=0.02, model=Posteriors(bases["tree"], cv=3))
         ranking.fit(X, y, sensitive_features=group)
         found["ranking"] = ranking.coef_, ranking.predict_proba(table()[0]), ranking.violation_
+        bags = make_pipeline(CountVectorizer(), LogisticRegression())
+        of_texts = RateConstrainedClassifier(slack=0.02, model=bags, random_state=0)
+        of_texts.fit(texts(X), y, sensitive_features=group)
+        probabilities = of_texts.predict_proba(texts(table()[0]))
+        found["texts"] = of_texts.coef_, probabilities, of_texts.violation_
         sorted_rows = shard(table(), rank, size)
         tree = RateConstrainedClassifier(model=bases["tree"])
         found["missing"] = said(
@@ -242,7 +254,7 @@ def test_a_classifier_learns_on_the_first_worker_and_its_head_on_all(tmp_path):
     words = "the first worker, which has no rows of group c, label no; group 1, label yes"
     assert words in first["missing"]
     assert words in second["missing"]
-    for name in ("tree", "nested", "ranking"):
+    for name in ("tree", "nested", "ranking", "texts"):
         coef, probabilities, violation = first[name]
         np.testing.assert_array_equal(second[name][0], coef)
         np.testing.assert_array_equal(second[name][1], probabilities)

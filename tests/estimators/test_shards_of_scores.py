@@ -1,13 +1,17 @@
 """Rankings and partial parity on shards and on blocks, which compare the order of all scores."""
 
+import weakref
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from fairconstrained import AUCFairClassifier, PartialParityClassifier, RateConstrainedClassifier
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import PARTIAL, AUCParity, DemographicParity, Quadratic
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
+from fairconstrained.estimators._group_columns import with_group_columns
 from fairconstrained.metrics import (
     inter_group_auc_gap,
     partial_group_auc,
@@ -76,6 +80,17 @@ def every(rank, size, kind):
         }
 
 
+def columns_of_groups_in_blocks(rank, size):
+    X, *others = shard(easy(), rank, size)
+    _, make = GAPS["columns of groups"]
+    with sharded_rows():
+        return fitted(make(), (blocks(X), *others))
+
+
+def blocks(X):
+    return Blocks(lambda: (X[rows] for rows in (slice(1), slice(1, 500), slice(500, None))))
+
+
 @pytest.fixture(scope="module")
 def rankings(tmp_path_factory):
     return run_on_workers(every, tmp_path_factory.mktemp("shards"), 2, 2, "rankings")
@@ -98,6 +113,17 @@ def test_rankings_of_workers_are_those_of_one_worker_on_all_rows(rankings, case)
 @pytest.mark.parametrize("case", GAPS)
 def test_partial_parity_of_workers_is_that_of_one_worker_on_all_rows(gaps, case):
     compare(gaps, case, *GAPS[case])
+
+
+@pytest.mark.slow
+@needs_gloo
+def test_columns_of_groups_are_those_of_all_workers_in_blocks_too(gaps, tmp_path):
+    """Each worker has rows of one group only and reads them in blocks."""
+    whole = gaps[0]["columns of groups"]
+    for read in run_on_workers(columns_of_groups_in_blocks, tmp_path, 2, 2):
+        assert read["groups"].tolist() == whole["groups"].tolist()
+        np.testing.assert_allclose(read["coef"], whole["coef"], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(read["intercept"], whole["intercept"], rtol=0, atol=1e-6)
 
 
 def compare(on_workers, case, data, make):
@@ -170,13 +196,37 @@ def test_of_many_rows_the_violation_is_as_exact_as_is_said(tmp_path):
 )
 def test_rows_in_blocks(make):
     X, y, group, weight = easy()
+    same_in_blocks(make, X, y, group, weight)
+
+
+@pytest.mark.parametrize("form", [np.asarray, pytest.param(sp.csr_array, marks=pytest.mark.slow)])
+def test_columns_of_groups_are_made_of_one_block_at_a_time(form, monkeypatch):
+    made, alive = [], []
+
+    def noted(X, codes, n_groups):
+        columns = with_group_columns(X, codes, n_groups)
+        if len(codes) < len(y):
+            alive.append(sum(table() is not None for table in made))
+            made.append(weakref.ref(columns))
+        return columns
+
+    X, y, group, _ = easy()
+    X, group = form(X), np.where(np.arange(len(y)) % 5 == 0, "c", group.astype(str))
+    monkeypatch.setattr("fairconstrained.estimators.partial_parity.with_group_columns", noted)
+    read = same_in_blocks(partial("demographic_parity", group_features=True), X, y, group)
+    assert read.coef_.shape == (1, 3 * X.shape[1] + 2)
+    assert max(alive) <= 1  # that of the block before
+
+
+def same_in_blocks(make, X, y, group, weight=None):
+    """The model of rows in blocks, which is that of the rows in memory."""
     options = {"sensitive_features": group, "sample_weight": weight}
-    whole = make().fit(X, y, **options)
-    read = make().fit(Blocks(lambda: np.array_split(X, [1, 500])), y, **options)
+    whole, read = make().fit(X, y, **options), make().fit(blocks(X), y, **options)
     np.testing.assert_allclose(read.coef_, whole.coef_, rtol=0, atol=1e-6)
     np.testing.assert_allclose(read.intercept_, whole.intercept_, rtol=0, atol=1e-6)
     assert read.violation_ == pytest.approx(whole.violation_, abs=1e-9)
     assert read.status_ == whole.status_
+    return read
 
 
 @pytest.mark.parametrize(

@@ -90,3 +90,8 @@ def test_more_than_two_labels_need_the_positive_one():
 def test_confidence_is_a_probability(confidence):
     with pytest.raises(ValueError, match="confidence"):
         group_report(TRUE, PRED, sensitive_features=GROUP, confidence=confidence)
+
+
+def test_scores_of_other_rows_are_named():
+    with pytest.raises(ValueError, match=r"y_score has 599 rows, but y_true has 600"):
+        group_report(TRUE, PRED, sensitive_features=GROUP, y_score=SCORE[1:])

@@ -4,6 +4,7 @@ import functools
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fairconstrained import metrics
@@ -232,3 +233,22 @@ def test_bootstrap_ignores_warnings_of_single_draws():
             method="bootstrap",
             random_state=0,
         )
+
+
+@pytest.mark.parametrize("form", [dict, pd.DataFrame])
+def test_bootstrap_takes_several_columns_of_groups_in_any_form(form, monkeypatch):
+    monkeypatch.setattr("fairconstrained.metrics.intervals.N_RESAMPLES", 50)
+    true, score, group = sample(n=200)
+    columns = {"group": group, "half": np.arange(200) % 2}
+    first, second = (
+        confidence_interval(
+            metrics.demographic_parity_difference,
+            true,
+            score > 0.2,
+            sensitive_features=given,
+            method="bootstrap",
+            random_state=0,
+        )
+        for given in (form(columns), np.column_stack(list(columns.values())))
+    )
+    assert first == second

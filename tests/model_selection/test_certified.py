@@ -25,7 +25,7 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.model_selection import CertifiedClassifier, select_feasible
-from fairconstrained.model_selection._rows import split_within_groups
+from fairconstrained.model_selection._holdout import split_within_groups
 from fairconstrained.model_selection._sequence import FIRST, KEPT, in_sequences, sequences
 
 DATA = make_biased_classification(6000, n_features=6, random_state=0)

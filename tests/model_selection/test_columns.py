@@ -70,12 +70,14 @@ def test_pipelines_inside_get_the_groups_whatever_the_setting(data):
     assert -GAP(clf, table, y) == pytest.approx(clf.estimator_[-1].violation_)
 
 
+BY_GROUP = PartialParityClassifier(slack=0.3, group_features=True)
+
+
 @pytest.mark.parametrize(
     "estimator",
     [
-        pytest.param(
-            PartialParityClassifier(slack=0.3, group_features=True), marks=pytest.mark.slow
-        ),
+        pytest.param(BY_GROUP, marks=pytest.mark.slow),
+        pytest.param(make_pipeline(StandardScaler(), BY_GROUP), marks=pytest.mark.slow),
         ThresholdOptimizer(
             estimator=LogisticRegression(), predict_method="predict_proba", prefit=False
         ),

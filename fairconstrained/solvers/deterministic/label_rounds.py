@@ -64,6 +64,9 @@ class LabelRounds(LBFGS):
     c (g - 1)(l - 1) equations in the parameters. If there are hardly more parameters, exactly
     independent *probabilities* are nearly constant. Labels that are nearly independent need not be.
 
+    Of more than 200,000 rows a part stands for all at first. The rounds on all rows begin at its
+    best point and sharpness.
+
     The residual is that of the chosen round's minimisation (short moves do not change it), and
     infinite before the end. An iteration is one of :class:`LBFGS`.
 

@@ -163,8 +163,8 @@ def _largest_difference(
     def likely(pair: tuple[int, int, int]) -> float:
         (k1, k2), (n1, n2) = numbers(*pair)
         p, q = (k1 + 1) / (n1 + 2), (k2 + 1) / (n2 + 2)
-        deviation = np.sqrt(p * (1 - p) / (n1 + 1) + q * (1 - q) / (n2 + 1))
-        return float(p - q + norm.isf(alpha) * deviation)
+        error = np.sqrt(p * (1 - p) / (n1 + 1) + q * (1 - q) / (n2 + 1))
+        return float(p - q + norm.isf(alpha) * error)
 
     upper, binding = 0.0, NOTHING
     for pair in sorted(pairs, key=likely, reverse=True):

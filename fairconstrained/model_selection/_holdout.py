@@ -1,4 +1,4 @@
-"""Splits of rows within groups, and selection of rows from any container."""
+"""The split into rows for training and rows for tests, within each group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups, group_name
 
-__all__ = ["rows_of", "split_within_groups"]
+__all__ = ["split_within_groups"]
 
 
 def split_within_groups(
@@ -38,16 +38,3 @@ def split_within_groups(
             SmallGroupWarning,
         )
     return np.sort(shuffled[~in_test]), np.sort(shuffled[in_test])
-
-
-def rows_of(values: Any, index: NDArray[np.int64]) -> Any:
-    """The same rows of an array, a sparse matrix, a table, a dict of columns, or a list."""
-    if values is None or isinstance(values, (str, bytes)) or np.ndim(index) != 1:
-        return values
-    if isinstance(values, dict):
-        return {name: rows_of(column, index) for name, column in values.items()}
-    if hasattr(values, "iloc"):
-        return values.iloc[index]
-    if hasattr(values, "shape"):
-        return values[index]
-    return [values[i] for i in index]
