@@ -53,7 +53,7 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
     Raises
     ------
     ValueError
-        If ``torch.distributed`` is not initialised.
+        If ``torch.distributed`` is not initialised, or this process is not in the group.
 
     Examples
     --------
@@ -77,7 +77,12 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
             "sharded_rows needs the workers of torch.distributed: call "
             "torch.distributed.init_process_group first, as programs for torchrun do."
         )
-    before = _chosen.set(Workers.initialised(group))
+    workers = Workers.initialised(group)
+    if workers.rank < 0:
+        raise ValueError(
+            "sharded_rows: this process is not in the group, so that it has no part of the rows."
+        )
+    before = _chosen.set(workers)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What all threads of a process share: torch's global generator and limits on threads."""
+"""What all threads of a process share: devices, torch's global generator, limits on threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,26 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Generator
 
-__all__ = ["one_thread", "seeded"]
+__all__ = ["check_device", "one_thread", "seeded"]
+
+
+def check_device(name: str, device: Any) -> None:
+    """Raise ValueError, with the name of the parameter, unless this process can compute there.
+
+    Examples
+    --------
+    >>> from fairconstrained.process import check_device
+    >>> check_device("device", "cpu")
+    """
+    try:
+        if torch.device(device).type == "meta":
+            raise RuntimeError("it holds no numbers")
+        torch.empty(0, device=torch.device(device))
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise ValueError(
+            f"{name} must be a torch device that this machine has, such as 'cpu' ({error}); got "
+            f"{device!r}."
+        ) from error
 
 
 class _Shared:

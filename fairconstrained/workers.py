@@ -17,11 +17,15 @@ from torch import Tensor
 
 from fairconstrained.exceptions import WorkerError
 
-__all__ = ["ALONE", "Workers"]
+__all__ = ["ALONE", "Workers", "refuse_difference"]
 
 T = TypeVar("T")
 
 _PATIENCE = timedelta(seconds=10)  # how long to wait for a heartbeat
+_OUT_OF_STEP = (
+    "the workers are there, but out of step. All have to fit the same estimators in the same "
+    "order, and a worker that raises an error in training has to end."
+)
 
 
 class Workers:
@@ -49,6 +53,7 @@ class Workers:
         self.rank = rank
         self.size = size
         self._group = group
+        self._turn = 0  # number of sums and gathers so far
         self._losses = 0
 
     @classmethod
@@ -91,6 +96,7 @@ class Workers:
         """
         if self.size == 1:
             return tensor
+        self._turn += 1
         total = tensor.detach().clone(memory_format=torch.contiguous_format)
         with self._naming_the_lost():
             dist.all_reduce(total, group=self._group)
@@ -111,13 +117,18 @@ class Workers:
         Raises
         ------
         WorkerError
-            If some worker is gone.
+            If some worker is gone, or is not where the others are.
         """
-        found = [mine] * self.size
-        if self.size > 1:
-            with self._naming_the_lost():
-                dist.all_gather_object(found, mine, group=self._group)
-        return found
+        if self.size == 1:
+            return [mine]
+        self._turn += 1
+        found = [(self._turn, mine)] * self.size
+        with self._naming_the_lost():
+            dist.all_gather_object(found, found[0], group=self._group)
+        turns, said = zip(*found, strict=True)
+        if len(set(turns)) > 1:
+            raise WorkerError(f"worker {self.rank} of {self.size} cannot go on: {_OUT_OF_STEP}")
+        return list(said)
 
     def largest(self, mine: Tensor) -> float:
         """The largest of one number of each worker."""
@@ -131,7 +142,9 @@ class Workers:
         """Callbacks as one, whose answer is true on all workers if that of one is."""
 
         def ask_all(*about: object) -> bool:
-            answers = [callback(*about) for callback in callbacks]  # each has to be called
+            answers: list[object] = []
+            with self.agreeing():
+                answers += [callback(*about) for callback in callbacks]  # each has to be called
             return self.any(any(answers))
 
         return [ask_all]
@@ -159,7 +172,7 @@ class Workers:
             raise error
         for rank, message in enumerate(said):
             if message is not None:
-                raise WorkerError(f"worker {rank} of {self.size} cannot begin. {message}")
+                raise WorkerError(f"worker {rank} of {self.size} raised {message}")
 
     @contextmanager
     def _naming_the_lost(self) -> Iterator[None]:
@@ -184,8 +197,28 @@ class Workers:
                     missing.append(rank)
         except RuntimeError:
             return "the process that started the workers gives no heartbeat."
-        found = ", ".join(f"worker {rank}" for rank in missing) or "no worker"
+        if not missing:
+            return _OUT_OF_STEP
+        found = ", ".join(f"worker {rank}" for rank in missing)
         return f"{found} gave no heartbeat within {_PATIENCE.seconds} s."
 
 
 ALONE = Workers()
+
+
+def refuse_difference(what: str, said: Sequence[object]) -> None:
+    """Raise ValueError on all workers unless they have said the same.
+
+    Parameters
+    ----------
+    what : str
+        In words.
+    said : sequence
+        What each worker has, as :meth:`Workers.gather` gives it.
+    """
+    for rank, own in enumerate(said):
+        if own != said[0]:
+            raise ValueError(
+                f"workers must agree in their {what}: worker 0 has {said[0]}, worker {rank} has "
+                f"{own}."
+            )

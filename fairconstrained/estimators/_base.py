@@ -83,7 +83,7 @@ from fairconstrained.solvers import (
     solves,
 )
 from fairconstrained.solvers.base import FEASIBILITY_TOL
-from fairconstrained.workers import ALONE
+from fairconstrained.workers import ALONE, refuse_difference
 
 # Rounds after which standard errors differ by a few percent from those at the solution.
 ROUGH = 4
@@ -246,6 +246,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """
         with unchanged_on_error(self), taken_workers() as workers:
             self._forget()
+            refuse_difference("estimators", workers.gather(type(self).__name__))
             with workers.agreeing():
                 self._check_all()
                 if workers.size > 1 or isinstance(X, Blocks):

@@ -7,12 +7,12 @@ from math import inf
 from numbers import Integral, Real
 
 import numpy as np
-import torch
 
 from fairconstrained.losses import LOSSES
 from fairconstrained.models import as_specification
 from fairconstrained.percentiles import read_intervals
 from fairconstrained.privacy import Budget
+from fairconstrained.process import check_device
 from fairconstrained.solvers import Solver
 
 __all__ = ["CHECKS", "check_parameters", "given_callbacks"]
@@ -92,16 +92,7 @@ def _model(estimator, name, value):
 
 
 def _device(estimator, name, value):
-    try:
-        if torch.device(value).type == "meta":
-            raise RuntimeError("it holds no numbers")
-        torch.empty(0, device=torch.device(value))
-    except (RuntimeError, TypeError, AssertionError) as error:
-        wording = f"a torch device that this machine has, such as 'cpu' ({error})"
-        try:
-            refuse(estimator, name, value, wording)
-        except ValueError as refusal:
-            raise refusal from error
+    check_device(f"{type(estimator).__name__}.{name}", value)
 
 
 def _callbacks(estimator, name, value):

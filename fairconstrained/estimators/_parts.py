@@ -24,7 +24,7 @@ from fairconstrained.models.specification import LinearSpecification
 from fairconstrained.problems.parted import PARTED
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.solvers import check_solves
-from fairconstrained.workers import ALONE
+from fairconstrained.workers import ALONE, refuse_difference
 
 __all__ = [
     "agreed",
@@ -88,7 +88,15 @@ def checked(blocks, n_rows, check):
 
 def filled(blocks):
     """Blocks that have rows: files and filters may give empty ones."""
-    return (block for block in blocks if np.shape(block)[0])
+    for block in blocks:
+        shape = np.shape(block)
+        if len(shape) != 2:
+            raise ValueError(
+                "Blocks.read must give blocks of two dimensions, rows and columns; got a "
+                f"{type(block).__name__} of shape {shape}."
+            )
+        if shape[0]:
+            yield block
 
 
 def rows_of_blocks(estimator, blocks, y, sensitive_features, sample_weight):
@@ -155,6 +163,7 @@ class _Said(NamedTuple):
     """What a worker says of its rows and parameters before training."""
 
     parameters: dict
+    last_fit: float | None
     columns: tuple
     classes: np.ndarray
     groups: np.ndarray | None
@@ -176,8 +185,10 @@ def agreed(estimator, rows, workers):
     names = found.get("feature_names_in_")
     columns = found.get("n_features_in_"), None if names is None else tuple(names)
     ends = float(rows.weight.max()), float(rows.weight.min())
-    said = workers.gather(_Said(_comparable(estimator), columns, rows.classes, rows.groups, *ends))
+    own = _comparable(estimator), _last_fit(estimator), columns
+    said = workers.gather(_Said(*own, rows.classes, rows.groups, *ends))
     refuse_difference("parameters", [own.parameters for own in said])
+    refuse_difference("last fits, where a warm start begins", [own.last_fit for own in said])
     refuse_difference("columns of X", [own.columns for own in said])
     refuse_difference("kinds of labels in y", [_kind(own.classes) for own in said])
     refuse_difference("kinds of sensitive_features", [_kind(own.groups) for own in said])
@@ -194,15 +205,12 @@ def agreed(estimator, rows, workers):
 
 def _comparable(estimator):
     """Parameters, of the estimator and of what it holds, as what can be compared."""
-    return {
-        name: _plain(value)
-        for name, value in sorted(estimator.get_params(deep=True).items())
-        if name not in _UNCOMPARED
-    }
+    params = estimator.get_params(deep=False)
+    return _plain({name: params[name] for name in sorted(params) if name not in _UNCOMPARED})
 
 
 def _plain(value):
-    """Numbers and texts, also in arrays, sequences and mappings; else the name of the class."""
+    """Numbers and texts, also in arrays, sequences, mappings and parameters; else the type."""
     if isinstance(value, (Number, str, type(None))):
         return value
     if isinstance(value, Mapping):
@@ -211,23 +219,24 @@ def _plain(value):
         return [_plain(part) for part in value]
     if isinstance(value, type):  # such as a dtype
         return value.__name__
-    return value.tolist() if hasattr(value, "tolist") else type(value).__name__
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    name = type(value).__name__
+    return [name, _plain(value.get_params(deep=False))] if hasattr(value, "get_params") else name
+
+
+def _last_fit(estimator):
+    """Where a warm start begins, as a number: the norm of what the last fit has found."""
+    if not estimator._is_warm():
+        return None
+    found = (getattr(estimator, name, ()) for name in ("coef_", "intercept_", "multipliers_"))
+    return float(np.linalg.norm(np.concatenate([np.ravel(part) for part in found])))
 
 
 def _kind(labels):
     if labels is None:
         return "none"
     return _KINDS.get(labels.dtype.kind, "numbers")
-
-
-def refuse_difference(what, said):
-    """Raise ValueError on all workers unless they have said the same."""
-    for rank, own in enumerate(said):
-        if own != said[0]:
-            raise ValueError(
-                f"workers must agree in their {what}: worker 0 has {said[0]}, worker {rank} has "
-                f"{own}."
-            )
 
 
 # ---------------------------------------------------------------------- columns

@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, indexable
 
 from fairconstrained.arrays import as_numpy, check_array, rows_of
+from fairconstrained.distributed import taken_workers
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -181,7 +182,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         Raises
         ------
         ValueError
-            If a parameter or an input is not valid.
+            If a parameter or an input is not valid, or within
+            :func:`~fairconstrained.distributed.sharded_rows` of several workers.
         NotCertifiedError
             With ``on_failure="raise"``, if no candidate is certified.
 
@@ -195,6 +197,13 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             If the estimator is private: a certificate tells exact numbers of the rows split off.
         """
         self._check_parameters()
+        with taken_workers() as workers:
+            if workers.size > 1:
+                raise ValueError(
+                    "CertifiedClassifier.fit must be called outside of sharded_rows: each worker "
+                    "would certify another model, with rows of its own. Fit the estimator there, "
+                    "and certify it by metrics.certify with rows that no worker has trained on."
+                )
         constraint = self._own("constraint")
         slack = self._allowed(constraint)
         candidates = self._candidates(slack)

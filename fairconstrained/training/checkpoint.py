@@ -54,6 +54,11 @@ class Checkpointed(Solver):
                 f"{self._stored['named']}, not {solver!r}. Give another file, or move it away."
             )
 
+    @property
+    def n_stored(self) -> int:
+        """Number of evaluations in the file that training goes on from; 0 if there is none."""
+        return len(self._stored["past"]) if self._stored is not None else 0
+
     def check(self, problem: SampledProblem) -> None:
         """Raise where the solver does."""
         check_solves(self.solver, problem)

@@ -16,7 +16,7 @@ from fairconstrained.constraints import Notion
 from fairconstrained.groups import encode_groups
 from fairconstrained.models import NetworkModel
 from fairconstrained.models.network import materialize
-from fairconstrained.process import seeded
+from fairconstrained.process import check_device, seeded
 from fairconstrained.solvers import EarlyStoppedSGDA, Iterate, Solution, Solver, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback
 from fairconstrained.training.checkpoint import Checkpointed
@@ -29,7 +29,7 @@ from fairconstrained.training.terms import (
     Risk,
     Term,
 )
-from fairconstrained.workers import Workers
+from fairconstrained.workers import Workers, refuse_difference
 
 __all__ = ["Trained", "train"]
 
@@ -141,24 +141,25 @@ def train(
     ------
     ValueError
         If a loss or constraint returns the wrong shape, nan, or values without gradient; if data
-        run dry or a group is empty; if a parameter of the solver is not valid; if the checkpoint is
-        damaged, of another run, or in no folder that can be written to.
+        run dry or a group is empty; if a parameter of the solver is not valid; if this machine
+        cannot compute on the device; if the checkpoint is damaged, of another run, or in no folder
+        that can be written to; if workers differ in their rows, groups or checkpoints.
     OSError
         If the checkpoint cannot be written, such as on a full disk. The last one is intact.
     DivergenceError
         If training diverges.
     WorkerError
-        If a worker is gone.
+        If a worker is gone, or has raised an error.
 
     Notes
     -----
     Under ``torch.distributed`` (call ``init_process_group`` first, as ``torchrun`` programs do; its
     ``timeout`` is how long a worker that hangs is waited for) all workers call this function with
-    the same arguments and train one module. Each takes its part of every draw of rows; moments and
-    gradients are summed, so that the result is that of one worker up to rounding, for notions and
-    for functions that are means over rows or over groups. Batch normalisation sees a worker's own
-    rows in a step, and dropout its own mask. Loaders are each worker's own, with batches of one
-    size.
+    the same arguments, all rows among them, and train one module. Each takes its part of every draw
+    of rows; moments and gradients are summed, so that the result is that of one worker up to
+    rounding, for notions and for functions that are means over rows or over groups. Batch
+    normalisation sees a worker's own rows in a step, and dropout its own mask. Loaders are each
+    worker's own, with batches of one size. A checkpoint must be where all workers can read it.
 
     Examples
     --------
@@ -175,19 +176,21 @@ def train(
     >>> trained.feasible, bool(trained.multipliers[0] > 0.1)
     (True, True)
     """
-    network = _copied(module, device)
-    first = next(p for p in network.parameters() if p.requires_grad)
-    source = as_rows(data, first.dtype)
     workers = Workers.initialised()
+    with workers.agreeing():
+        network = _copied(module, device)
+        first = next(p for p in network.parameters() if p.requires_grad)
+        source = as_rows(data, first.dtype)
+        group = _group_index(groups, source)
+        solver = _chosen(solver)
+        if checkpoint is not None:
+            solver = Checkpointed(solver, checkpoint, writes=workers.rank == 0)
+    _refuse_shards(workers, source, group)
+    stored = solver.n_stored if isinstance(solver, Checkpointed) else None
+    refuse_difference("numbers of evaluations in the checkpoint", workers.gather(stored))
     seed = int(torch.randint(2**31, ())) if random_state is None else int(random_state)
     seed = int(workers.same(torch.tensor(seed, device=first.device)))
-    solver = EarlyStoppedSGDA() if solver is None else solver
-    if not isinstance(solver, Solver):
-        raise ValueError(f"solver must be an object of fairconstrained.solvers; got {solver!r}.")
-    if checkpoint is not None:
-        solver = Checkpointed(solver, checkpoint, writes=workers.rank == 0)
     with seeded(seed, first.device) as rng:
-        group = _group_index(groups, source)
         problem = ModuleProblem(
             _modelled(network, source, first.device),
             source,
@@ -208,7 +211,7 @@ def train(
             rng,
             max_iter=None,
             tol=1e-4,
-            callbacks=callbacks,
+            callbacks=workers.asked(callbacks),
             record=_recorded,
         )
         return _trained(problem, solution, first.device)
@@ -223,8 +226,27 @@ def _copied(module: Any, device: Any) -> nn.Module:
             f"module must have parameters of float32 or float64; got {low.pop()}, in which small "
             "steps and sums over rows are lost. Use torch.autocast in its forward for speed."
         )
+    check_device("device", next(module.parameters()).device if device is None else device)
     copied: nn.Module = copy.deepcopy(module)
     return copied if device is None else copied.to(device)
+
+
+def _chosen(solver: Any) -> Solver:
+    if solver is None:
+        return EarlyStoppedSGDA()
+    if not isinstance(solver, Solver):
+        raise ValueError(f"solver must be an object of fairconstrained.solvers; got {solver!r}.")
+    return solver
+
+
+def _refuse_shards(workers: Workers, source: Source, group: Tensor) -> None:
+    """Refuse workers with rows of their own, which only loaders may have."""
+    own = None if isinstance(source, Stream) else (source.n_rows, group.bincount().tolist())
+    refuse_difference(
+        "numbers of rows and of those in each group (all give the same rows, or loaders of their "
+        "own rows)",
+        workers.gather(own),
+    )
 
 
 def _modelled(network: nn.Module, source: Source, device: torch.device) -> NetworkModel:

@@ -176,6 +176,13 @@ def test_predictions_are_of_one_block_at_a_time():
         clf.predict(blocks())
 
 
+@pytest.mark.parametrize("wrong", [None, X[0], blocks()])
+def test_what_is_no_block_is_named(wrong):
+    message = r"must give blocks of two dimensions|only fit reads Blocks"
+    with pytest.raises((ValueError, TypeError), match=message):
+        LossParityClassifier().fit(Blocks(lambda: [X, wrong]), Y, sensitive_features=GROUPS)
+
+
 def test_blocks_that_change_between_passes_do_not_end_in_a_model():
     reads = []
 

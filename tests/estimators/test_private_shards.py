@@ -184,7 +184,7 @@ def test_what_is_wrong_is_said_on_all_before_anything_is_released(tmp_path):
     found, nothing = run_on_workers(troubles, tmp_path, 2, 2)
     assert nothing is None
     for case, words in {
-        "weights on one": "worker 1 of 2 cannot begin. ValueError: sample_weight must be None",
+        "weights on one": "worker 1 of 2 raised ValueError: sample_weight must be None",
         "ranges": "ValueError: workers must agree in their parameters: worker 0 has",
         "categories": "workers must agree in their categories of y and sensitive_features",
         "network": "RateConstrainedClassifier.model must be linear or a classifier",

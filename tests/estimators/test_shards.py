@@ -169,7 +169,7 @@ def test_what_is_wrong_on_one_worker_is_said_on_all(tmp_path):
     """Nobody waits for ever, and the next fit works. The second worker dies in the last one."""
     first, second = run_on_workers(troubles, tmp_path, 2, 2, tmp_path)
     assert first["nan on one"].startswith(
-        "WorkerError: worker 1 of 2 cannot begin. ValueError: Input X contains NaN"
+        "WorkerError: worker 1 of 2 raised ValueError: Input X contains NaN"
     )
     assert "ValueError: Input X contains NaN" in second["nan on one"]
     for case, words in {
