@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import torch.distributed as dist
 
+from fairconstrained.samples import CHOSEN_WORKERS
 from fairconstrained.workers import ALONE, Workers
 
 __all__ = ["sharded_rows"]
-
-_chosen: ContextVar[Workers] = ContextVar("chosen", default=ALONE)
 
 
 @contextmanager
@@ -82,19 +80,19 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
         raise ValueError(
             "sharded_rows: this process is not in the group, so that it has no part of the rows."
         )
-    before = _chosen.set(workers)
+    before = CHOSEN_WORKERS.set(workers)
     try:
         yield
     finally:
-        _chosen.reset(before)
+        CHOSEN_WORKERS.reset(before)
 
 
 @contextmanager
 def taken_workers() -> Iterator[Workers]:
     """Yield the workers that the caller has chosen; what is fitted within it is fitted alone."""
-    workers = _chosen.get()
-    before = _chosen.set(ALONE)
+    workers = CHOSEN_WORKERS.get() or ALONE
+    before = CHOSEN_WORKERS.set(None)
     try:
         yield workers
     finally:
-        _chosen.reset(before)
+        CHOSEN_WORKERS.reset(before)

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
-__all__ = ["check_samples"]
+__all__ = ["CHOSEN_WORKERS", "check_all_samples", "check_samples"]
+
+
+# The workers of torch.distributed that have the other samples; None if these are all samples.
+CHOSEN_WORKERS: ContextVar[Any] = ContextVar("chosen_workers", default=None)
+
+
+def check_all_samples(method: str, instead: str) -> None:
+    """Raise ValueError where the samples given are one worker's part of them.
+
+    Examples
+    --------
+    >>> from fairconstrained.samples import check_all_samples
+    >>> check_all_samples("Search.fit", "search on one worker.")
+    """
+    workers = CHOSEN_WORKERS.get()
+    if workers is not None and workers.size > 1:
+        raise ValueError(f"{method} must be called outside of sharded_rows: {instead}")
 
 
 def check_samples(**inputs: Any) -> None:

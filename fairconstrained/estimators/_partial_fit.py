@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import as_numpy
-from fairconstrained.distributed import taken_workers
 from fairconstrained.estimators._around import data_by_position, unchanged_on_error
 from fairconstrained.estimators._base import Stage
 from fairconstrained.estimators._parameters import given_callbacks
@@ -18,7 +17,7 @@ from fairconstrained.estimators._steps import Steps, as_batch, rows_to_begin
 from fairconstrained.estimators._stream import Stream
 from fairconstrained.groups import encode_groups
 from fairconstrained.models import Posteriors
-from fairconstrained.samples import check_samples
+from fairconstrained.samples import check_all_samples, check_samples
 from fairconstrained.solvers import LevelSet
 
 __all__ = ["StreamingClassifier"]
@@ -90,13 +89,12 @@ class StreamingClassifier(PrivateFairClassifier):
             :func:`~fairconstrained.distributed.sharded_rows`. The estimator is then in the state
             from before the call.
         """
-        with unchanged_on_error(self), taken_workers() as workers:
+        with unchanged_on_error(self):
             self._check_all()
-            if workers.size > 1:
-                raise ValueError(
-                    f"{type(self).__name__}.partial_fit must be called outside of sharded_rows: a "
-                    "stream is kept by one process. fit takes the rows of all workers."
-                )
+            check_all_samples(
+                f"{type(self).__name__}.partial_fit",
+                "a stream is kept by one process. fit takes the rows of all workers.",
+            )
             if self.epsilon is not None:
                 raise ValueError(
                     f"{type(self).__name__}.partial_fit needs epsilon=None: every call would spend "

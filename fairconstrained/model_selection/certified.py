@@ -19,7 +19,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, indexable
 
 from fairconstrained.arrays import as_numpy, check_array, rows_of
-from fairconstrained.distributed import taken_workers
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -35,7 +34,7 @@ from fairconstrained.model_selection._delegation import estimator_has
 from fairconstrained.model_selection._holdout import split_within_groups
 from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
 from fairconstrained.privacy.search import warn_of_exact_scores
-from fairconstrained.samples import check_samples
+from fairconstrained.samples import check_all_samples, check_samples
 
 __all__ = ["CertifiedClassifier"]
 
@@ -197,13 +196,11 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             If the estimator is private: a certificate tells exact numbers of the rows split off.
         """
         self._check_parameters()
-        with taken_workers() as workers:
-            if workers.size > 1:
-                raise ValueError(
-                    "CertifiedClassifier.fit must be called outside of sharded_rows: each worker "
-                    "would certify another model, with rows of its own. Fit the estimator there, "
-                    "and certify it by metrics.certify with rows that no worker has trained on."
-                )
+        check_all_samples(
+            "CertifiedClassifier.fit",
+            "each worker would certify another model, with rows of its own. Fit the estimator "
+            "there, and certify it by metrics.certify with rows that no worker has trained on.",
+        )
         constraint = self._own("constraint")
         slack = self._allowed(constraint)
         candidates = self._candidates(slack)

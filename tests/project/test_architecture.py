@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "losses": set(),
     "process": set(),
     "workers": {"exceptions"},
-    "distributed": {"workers"},
+    "distributed": {"samples", "workers"},
     "blocks": set(),
     "models": {"arrays"},
     "constraints": {"auc", "autograd", "groups", "losses", "percentiles"},
