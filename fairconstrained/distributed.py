@@ -42,6 +42,13 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
     without noise: the workers are one party, which has to trust the network between them. Where
     groups alone are secret, which worker has a row must not depend on its group.
 
+    Parameters are chosen outside. Scores of a search or of cross-validation are those of a worker's
+    own rows: workers would choose differently, and a ``GridSearchCV`` ends with an error on all.
+    With `n_jobs`, fits are in threads or processes in which each worker is alone.
+    ``CertifiedClassifier``, ``PrivateGridSearch`` and ``partial_fit`` are refused. An error in
+    training, such as a file of ``Blocks`` that cannot be read, has to end its worker, since the
+    others are still in the fit.
+
     Parameters
     ----------
     group : ProcessGroup, optional

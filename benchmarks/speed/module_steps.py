@@ -1,6 +1,6 @@
 """A step of ``training.train`` on a user's module, beside a loop by hand that does the same.
 
-    python -m benchmarks.speed.module_steps
+    python -m benchmarks.speed.module_steps --output results
 
 Both take the loss of 256 rows and a gap of losses on 128 rows of each of two groups, an augmented
 Lagrangian, AdamW and averaged weights, in single precision and on one thread. Processor time, in
@@ -9,15 +9,17 @@ rounds that take turns, so that other work on the machine hits both alike.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks import results
 from fairconstrained.models import NetworkModel
 from fairconstrained.process import one_thread
 from fairconstrained.solvers import EarlyStoppedSGDA
@@ -28,7 +30,7 @@ from fairconstrained.training.terms import FunctionConstraint, Risk
 from fairconstrained.workers import Workers
 
 _ROWS, _FEATURES, _BATCH = 20_000, 30, 256
-_ROUNDS, _STEPS = 60, 25
+_STEPS = 25  # of a round
 Rows = tuple[Tensor, ...]
 
 
@@ -108,22 +110,32 @@ def of_train(rows: Rows) -> Callable[[], None]:
     return lambda: solver.step(estimates, now, next(taken), 0.5)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Print milliseconds a step, and their ratio."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.speed.module_steps",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--output", type=Path, default=Path("results"))
+    options = parser.parse_args(argv)
     rows = data()
     methods = {"by hand": by_hand(rows), "train": of_train(rows)}
-    times: dict[str, list[float]] = {name: [] for name in methods}
+    runs = []
     with one_thread():
-        for _ in range(_ROUNDS):
+        for i in range(options.rounds):
             for name, step in methods.items():
                 start = time.process_time()
                 for _ in range(_STEPS):
                     step()
-                times[name].append(1e3 * (time.process_time() - start) / _STEPS)
-    for name, values in times.items():
-        print(f"{name:10} {np.quantile(values, 0.1):.3f} (10 %) {np.median(values):.3f} (median)")
-    ratios = np.array(times["train"]) / np.array(times["by hand"])
-    print(f"ratio of a round: median {np.median(ratios):.3f}")
+                ms = 1e3 * (time.process_time() - start) / _STEPS
+                runs.append({"round": i, "method": name, "ms": ms})
+    found = results.save(options.output / "module_steps.csv", runs)
+    times = found.pivot(index="round", columns="method", values="ms")[list(methods)]
+    print(times.agg(["min", "median"]).T.round(3).to_string())
+    ratio = (times["train"] / times["by hand"]).median()
+    print(f"train / by hand, median over rounds: {ratio:.3f}")
 
 
 if __name__ == "__main__":

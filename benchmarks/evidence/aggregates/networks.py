@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.evidence.aggregates.cells import Cells, means, name, summary, table
+from benchmarks.evidence.aggregates.cells import Cells, means, name, number, summary, table
 
 
 @table("networks", "networks")
@@ -22,6 +22,8 @@ def _networks(runs: pd.DataFrame) -> Cells:
             for method, own in of[of["seed"].isin(pair.index)].groupby("method"):
                 yield row, f"{method}, {words}", *summary(own[measure])
         yield row, "network less linear, error", *summary(pair["network"] - pair["linear"], "+.4f")
+        longest = of.loc[of["method"] == "network", "cpu"].max()
+        yield row, "network, processor seconds, most", *number(longest, ".0f")
         yield row, "splits", str(len(pair)), ""
 
 

@@ -67,6 +67,23 @@ def _fermi_steps(runs: pd.DataFrame) -> Cells:
         yield row, "milliseconds, median", *number(ms.median(), ".2f")
 
 
+@table("module_steps", "module_steps")
+def _module_steps(runs: pd.DataFrame) -> Cells:
+    times = runs.pivot(index="round", columns="method", values="ms")
+    row = "a step of a module of the user"
+    for method, words in {"by hand": "plain torch by hand", "train": "training.train"}.items():
+        yield (
+            row,
+            f"processor milliseconds, {words}, median",
+            *number(times[method].median(), ".2f"),
+        )
+    yield (
+        row,
+        "ratio, median over rounds",
+        *number((times["train"] / times["by hand"]).median(), ".2f"),
+    )
+
+
 @table("private_steps", "private_steps")
 def _private_steps(runs: pd.DataFrame) -> Cells:
     times = runs.pivot(index="round", columns="method", values="ms")
@@ -90,10 +107,12 @@ def _workers(runs: pd.DataFrame) -> Cells:
 @table("sharded", "sharded")
 def _sharded(runs: pd.DataFrame) -> Cells:
     runs = runs[runs["constraint"] == "demographic_parity"]
+    alone = runs[runs["workers"] == 1].set_index("rows of all")["processor seconds of a worker"]
     for _, run in runs.sort_values(["rows of all", "workers"]).iterrows():
         row = f"{run['rows of all']:,} / {run['workers']}"
         seconds = run["processor seconds of a worker"]
         yield row, "processor seconds of a worker", *number(seconds, ".2f")
+        yield row, "speed-up", *number(alone[run["rows of all"]] / seconds, ".2f")
         yield row, "sums", str(run["sums"]), ""
         travelled = run["bytes of sums"] + run["bytes of gathers"]
         yield row, "MB that travelled", *number(travelled / 1e6, ".1f")
