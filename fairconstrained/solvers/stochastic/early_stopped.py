@@ -61,8 +61,9 @@ class EarlyStoppedSGDA(Solver):
     ----------
     step_size : float, default=0.003
         Largest step size of the descent.
-    dual_step_size : float, default=0.2
-        Largest :math:`\eta_\lambda`.
+    dual_step_size : float, default=0.05
+        Largest :math:`\eta_\lambda`. A network that starts at random follows larger steps to
+        constant predictions and back.
     batch_size : int, default=256
         Rows of each of the two draws.
     n_steps : int, optional
@@ -111,7 +112,7 @@ class EarlyStoppedSGDA(Solver):
         self,
         *,
         step_size: float = 0.003,
-        dual_step_size: float = 0.2,
+        dual_step_size: float = 0.05,
         batch_size: int = 256,
         n_steps: int | None = None,
         n_evaluations: int = 40,

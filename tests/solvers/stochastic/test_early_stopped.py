@@ -9,6 +9,7 @@ import torch
 
 from fairconstrained import LossParityClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity, Space, Stack
+from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear, Network
 from fairconstrained.models.features import DenseFeatures
@@ -216,6 +217,26 @@ def test_networks_keep_the_slack_on_training_labels_by_default(model, constraint
     assert clf.violation_ == pytest.approx(measured(clf, constraint, data), abs=1e-12)
     assert clf.violation_ <= 0.1 + FORGIVEN
     assert clf.n_iter_ <= EarlyStoppedSGDA().length
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_module_of_the_user_that_starts_at_random_learns_what_a_linear_model_learns(seed):
+    """With larger steps of the multipliers it went to constant predictions and back."""
+    data = make_biased_classification(1500, random_state=seed)
+    rows = data.data, data.target
+
+    def module(n_inputs, n_outputs):
+        layers = torch.nn.Linear(n_inputs, 64), torch.nn.ReLU(), torch.nn.Linear(64, n_outputs)
+        return torch.nn.Sequential(*layers)
+
+    found = []
+    for model in ("linear", module):
+        clf = RateConstrainedClassifier(slack=0.05, model=model, random_state=seed)
+        clf.fit(*rows, sensitive_features=data.sensitive_features)
+        assert clf.feasible_
+        found.append(clf.score(*rows))
+    assert found[1] >= found[0] - 0.02
 
 
 @pytest.mark.slow
