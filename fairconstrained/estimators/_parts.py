@@ -212,7 +212,7 @@ def _comparable(estimator):
 def _plain(value):
     """Numbers and texts, also in arrays, sequences, mappings and parameters; else the type."""
     if isinstance(value, (Number, str, type(None))):
-        return value
+        return value if value == value else "nan"  # which is not equal to that of another worker
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, (tuple, list)):
@@ -220,7 +220,7 @@ def _plain(value):
     if isinstance(value, type):  # such as a dtype
         return value.__name__
     if hasattr(value, "tolist"):
-        return value.tolist()
+        return _plain(value.tolist())
     name = type(value).__name__
     return [name, _plain(value.get_params(deep=False))] if hasattr(value, "get_params") else name
 

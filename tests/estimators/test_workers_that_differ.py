@@ -1,21 +1,28 @@
 """Workers that differ, or do not go on alike, are told so; none waits or dies of it."""
 
+import pickle
 import warnings
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from torch import nn
 
 from fairconstrained import LossParityClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity, EqualizedOdds
 from fairconstrained.distributed import sharded_rows
+from fairconstrained.estimators._parts import _comparable
 from fairconstrained.exceptions import WorkerError
 from fairconstrained.model_selection import CertifiedClassifier
 from fairconstrained.solvers import ALM
 from fairconstrained.training import train
-from fairconstrained.workers import Workers
+from fairconstrained.workers import Workers, refuse_difference
 from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.shards import shard, table
 
@@ -158,6 +165,18 @@ def test_a_callback_that_fails_on_one_worker_ends_training_on_all(found, room, c
 def test_trainings_that_differ_end_on_all_workers(found, case, words):
     for own in found:
         assert words in own["trainings"][case]
+
+
+def test_parameters_that_are_nan_do_not_differ():
+    """Each worker says its own, and no nan is equal to another one."""
+    imputer = make_pipeline(SimpleImputer(missing_values=np.nan), LogisticRegression())
+    forest = RandomForestClassifier(class_weight=np.array([np.nan, 1.0]))
+    for model in (imputer, forest):
+        own = _comparable(RateConstrainedClassifier(model=model))
+        refuse_difference("parameters", [own, pickle.loads(pickle.dumps(own))])
+    other = _comparable(RateConstrainedClassifier(model=SimpleImputer(fill_value=0.0)))
+    with pytest.raises(ValueError, match="workers must agree in their parameters"):
+        refuse_difference("parameters", [own, other])
 
 
 def test_a_process_that_is_not_in_the_group_is_told_so(found):
