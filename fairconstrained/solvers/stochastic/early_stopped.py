@@ -29,6 +29,7 @@ __all__ = ["EarlyStoppedSGDA"]
 _WARM_UP = 0.05  # fraction of the steps in which step sizes grow to the given ones
 _GAIN = 0.2  # how much of a violation the shift takes up after each evaluation
 _LEAST_STEPS, _PASSES = 2000, 25
+_FROM_HERE, _FROM_SIMPLER = 0.05, 0.2  # step sizes of multipliers
 
 
 class EarlyStoppedSGDA(Solver):
@@ -61,9 +62,10 @@ class EarlyStoppedSGDA(Solver):
     ----------
     step_size : float, default=0.003
         Largest step size of the descent.
-    dual_step_size : float, default=0.05
-        Largest :math:`\eta_\lambda`. A network that starts at random follows larger steps to
-        constant predictions and back.
+    dual_step_size : float, optional
+        Largest :math:`\eta_\lambda`; default: 0.2 from a simpler model, whose multipliers are near
+        the final ones, else 0.05. A network that starts at random follows larger steps to constant
+        predictions and back.
     batch_size : int, default=256
         Rows of each of the two draws.
     n_steps : int, optional
@@ -112,7 +114,7 @@ class EarlyStoppedSGDA(Solver):
         self,
         *,
         step_size: float = 0.003,
-        dual_step_size: float = 0.05,
+        dual_step_size: float | None = None,
         batch_size: int = 256,
         n_steps: int | None = None,
         n_evaluations: int = 40,
@@ -142,7 +144,7 @@ class EarlyStoppedSGDA(Solver):
 
     def check(self, problem: Divisible) -> None:
         """Raise ValueError for a bad parameter."""
-        rates = ("step_size", "dual_step_size", "max_dual")
+        rates = ["step_size", "max_dual"] + ["dual_step_size"] * (self.dual_step_size is not None)
         check_numbers(self, positive=rates, nonnegative=["penalty", "averaging"])
         lengths = ["batch_size", "n_evaluations", "patience", "held_out"]
         lengths += ["n_steps"] * (self.n_steps is not None)
@@ -176,7 +178,9 @@ class EarlyStoppedSGDA(Solver):
         n_steps = self.n_steps or max(_LEAST_STEPS, _PASSES * part.n_rows // self.batch_size)
         ends = evaluated_steps(n_steps, self.n_evaluations)
         estimates, first = Estimates(part, self.batch_size, rng), 0
-        now = self.begin(*part.begun(x, dual))
+        start, multipliers = part.begun(x, dual)
+        dual_step_size = _FROM_HERE if start is x else _FROM_SIMPLER
+        now = self.begin(start, multipliers, self.dual_step_size or dual_step_size)
         if saved:
             now.restore(saved["now"])
             estimates.state, first = saved["estimates"], saved["step"]
@@ -191,11 +195,12 @@ class EarlyStoppedSGDA(Solver):
                 iterate = self._judged(problem, held, estimates, now)
                 yield iterate, _state(step, now, estimates)
 
-    def begin(self, x: Tensor, dual: Tensor) -> Memory:
+    def begin(self, x: Tensor, dual: Tensor, dual_step_size: float) -> Memory:
         """What the first step starts from; each step then changes it."""
         return Memory(
             x=x,
             dual=dual,
+            dual_step_size=dual_step_size,
             average=x,
             descent=Descent(x, self.optimizer, self.step_size),
             excess=torch.zeros_like(dual),
@@ -212,7 +217,7 @@ class EarlyStoppedSGDA(Solver):
         active = (now.dual + self.penalty * value).clamp_min(0.0) if self.penalty else now.dual
         gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
         now.x = now.descent.step(now.x, gradient, factor * self.step_size)
-        now.dual = (now.dual + factor * self.dual_step_size * value).clamp(0.0, self.max_dual)
+        now.dual = (now.dual + factor * now.dual_step_size * value).clamp(0.0, self.max_dual)
         now.average = now.average.lerp(now.x, 1.0 - min(self.averaging, step / (step + 9.0)))
 
     def _judged(
