@@ -106,7 +106,8 @@ def of_train(rows: Rows) -> Callable[[], None]:
     )
     solver, dual = EarlyStoppedSGDA(batch_size=_BATCH), torch.zeros(2)
     estimates = Estimates(problem, _BATCH, torch.Generator().manual_seed(0))
-    estimates.shift, now, taken = dual, solver.begin(problem.start(), dual), itertools.count(1)
+    now, taken = solver.begin(problem.start(), dual, 0.05), itertools.count(1)
+    estimates.shift = dual
     return lambda: solver.step(estimates, now, next(taken), 0.5)
 
 

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.statistics import Statistic, sum_by, sum_of_blocks
+from fairconstrained.constraints.statistics import Statistic, look_up, sum_by, sum_of_blocks
 from fairconstrained.constraints.steps import Above
 
 __all__ = ["NEVER_BINDS", "MomentConstraint", "Rows"]
@@ -62,6 +63,11 @@ class Rows(NamedTuple):
     def sum(self, columns: Tensor) -> Tensor:
         """Weighted sums of the columns (n, k) over the rows of each part, (n_parts, k)."""
         return sum_by(columns * self.weight[:, None], self.part, self.n_parts + 1)[:-1]
+
+    def on_columns(self, on_table: Tensor, like: Tensor) -> Tensor:
+        """The derivative of :meth:`sum` by the columns, stored `like` them, from that by it."""
+        padded = F.pad(on_table, (0, 0, 0, 1))  # of rows in no part
+        return look_up(padded, self.part, like) * self.weight[:, None]
 
     def counts(self) -> Tensor:
         """Weight of each part, (n_parts,)."""

@@ -31,7 +31,6 @@ __all__ = [
     "check_parts",
     "learnt_columns",
     "parted_rows",
-    "refuse_difference",
     "rows_of_blocks",
 ]
 

@@ -13,7 +13,6 @@ from fairconstrained.constraints import Stack
 from fairconstrained.distributed import taken_workers
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._domain import as_labels, categories, recoded
-from fairconstrained.estimators._parts import refuse_difference
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import Posteriors
@@ -31,7 +30,7 @@ from fairconstrained.problems.private.coordinates import (
 )
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers import DPSGDA, check_solves
-from fairconstrained.workers import ALONE
+from fairconstrained.workers import ALONE, refuse_difference
 
 __all__ = ["PrivateFairClassifier", "least_rows"]
 

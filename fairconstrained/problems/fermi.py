@@ -204,9 +204,8 @@ class FermiERM(PenalisedTables):
             Gradient of :math:`\psi` in W, by the table.
         """
         weights = self.weight * self.information.weights(dual)
-        batch = self.data.whole.rows(rows)
         # Each row stands for as many rows: dividing by the batch's weight instead would be biased.
-        batch = batch._replace(weight=batch.weight * (self.n_rows / len(rows)))
+        batch = self.data.whole.rows(rows, self.n_rows / len(rows))
         total = self.data.whole.weight.sum()
         seen = []
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.statistics import look_up, sum_by
+from fairconstrained.constraints.moments import MomentConstraint, Rows
 from fairconstrained.models.features import Features
 from fairconstrained.problems.base import Batch
 from fairconstrained.problems.fewer_rows import spaced
@@ -24,25 +23,31 @@ class KnownParts(NamedTuple):
     """Rows of known groups: each is in one part, or in none."""
 
     X: Features
-    y: Tensor  # (n,) class indices
-    part: Tensor  # (n,) from 0 to n_parts; n_parts for rows in no part
-    weight: Tensor  # (n,) positive
-    n_parts: int
+    placed: Rows
 
-    def rows(self, index: Tensor) -> KnownParts:
-        """Select rows by their indices."""
+    @property
+    def y(self) -> Tensor:
+        """Class indices, (n,)."""
+        return self.placed.y
+
+    @property
+    def weight(self) -> Tensor:
+        """Positive weights, (n,)."""
+        return self.placed.weight
+
+    def rows(self, index: Tensor, factor: float = 1.0) -> KnownParts:
+        """Select rows by their indices, whose weights are multiplied by `factor`."""
         index = index.to(self.y.device)
-        y, part, weight = (column.index_select(0, index) for column in self[1:4])
-        return KnownParts(self.X.rows(index), y, part, weight, self.n_parts)
+        placed = self.placed.take(index)
+        return KnownParts(self.X.rows(index), placed._replace(weight=placed.weight * factor))
 
     def sums(self, statistics: Tensor) -> Tensor:
         """The table (n_parts, n_columns) of statistics (n, n_columns)."""
-        return sum_by(statistics * self.weight[:, None], self.part, self.n_parts + 1)[:-1]
+        return self.placed.sum(statistics)
 
     def on_statistics(self, on_table: Tensor, like: Tensor) -> Tensor:
         """The derivative by the statistics, stored `like` them, from that by their table."""
-        padded = torch.nn.functional.pad(on_table, (0, 0, 0, 1))  # of rows in no part
-        return look_up(padded, self.part, like) * self.weight[:, None]
+        return self.placed.on_columns(on_table, like)
 
 
 class EstimatedParts(NamedTuple):
@@ -53,11 +58,11 @@ class EstimatedParts(NamedTuple):
     parts: Tensor  # (n, n_parts) fractions
     weight: Tensor  # (n,) positive
 
-    def rows(self, index: Tensor) -> EstimatedParts:
-        """Select rows by their indices."""
+    def rows(self, index: Tensor, factor: float = 1.0) -> EstimatedParts:
+        """Select rows by their indices, whose weights are multiplied by `factor`."""
         index = index.to(self.y.device)
         y, parts, weight = (column.index_select(0, index) for column in self[1:])
-        return EstimatedParts(self.X.rows(index), y, parts, weight)
+        return EstimatedParts(self.X.rows(index), y, parts, weight * factor)
 
     def sums(self, statistics: Tensor) -> Tensor:
         """The table (n_parts, n_columns) of statistics (n, n_columns)."""
@@ -146,5 +151,4 @@ class Members:
         if estimated:
             (parts,) = estimated
             return EstimatedParts(batch.X, batch.y, parts, batch.weight)
-        rows = self.constraint.place(*batch[1:])
-        return KnownParts(batch.X, batch.y, rows.part, batch.weight, rows.n_parts)
+        return KnownParts(batch.X, self.constraint.place(*batch[1:]))

@@ -18,7 +18,6 @@ from torch import Tensor
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import MomentConstraint, Rows
-from fairconstrained.constraints.statistics import look_up
 from fairconstrained.models import Model
 from fairconstrained.problems import lines
 from fairconstrained.problems.base import Batch, Evaluation, Linearization, with_penalty
@@ -66,13 +65,8 @@ class Passes:
         (sums,) = self._sums(w, self._soft)
         return sums
 
-    def hard(self, w: Tensor) -> Sums:
-        """Mean error, and the table of hard statistics."""
-        (sums,) = self._sums(w, self._hard)
-        return sums
-
     def both(self, w: Tensor) -> list[Sums]:
-        """`soft` and `hard` in one pass."""
+        """`soft`, and the mean error with the table of hard statistics, in one pass."""
         return self._sums(w, self._soft, self._hard)
 
     def scatter(self, w: Tensor) -> Tensor:
@@ -95,7 +89,6 @@ class Passes:
         on_tables : Tensor of shape (k, n_parts, n_columns)
             Weights on the soft table.
         """
-        padded = torch.nn.functional.pad(on_tables, (0, 0, 0, 1))  # of rows in no part
 
         def of_batch(batch: Batch) -> Tensor:
             scores, model_pullback = self.model.linearize(w, batch.X)
@@ -103,8 +96,8 @@ class Passes:
             _, risk_gradient = self.risk.linearize(scores, rows.y, rows.weight, total)
             soft, statistics_pullback = self.constraint.linearize(scores, rows.y, w[:0])
             of_risk, found = risk_gradient(), []
-            for weight, table in zip(on_risk, padded, strict=True):
-                on_rows = look_up(table, rows.part, soft) * rows.weight[:, None]
+            for weight, table in zip(on_risk, on_tables, strict=True):
+                on_rows = rows.on_columns(table, soft)
                 found.append(model_pullback(weight * of_risk + statistics_pullback(on_rows)[0]))
             return torch.stack(found)
 

@@ -393,6 +393,14 @@ def test_products_are_timed_on_matrices_of_the_density(density):
     assert X.nnz == density * 50 * 40
 
 
+def test_steps_of_a_module_are_timed_in_turns(tmp_path):
+    module_steps = importlib.import_module("benchmarks.speed.module_steps")
+    module_steps.main(["--rounds", "2", "--output", str(tmp_path)])
+    runs = pd.read_csv(tmp_path / "module_steps.csv")
+    assert list(runs["method"]) == ["by hand", "train"] * 2
+    assert (runs["ms"] > 0).all()
+
+
 def test_components_say_what_the_runner_reads():
     runner = importlib.import_module("benchmarks.run")
     methods = [runner.component("solvers", name).METHOD for name in runner.names("solvers")]

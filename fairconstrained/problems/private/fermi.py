@@ -134,7 +134,7 @@ class AttributeFermi(RecordFermi):
     Parameters
     ----------
     data : Batch or PartedRows
-        Of several workers each draws public rows of its own, which are together one draw.
+        Workers draw the same public rows of all, and each takes those that it has.
     **problem
         The other parameters of :class:`RecordFermi`.
     """
@@ -144,7 +144,7 @@ class AttributeFermi(RecordFermi):
     def __init__(self, *, data: Batch | PartedRows, **problem: Any):
         super().__init__(data=data.in_memory, **problem)
         self._n_before = data.n_before
-        self._n_public = max(1, round(min(self._rate, 1.0) * self.n_rows))
+        self._n_public = max(1, round(self._rate * self.n_rows))
         # The term that all groups share is linear in W^2 and the same for all rows of a label.
         of_label = _of_label(self.information.shared, _part_of_label(self.constraint))
         self._shared = self.weight * self.n_rows * of_label
@@ -179,10 +179,7 @@ class AttributeFermi(RecordFermi):
         return Release(released, with_gaussian_noise(gradient, noise, rng), 1.0)
 
     def _public_rows(self, rng: Generator) -> Tensor:
-        """As many rows as a batch is expected to have, drawn independently of it.
-
-        Workers draw the same of all rows, and each takes those that it has.
-        """
+        """As many rows as a batch is expected to have, drawn independently of it."""
         n_own = len(self.data.y)
         if self._rate >= 1:
             rows = torch.arange(n_own)
