@@ -169,5 +169,4 @@ CHECKS: dict[str, Callable] = {
     "delta": _is(Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)"),
     "feature_range": _optional(_feature_range),
     "protect": _protect,
-    "group_proportions": _anything,  # against the groups of the data: _proportions.py
 }

@@ -372,7 +372,7 @@ class PrivateFairClassifier(FairClassifier):
 def least_rows(estimator, counts_noise):
     """Least released count of a group: below two standard deviations it may be empty."""
     asked = 1 if estimator.min_group_size == "auto" else estimator.min_group_size
-    if np.isinf(counts_noise):  # public proportions
+    if np.isinf(counts_noise):  # a single group, of which nothing is secret
         return asked
     return int(max(asked, np.ceil(2 * counts_noise)))
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-import torch
-
-from fairconstrained.constraints import CONSTRAINTS, DemographicParity, Parity
+from fairconstrained.constraints import CONSTRAINTS, Parity
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.estimators._private import PrivateFairClassifier, least_rows
-from fairconstrained.estimators._proportions import public_cells
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss
 from fairconstrained.models.per_row import check_rows_independent
@@ -74,11 +70,6 @@ class DPFermiClassifier(PrivateFairClassifier):
         features, labels and weights are *public*. "record": so does a whole record in place of a
         null record, which adds nothing, and "record_replacement": in place of any other record. The
         number of rows, the classes and the names of the groups are public.
-    group_proportions : mapping or sequence, optional
-        Public proportions of the groups, ``{group: proportion}`` or in the order of ``groups_``.
-        For notions within labels they are proportions of all samples,
-        ``{label: {group: proportion}}``. They must add up to 1. By default the numbers of samples
-        are released with a part of the budget. Not used without ``epsilon``.
     feature_range : (low, high), optional
         Publicly known range of the columns, with ``protect="record"``: see
         :class:`RateConstrainedClassifier`.
@@ -139,7 +130,6 @@ class DPFermiClassifier(PrivateFairClassifier):
         epsilon=1.0,
         delta=1e-5,
         protect="sensitive_features",
-        group_proportions=None,
         feature_range=None,
         model="linear",
         solver=None,
@@ -173,7 +163,6 @@ class DPFermiClassifier(PrivateFairClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.protect = protect
-        self.group_proportions = group_proportions
         self.feature_range = feature_range
 
     # ------------------------------------------------------------------ parameters
@@ -223,8 +212,7 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     def _private_problem(self, task):
         data, rng = task.data, task.rng
-        cells = self._public_cells(task)
-        plan = self._plan(task, with_counts=cells is None)
+        plan = self._plan(task)
         problem, of_record = self._problem_class(), self._protects_records()
 
         def pose(model, rows, stack, counts):
@@ -251,20 +239,15 @@ class DPFermiClassifier(PrivateFairClassifier):
         self._spends(plan)
         if of_record:
             model = self._private_model(task, plan, model.n_params)
-        if cells is None:
-            cells = released_counts(data, task.space, plan.counts_noise, self._budget().unit, rng)
+        cells = released_counts(data, task.space, plan.counts_noise, self._budget().unit, rng)
         return pose(model, data, *self._stack_on(task.space, cells, plan))
 
-    def _planned(self, n_samples):
-        counts = self.group_proportions is None
-        return self._chosen_solver().plan(n_samples, self._budget(), counts)
-
-    def _plan(self, task, with_counts):
+    def _plan(self, task):
         """Plan the noise of all releases; there are none if the only secret is a single group."""
         solver, n_rows, budget = task.solver, task.n_rows, self._budget()
         if len(task.space.groups) < 2 and self._problem_class() is SecretGroups:
             return ReleasePlan({}, privacy_guarantee([], delta=budget.delta, unit=budget.unit))
-        plan = solver.plan(n_rows, budget, with_counts)
+        plan = solver.plan(n_rows, budget)
         if not self._protects_records():  # else it is said together with the noise
             self._warn_of_delta(n_rows)
         if plan.privacy.epsilon > budget.epsilon:
@@ -275,33 +258,19 @@ class DPFermiClassifier(PrivateFairClassifier):
             )
         return plan
 
-    def _public_cells(self, task):
-        """Numbers of rows by label and group from public proportions, or None."""
-        if self.group_proportions is None:
-            return None
-        (notion,), n_classes = self._notions(), len(task.space.classes)
-        within_labels = not isinstance(notion, DemographicParity)
-        if len(task.space.groups) < 2:  # there is nothing to compare, so any will do
-            fractions = np.full((n_classes, 1), 1.0 / n_classes)
-        else:
-            fractions = public_cells(self.group_proportions, task.space, within_labels)
-        total = task.workers.sum(task.data.weight.sum())
-        return total * torch.as_tensor(fractions).to(total)
-
     def _stack_on(self, space, cells, plan):
         """The notion that is measured and the counts of its parts, from released counts."""
         stack = self._stack(space, cells.round(), least_rows(self, plan.counts_noise))
         counts = stack.counts_of_cells(cells).clamp_min(1.0)
         used = stack.used_parts().to(counts.device)
         fractions = (counts / counts[used].sum()).tolist()
-        known = "public" if plan.counts_noise == np.inf else "released"
         for part, fraction, counted in zip(
             stack.part_cells(), fractions, used.tolist(), strict=True
         ):
             if counted and fraction < _SMALL_FRACTION:
                 warn_caller(
                     f"{space.describe(part)} makes up {fraction:.2%} of the rows compared by the "
-                    f"{known} counts: its weight 1/sqrt(fraction) in the penalty is "
+                    "released counts: its weight 1/sqrt(fraction) in the penalty is "
                     f"{fraction**-0.5:.0f}, and what noise there is grows with it. Set "
                     "min_group_size to leave it out.",
                     SmallGroupWarning,

@@ -24,7 +24,7 @@ None. On new rows the violation differs from that on training rows, and is mostl
 _NOT_PRIVATE = "None: the model was trained without differential privacy."
 _ONE_FIT = """\
 This is the promise of one fit. What {wrapper} learnt, trained or chosen besides by the same rows is
-in no epsilon above: see `fairconstrained.model_selection.search_privacy_cost`."""
+in no epsilon above. One epsilon for a whole search: `PrivateGridSearch`."""
 _LIMITS = """\
 The constraint is on the groups and the notion above. It says nothing about other groups, about
 subgroups of these, about other notions of fairness, or about rows of another population."""

@@ -6,16 +6,13 @@ from fairconstrained.model_selection.columns import SensitiveColumnsClassifier
 from fairconstrained.model_selection.curves import tradeoff_curve
 from fairconstrained.model_selection.private_search import PrivateGridSearch
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
-from fairconstrained.privacy.search import epsilon_per_fit, search_privacy_cost
 
 __all__ = [
     "CertifiedClassifier",
     "PrivateGridSearch",
     "SensitiveColumnsClassifier",
     "StratifiedSensitiveKFold",
-    "epsilon_per_fit",
     "pareto_front",
-    "search_privacy_cost",
     "select_feasible",
     "tradeoff_curve",
 ]

@@ -31,9 +31,9 @@ from fairconstrained.metrics._answers import last_step, predicted
 from fairconstrained.metrics._findings import CAPS, PARITIES
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.model_selection._delegation import estimator_has
+from fairconstrained.model_selection._exact import warn_of_exact_scores
 from fairconstrained.model_selection._holdout import split_within_groups
 from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
-from fairconstrained.privacy.search import warn_of_exact_scores
 from fairconstrained.samples import check_all_samples, check_samples
 
 __all__ = ["CertifiedClassifier"]

@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_is_fitted, indexable
 
 from fairconstrained.arrays import rows_of
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
+from fairconstrained.model_selection._exact import check_steps
 from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit, privacy_guarantee
 from fairconstrained.privacy.accounting import check_budget, check_positive
-from fairconstrained.privacy.search import check_steps
 from fairconstrained.samples import check_samples
 
 __all__ = ["PrivateGridSearch"]
@@ -93,7 +93,7 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
 
     Both hold at once, with different rows (parallel composition), so the search costs (epsilon,
     delta), the held-out scores included. Cross-validation would put every row into all training
-    sets but one: :func:`search_privacy_cost` prices that.
+    sets but one.
 
     The theorem on private selection from private candidates [3]_ costs about three times the
     epsilon of a fit, however many candidates there are, and tries a random number of them. Up to

@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,6 @@ __all__ = [
     "TOLERANCE",
     "Batch",
     "epsilon_of",
-    "from_guarantees",
     "gaussian_divergence",
     "variance_of",
 ]
@@ -274,23 +273,3 @@ def gaussian_divergence(epsilon: Array, shift: float) -> Array:
     """Hockey-stick divergence of N(shift, 1) from N(0, 1) at e^epsilon (Balle and Wang, 2018)."""
     upper = ndtr(shift / 2 - epsilon / shift)
     return np.asarray(upper - np.exp(epsilon + log_ndtr(-shift / 2 - epsilon / shift)))
-
-
-def from_guarantees(fits: Mapping[tuple[float, float], int], delta: float) -> float:
-    """Epsilon at `delta` of fits of which only (epsilon, delta) are known, with how many of each.
-
-    The optimal composition of Kairouz, Oh and Viswanath (2015), for unequal guarantees too: every
-    (epsilon, delta) mechanism is a processing of one worst case, and the worst cases are composed.
-    """
-    pld = library("pld.privacy_loss_distribution")
-    parameters = library("pld.common").DifferentialPrivacyParameters
-    total = sum(n * epsilon for (epsilon, _), n in fits.items())
-    if total in (0, math.inf):
-        return total
-    # Losses are rounded up to the grid, each by at most this.
-    interval = total / max(1e4, min(1e3 * sum(fits.values()), 1e6))
-    composed = pld.identity(value_discretization_interval=interval)
-    for pair, n in fits.items():
-        one = pld.from_privacy_parameters(parameters(*pair), interval)
-        composed = composed.compose(one.self_compose(n))
-    return float(composed.get_epsilon_for_delta(delta - ROUNDING))

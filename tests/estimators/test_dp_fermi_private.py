@@ -1,7 +1,5 @@
 """DPFermiClassifier(epsilon=...): what it keeps, what it tells, what it refuses, and an audit."""
 
-import warnings
-
 import numpy as np
 import pytest
 import torch
@@ -166,48 +164,6 @@ def test_nothing_is_told_that_is_not_released(unit, solver, constraint, monkeypa
     assert told[0].keys() == told[1].keys()
     for name, value in told[0].items():
         np.testing.assert_equal(told[1][name], value, err_msg=name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", UNITS)
-def test_public_proportions_are_not_released(unit):
-    share = LARGE.sensitive_features.mean()
-    clf = private(unit=unit, group_proportions={0: 1 - share, 1: share}, penalty=4.0)
-    assert "group counts" not in str(clf.privacy_)
-    assert gap_and_error(clf)[0] < 0.25
-    cells = [[np.mean((LARGE.target == k) & (LARGE.sensitive_features == g)) for g in (0, 1)]
-             for k in (0, 1)]  # fmt: skip
-    odds = private("equalized_odds", unit, group_proportions=cells)
-    assert "group counts" not in str(odds.privacy_)
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_a_single_group_with_public_proportions_spends_what_is_planned(unit):
-    """Nothing is compared, and no counts are released."""
-    clf = DPFermiClassifier(epsilon=1.0, protect=unit, group_proportions={0: 0.5, 1: 0.5})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        clf.fit(LARGE.data[:500], LARGE.target[:500], sensitive_features=np.zeros(500, int))
-    assert "group counts" not in str(clf.privacy_)
-    if unit != "sensitive_features":  # of which there are none
-        assert clf.privacy_ == clf.planned_privacy(500)
-
-
-@pytest.mark.parametrize(
-    ("given", "constraint", "message"),
-    [
-        ({0: 0.5, 1: 0.6}, "demographic_parity", "must add up to 1; they add up to 1.1"),
-        ({0: 1.0}, "demographic_parity", r"misses the groups \['1'\]"),
-        ({0: 0.5, 1: 0.4, 2: 0.1}, "demographic_parity", r"has \['2'\], which the data do not"),
-        ({0: 1.0, 1: 0.0}, "demographic_parity", "must be positive numbers"),
-        ([1.0], "demographic_parity", "one entry for each group"),
-        (3, "demographic_parity", "one entry for each group"),
-        ({0: {0: 0.5, 1: 0.5}}, "equalized_odds", r"misses the labels \['1'\]"),
-    ],
-)
-def test_bad_proportions_are_named(given, constraint, message):
-    with pytest.raises(ValueError, match=message):
-        private(constraint, group_proportions=given)
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,7 @@ ALL_ROWS = {  # batches of all rows are the same, however they are drawn
         solver=ReleasedMoments(n_rounds=2, n_components=3, inner=LBFGS()),
         **RECORDS,
     ),
-    "secret groups of public proportions": DPFermiClassifier(
-        group_proportions=[0.5, 0.5], solver=ReleasedMoments(n_rounds=1), **RECORDS
-    ),
+    "secret groups, one round": DPFermiClassifier(solver=ReleasedMoments(n_rounds=1), **RECORDS),
     "steps on secret groups": DPFermiClassifier(
         solver=DPFERMI(n_steps=10, batch_size=N), **RECORDS
     ),
@@ -59,9 +57,8 @@ ALL_ROWS = {  # batches of all rows are the same, however they are drawn
 BATCHES = {
     "batches": RateConstrainedClassifier(solver=DPSGDA(n_steps=30), **RECORDS),
     "batches of the system": RateConstrainedClassifier(solver=DPSGDA(n_steps=30), epsilon=1.0),
-    "public proportions and a random point": DPFermiClassifier(
+    "a random point": DPFermiClassifier(
         protect="record_replacement",
-        group_proportions=[0.5, 0.5],
         solver=DPFERMI(n_steps=10, output="random"),
         **RECORDS,
     ),

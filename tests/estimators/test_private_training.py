@@ -262,31 +262,6 @@ def test_a_spent_plan_refuses_another_step():
 
 
 @quiet
-@pytest.mark.parametrize("memory", [0.0, 0.8])
-def test_multipliers_answer_to_the_average_of_the_tables_so_far(memory, monkeypatch):
-    """Weights fall by the factor `memory` into the past and add up to one; no budget is spent."""
-    tables = []
-    honest = private_problem.PrivateERM.release
-
-    def noted(self, *args):
-        released = honest(self, *args)
-        tables.append((self, released.table))
-        return released
-
-    monkeypatch.setattr(private_problem.PrivateERM, "release", noted)
-    seen = []
-    solver = DPSGDA(n_steps=30, memory=memory)  # the first iterates are of one step each
-    clf = private(solver=solver, callbacks=[seen.append])
-    assert clf.privacy_.epsilon == private(solver=DPSGDA(n_steps=30)).privacy_.epsilon
-    problem = tables[0][0]
-    for k in range(1, 10):
-        past = torch.stack([table for _, table in tables[:k]])
-        weights = memory ** torch.arange(k - 1, -1, -1, dtype=past.dtype)
-        mean = torch.tensordot(weights / weights.sum(), past, dims=1)
-        torch.testing.assert_close(seen[k - 1].soft[1:], problem.values(mean))
-
-
-@quiet
 def test_callbacks_see_released_numbers_only_and_may_stop():
     seen = []
     clf = private(n=3000, callbacks=lambda iterate: seen.append(iterate) or len(seen) == 3)
@@ -312,7 +287,6 @@ def test_callbacks_see_released_numbers_only_and_may_stop():
         ({"feature_range": (0, np.inf)}, "finite numbers"),
         ({"feature_range": (0, 1e-320)}, "widths whose squares are finite"),
         ({"feature_range": (-1e308, 1e308)}, "widths whose squares are finite"),
-        ({"solver": DPSGDA(memory=1.0)}, "memory must be in"),
         ({"solver": DPSGDA(n_steps=0)}, "n_steps must be an integer > 0"),
         ({"solver": DPSGDA(clip=0)}, "clip must be a finite number > 0"),
         ({"solver": DPSGDA(sampling_rate=2.0)}, "sampling_rate must be in"),

@@ -1,6 +1,7 @@
 """One search, one epsilon in all: what is spent, what is chosen, and what is refused."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import PrivacyWarning
-from fairconstrained.model_selection import PrivateGridSearch
+from fairconstrained.model_selection import CertifiedClassifier, PrivateGridSearch, tradeoff_curve
 from fairconstrained.privacy import Budget, privacy_spent
 from fairconstrained.privacy.mechanisms import noisy_argmax
 from fairconstrained.solvers import DPSGDA
@@ -232,3 +233,20 @@ def test_what_is_not_valid_is_refused_by_name(changed, error, message):
     search = PrivateGridSearch(RATES, {"slack": [0.1]}).set_params(**changed)
     with pytest.raises(error, match=message):
         search.fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_what_compares_private_fits_by_exact_numbers_is_named(epsilon):
+    """Certificates and curves tell exact numbers of rows that a private fit would protect."""
+    data = make_biased_classification(600, 6, random_state=0)
+    rows = {"X": data.data, "y": data.target, "sensitive_features": data.sensitive_features}
+    clf = RateConstrainedClassifier(epsilon=epsilon, slack=0.2, solver=epsilon and STEPS)
+    given = {"param_name": "slack", "param_range": [0.2], "cv": 2}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        CertifiedClassifier(clf, candidates={"slack": [0.2]}).fit(**rows)
+        tradeoff_curve(clf, **rows, **given)
+    said = [str(w.message) for w in caught if "no epsilon covers its result" in str(w.message)]
+    expected = [] if epsilon is None else ["CertifiedClassifier", "tradeoff_curve"]
+    assert [message.split()[0] for message in said] == expected

@@ -18,15 +18,13 @@ _RATE, _BATCH = 0.05, (256, 8192)  # fraction of the rows in a batch; fewest and
 class PrivateSolver(Solver):
     """Base of solvers that see noisy releases only, whose cost is known before the first."""
 
-    def plan(self, n_rows: int, budget: Budget, counts: bool = True) -> TrainingPlan | ReleasePlan:
+    def plan(self, n_rows: int, budget: Budget) -> TrainingPlan | ReleasePlan:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget.
 
         Parameters
         ----------
         n_rows : int
         budget : Budget
-        counts : bool, default=True
-            Whether group counts are among the releases; public ones cost nothing.
 
         Returns
         -------

@@ -157,7 +157,7 @@ class DPFERMI(PrivateSolver):
         self.output = output
         self.table = table
 
-    def plan(self, n_rows: int, budget: Budget, counts: bool = True) -> TrainingPlan:
+    def plan(self, n_rows: int, budget: Budget) -> TrainingPlan:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         self._check_parameters()
         return plan_training(
@@ -167,7 +167,7 @@ class DPFERMI(PrivateSolver):
             sampling_rate=self._rate(n_rows),
             n_steps=self.n_steps,
             histogram_fraction=self.histogram_fraction,
-            counts_fraction=_COUNTS_FRACTION if counts else 0.0,
+            counts_fraction=_COUNTS_FRACTION,
             final_fraction=_FINAL_FRACTION,
             # Features are public where groups are the secret: nothing is released to scale them.
             scaling_fraction=_SCALING_FRACTION if budget.unit != "sensitive_features" else 0.0,

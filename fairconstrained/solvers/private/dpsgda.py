@@ -66,9 +66,6 @@ class DPSGDA(PrivateSolver):
         Fraction of a step's budget for its table.
     max_dual : float, default=10.0
         :math:`\Lambda`, largest sum of the multipliers.
-    memory : float, default=0.0
-        Weight of past noisy tables in the average that multipliers follow, in [0, 1). It reduces
-        noise without cost, but past tables are those of past iterates.
     histogram_noise : {"gaussian", "laplace"}, default="gaussian"
         Distribution of the noise on tables.
 
@@ -132,7 +129,6 @@ class DPSGDA(PrivateSolver):
         sampling_rate: float | None = None,
         histogram_fraction: float = 0.2,
         max_dual: float = 10.0,
-        memory: float = 0.0,
         histogram_noise: str = "gaussian",
     ):
         self.step_size = step_size
@@ -142,19 +138,15 @@ class DPSGDA(PrivateSolver):
         self.sampling_rate = sampling_rate
         self.histogram_fraction = histogram_fraction
         self.max_dual = max_dual
-        self.memory = memory
         self.histogram_noise = histogram_noise
 
-    def plan(self, n_rows: int, budget: Budget, counts: bool = True) -> TrainingPlan:
+    def plan(self, n_rows: int, budget: Budget) -> TrainingPlan:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         check_numbers(self, positive=("dual_step_size", "clip", "max_dual"))
         if self.step_size is not None:
             check_numbers(self, positive=["step_size"])
         if self.n_steps is not None:
             check_numbers(self, positive=["n_steps"], kind=Integral)
-        check_numbers(self, nonnegative=["memory"])
-        if self.memory >= 1:
-            raise ValueError(f"DPSGDA.memory must be in [0, 1); got {self.memory!r}.")
         rate = default_rate(n_rows) if self.sampling_rate is None else self.sampling_rate
         return plan_training(
             epsilon=budget.epsilon,
@@ -164,7 +156,7 @@ class DPSGDA(PrivateSolver):
             n_steps=_default_steps(n_rows, rate, budget) if self.n_steps is None else self.n_steps,
             histogram_fraction=self.histogram_fraction,
             histogram_noise=self.histogram_noise,
-            counts_fraction=_COUNTS_FRACTION if counts else 0.0,
+            counts_fraction=_COUNTS_FRACTION,
             final_fraction=_FINAL_FRACTION,
             final_tables=MOST_RELEASES,
             scaling_fraction=_SCALING_FRACTION,
@@ -186,12 +178,9 @@ class DPSGDA(PrivateSolver):
             linear = isinstance(problem.model, LinearModel)
             step_size = _STEP if linear else _STEP_OF_NETWORK
         averages, recent = TiltedAverages(n_steps), []
-        tables, seen = x.new_zeros(()), 0.0  # the average of tables, and how much of them is in it
         for step in range(1, n_steps + 1):
             released = problem.release(x, partial(problem.weights, dual=dual), self.clip, rng)
-            tables = self.memory * tables + (1.0 - self.memory) * released.table
-            seen = self.memory * seen + (1.0 - self.memory)
-            values = problem.values(tables / seen)
+            values = problem.values(released.table)
             penalty = released.scale * problem.penalty_gradient(x)
             averages.see(x, float(dual @ values / dual.sum().clamp_min(1e-12)))
             x = x - step_size * (released.gradient + penalty)

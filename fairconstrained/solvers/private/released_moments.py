@@ -97,7 +97,7 @@ class ReleasedMoments(PrivateSolver):
         self.n_components = n_components
         self.inner = inner
 
-    def plan(self, n_rows: int, budget: Budget, counts: bool = True) -> ReleasePlan:
+    def plan(self, n_rows: int, budget: Budget) -> ReleasePlan:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         check_numbers(self, positive=("n_rounds", "n_components"), kind=Integral)
         check_numbers(self, positive=["first_fraction"])
@@ -116,11 +116,9 @@ class ReleasedMoments(PrivateSolver):
         fractions |= {
             _round(k): (1.0 - first) / later for k in range(1, self.n_rounds) if first < 1
         }
-        rest = 1.0 - _FINAL_FRACTION - counts * _COUNTS_FRACTION
+        rest = 1.0 - _FINAL_FRACTION - _COUNTS_FRACTION
         fractions = {name: rest * fraction for name, fraction in fractions.items()}
-        if counts:
-            fractions["group counts"] = _COUNTS_FRACTION
-        fractions["predicted labels"] = _FINAL_FRACTION
+        fractions |= {"group counts": _COUNTS_FRACTION, "predicted labels": _FINAL_FRACTION}
         return plan_releases(
             fractions, epsilon=budget.epsilon, delta=budget.delta, unit="sensitive_features"
         )
