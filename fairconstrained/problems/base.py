@@ -1,10 +1,24 @@
 """The protocols through which solvers see a problem.
 
-Every solver may ask a :class:`Problem` for a start, a linearization and an evaluation. What only
-some solvers need has a protocol of its own: draws of rows (:class:`SampledProblem`), rows held out
-(:class:`Divisible`), sharper soft values (:class:`Sharpenable`), more slack (:class:`Loosenable`),
-convex parts (:class:`DifferenceOfConvex`) and quadratic forms (:class:`QuadraticProgram`). A solver
-names the protocol that it needs in the signature of its ``iterate``.
+The class attribute ``offers`` of a problem names its capabilities, and ``requires`` of a solver the
+ones it needs. Each capability stands for some methods:
+
+=============================  =====================================================
+``exact``                      those of :class:`Problem`, on all rows
+``sharpness``                  those of :class:`Sharpenable`
+``more_slack``                 those of :class:`Loosenable`
+``draws``                      those of :class:`SampledProblem`
+``held_out``                   those of :class:`Divisible`
+``convex_parts``               those of :class:`DifferenceOfConvex`
+``convex_bounds``              convex bounds of constraints on draws, for any model
+``quadratic_forms``            those of :class:`QuadraticProgram`
+``saddle``                     AUCs as sums over rows, for the level-set method
+``label_tables``               a penalty on a table, and the table of predicted labels
+``mutual_information_saddle``  gradients of the saddle form of mutual information
+``noisy_rates``                noisy tables, and noisy gradients of a Lagrangian
+``noisy_saddle``               noisy tables, and noisy gradients of the saddle form
+``noisy_moments``              noisy sums of public vectors over secret groups
+=============================  =====================================================
 """
 
 from __future__ import annotations

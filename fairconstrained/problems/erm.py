@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Generator, Tensor
@@ -87,6 +87,13 @@ class FairERM(Varied, WithAllRows):
         Gives the point and the multipliers of a simpler model that is fitted to the rows of a
         problem, from which training on them begins.
     """
+
+    offers: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("exact", "sharpness", "more_slack", "draws", "held_out"),
+            *("convex_parts", "convex_bounds", "saddle"),
+        }
+    )
 
     model: Model
     data: Batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -52,6 +52,8 @@ class PenalisedTables(ABC):
     shift : Tensor of shape (n_parts, n_classes), optional
         Added to the table M in the penalty; default: nothing.
     """
+
+    offers: ClassVar[frozenset[str]] = frozenset({"exact", "label_tables"})
 
     model: Model
     data: Members
@@ -172,6 +174,8 @@ class FermiERM(PenalisedTables):
     model, risk, constraint, alpha, information, weight, shift
         As in :class:`PenalisedTables`.
     """
+
+    offers = PenalisedTables.offers | {"mutual_information_saddle"}
 
     def linearize(self, x: Tensor) -> Linearization:
         """The penalised objective."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -202,6 +202,10 @@ class MomentERM(FixedSoftness, WithAllRows):
     free : Tensor of shape (n_params,), optional
         A solution of the problem without constraints, which no result may be worse than.
     """
+
+    offers: ClassVar[frozenset[str]] = frozenset(
+        {"exact", "sharpness", "more_slack", "quadratic_forms"}
+    )
 
     model: LinearModel
     moments: GroupMoments

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -56,6 +57,8 @@ class PartedScoresERM(Varied, WithAllRows):
         """The problem on what stands for the rows of all workers."""
         rows = self.data.representatives
         return FairERM(self.model, rows, self.risk, self.constraint, self.alpha)
+
+    offers: ClassVar[frozenset[str]] = frozenset({"exact", "sharpness", "more_slack"})
 
     @cached_property
     def counts(self) -> Tensor:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Protocol, TypeVar, get_type_hints
+from typing import Any, ClassVar, NamedTuple
 
 from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
@@ -21,7 +20,6 @@ __all__ = [
     "Iterate",
     "Solution",
     "Solver",
-    "Solves",
     "Status",
     "best_feasible",
     "check_numbers",
@@ -133,15 +131,15 @@ Callback = Callable[[Iterate], bool | None]
 class Solver(BaseEstimator):  # type: ignore[misc]
     """Base of all solvers, with parameters in ``__init__`` and the algorithm in :meth:`iterate`.
 
-    The annotation of `problem` in :meth:`iterate` says which problems a solver is for. It is a
-    protocol of ``fairconstrained.problems``, or a class. Without an annotation the solver tries
-    every problem.
-
     A solver has the interface of a scikit-learn estimator, so it can be cloned, printed and
     searched: ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
 
     Attributes
     ----------
+    requires : tuple of str
+        Capabilities that a problem must have (``offers``), such as ``("exact",)`` for values and
+        gradients on all rows; ``fairconstrained.problems.base`` lists them. A solver that requires
+        nothing tries every problem.
     length : int or None
         Number of iterations of a full run, if it is known in advance.
     scope : str
@@ -155,14 +153,16 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     True
     """
 
+    requires: ClassVar[tuple[str, ...]] = ()
     length: int | None = None
     scope = "other problems"
 
     def check(self, problem: Any) -> None:
         """Raise ValueError for a bad parameter."""
 
-    def suits(self, problem: Any) -> bool:
-        """Whether a problem of the right type meets the assumptions of the algorithm."""
+    @classmethod
+    def suits(cls, problem: Any) -> bool:
+        """Whether a problem with the required capabilities meets the algorithm's assumptions."""
         return True
 
     def iterate(
@@ -193,32 +193,11 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         return known
 
 
-P = TypeVar("P", contravariant=True)
-
-
-class Solves(Protocol[P]):
-    """A solver for problems of type P, for type checkers."""
-
-    def check(self, problem: Any) -> None: ...
-
-    def suits(self, problem: Any) -> bool: ...
-
-    def iterate(
-        self, problem: P, x: Tensor, dual: Tensor, tol: float, rng: Generator
-    ) -> Iterator[Iterate]: ...
-
-    def diverged(self, iterate: Iterate) -> bool: ...
-
-    def select(self, iterates: Sequence[Iterate]) -> Iterate: ...
-
-    def compared_with(self, known: Sequence[Known]) -> Sequence[Known]: ...
-
-
 def solves(solver: Solver, problem: Any) -> bool | None:
-    """Whether a solver is for a problem, or None if its signature does not say.
+    """Whether a solver is for a problem, or None if one of them does not say.
 
-    The problem must have the public methods of the protocol or class that annotates `problem` in
-    the solver's ``iterate``. If `problem` is an object, ``suits`` of the solver is asked as well.
+    The problem must offer all capabilities that the solver requires. If `problem` is an object,
+    ``suits`` of the solver is asked as well.
 
     Parameters
     ----------
@@ -237,29 +216,14 @@ def solves(solver: Solver, problem: Any) -> bool | None:
     >>> solves(SGDA(), FairERM), solves(DPSGDA(), FairERM)
     (True, False)
     """
-    iterate = type(solver).iterate
-    name = list(inspect.signature(iterate).parameters)[1]
-    try:
-        needed = get_type_hints(iterate).get(name, Any)
-    except NameError:  # the annotation exists for type checkers only
+    if not solver.requires or not hasattr(problem, "offers"):
         return None
-    if needed is Any:
-        return None
-    kind = problem if isinstance(problem, type) else type(problem)
-    if not all(callable(getattr(problem, method, None)) for method in _methods(needed)):
-        return False
-    return kind is problem or solver.suits(problem)
+    return _is_for(type(solver), problem)
 
 
-def _methods(needed: type) -> set[str]:
-    """Public methods of a protocol or class."""
-    return {
-        name
-        for base in needed.__mro__
-        if base is not object
-        for name, member in vars(base).items()
-        if inspect.isfunction(member) and not name.startswith("_")
-    }
+def _is_for(solver: type[Solver], problem: Any) -> bool:
+    offered = set(solver.requires) <= problem.offers
+    return offered and (isinstance(problem, type) or solver.suits(problem))
 
 
 def check_solves(solver: Solver, problem: Any) -> None:
@@ -288,21 +252,16 @@ def check_solves(solver: Solver, problem: Any) -> None:
     """
     if solves(solver, problem) is not False:
         return
+    from fairconstrained import solvers  # which imports this module
+
     kind = problem if isinstance(problem, type) else type(problem)
-    others = sorted(other.__name__ for other in _known(Solver) if solves(other(), problem))
+    public = [getattr(solvers, name) for name in sorted(solvers.__all__)]
+    own = [other for other in public if isinstance(other, type) and issubclass(other, Solver)]
+    others = [other.__name__ for other in own if other.requires and _is_for(other, problem)]
     advice = f"Solvers for this problem: {', '.join(others)}." if others else ""
     raise IncompatibleSolverError(
         f"{type(solver).__name__} cannot solve {kind.__name__}: it is for {solver.scope}. {advice}"
     )
-
-
-def _known(base: type[Solver]) -> Iterator[type[Solver]]:
-    """Public solvers of this package, without abstract bases."""
-    for kind in base.__subclasses__():
-        if kind.__module__.startswith(f"{__package__}.") and not kind.__name__.startswith("_"):
-            if "__init__" in vars(kind):
-                yield kind
-            yield from _known(kind)
 
 
 def check_numbers(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import DivergenceError
-from fairconstrained.problems import Known, Sharpenable
+from fairconstrained.problems import Known
 from fairconstrained.process import one_thread
 from fairconstrained.solvers.base import (
     Callback,
     Iterate,
     Solution,
-    Solves,
+    Solver,
     Status,
     check_solves,
 )
@@ -23,16 +23,14 @@ from fairconstrained.solvers.lines import not_worse
 
 __all__ = ["run"]
 
-P = TypeVar("P")
-
 
 def _whole(iterate: Iterate) -> Any:
     return iterate
 
 
 def run(
-    solver: Solves[P],
-    problem: P,
+    solver: Solver,
+    problem: Any,
     x: Tensor,
     dual: Tensor,
     rng: Generator,
@@ -49,7 +47,7 @@ def run(
     ----------
     solver : Solver
     problem : object
-        A problem of the type that the solver's ``iterate`` names.
+        A problem that offers what the solver requires.
     x : Tensor of shape (n_variables,)
         Starting point.
     dual : Tensor of shape (m,)
@@ -111,7 +109,7 @@ def run(
     times: list[float] = []
     kept: list[Iterate] = []
     status = Status.FINISHED
-    check_solves(solver, problem)  # type: ignore[arg-type]
+    check_solves(solver, problem)
     solver.check(problem)
     start = time.perf_counter()
     with one_thread():
@@ -141,7 +139,7 @@ def run(
     compared = solver.compared_with(known)
     if compared:
         with one_thread():
-            better = not_worse(cast(Sharpenable, problem), chosen, compared)
+            better = not_worse(problem, chosen, compared)
         if better is not chosen:
             chosen, status = better, Status.KNOWN
             history.append(record(better))

@@ -52,6 +52,8 @@ class ModuleProblem(FixedSoftness):
     workers : Workers
     """
 
+    offers = frozenset({"exact", "sharpness", "more_slack", "draws", "held_out"})
+
     def __init__(
         self,
         model: NetworkModel,

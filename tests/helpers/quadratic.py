@@ -10,7 +10,9 @@ from fairconstrained.problems import Evaluation, FixedSoftness, Linearization, s
 
 
 class SoftIsHard(FixedSoftness):
-    """What a problem has that is as sharp as it will be, over the whole space."""
+    """A problem over the whole space that is as sharp as it will be."""
+
+    offers = frozenset({"exact", "sharpness", "more_slack", "draws"})
 
     def estimates(self, x, rows, *draws):
         """One call for each draw."""

@@ -157,6 +157,7 @@ def test_qcqp_is_cvxpys_solution_primal_and_dual(notion, slack):
 class Forms(QuadraticProblem):
     """A random program with linear constraints, as quadratic forms."""
 
+    offers = frozenset({"quadratic_forms"})
     is_quadratic = True
 
     def quadratic_forms(self):

@@ -1,10 +1,10 @@
-"""Which solver is for which problem: read from signatures, said by one message."""
+"""Which solver is for which problem: what one requires and the other offers."""
 
 import pytest
 import torch
 
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.problems import FairERM, SampledProblem
+from fairconstrained.problems import FairERM
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.moments import MomentERM
 from fairconstrained.problems.private.erm import PrivateERM
@@ -61,8 +61,7 @@ class Silent(Solver):
 
 
 class Sampling(Silent):
-    def iterate(self, problem: SampledProblem, x, dual, tol, rng):
-        return super().iterate(problem, x, dual, tol, rng)
+    requires = ("draws",)
 
 
 def test_solvers_of_users_say_what_they_need_or_nothing():

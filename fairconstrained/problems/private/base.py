@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -35,6 +36,7 @@ class PrivateProblem:
         Number m of constraints; none where a penalty takes their place.
     """
 
+    offers: ClassVar[frozenset[str]]
     n_constraints: int = 0
 
     def __init__(self, model: Model, plan: TrainingPlan | ReleasePlan, releases: Mapping[str, int]):

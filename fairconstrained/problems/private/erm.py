@@ -256,6 +256,8 @@ class PrivateERM(NoisySteps):
     The parameters are those of :class:`NoisySteps`.
     """
 
+    offers = frozenset({"noisy_rates"})
+
     @property
     def n_constraints(self) -> int:  # type: ignore[override]
         """Number m of constraint values."""

@@ -91,6 +91,7 @@ class RecordFermi(NoisySteps):
         The parameters of :class:`~fairconstrained.problems.private.erm.NoisySteps`.
     """
 
+    offers = frozenset({"noisy_saddle"})
     step_size = 4.0  # suits columns of a public range
 
     def __init__(self, *, information: MutualInformation, weight: float, **problem: Any):
@@ -235,6 +236,7 @@ class SecretGroups(PrivateProblem):
         The problem of estimated groups, for such rows.
     """
 
+    offers = frozenset({"noisy_moments"})
     plan: ReleasePlan
 
     def __init__(

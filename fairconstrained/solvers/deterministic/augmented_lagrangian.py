@@ -115,6 +115,7 @@ class AugmentedLagrangian(Solver):
     True
     """
 
+    requires = ("exact", "sharpness")
     scope = "problems with constraints, without privacy (epsilon=None)"
 
     def __init__(

@@ -85,6 +85,7 @@ class IDCA(FromFeasible):
     IDCA(inner_steps=150)
     """
 
+    requires = ("convex_parts",)
     scope = (
         "linear models under constraints that are differences of convex functions: the partial "
         "notions but group_auc"
@@ -105,7 +106,8 @@ class IDCA(FromFeasible):
         check_numbers(self, positive=["epsilon"])
         check_numbers(self, positive=["inner_steps", "max_outer"], kind=Integral)
 
-    def suits(self, problem: DifferenceOfConvex) -> bool:
+    @classmethod
+    def suits(cls, problem: DifferenceOfConvex) -> bool:
         """Whether the constraints are known differences of convex functions."""
         return problem.difference_of_convex
 
@@ -150,6 +152,7 @@ class DirectSwitching(FromFeasible):
     """
 
     length = 100
+    requires = ("exact",)
     scope = "problems with constraints, without privacy (epsilon=None)"
 
     def __init__(self, *, epsilon: float = 1e-3, n_steps: int = 10_000):

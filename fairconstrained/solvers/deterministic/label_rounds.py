@@ -89,6 +89,7 @@ class LabelRounds(LBFGS):
     True
     """
 
+    requires = ("label_tables",)
     scope = "a loss plus mutual information, without privacy: DPFermiClassifier(epsilon=None)"
 
     def __init__(self, *, rounds: int = 20, inner_max_iter: int = 60, memory: int = 20):

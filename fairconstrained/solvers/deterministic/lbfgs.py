@@ -60,6 +60,7 @@ class LBFGS(Solver):
     True
     """
 
+    requires = ("exact",)
     scope = "problems without constraints, without privacy: DPFermiClassifier(epsilon=None)"
 
     def __init__(self, *, inner_max_iter: int = 60, memory: int = 20):
@@ -70,7 +71,8 @@ class LBFGS(Solver):
         """Raise ValueError for a bad parameter."""
         check_numbers(self, positive=("inner_max_iter", "memory"), kind=Integral)
 
-    def suits(self, problem: Problem) -> bool:
+    @classmethod
+    def suits(cls, problem: Problem) -> bool:
         """Whether there are no constraints."""
         return problem.n_constraints == 0
 

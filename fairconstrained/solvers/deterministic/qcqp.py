@@ -87,6 +87,7 @@ class QCQP(Solver):
     True
     """
 
+    requires = ("quadratic_forms",)
     scope = (
         "quadratic objectives and constraints: AUCFairClassifier(AUCParity(..., "
         "surrogate='quadratic')) with model='linear' and objective='auc', without privacy "
@@ -96,7 +97,8 @@ class QCQP(Solver):
     def __init__(self, *, max_dual: float = 1e8):
         self.max_dual = max_dual
 
-    def suits(self, problem: QuadraticProgram) -> bool:
+    @classmethod
+    def suits(cls, problem: QuadraticProgram) -> bool:
         """Whether the objective and the constraints are quadratic."""
         return problem.is_quadratic
 

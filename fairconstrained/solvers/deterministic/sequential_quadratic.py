@@ -99,6 +99,7 @@ class SequentialQuadratic(Solver):
     True
     """
 
+    requires = ("exact", "sharpness", "more_slack")
     scope = "problems with constraints, without privacy (epsilon=None)"
 
     def __init__(self, *, n_steps: int = 15, sharpenings: int = 3, memory: int = 20):

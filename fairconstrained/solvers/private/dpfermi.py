@@ -134,6 +134,7 @@ class DPFERMI(PrivateSolver):
     """
 
     length = 30
+    requires = ("noisy_saddle",)
     scope = "a loss plus mutual information, privately: DPFermiClassifier with epsilon"
 
     def __init__(

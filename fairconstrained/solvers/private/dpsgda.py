@@ -114,6 +114,7 @@ class DPSGDA(PrivateSolver):
     """
 
     length = _ITERATIONS
+    requires = ("noisy_rates",)
     scope = (
         "private training (epsilon) under constraints whose table has a bound on what one row "
         "adds: rates, but not losses"
@@ -162,7 +163,8 @@ class DPSGDA(PrivateSolver):
             scaling_fraction=_SCALING_FRACTION,
         )
 
-    def suits(self, problem: PrivateERM) -> bool:
+    @classmethod
+    def suits(cls, problem: PrivateERM) -> bool:
         """Whether what one row adds to the constraint's table is bounded."""
         return problem.constraint.bound < float("inf")
 

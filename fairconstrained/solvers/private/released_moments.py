@@ -79,6 +79,7 @@ class ReleasedMoments(PrivateSolver):
     'sensitive_features'
     """
 
+    requires = ("noisy_moments",)
     scope = (
         "public features and secret groups: DPFermiClassifier with epsilon and "
         "protect='sensitive_features'"

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from numbers import Integral
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor
@@ -242,6 +242,7 @@ class StochasticSolver(Solver):
     ``n_evaluations`` of them. The residual is infinite: a run ends with its steps.
     """
 
+    requires: ClassVar[tuple[str, ...]] = ("draws",)
     scope = "problems with constraints whose rows can be drawn, without privacy (epsilon=None)"
     step_size: float
     batch_size: int

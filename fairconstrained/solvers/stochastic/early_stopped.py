@@ -108,6 +108,7 @@ class EarlyStoppedSGDA(Solver):
     True
     """
 
+    requires = ("draws", "held_out")
     scope = "problems whose rows can be held out, without privacy (epsilon=None)"
 
     def __init__(

@@ -124,6 +124,7 @@ class FERMI(Solver):
     """
 
     length = _ITERATIONS
+    requires = ("mutual_information_saddle",)
     scope = "a loss plus mutual information, without privacy: DPFermiClassifier(epsilon=None)"
 
     def __init__(

@@ -164,6 +164,7 @@ class LevelSet(Solver):
     LevelSet(max_levels=10)
     """
 
+    requires = ("saddle",)
     scope = _SCOPE
 
     def __init__(
@@ -189,7 +190,8 @@ class LevelSet(Solver):
         self.interval = interval
         self.radius = radius
 
-    def suits(self, problem: FairERM) -> bool:
+    @classmethod
+    def suits(cls, problem: FairERM) -> bool:
         """Whether all AUCs have the quadratic surrogate."""
         return Saddle.surrogate_of(problem) is not None
 
@@ -346,6 +348,7 @@ class ProximalLevelSet(Solver):
     ProximalLevelSet()
     """
 
+    requires = ("saddle",)
     scope = _SCOPE
 
     def __init__(self, *, level_set: LevelSet | None = None, rho: float = 1e-5, n_rounds: int = 10):
@@ -356,9 +359,10 @@ class ProximalLevelSet(Solver):
     def _inner(self) -> LevelSet:
         return self.level_set or LevelSet(n_steps=500, step_size=0.1, max_levels=3)
 
-    def suits(self, problem: FairERM) -> bool:
+    @classmethod
+    def suits(cls, problem: FairERM) -> bool:
         """Whether the level-set method suits."""
-        return self._inner().suits(problem)
+        return LevelSet.suits(problem)
 
     def check(self, problem: FairERM) -> None:
         """Raise where the level-set method would."""

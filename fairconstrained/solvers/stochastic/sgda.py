@@ -72,6 +72,7 @@ class SGDA(Solver):
     'the solver came to the end of its schedule'
     """
 
+    requires = ("draws",)
     scope = "problems with constraints whose rows can be drawn, without privacy (epsilon=None)"
 
     def __init__(

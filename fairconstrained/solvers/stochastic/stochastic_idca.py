@@ -82,6 +82,7 @@ class StochasticIDCA(StochasticSolver):
     'the solver came to the end of its schedule'
     """
 
+    requires = ("draws", "convex_bounds")
     scope = (
         "constraints that are differences of convex functions of the scores, as the partial "
         "notions but group_auc are, without privacy (epsilon=None)"
@@ -118,7 +119,8 @@ class StochasticIDCA(StochasticSolver):
         """Yield after each evaluation."""
         return super().iterate(problem, x, dual, tol, rng)
 
-    def suits(self, problem: FairERM) -> bool:
+    @classmethod
+    def suits(cls, problem: FairERM) -> bool:
         """Whether the constraints are known differences of convex functions of the scores."""
         return problem.constraint.difference_of_convex
 
