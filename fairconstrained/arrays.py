@@ -1,4 +1,4 @@
-"""Arrays of other libraries as numpy arrays, and rows and columns of any table."""
+"""Types of arrays, arrays of other libraries as numpy arrays, rows and columns of any table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils import check_array as check_numpy_array
 
-__all__ = ["as_numpy", "check_array", "other_columns", "read_columns", "rows_of"]
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def as_numpy(values: Any) -> Any:

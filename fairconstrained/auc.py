@@ -20,35 +20,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "COMPARISONS",
-    "auc_differences",
-    "auc_influences",
-    "auc_standard_errors",
-    "differences_of_sets",
-    "distinct_sets",
-    "ranks",
-    "win_table",
-    "wins",
-]
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from fairconstrained.arrays import Floats, Ints
 
 
-def ranks(scores: NDArray[Any]) -> Indices:
+def ranks(scores: NDArray[Any]) -> Ints:
     """Position of each score among the distinct scores, in ascending order."""
     _, rank = np.unique(scores, return_inverse=True)
     return rank.reshape(-1).astype(np.int64)
 
 
-def wins(rank: Indices, second_weight: Floats) -> Floats:
+def wins(rank: Ints, second_weight: Floats) -> Floats:
     """Weight of the second set that ranks below each row, (n,); a tie counts one half."""
     at = np.bincount(rank, weights=second_weight)
     return np.asarray((np.cumsum(at) - 0.5 * at)[rank])
 
 
-def win_table(scores: NDArray[Any], cell: Indices, weight: Floats, n_cells: int) -> Floats:
+def win_table(scores: NDArray[Any], cell: Ints, weight: Floats, n_cells: int) -> Floats:
     """Weight of the pairs in which a row of cell a ranks above a row of cell b, (a, b).
 
     The cost is one sort of n scores and n additions for each cell.
@@ -77,7 +64,7 @@ def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> 
     return differences_of_sets(table, cell_weight, *distinct_sets(comparisons))
 
 
-def distinct_sets(comparisons: Floats) -> tuple[Floats, Indices]:
+def distinct_sets(comparisons: Floats) -> tuple[Floats, Ints]:
     """The distinct sets (n_sets, n_cells) of comparisons (m, 4, n_cells), and the number of each.
 
     Pairs of G groups are some G^2 comparisons of some G sets.
@@ -91,7 +78,7 @@ def distinct_sets(comparisons: Floats) -> tuple[Floats, Indices]:
     return rows[first].astype(float), index.reshape(-1, 4).astype(np.int64)
 
 
-def differences_of_sets(table: Floats, cell_weight: Floats, sets: Floats, index: Indices) -> Floats:
+def differences_of_sets(table: Floats, cell_weight: Floats, sets: Floats, index: Ints) -> Floats:
     """:func:`auc_differences` of comparisons that :func:`distinct_sets` has taken apart."""
     weight = sets @ cell_weight
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -100,9 +87,7 @@ def differences_of_sets(table: Floats, cell_weight: Floats, sets: Floats, index:
     return np.asarray(aucs[first, first_] - aucs[second, second_])
 
 
-def auc_influences(
-    scores: NDArray[Any], cell: Indices, weight: Floats, comparisons: Floats
-) -> Floats:
+def auc_influences(scores: NDArray[Any], cell: Ints, weight: Floats, comparisons: Floats) -> Floats:
     r"""How far each row moves each of :func:`auc_differences`, (m, n); the sum over rows is zero.
 
     The delta method (DeLong, DeLong and Clarke-Pearson 1988): with a row of G, which has the
@@ -132,7 +117,7 @@ def auc_influences(
 
 
 def auc_standard_errors(
-    scores: NDArray[Any], cell: Indices, weight: Floats, comparisons: Floats
+    scores: NDArray[Any], cell: Ints, weight: Floats, comparisons: Floats
 ) -> Floats:
     """Standard errors of :func:`auc_differences`, (m,): norms of :func:`auc_influences`."""
     # One comparison after the other: for many rows and groups all influences would not fit.

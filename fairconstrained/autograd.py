@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["linearized"]
-
 
 def linearized(
     function: Callable[..., Tensor], *at: Tensor

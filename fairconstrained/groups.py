@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from fairconstrained.arrays import as_numpy
 
-__all__ = ["Groups", "computed", "encode_groups", "group_name"]
-
 
 class Groups(NamedTuple):
     """One group per row.

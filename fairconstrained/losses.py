@@ -13,20 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = [
-    "LOSSES",
-    "BrierLoss",
-    "LogLoss",
-    "Loss",
-    "brier_loss",
-    "class_probabilities",
-    "hard_classes",
-    "log_loss",
-    "n_outputs",
-    "through_probabilities",
-    "zero_one_loss",
-]
-
 
 class Loss(Protocol):
     """A loss of each row, differentiable by autograd, and its gradient in closed form.

@@ -22,20 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairconstrained.arrays import Floats
 from fairconstrained.groups import group_name
 
-__all__ = [
-    "Intervals",
-    "Ranks",
-    "auc_inside",
-    "fraction_inside",
-    "inside_intervals",
-    "may_be_inside",
-    "rank_of_scores",
-    "read_intervals",
-]
-
-Floats = NDArray[np.float64]
 Numbers = Any  # an array or a tensor: the functions below work on both
 
 

@@ -13,8 +13,6 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Generator
 
-__all__ = ["check_device", "one_thread", "seeded"]
-
 
 def check_device(name: str, device: Any) -> None:
     """Raise ValueError, with the name of the parameter, unless this process can compute there.

@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CHOSEN_WORKERS", "check_all_samples", "check_samples"]
-
-
 # The workers of torch.distributed that have the other samples; None if these are all samples.
 CHOSEN_WORKERS: ContextVar[Any] = ContextVar("chosen_workers", default=None)
 

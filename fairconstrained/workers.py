@@ -17,8 +17,6 @@ from torch import Tensor
 
 from fairconstrained.exceptions import WorkerError
 
-__all__ = ["ALONE", "Workers", "refuse_difference"]
-
 T = TypeVar("T")
 
 _PATIENCE = timedelta(seconds=10)  # how long to wait for a heartbeat

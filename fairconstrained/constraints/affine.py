@@ -12,8 +12,6 @@ from fairconstrained.constraints.sparse import Matrix, block_diagonal, largest, 
 from fairconstrained.constraints.statistics import look_up, sum_by
 from fairconstrained.constraints.steps import Above
 
-__all__ = ["AffineMap"]
-
 _RANK_TOL = 1e-12  # singular values below this fraction of their sum are zero
 _DENSE = 2**16  # entries up to which the product of both matrices is formed: 0.5 MB
 

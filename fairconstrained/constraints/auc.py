@@ -33,8 +33,6 @@ from fairconstrained.constraints.notions import (
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.surrogates import SURROGATES, Quadratic, Surrogate
 
-__all__ = ["AUCS", "AUCConstraint", "AUCParity"]
-
 _MOST_ENTRIES = 50_000_000  # of the comparisons: 400 MB, about 230 groups pair by pair
 
 

@@ -18,8 +18,6 @@ from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.sparse import as_combinations, as_matrix, variances
 from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 
-__all__ = ["LinearMoments"]
-
 
 class LinearMoments(MomentConstraint):
     r"""Linear combinations of rates, minus slack.

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fairconstrained.constraints.notions import Event, Floats, Parity, chosen
+from fairconstrained.arrays import Floats
+from fairconstrained.constraints.notions import Event, Parity, chosen
 from fairconstrained.constraints.statistics import Losses, Statistic
 from fairconstrained.losses import LOSSES
-
-__all__ = ["LOSS_PARITIES", "LossParity"]
 
 # The labels of each condition, given the number of labels and the positive ones among them.
 _CONDITIONS: dict[str, Callable[[int, list[int]], Floats]] = {

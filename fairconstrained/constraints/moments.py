@@ -27,8 +27,6 @@ from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.statistics import Statistic, look_up, sum_by, sum_of_blocks
 from fairconstrained.constraints.steps import Above
 
-__all__ = ["NEVER_BINDS", "MomentConstraint", "Rows"]
-
 _N_BOOTSTRAP = 100  # weights that standard errors are estimated from
 NEVER_BINDS = 1e6  # replaces an infinite slack, which would make the values infinite
 

@@ -23,8 +23,6 @@ from torch import Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
 
-__all__ = ["MutualInformation"]
-
 _TINY = 1e-12  # replaces fractions that are zero, so that 0 / 0 is 0
 
 

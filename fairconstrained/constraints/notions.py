@@ -18,18 +18,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from fairconstrained.arrays import Floats
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.sparse import pairs_of
 from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 
-__all__ = ["Cap", "Event", "Notion", "Parity", "as_notion", "checked_number"]
-
-Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 _MOST_VALUES = 2_000_000  # of a notion: 1,000 groups pairwise, within each of two labels

@@ -33,19 +33,6 @@ from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
 from fairconstrained.constraints.within_intervals import IntervalParts, WithinIntervals
 from fairconstrained.percentiles import read_intervals
 
-__all__ = [
-    "PARTIAL",
-    "PARTIAL_PRIVATE",
-    "PartialDemographicParity",
-    "PartialEqualOpportunity",
-    "PartialEqualizedOdds",
-    "PartialGroupAUC",
-    "PartialNotion",
-    "PartialRankParity",
-    "PartialStatisticalParity",
-    "PartialStatisticalParityInBins",
-]
-
 _EDGES = torch.linspace(-6.0, 6.0, 49, dtype=torch.float64)  # of bins of log odds
 _FEWER = "Use fewer groups: cross fewer columns, or join small groups."
 

@@ -12,8 +12,6 @@ from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.within_intervals import IntervalParts, WithinIntervals
 from fairconstrained.percentiles import auc_inside, fraction_inside
 
-__all__ = ["PartialGroupAUCs", "PartialRates"]
-
 
 class PartialRates(WithinIntervals):
     r"""Equal rates above thresholds inside the intervals (problems 21, 50 and 56).

@@ -9,15 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairconstrained.arrays import Floats
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import NEVER_BINDS, Rows
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.within_intervals import IntervalParts, WithinIntervals
 from fairconstrained.percentiles import Intervals, inside_intervals
-
-__all__ = ["FractionsInside", "PartialDistributions", "RanksOfThresholds"]
-
-Floats = NDArray[np.float64]
 
 _SEARCH_STEPS, _FOUND = 60, 1e-12  # of the search for thresholds with given rates
 _CANDIDATES = 1001

@@ -16,11 +16,11 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from fairconstrained.arrays import Floats
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.notions import (
     Cap,
     Event,
-    Floats,
     Notion,
     Parity,
     checked_number,
@@ -29,17 +29,6 @@ from fairconstrained.constraints.notions import (
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.statistics import ClassProbabilities
 from fairconstrained.groups import group_name
-
-__all__ = [
-    "DemographicParity",
-    "EqualOpportunity",
-    "EqualizedOdds",
-    "ErrorRateParity",
-    "FalseNegativeRate",
-    "FalsePositiveRate",
-    "FalsePositiveRateParity",
-    "RateConstraint",
-]
 
 
 class DemographicParity(Parity):

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from fairconstrained.groups import group_name
 
-__all__ = ["Space"]
-
 _MOST_NAMES = 10  # of groups in a description
 
 

@@ -11,20 +11,6 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-__all__ = [
-    "BlockDiagonal",
-    "Differences",
-    "Matrix",
-    "SparseMatrix",
-    "as_combinations",
-    "as_matrix",
-    "block_diagonal",
-    "largest",
-    "pairs_of",
-    "sparse_if_large",
-    "variances",
-]
-
 _DENSE = 2**16  # up to so many entries a dense matrix is used, whose products are faster
 _AT_ONCE = 10_000_000  # entries of a product of which only the largest are kept
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from fairconstrained.constraints.statistics import ByAutograd
 
-__all__ = ["SplineBins"]
-
 
 @dataclass(frozen=True)
 class SplineBins(ByAutograd):

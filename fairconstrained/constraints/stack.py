@@ -16,8 +16,6 @@ from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.statistics import Statistic, side_by_side, sum_by
 from fairconstrained.constraints.steps import Above
 
-__all__ = ["Stack"]
-
 
 class Stack(MomentConstraint):
     """Several moment constraints as one constraint on a common table.

@@ -17,21 +17,6 @@ from fairconstrained.losses import (
     through_probabilities,
 )
 
-__all__ = [
-    "BLOCK_ROWS",
-    "ByAutograd",
-    "ByRows",
-    "ClassProbabilities",
-    "Columns",
-    "Losses",
-    "Statistic",
-    "blocks_of",
-    "look_up",
-    "side_by_side",
-    "sum_by",
-    "sum_of_blocks",
-]
-
 BLOCK_ROWS = 65_536
 
 

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from fairconstrained.constraints.statistics import ByAutograd, ByRows, Linear
 
-__all__ = ["STEPS", "Above", "ScoreBins", "Step"]
-
 
 @dataclass(frozen=True)
 class Step:

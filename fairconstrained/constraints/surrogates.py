@@ -17,8 +17,6 @@ from torch import Tensor
 from fairconstrained.constraints.spline_bins import SplineBins
 from fairconstrained.constraints.statistics import ByAutograd, Statistic
 
-__all__ = ["SURROGATES", "Binormal", "Quadratic", "ScoreMoments", "SoftBins"]
-
 _SPREAD = 1e-9  # added to variances, since constant scores would give 0 / 0
 
 

@@ -20,8 +20,6 @@ from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, R
 from fairconstrained.constraints.space import Space
 from fairconstrained.percentiles import Intervals, Ranks, rank_of_scores
 
-__all__ = ["IntervalParts", "WithinIntervals"]
-
 
 @dataclass(frozen=True, eq=False)
 class IntervalParts:

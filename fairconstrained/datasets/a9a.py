@@ -14,8 +14,6 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_svmlight_files
 
-__all__ = ["FEATURES", "a9a_frame", "active_category"]
-
 
 def _quantiles(name: str, n_parts: int) -> list[str]:
     return [f"{name}=q{part + 1}" for part in range(n_parts)]

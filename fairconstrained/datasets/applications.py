@@ -6,14 +6,10 @@ from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state, check_scalar
 
+from fairconstrained.arrays import Floats
 from fairconstrained.datasets.synthetic import check_not_negative
-
-__all__ = ["make_loan_applications"]
-
-Floats = NDArray[np.float64]
 
 # Occupations with their mean yearly income in thousands, how often women and men have them, and
 # how steady the income is.

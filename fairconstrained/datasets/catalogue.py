@@ -17,8 +17,6 @@ from fairconstrained.datasets.tables import (
     known_outcomes,
 )
 
-__all__ = ["DATASETS"]
-
 _UCI = "https://archive.ics.uci.edu/static/public"
 _GITHUB = "https://raw.githubusercontent.com"
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"

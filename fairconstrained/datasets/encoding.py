@@ -10,8 +10,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["one_hot"]
-
 
 def one_hot(
     frame: pd.DataFrame, *, categorical: Collection[str] = ()

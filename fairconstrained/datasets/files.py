@@ -25,8 +25,6 @@ from sklearn.datasets import get_data_home
 
 from fairconstrained._version import __version__
 
-__all__ = ["ENVIRONMENT_VARIABLE", "File", "content_hash", "data_folder", "read_text"]
-
 ENVIRONMENT_VARIABLE = "FAIRCONSTRAINED_DATA"
 TIMEOUT = 60.0  # seconds to wait for an answer of the server
 

@@ -15,8 +15,6 @@ from fairconstrained.datasets.encoding import one_hot
 from fairconstrained.datasets.files import data_folder, read_text
 from fairconstrained.datasets.tables import Dataset
 
-__all__ = ["list_datasets", "load_dataset"]
-
 
 def list_datasets() -> list[str]:
     """Names that `load_dataset` accepts.

@@ -13,8 +13,6 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-__all__ = ["a9a", "acs_income_ok", "adult", "bank", "compas", "heart", "parkinsons", "plain_csv"]
-
 Rows = list[list[str]]
 
 # The files have no header; these names are from adult.names.

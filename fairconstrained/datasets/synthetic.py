@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import Bunch, check_random_state, check_scalar
 
-__all__ = ["check_not_negative", "make_biased_classification"]
-
 
 def make_biased_classification(
     n_samples: int = 1000,

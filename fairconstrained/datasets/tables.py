@@ -10,17 +10,6 @@ import pandas as pd
 
 from fairconstrained.datasets.files import File
 
-__all__ = [
-    "Dataset",
-    "Group",
-    "above_median",
-    "decode",
-    "either",
-    "equals",
-    "known_outcomes",
-    "table",
-]
-
 Group = Callable[[pd.DataFrame], pd.Series]
 
 

@@ -11,8 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.display._style import axes_of, legend, new_label, next_style, slack_line
 
-__all__ = ["ConvergenceDisplay"]
-
 # Panels of ConvergenceDisplay from top to bottom, with the entries of the history in each.
 _PANELS = {
     "objective": ["objective"],

@@ -13,8 +13,6 @@ from fairconstrained.metrics._answers import last_step, scores_of
 from fairconstrained.metrics.partial import Scored
 from fairconstrained.percentiles import Intervals
 
-__all__ = ["GroupScoreDisplay", "ParityCurveDisplay"]
-
 
 class _OfScores:
     """Base of the displays of scores by group, with an optional interval of ranks."""

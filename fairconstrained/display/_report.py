@@ -13,8 +13,6 @@ from fairconstrained.display._style import axes_of, legend, next_style
 from fairconstrained.metrics import group_report
 from fairconstrained.metrics._answers import predicted
 
-__all__ = ["GroupReportDisplay"]
-
 
 class GroupReportDisplay:
     """Rates of each group as points with error bars, and the overall rate as a band.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["axes_of", "legend", "new_label", "next_style", "pyplot", "slack_line"]
-
 # The colours of Okabe and Ito, which are distinct for any colour vision, without yellow, which is
 # too light for lines; and markers for print without colours.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")

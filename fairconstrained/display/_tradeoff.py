@@ -16,8 +16,6 @@ from fairconstrained.metrics._scorers import MEASURED
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.model_selection import pareto_front
 
-__all__ = ["TradeoffDisplay"]
-
 _OVER_SPLITS = "{} (mean over splits)"
 
 

@@ -14,8 +14,6 @@ from tqdm.auto import tqdm
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.solvers import Status
 
-__all__ = ["data_by_position", "progress", "report", "report_equal", "unchanged_on_error"]
-
 P = ParamSpec("P")
 E = TypeVar("E")
 R = TypeVar("R")

@@ -17,9 +17,6 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
-__all__ = ["CallbackSupportMixin", "fit_task", "unwatched"]
-
-
 # To decorate `fit` itself would put a line of scikit-learn between `fit` and its caller, to which
 # our warnings would then point.
 @with_callbacks

@@ -7,8 +7,6 @@ import itertools
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-__all__ = ["as_labels", "categories", "recoded"]
-
 
 def categories(values, name):
     """What pandas categoricals declare: their categories in order, several columns crossed.

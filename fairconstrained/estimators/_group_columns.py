@@ -9,8 +9,6 @@ from scipy import sparse
 from fairconstrained.estimators._predictions import like
 from fairconstrained.groups import encode_groups
 
-__all__ = ["known_codes", "with_group_columns"]
-
 
 def with_group_columns(X, codes, n_groups):
     """``[X, 1[g], 1[g] X]`` for every group g but the first: the linear model of the paper.

@@ -10,8 +10,6 @@ import numpy as np
 from fairconstrained.constraints import Stack
 from fairconstrained.solvers import Iterate
 
-__all__ = ["Record", "history", "recorded"]
-
 
 class Record(NamedTuple):
     """What the history keeps of an iterate. Each field is an entry of ``history_``."""

@@ -6,8 +6,6 @@ import numpy as np
 
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 
-__all__ = ["in_least_fair_interval", "warn_of_fine_grids"]
-
 # Candidates: the paper's chosen intervals have lengths of 0.2 to 0.3.
 _LENGTH, _STEP = 0.25, 0.05
 

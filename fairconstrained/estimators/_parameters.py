@@ -15,8 +15,6 @@ from fairconstrained.privacy import Budget
 from fairconstrained.process import check_device
 from fairconstrained.solvers import Solver
 
-__all__ = ["CHECKS", "check_parameters", "given_callbacks"]
-
 
 def check_parameters(estimator):
     """Raise ValueError for the first parameter that is not valid, before any work."""

@@ -20,8 +20,6 @@ from fairconstrained.models import Posteriors
 from fairconstrained.samples import check_all_samples, check_samples
 from fairconstrained.solvers import LevelSet
 
-__all__ = ["StreamingClassifier"]
-
 
 class StreamingClassifier(PrivateFairClassifier):
     """A binary classifier with ``partial_fit`` and the parameter `stream_memory`."""

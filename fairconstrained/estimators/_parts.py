@@ -26,14 +26,6 @@ from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.solvers import check_solves
 from fairconstrained.workers import ALONE, refuse_difference
 
-__all__ = [
-    "agreed",
-    "check_parts",
-    "learnt_columns",
-    "parted_rows",
-    "rows_of_blocks",
-]
-
 _ENCODED_ROWS = 1 << 20  # labels that are made indices at a time
 _UNCOMPARED = ("callbacks", "verbose", "random_state", "device")  # parameters that may differ
 _KINDS = {"U": "text", "S": "text", "O": "objects"}  # of labels; all others are numbers

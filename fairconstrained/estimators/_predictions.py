@@ -9,8 +9,6 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-__all__ = ["by_blocks", "labels_of", "like", "linear_scores", "network_scores"]
-
 BLOCK_ROWS = 65_536
 
 

@@ -32,8 +32,6 @@ from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers import DPSGDA, check_solves
 from fairconstrained.workers import ALONE, refuse_difference
 
-__all__ = ["PrivateFairClassifier", "least_rows"]
-
 _SPENT = (
     "Noisy numbers had been released before: up to epsilon = {:.4g} and delta = {:.4g} are spent "
     "(the attribute privacy of this error), although no model was returned. Another fit on the "

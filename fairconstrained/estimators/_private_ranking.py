@@ -17,8 +17,6 @@ from fairconstrained.problems.private.moments import (
 )
 from fairconstrained.solvers import check_solves
 
-__all__ = ["check_private_ranking", "log_odds_of_columns", "released_problem"]
-
 _MUCH_NOISE = 0.3  # on the mean of a cell, in units of the clipped rows
 
 

@@ -27,15 +27,6 @@ _MANY_GROUPS = 20
 _FEW_SAMPLES = 5
 _COUNTED_ROWS = 1 << 20  # at a time
 
-__all__ = [
-    "Task",
-    "TrainingRows",
-    "check_groups",
-    "checked_weight",
-    "random_seed",
-    "relative_weight",
-]
-
 
 @dataclass(frozen=True)
 class TrainingRows:

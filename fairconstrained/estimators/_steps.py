@@ -17,8 +17,6 @@ from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.solvers import Iterate, LevelSet, Solution, Status
 from fairconstrained.solvers.stochastic.level_set_stream import LevelSetStream
 
-__all__ = ["Steps", "as_batch", "rows_to_begin"]
-
 _WHITEN_ROWS = 5  # rows per column that decorrelating coordinates need
 
 

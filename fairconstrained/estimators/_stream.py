@@ -13,8 +13,6 @@ from fairconstrained.estimators._rows import TrainingRows
 from fairconstrained.models.features import as_features
 from fairconstrained.problems.moments import GroupMoments
 
-__all__ = ["Rows", "Stream", "stacked"]
-
 
 class Rows(NamedTuple):
     """Rows of a stream in order of arrival, with class and group indices."""

@@ -20,8 +20,6 @@ from fairconstrained.problems.objectives import LogLossForRanking, PairwiseLoss
 from fairconstrained.problems.private.moments import PrivateMomentERM, plan_moments
 from fairconstrained.solvers import AugmentedLagrangian, EarlyStoppedSGDA, solves
 
-__all__ = ["AUCFairClassifier"]
-
 _MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
 
 

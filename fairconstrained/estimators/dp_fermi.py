@@ -22,8 +22,6 @@ from fairconstrained.problems.private.fermi import (
 )
 from fairconstrained.solvers import FERMI, LabelRounds, NoisyTables, ReleasedMoments, solves
 
-__all__ = ["DPFermiClassifier"]
-
 _NEVER_BINDS = 1.0  # no gap of rates is larger, so the notion is measured and not constrained
 _NAMES = ("demographic_parity", "equalized_odds", "equal_opportunity")
 _INDEPENDENCE = {name: CONSTRAINTS[name] for name in _NAMES}

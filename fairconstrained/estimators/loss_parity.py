@@ -9,8 +9,6 @@ from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.losses import LOSSES
 from fairconstrained.problems.objectives import MeanLoss
 
-__all__ = ["LossParityClassifier"]
-
 
 class LossParityClassifier(FairClassifier):
     r"""Logistic model or network whose mean losses differ little between groups.

@@ -24,8 +24,6 @@ from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import EarlyStoppedSGDA, SequentialQuadratic
 from fairconstrained.solvers.deterministic.idca import FromFeasible
 
-__all__ = ["PartialParityClassifier"]
-
 
 class PartialParityClassifier(PrivateFairClassifier):
     r"""Logistic model or network that is fair within an interval of ranks.

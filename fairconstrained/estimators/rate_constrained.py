@@ -5,8 +5,6 @@ from __future__ import annotations
 from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.estimators._private import PrivateFairClassifier
 
-__all__ = ["RateConstrainedClassifier"]
-
 
 class RateConstrainedClassifier(PrivateFairClassifier):
     r"""Logistic model or network under constraints on its prediction rates.

@@ -13,8 +13,6 @@ from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.groups import group_name
 from fairconstrained.metrics import Certificate
 
-__all__ = ["ModelCard", "model_card"]
-
 # Where a wrapper keeps the fitted estimator in it.
 _INSIDE = ("best_estimator_", "estimator_", "estimator")
 

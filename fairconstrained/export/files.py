@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["trusted_types"]
-
 
 def trusted_types(model: Any) -> list[str]:
     """Names of this package's types in a fitted model, for readers that want them named.

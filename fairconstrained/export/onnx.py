@@ -15,8 +15,6 @@ from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrated
 from fairconstrained.models.layers import Layers
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors
 
-__all__ = ["register_onnx_converters", "to_onnx"]
-
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     """ONNX graph of a fitted classifier of this package, or of a pipeline that ends in one.

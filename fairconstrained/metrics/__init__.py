@@ -7,6 +7,7 @@
 from collections.abc import Callable
 
 from fairconstrained.metrics import gaps, rates
+from fairconstrained.metrics._certificate import Certificate
 from fairconstrained.metrics._scorers import (
     bpsn_bnsp_scorer,
     demographic_parity_ratio_scorer,
@@ -35,7 +36,7 @@ from fairconstrained.metrics.auc import (
     positive_equality_gap,
     roc_auc_score_group_min,
 )
-from fairconstrained.metrics.certificates import Certificate, certify
+from fairconstrained.metrics.certificates import certify
 from fairconstrained.metrics.gaps import (
     independence_gap,
     separation_gap,

@@ -6,8 +6,6 @@ from typing import Any
 
 from sklearn import config_context
 
-__all__ = ["last_step", "predicted", "scores_of"]
-
 
 def last_step(estimator: Any) -> Any:
     """The estimator at the end of a pipeline, also of one within another; else itself."""

@@ -13,8 +13,6 @@ import pandas as pd
 
 from fairconstrained.metrics.bounds import wilson
 
-__all__ = ["Certificate"]
-
 _COLUMNS, _INDENT = 88, 15  # of a statement, and of the text after a label
 
 

@@ -14,8 +14,8 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fairconstrained.arrays import Array
 from fairconstrained.metrics import _notions as notions
 from fairconstrained.metrics import _score_components as scores
 from fairconstrained.metrics import auc, gaps, information, losses, partial, rates
@@ -28,9 +28,6 @@ from fairconstrained.metrics._tables import (
 )
 from fairconstrained.percentiles import fraction_inside
 
-__all__ = ["COMPONENTS", "components_of"]
-
-Array = NDArray[Any]
 Reader = Callable[..., Components | None]
 
 

@@ -15,14 +15,11 @@ rate and a union bound would be exact as well, and wider by half.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import bdtr, gammaln, xlog1py, xlogy
 
+from fairconstrained.arrays import Floats
 from fairconstrained.metrics.bounds import clopper_pearson
 
-__all__ = ["difference_bound", "difference_p_value"]
-
-Floats = NDArray[np.float64]
 N_CELLS = 64  # of the rates that are possible
 N_DEVIATIONS = 7.0  # standard deviations of Y around its mean, which leave out less than 1e-11
 

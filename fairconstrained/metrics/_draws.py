@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fairconstrained.arrays import Array
 from fairconstrained.metrics._tables import check_weights, named_groups
 
-__all__ = ["N_DRAWS", "Rows", "effective_rows"]
-
-Array = NDArray[Any]
 N_DRAWS = 10_000  # of tables of counts, and of errors of AUCs
 
 

@@ -13,9 +13,9 @@ from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
+from fairconstrained.arrays import Array
 from fairconstrained.auc import COMPARISONS, auc_differences, win_table
 from fairconstrained.metrics import _notions as notions
 from fairconstrained.metrics._differences import difference_bound, difference_p_value
@@ -28,22 +28,6 @@ from fairconstrained.percentiles import (
     may_be_inside,
     rank_of_scores,
 )
-
-__all__ = [
-    "CAPS",
-    "DISTRIBUTIONS",
-    "NOTHING",
-    "PARITIES",
-    "Finding",
-    "auc_finding",
-    "cap_finding",
-    "cell_rows",
-    "distribution_finding",
-    "parity_finding",
-    "partial_parity_finding",
-]
-
-Array = NDArray[Any]
 
 
 class Finding(NamedTuple):

@@ -10,8 +10,6 @@ import inspect
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-__all__ = ["PARAMETERS", "composed", "docstring", "documented", "metric_of", "name_of"]
-
 Metric = TypeVar("Metric", bound=Callable[..., float])
 Inputs = TypeVar("Inputs")
 Arguments = ParamSpec("Arguments")

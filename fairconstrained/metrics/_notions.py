@@ -12,21 +12,6 @@ from numpy.typing import NDArray
 
 from fairconstrained.metrics._tables import Counts, Rates
 
-__all__ = [
-    "accuracies",
-    "balanced_accuracies",
-    "error_rates",
-    "f1_scores",
-    "false_negatives",
-    "false_positives",
-    "odds",
-    "precisions",
-    "predictive_values",
-    "selections",
-    "true_negatives",
-    "true_positives",
-]
-
 
 def selections(counts: Counts) -> Rates:
     """P(prediction = k | group), for every target k."""

@@ -7,25 +7,14 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fairconstrained.arrays import Array
 from fairconstrained.auc import COMPARISONS, auc_influences
 from fairconstrained.metrics import auc, losses, partial
 from fairconstrained.metrics._draws import Rows
 from fairconstrained.metrics._summaries import Components, CurveRange, Extreme, Largest, Range
 from fairconstrained.percentiles import auc_inside, fraction_inside, inside_intervals
 
-__all__ = [
-    "auc_components",
-    "distributions_components",
-    "group_auc_inside_components",
-    "largest_loss_components",
-    "least_auc_components",
-    "loss_components",
-    "ranks_components",
-]
-
-Array = NDArray[Any]
 Reader = Callable[..., Components | None]
 N_DRAWS_OF_CURVES = 2_000  # of distributions of scores
 N_THRESHOLDS = 200  # of distributions of scores: quantiles of all scores

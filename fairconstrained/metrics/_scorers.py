@@ -35,25 +35,6 @@ from fairconstrained.metrics.rates import (
     false_positive_rate_difference,
 )
 
-__all__ = [
-    "bpsn_bnsp_scorer",
-    "demographic_parity_ratio_scorer",
-    "demographic_parity_scorer",
-    "equal_opportunity_scorer",
-    "equalized_odds_scorer",
-    "error_rate_parity_scorer",
-    "fairness_scorer",
-    "false_positive_rate_parity_scorer",
-    "group_auc_scorer",
-    "inter_group_auc_scorer",
-    "intra_group_auc_scorer",
-    "loss_gap_scorer",
-    "mutual_information_scorer",
-    "negative_equality_scorer",
-    "positive_equality_scorer",
-    "scorers",
-]
-
 Metric = Callable[..., float]
 Scorer = Callable[..., float]
 

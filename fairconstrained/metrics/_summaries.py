@@ -10,14 +10,11 @@ has this size (restricted maximum likelihood, in the variances of the components
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["Components", "CurveRange", "Extreme", "Largest", "Norm", "Range", "Summary"]
-
-Array = NDArray[Any]
+from fairconstrained.arrays import Array
 
 
 class Summary(Protocol):

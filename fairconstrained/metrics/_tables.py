@@ -14,34 +14,12 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
-from fairconstrained.arrays import check_array
+from fairconstrained.arrays import Array, check_array
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.samples import check_samples
 
-__all__ = [
-    "Counts",
-    "GroupedRows",
-    "Rates",
-    "check_labels",
-    "check_weights",
-    "choose",
-    "classes_of",
-    "count_table",
-    "encode_labels",
-    "gap",
-    "grouped_rows",
-    "largest",
-    "least",
-    "named_groups",
-    "ratio",
-    "summed_gap",
-    "warn_absent",
-    "warn_single_group",
-]
-
 T = TypeVar("T")
-Array = NDArray[Any]
 
 UNSEEN = "another label"  # stands for the second class where only one label was seen
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairconstrained.arrays import check_array
+from fairconstrained.arrays import Array, check_array
 from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.metrics._metric import composed, docstring, metric_of
@@ -39,8 +39,6 @@ __all__ = [
     "positive_equality_gap",
     "roc_auc_score_group_min",
 ]
-
-Array = NDArray[Any]
 
 
 def auc_between(

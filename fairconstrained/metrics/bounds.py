@@ -11,12 +11,10 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import beta, norm
 
-__all__ = ["check_confidence", "clopper_pearson", "distribution_band", "newcombe_auc", "wilson"]
-
-Array = NDArray[Any]
+from fairconstrained.arrays import Array
 
 
 def check_confidence(confidence: Any) -> None:

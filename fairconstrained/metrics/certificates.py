@@ -6,8 +6,9 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fairconstrained.arrays import Array
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.metrics._answers import predicted, scores_of
@@ -35,9 +36,6 @@ from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.partial import Scored
 from fairconstrained.samples import check_samples
 
-__all__ = ["Certificate", "certify"]
-
-Array = NDArray[Any]
 OVERALL = "all"
 
 

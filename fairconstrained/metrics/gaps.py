@@ -15,9 +15,9 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import check_array
+from fairconstrained.arrays import Floats, check_array
 from fairconstrained.metrics import _notions as notions
 from fairconstrained.metrics._metric import composed, docstring, documented
 from fairconstrained.metrics._tables import (
@@ -37,8 +37,6 @@ __all__ = [
     "sufficiency_gap",
     "wasserstein_distance_between_groups",
 ]
-
-Array = NDArray[np.float64]
 
 
 def _counts(
@@ -161,7 +159,7 @@ def _checked_order(order: Any) -> float:
     return float(order)
 
 
-def _scores(y_score: ArrayLike, n_samples: int) -> Array:
+def _scores(y_score: ArrayLike, n_samples: int) -> Floats:
     """One column per class; of two columns the second, which says it all for probabilities."""
     scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
     if scores.ndim > 2 or len(scores) != n_samples:
@@ -173,7 +171,7 @@ def _scores(y_score: ArrayLike, n_samples: int) -> Array:
     return np.asarray(scores[:, 1:] if scores.shape[1] == 2 else scores)
 
 
-def _distance(a: Array, weight_a: Array, b: Array, weight_b: Array, order: float) -> float:
+def _distance(a: Floats, weight_a: Floats, b: Floats, weight_b: Floats, order: float) -> float:
     """Between two weighted samples: quantiles are constant between the levels of either."""
     (a, level_a), (b, level_b) = _quantiles(a, weight_a), _quantiles(b, weight_b)
     level = np.sort(np.concatenate(([0.0], level_a, level_b)))
@@ -182,7 +180,7 @@ def _distance(a: Array, weight_a: Array, b: Array, weight_b: Array, order: float
     return float((width @ np.abs(difference) ** order) ** (1.0 / order))
 
 
-def _quantiles(values: Array, weight: Array) -> tuple[Array, Array]:
+def _quantiles(values: Floats, weight: Floats) -> tuple[Floats, Floats]:
     """Sorted values, and the level up to which each is the quantile; the last one is 1."""
     order = np.argsort(values, kind="stable")
     level = np.cumsum(weight[order])

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fairconstrained.arrays import Floats
 from fairconstrained.metrics._metric import documented
 from fairconstrained.metrics._tables import (
     Counts,
@@ -17,12 +18,8 @@ from fairconstrained.metrics._tables import (
     warn_single_group,
 )
 
-__all__ = ["exponential_renyi_mutual_information"]
-
-Array = NDArray[np.float64]
-
 # The tables (n_conditions, n_groups, n_classes predicted) of which a notion is the mean.
-CONDITIONS: dict[str, Callable[[Counts], Array]] = {
+CONDITIONS: dict[str, Callable[[Counts], Floats]] = {
     "demographic_parity": lambda counts: counts.table.sum(axis=1)[None],
     "equalized_odds": lambda counts: counts.table.swapaxes(0, 1),
     "equal_opportunity": lambda counts: counts.table.swapaxes(0, 1)[counts.targets],
@@ -105,7 +102,7 @@ def counted(
     return counts._replace(table=table, candidates=[1])
 
 
-def _ermi(table: Array) -> float:
+def _ermi(table: Floats) -> float:
     joint = table[:, table.sum(axis=0) > 0] / table.sum()
     independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
     return float((joint**2 / independent).sum() - 1.0)

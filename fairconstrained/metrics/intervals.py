@@ -20,18 +20,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 
-from fairconstrained.arrays import rows_of
+from fairconstrained.arrays import Array, rows_of
 from fairconstrained.metrics._components import components_of
 from fairconstrained.metrics._summaries import Components
 from fairconstrained.metrics.bounds import check_confidence
 
-__all__ = ["bias_corrected", "confidence_interval"]
-
-Array = NDArray[Any]
 N_RESAMPLES = 1_000  # of rows, for metrics whose components are not known
 
 

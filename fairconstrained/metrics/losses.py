@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairconstrained.arrays import check_array
+from fairconstrained.arrays import Array, check_array
 from fairconstrained.metrics._metric import documented, metric_of
 from fairconstrained.metrics._tables import (
     GroupedRows,
@@ -30,8 +30,6 @@ __all__ = [
     "mean_squared_error_group_max",
     "r2_score_group_min",
 ]
-
-Array = NDArray[Any]
 
 
 def _log_loss(y: Array, proba: Array) -> Array:

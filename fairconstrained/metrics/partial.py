@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import check_array
+from fairconstrained.arrays import Array, check_array
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics._metric import documented, metric_of
 from fairconstrained.metrics._tables import (
@@ -34,17 +34,6 @@ from fairconstrained.percentiles import (
     read_intervals,
 )
 from fairconstrained.samples import check_samples
-
-__all__ = [
-    "ccdf_gap",
-    "partial_demographic_parity",
-    "partial_equal_opportunity",
-    "partial_equalized_odds",
-    "partial_group_auc",
-    "partial_statistical_parity",
-]
-
-Array = NDArray[Any]
 
 
 def checked_scores(y_score: ArrayLike) -> Array:

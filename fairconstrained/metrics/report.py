@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fairconstrained.arrays import Array
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics._draws import effective_rows
 from fairconstrained.metrics._tables import (
@@ -22,9 +23,6 @@ from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilso
 from fairconstrained.metrics.partial import checked_scores
 from fairconstrained.samples import check_samples
 
-__all__ = ["group_report"]
-
-Array = NDArray[Any]
 OVERALL = "overall"
 
 

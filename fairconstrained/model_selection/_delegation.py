@@ -6,8 +6,6 @@ from typing import Any
 
 from sklearn.utils.metaestimators import available_if
 
-__all__ = ["estimator_has"]
-
 
 def estimator_has(method: str) -> Any:
     """Decorator of a method that exists if the estimator has one of this name."""

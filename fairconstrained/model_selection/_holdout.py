@@ -11,8 +11,6 @@ from sklearn.utils import check_random_state
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups, group_name
 
-__all__ = ["split_within_groups"]
-
 
 def split_within_groups(
     sensitive_features: Any, n_samples: int, test_size: float, random_state: Any

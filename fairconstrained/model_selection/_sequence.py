@@ -22,8 +22,6 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import FixedThresholdClassifier
 
-__all__ = ["CAUTION", "in_sequences", "sequences"]
-
 Parameters = Mapping[str, Any]
 Candidate = tuple[Parameters, Any]  # a fitted model, and what was set for it
 Test = Callable[[Parameters, Any, float], bool]  # at this fraction of the error: does it pass?

@@ -36,8 +36,6 @@ from fairconstrained.model_selection._holdout import split_within_groups
 from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
 from fairconstrained.samples import check_all_samples, check_samples
 
-__all__ = ["CertifiedClassifier"]
-
 FRACTIONS = 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95  # of the slack: what candidates are trained to keep
 OF_DECISIONS = set(PARITIES) - {"error_rate_parity"}  # gaps between rates of decisions
 BOUNDS = "slack", "max"  # of constraints, if they have one of their own

@@ -13,8 +13,6 @@ from scipy.stats import t as student
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.metrics.bounds import check_confidence
 
-__all__ = ["pareto_front", "select_feasible"]
-
 Choose = Callable[[Mapping[str, Any]], int]
 
 

@@ -16,8 +16,6 @@ from fairconstrained.arrays import as_numpy, other_columns, read_columns
 from fairconstrained.metrics._answers import predicted
 from fairconstrained.model_selection._delegation import estimator_has
 
-__all__ = ["SensitiveColumnsClassifier"]
-
 
 class SensitiveColumnsClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that takes its sensitive features from columns of X.

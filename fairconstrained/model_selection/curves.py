@@ -14,8 +14,6 @@ from fairconstrained.metrics import demographic_parity_scorer
 from fairconstrained.model_selection._exact import warn_of_exact_scores
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 
-__all__ = ["tradeoff_curve"]
-
 
 def tradeoff_curve(
     estimator: Any,

@@ -24,8 +24,6 @@ from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit, privacy_guar
 from fairconstrained.privacy.accounting import check_budget, check_positive
 from fairconstrained.samples import check_samples
 
-__all__ = ["PrivateGridSearch"]
-
 _TIGHT = 0.98  # the search for the budget of a fit ends when the fits spend this much of the total
 _MOST_PLANS = 12
 # Scale of the noise on counts of right predictions, times epsilon. A null record lowers all counts

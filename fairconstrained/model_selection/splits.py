@@ -15,8 +15,6 @@ from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics._tables import check_labels, encode_labels
 from fairconstrained.samples import check_samples
 
-__all__ = ["StratifiedSensitiveKFold"]
-
 
 class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
     """K folds with the same proportions of every label within every group.

@@ -10,18 +10,6 @@ from torch import Tensor
 
 from fairconstrained.models.features import ColumnStatistics, Features
 
-__all__ = [
-    "ClippedPullback",
-    "Model",
-    "Penalty",
-    "Pullback",
-    "attribute",
-    "clip_factors",
-    "column_variances",
-    "standard_scale",
-    "without_rounding",
-]
-
 Pullback = Callable[[Tensor], Tensor]
 ClippedPullback = Callable[[Tensor, float | Tensor], Tensor]
 

@@ -14,12 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
-from fairconstrained.arrays import as_numpy, rows_of
-
-__all__ = ["Calibrated", "CrossFit", "dealt", "is_scoring_classifier"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from fairconstrained.arrays import Floats, Ints, as_numpy, rows_of
 
 # The least posterior that is taken at its word. Forests and trees say 0 where a leaf has no such
 # row, and the logarithm of that would decide how all others are calibrated (Adult, out of fold, log

@@ -15,16 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = [
-    "ColumnStatistics",
-    "ColumnValues",
-    "DenseFeatures",
-    "Features",
-    "SparseFeatures",
-    "as_features",
-    "dense_features",
-]
-
 # CSR products are faster than dense ones below about this fraction of non-zeros. On Adult, one-hot
 # encoded with 13 % non-zeros, they are 5 times faster (benchmarks/speed/products.py).
 _SPARSE_BELOW = 0.25

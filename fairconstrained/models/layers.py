@@ -13,8 +13,6 @@ from fairconstrained.models.piecewise_linear import PiecewiseLinear
 from fairconstrained.models.platt import Rescale
 from fairconstrained.models.standardize import Standardize
 
-__all__ = ["Layers", "auditable"]
-
 
 class Layers(nn.Sequential):
     """A sequence of layers of this package, pickled as their names and arrays.

@@ -18,8 +18,6 @@ from fairconstrained.models.base import (
 )
 from fairconstrained.models.features import ColumnStatistics, DenseFeatures, Features
 
-__all__ = ["LinearModel", "OwnCoordinates", "penalty_scale", "whitener", "with_sums"]
-
 # Whitening costs O(n d^2 + d^3). With more columns only the diagonal is used.
 _WHITEN_UP_TO = 1024
 _WHITEN_ROWS = 5

@@ -23,8 +23,6 @@ from fairconstrained.models.per_row import (
 )
 from fairconstrained.models.platt import Rescale
 
-__all__ = ["NetworkModel", "flat_gradient", "materialize"]
-
 # Rows that a network evaluates at a time outside training: bounds the memory of its activations.
 _CHUNK_ROWS = 16_384
 

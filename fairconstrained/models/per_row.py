@@ -22,16 +22,6 @@ from fairconstrained.models.base import clip_factors
 from fairconstrained.models.piecewise_linear import PiecewiseLinear
 from fairconstrained.models.standardize import Standardize
 
-__all__ = [
-    "check_rows_independent",
-    "clipped_sum",
-    "ghost_layers",
-    "ghost_norms",
-    "plain_sequence",
-    "recorded",
-    "row_scores",
-]
-
 # Functions of each row by itself, without parameters and without a derivative that is infinite.
 _OF_ROWS = (
     *(Standardize, PiecewiseLinear, nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU),

@@ -11,8 +11,6 @@ from fairconstrained.models.network import NetworkModel
 from fairconstrained.models.piecewise_linear import PiecewiseLinear
 from fairconstrained.models.standardize import Standardize
 
-__all__ = ["PerceptronModel", "WidePerceptronModel"]
-
 
 class PerceptronModel(NetworkModel):
     """A first layer without parameters, then linear layers with rectifiers between them.

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from fairconstrained.models.features import Features
 
-__all__ = ["PiecewiseLinear"]
-
 _ROWS = 1 << 15  # rows from which bins are chosen; of more rows so many at even distances
 
 

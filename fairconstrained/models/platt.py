@@ -6,8 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Rescale", "log_odds_scale"]
-
 _RIDGE = 1e-4  # on the mean loss: keeps the slope finite if the scores separate the labels
 _FLATTEST = 1e-6  # least slope for standardised scores: the order must not be reversed
 _STEPS = 50

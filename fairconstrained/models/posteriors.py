@@ -20,7 +20,7 @@ from sklearn.utils import InputTags, check_array, column_or_1d, get_tags
 from sklearn.utils.validation import check_memory, indexable, validate_data
 from torch import Generator
 
-from fairconstrained.arrays import as_numpy
+from fairconstrained.arrays import Floats, Ints, as_numpy
 from fairconstrained.models.cross_fitting import (
     Calibrated,
     CrossFit,
@@ -28,11 +28,6 @@ from fairconstrained.models.cross_fitting import (
     is_scoring_classifier,
 )
 from fairconstrained.models.specification import LinearSpecification
-
-__all__ = ["FittedPosteriors", "Posteriors", "Question", "questions"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
 

@@ -10,8 +10,6 @@ from fairconstrained.models.cross_fitting import is_scoring_classifier
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, Network, Specification, are_sizes
 
-__all__ = ["as_specification"]
-
 
 def as_specification(model: Any) -> Specification:
     """Give the specification that a ``model`` parameter stands for.

@@ -31,15 +31,6 @@ from fairconstrained.models.perceptron import PerceptronModel, WidePerceptronMod
 from fairconstrained.models.piecewise_linear import PiecewiseLinear
 from fairconstrained.models.standardize import Standardize
 
-__all__ = [
-    "Linear",
-    "LinearSpecification",
-    "Network",
-    "Specification",
-    "are_sizes",
-    "multilayer_perceptron",
-]
-
 
 def _as_numbers(X: Any) -> dict[str, Any]:
     """Options of validation: floats of X's library, if scikit-learn lets tensors be tensors."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-__all__ = ["Standardize"]
-
 
 class Standardize(nn.Module):
     """Shift and scale the columns by fixed amounts: the first layer of a perceptron."""

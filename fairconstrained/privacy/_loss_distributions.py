@@ -26,18 +26,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri
 
-__all__ = [
-    "TOLERANCE",
-    "Batch",
-    "epsilon_of",
-    "gaussian_divergence",
-    "variance_of",
-]
-
-Array = NDArray[np.float64]
+from fairconstrained.arrays import Floats
 
 # Rounding errors of the convolutions stay orders of magnitude below this much delta
 # (tests/privacy/test_accounting.py compares 10,000 steps with the closed form).
@@ -67,7 +58,7 @@ class Batch(NamedTuple):
 class Pair(NamedTuple):
     """Two laws of what is released: divergence at e^epsilon, and the range of the privacy loss."""
 
-    divergence: Callable[[Array], Array]
+    divergence: Callable[[Floats], Floats]
     low: float
     high: float
 
@@ -193,7 +184,7 @@ def _log_rest(rate: float) -> float:
     return math.log1p(-rate) if rate < 1 else -math.inf
 
 
-def _remove(batch: Batch, epsilon: Array) -> Array:
+def _remove(batch: Batch, epsilon: Floats) -> Floats:
     """Divergence of the mixture (1 - q) Q + q P from Q, at e^epsilon.
 
     P and Q are the joint laws of all releases with and without the row. The density ratio of the
@@ -206,7 +197,7 @@ def _remove(batch: Batch, epsilon: Array) -> Array:
     return np.where(above, batch.rate * unsampled(batch, inner), -np.expm1(epsilon))
 
 
-def _add(batch: Batch, epsilon: Array) -> Array:
+def _add(batch: Batch, epsilon: Floats) -> Floats:
     """Divergence of Q from the mixture (1 - q) Q + q P, at e^epsilon.
 
     Q - e^epsilon ((1 - q) Q + q P) = c Q - e^epsilon q P with c = 1 - e^epsilon (1 - q), and the
@@ -222,7 +213,7 @@ def _replacing(batch: Batch, tail: float) -> Pair:
     """(1 - q) N(0) + q N(-m) against (1 - q) N(0) + q N(m): the loss decreases in the outcome x."""
     m, log_in, log_out = batch.gaussian, math.log(batch.rate), _log_rest(batch.rate)
 
-    def divergence(epsilon: Array) -> Array:
+    def divergence(epsilon: Floats) -> Floats:
         half = np.abs(epsilon) / 2
         with np.errstate(divide="ignore"):  # log(0) at epsilon = 0
             log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
@@ -243,7 +234,7 @@ def _replacing(batch: Batch, tail: float) -> Pair:
     return Pair(divergence, -high, high)
 
 
-def unsampled(batch: Batch, epsilon: Array) -> Array:
+def unsampled(batch: Batch, epsilon: Floats) -> Floats:
     """Divergence of P from Q at e^epsilon: a Laplace and a Gaussian release of the same rows.
 
     The mean of the Gaussian's divergence at epsilon - l over the Laplace loss l, which is `a` with
@@ -257,7 +248,7 @@ def unsampled(batch: Batch, epsilon: Array) -> Array:
     if a == 0:
         return gaussian_divergence(epsilon, m)
 
-    def primitive(loss: float) -> Array:
+    def primitive(loss: float) -> Floats:
         u = (loss - epsilon) / m
         return np.asarray(
             np.exp(loss / 2 - a / 2 + log_ndtr(u + m / 2))
@@ -269,7 +260,7 @@ def unsampled(batch: Batch, epsilon: Array) -> Array:
     return (atoms + primitive(a) - primitive(-a)) / 2
 
 
-def gaussian_divergence(epsilon: Array, shift: float) -> Array:
+def gaussian_divergence(epsilon: Floats, shift: float) -> Floats:
     """Hockey-stick divergence of N(shift, 1) from N(0, 1) at e^epsilon (Balle and Wang, 2018)."""
     upper = ndtr(shift / 2 - epsilon / shift)
     return np.asarray(upper - np.exp(epsilon + log_ndtr(-shift / 2 - epsilon / shift)))

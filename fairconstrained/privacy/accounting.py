@@ -21,17 +21,6 @@ from typing import Any, Literal, NamedTuple
 
 from fairconstrained.privacy._loss_distributions import TOLERANCE, Batch, epsilon_of
 
-__all__ = [
-    "Budget",
-    "Gaussian",
-    "Laplace",
-    "Phase",
-    "PrivacyGuarantee",
-    "Unit",
-    "privacy_guarantee",
-    "privacy_spent",
-]
-
 Unit = Literal["record", "record_replacement", "sensitive_features"]
 UNITS = {
     "record": "replace one record by a null record, which adds nothing, or back",

@@ -16,16 +16,16 @@ References
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import beta
+
+from fairconstrained.arrays import Floats
 
 __all__ = ["epsilon_lower_bound"]
 
 _CANDIDATES = 200
 _SMALLEST = 1e-300  # a ratio in place of none: its logarithm is below any bound
 _FEWEST = 20  # outputs on each of the two data sets
-
-Sample = NDArray[np.float64]
 
 
 def epsilon_lower_bound(
@@ -92,14 +92,14 @@ def epsilon_lower_bound(
     return max(bounds)
 
 
-def _thresholds(samples: list[Sample]) -> Sample:
+def _thresholds(samples: list[Floats]) -> Floats:
     """Quantiles of each sample: those of both together would be those of the larger one."""
     tails = [min(10 / len(values), 0.1) for values in samples]
     levels = [np.linspace(tail, 1 - tail, _CANDIDATES // 2) for tail in tails]
     return np.concatenate([np.quantile(x, q) for x, q in zip(samples, levels, strict=True)])
 
 
-def _bounds(samples: list[Sample], thresholds: Sample, delta: float, confidence: float) -> Sample:
+def _bounds(samples: list[Floats], thresholds: Floats, delta: float, confidence: float) -> Floats:
     """Bounds from the outputs above each threshold; a rate counts outputs of its own sample."""
     risk = (1 - confidence) / 2
     alarms, hits = (len(x) - np.searchsorted(np.sort(x), thresholds, "right") for x in samples)

@@ -22,8 +22,6 @@ from fairconstrained.privacy.accounting import (
     spent_within,
 )
 
-__all__ = ["calibrate", "gaussian_multiplier"]
-
 PhasesAt = Callable[[float], Sequence[Phase]]
 # Calibrated noise spends between this and all of the budget.
 TIGHT = 0.995

@@ -36,19 +36,9 @@ from typing import Protocol, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-__all__ = [
-    "NOISES",
-    "PoissonBatches",
-    "SharedGenerator",
-    "SystemGenerator",
-    "noise_generator",
-    "noisy_argmax",
-    "with_gaussian_noise",
-    "with_laplace_noise",
-]
+from fairconstrained.arrays import Floats, Ints
 
 _BLOCK_ROWS = 8192  # expected rows of the batches that are drawn together
 _BLOCK_NORMALS = 1024  # pairs
@@ -57,8 +47,6 @@ _LARGEST = 2.0**61  # steps of the grid; two such numbers add up within 64 bits
 
 _SEEDS = 2**63
 
-Numbers = NDArray[np.float64]
-Steps = NDArray[np.int64]  # of the grid
 AddNoise = Callable[[Tensor, float, Generator], Tensor]
 
 
@@ -82,12 +70,12 @@ class SystemGenerator(Generator):
         self.seed()
         self._normals = np.empty(0)  # drawn and not yet used
 
-    def uniform(self, *shape: int) -> Numbers:
+    def uniform(self, *shape: int) -> Floats:
         """Doubles in (0, 1] from 64 bits each."""
         words = np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64)
         return ((words.astype(np.float64) + 0.5) * 2.0**-64).reshape(shape)
 
-    def normal(self, n: int) -> Numbers:
+    def normal(self, n: int) -> Floats:
         """Standard normal doubles, by the pairs of Box and Muller, many drawn together."""
         if n > len(self._normals):
             first, second = self.uniform(2, max(n, _BLOCK_NORMALS))
@@ -154,49 +142,49 @@ class SharedGenerator(Generator):
 
 
 @functools.singledispatch
-def _exponential(rng: Generator, *shape: int) -> Numbers:
-    uniform: Numbers = torch.rand(shape, generator=rng, dtype=torch.float64).numpy()
+def _exponential(rng: Generator, *shape: int) -> Floats:
+    uniform: Floats = torch.rand(shape, generator=rng, dtype=torch.float64).numpy()
     return -np.log1p(-uniform)
 
 
 @_exponential.register
-def _(rng: SystemGenerator, *shape: int) -> Numbers:
+def _(rng: SystemGenerator, *shape: int) -> Floats:
     return -np.log(rng.uniform(*shape))
 
 
 @_exponential.register
-def _(rng: SharedGenerator, *shape: int) -> Numbers:
+def _(rng: SharedGenerator, *shape: int) -> Floats:
     return _exponential(rng.own, *shape)
 
 
 @functools.singledispatch
-def _normal(rng: Generator, n: int) -> Numbers:
-    normal: Numbers = torch.randn(n, generator=rng, dtype=torch.float64).numpy()
+def _normal(rng: Generator, n: int) -> Floats:
+    normal: Floats = torch.randn(n, generator=rng, dtype=torch.float64).numpy()
     return normal
 
 
 @_normal.register
-def _(rng: SystemGenerator, n: int) -> Numbers:
+def _(rng: SystemGenerator, n: int) -> Floats:
     return rng.normal(n)
 
 
 @_normal.register
-def _(rng: SharedGenerator, n: int) -> Numbers:
+def _(rng: SharedGenerator, n: int) -> Floats:
     return _normal(rng.own, n)
 
 
 @functools.singledispatch
-def _released(rng: Generator, part: Steps, noise: Steps) -> Steps:
+def _released(rng: Generator, part: Ints, noise: Ints) -> Ints:
     """The sum of what all workers that share `rng` give, and noise once."""
     return part + noise
 
 
 @_released.register
-def _(rng: SharedGenerator, part: Steps, noise: Steps) -> Steps:
+def _(rng: SharedGenerator, part: Ints, noise: Ints) -> Ints:
     most = int(_LARGEST) // rng.workers.size  # so many workers add up within 64 bits
     part = part.clip(-most, most)
     given = part + noise if rng.workers.rank == 0 else part
-    total: Steps = rng.workers.sum(torch.from_numpy(given)).numpy()
+    total: Ints = rng.workers.sum(torch.from_numpy(given)).numpy()
     return total
 
 
@@ -292,7 +280,7 @@ def noisy_argmax(values: Sequence[int], scale: float, rng: Generator) -> int:
 
 
 def _added_on_grid(
-    value: Tensor, noise: Numbers, scale: float, spread: float, rng: Generator
+    value: Tensor, noise: Floats, scale: float, spread: float, rng: Generator
 ) -> Tensor:
     """`value` plus `scale` times `noise`, both rounded to multiples of a power of two.
 
@@ -301,12 +289,12 @@ def _added_on_grid(
     if scale == 0:  # no row adds anything: its bound, of which the scale is a multiple, is zero
         return value
     step = 2.0 ** math.floor(math.log2(_GRID * scale / max(spread, 1.0)))
-    exact: Numbers = value.detach().double().cpu().numpy().reshape(-1)
+    exact: Floats = value.detach().double().cpu().numpy().reshape(-1)
     steps = _released(rng, _rounded(exact, step), _rounded(scale * noise, step))
     return torch.from_numpy(steps * step).reshape(value.shape).to(value)
 
 
-def _rounded(numbers: Numbers, step: float) -> Steps:
+def _rounded(numbers: Floats, step: float) -> Ints:
     """In steps of the grid, as 64-bit integers; what is not a number counts as zero."""
     largest = _LARGEST * step
     numbers = np.where(numbers == numbers, numbers, 0.0)  # np.nan_to_num would double the time

@@ -20,14 +20,6 @@ from fairconstrained.privacy.accounting import (
 )
 from fairconstrained.privacy.calibration import calibrate, gaussian_multiplier
 
-__all__ = [
-    "ReleasePlan",
-    "TrainingPlan",
-    "one_off_gaussian",
-    "plan_releases",
-    "plan_training",
-]
-
 NOISES: dict[str, Callable[..., Gaussian | Laplace]] = {"gaussian": Gaussian, "laplace": Laplace}
 _MOMENTS = "moments of the columns"
 _SCALING = ("sizes of the columns' entries", "mean squared norm", _MOMENTS)

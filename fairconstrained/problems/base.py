@@ -37,25 +37,6 @@ from fairconstrained.models.features import Features
 from fairconstrained.problems.lines import Line, grid, on_grid
 from fairconstrained.workers import ALONE, Workers
 
-__all__ = [
-    "Batch",
-    "DifferenceOfConvex",
-    "Divisible",
-    "Evaluation",
-    "FixedSoftness",
-    "Linearization",
-    "Loosenable",
-    "Problem",
-    "QuadraticProgram",
-    "SampledProblem",
-    "Sharpenable",
-    "WithAllRows",
-    "last_kept",
-    "one_in",
-    "separate_estimates",
-    "with_penalty",
-]
-
 Answer = TypeVar("Answer")
 
 

@@ -35,8 +35,6 @@ from fairconstrained.problems.lines import Line, grid, of_labels, on_grid, thres
 from fairconstrained.problems.objectives import Objective
 from fairconstrained.problems.variants import Varied
 
-__all__ = ["FairERM", "span_of_terms", "through_scores"]
-
 
 def through_scores(
     terms: Callable[[Tensor, Tensor], Tensor], model: Model, x: Tensor, X: Features

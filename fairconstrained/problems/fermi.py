@@ -19,8 +19,6 @@ from fairconstrained.problems.erm import through_scores
 from fairconstrained.problems.membership import Members, Membership
 from fairconstrained.problems.objectives import Objective
 
-__all__ = ["TABLES", "FermiERM", "PenalisedTables", "counted_by"]
-
 TABLES = ("labels", "probabilities")  # what W may answer to
 Terms = Callable[[Tensor, Membership], Tensor]
 

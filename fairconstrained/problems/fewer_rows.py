@@ -9,8 +9,6 @@ from torch import Tensor
 
 from fairconstrained.constraints.statistics import blocks_of
 
-__all__ = ["by_cell", "spaced", "thinned"]
-
 _MANY_ROWS = 200_000  # of more rows a solver sees about so many first, or fewer
 _LEAST = 16  # one row in so many at most
 _FEW_OF_CELL = 1_000  # rows of a label and group that are kept at least, if it has so many

@@ -15,8 +15,6 @@ from fairconstrained.models import Model
 from fairconstrained.problems.base import Evaluation, Linearization
 from fairconstrained.problems.objectives import MeanLoss
 
-__all__ = ["ERROR_TOL", "RELAXED_TOL", "Known", "known_points"]
-
 # A known point replaces a result whose excess over the slack, or whose error, is so much larger.
 # Smaller differences come from single rows, and the loss of a result is better.
 ERROR_TOL = 1e-3

@@ -19,23 +19,6 @@ from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import Rows
 from fairconstrained.constraints.statistics import blocks_of, sum_by, sum_of_blocks
 
-__all__ = [
-    "Line",
-    "between",
-    "changes",
-    "error_and_statistics",
-    "few_pairs",
-    "grid",
-    "most_points",
-    "most_thresholds",
-    "of_labels",
-    "of_ranks",
-    "of_tables",
-    "on_grid",
-    "tables_at",
-    "thresholds",
-]
-
 _MOST_ENTRIES = 1_000_000  # of all tables; lines with more are seen at fewer points
 _APART = 1e-9  # changes that are closer, relative to their size, may be equal but for rounding
 _SAME_SLOPE = 1e-13  # slopes that differ by less, relative to the scores, differ by rounding

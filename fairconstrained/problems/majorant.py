@@ -21,8 +21,6 @@ from torch import Tensor
 from fairconstrained.problems.base import Batch, Linearization
 from fairconstrained.problems.erm import FairERM
 
-__all__ = ["Majorant"]
-
 
 @dataclass(frozen=True)
 class Majorant:

@@ -16,8 +16,6 @@ from fairconstrained.problems.base import Batch
 from fairconstrained.problems.fewer_rows import spaced
 from fairconstrained.problems.parted_rows import PartedRows
 
-__all__ = ["EstimatedParts", "KnownParts", "Members", "Membership"]
-
 
 class KnownParts(NamedTuple):
     """Rows of known groups: each is in one part, or in none."""

@@ -36,8 +36,6 @@ from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.workers import Workers
 
-__all__ = ["GroupMoments", "MomentERM", "RankingERM", "away_from_equal", "whitened_model"]
-
 
 class RankingERM(FairERM):
     """A linear model's problem on rows that starts away from constant scores.

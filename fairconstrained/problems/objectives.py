@@ -16,9 +16,6 @@ from fairconstrained.constraints.statistics import blocks_of, sum_of_blocks
 from fairconstrained.constraints.surrogates import Surrogate
 from fairconstrained.losses import Loss, log_loss, zero_one_loss
 
-__all__ = ["LogLossForRanking", "MeanLoss", "Objective", "PairwiseLoss"]
-
-
 Gradient = Callable[[], Tensor]
 OfRows = Callable[[Tensor, Tensor], Tensor]  # scores and labels to (n,)
 

@@ -30,8 +30,6 @@ from fairconstrained.problems.objectives import MeanLoss, OfRows
 from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.problems.parted_scores import PartedRankingERM, PartedScoresERM
 
-__all__ = ["PARTED", "PartedERM", "PartedFermi", "class_in_parts"]
-
 _MOST_NAMED = 400_000  # changes of labels along a line that travel between workers: 3 MB
 _GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927  # steps of even sequences modulo one
 

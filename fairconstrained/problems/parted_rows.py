@@ -16,8 +16,6 @@ from fairconstrained.problems.base import Batch
 from fairconstrained.problems.representatives import representatives, sample
 from fairconstrained.workers import Workers
 
-__all__ = ["PartedColumns", "PartedRows"]
-
 _PIECE_ROWS = 16_384  # so many rows of some tens of columns fit into the processor's cache
 
 

@@ -33,8 +33,6 @@ from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.problems.representatives import EveryonesColumns
 from fairconstrained.problems.variants import Varied
 
-__all__ = ["PartedRankingERM", "PartedScoresERM"]
-
 
 @dataclass(frozen=True)
 class PartedScoresERM(Varied, WithAllRows):

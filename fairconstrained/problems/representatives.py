@@ -20,7 +20,6 @@ from fairconstrained.problems.base import Batch
 if TYPE_CHECKING:
     from fairconstrained.problems.parted_rows import PartedRows
 
-__all__ = ["EveryonesColumns", "every_so_many", "representatives", "sample"]
 
 _MOST_SCORES = 400_000  # of all workers that travel at a time: 3 MB
 

@@ -28,8 +28,6 @@ from fairconstrained.problems.base import Batch, Linearization, with_penalty
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.objectives import PairwiseLoss
 
-__all__ = ["Saddle"]
-
 
 class Saddle:
     """F and G of a problem on any rows, in the variables x = (w, a, b).

@@ -14,8 +14,6 @@ from fairconstrained.models import Model
 from fairconstrained.problems import fewer_rows
 from fairconstrained.problems.known import Known, first_point, known_points
 
-__all__ = ["Varied"]
-
 
 class Varied:
     """Mixin for problems on rows: fewer rows, sharper soft values, more slack, known points."""

@@ -25,17 +25,6 @@ from fairconstrained.model_selection import StratifiedSensitiveKFold, select_fea
 from fairconstrained.models import Posteriors
 from fairconstrained.quickstart.tables import Table
 
-__all__ = [
-    "NOTIONS",
-    "REDUCTIONS",
-    "Method",
-    "Notion",
-    "Result",
-    "cross_validate",
-    "measure",
-    "methods",
-]
-
 REDUCTIONS = "reductions"
 
 

@@ -14,8 +14,6 @@ from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.quickstart.methods import Result
 from fairconstrained.quickstart.tables import Table
 
-__all__ = ["draw_groups", "draw_tradeoff", "groups_table", "headline", "results_table"]
-
 Chosen = tuple[str, float]  # method and slack
 # The rates of a group that are printed; the file has all of them.
 _PRINTED = ("base_rate", "selection_rate", "true_positive_rate", "error")

@@ -15,8 +15,6 @@ from fairconstrained.datasets import load_dataset, make_loan_applications
 from fairconstrained.datasets.catalogue import DATASETS
 from fairconstrained.groups import encode_groups
 
-__all__ = ["MISSING", "Table", "dataset", "from_csv", "generated", "held_out"]
-
 MISSING = "missing"
 # A sensitive column with more values than this is a measurement, not a set of groups.
 _MOST_GROUPS = 30

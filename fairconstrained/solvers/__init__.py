@@ -1,5 +1,6 @@
 """Algorithms: each is given a problem and yields iterates; ``run`` does the rest."""
 
+from fairconstrained.privacy import Budget
 from fairconstrained.solvers.base import (
     Iterate,
     Solution,
@@ -14,7 +15,6 @@ from fairconstrained.solvers.deterministic.label_rounds import LabelRounds
 from fairconstrained.solvers.deterministic.lbfgs import LBFGS
 from fairconstrained.solvers.deterministic.qcqp import QCQP
 from fairconstrained.solvers.deterministic.sequential_quadratic import SequentialQuadratic
-from fairconstrained.solvers.private.base import Budget
 from fairconstrained.solvers.private.dpfermi import DPFERMI, NoisyTables
 from fairconstrained.solvers.private.dpsgda import DPSGDA
 from fairconstrained.solvers.private.released_moments import ReleasedMoments

@@ -14,21 +14,6 @@ from torch import Generator, Tensor
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.problems import Known
 
-__all__ = [
-    "FEASIBILITY_TOL",
-    "Callback",
-    "Iterate",
-    "Solution",
-    "Solver",
-    "Status",
-    "best_feasible",
-    "check_numbers",
-    "check_solves",
-    "last",
-    "solves",
-    "violation",
-]
-
 # A hard constraint that is exceeded by at most this counts as met.
 FEASIBILITY_TOL = 1e-3
 

@@ -12,8 +12,6 @@ from fairconstrained.problems import Known, Sharpenable
 from fairconstrained.problems.known import ERROR_TOL
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, best_feasible
 
-__all__ = ["along_offsets", "best_on_lines", "not_worse"]
-
 _DIGITS = 12  # hard values that agree to so many are equal but for rounding
 
 

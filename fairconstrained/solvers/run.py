@@ -21,8 +21,6 @@ from fairconstrained.solvers.base import (
 )
 from fairconstrained.solvers.lines import not_worse
 
-__all__ = ["run"]
-
 
 def _whole(iterate: Iterate) -> Any:
     return iterate

@@ -17,8 +17,6 @@ from fairconstrained.problems import SampledProblem
 from fairconstrained.solvers import Iterate, Solver, check_solves
 from fairconstrained.solvers.stochastic.base import Resumable
 
-__all__ = ["Checkpointed", "identity"]
-
 
 class Checkpointed(Solver):
     """A stochastic solver that stores its state and resumes from a stored one.

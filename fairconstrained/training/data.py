@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
-__all__ = ["Chosen", "Indexed", "Rows", "Stream", "Tensors", "as_rows"]
-
 Rows = tuple[Tensor, ...]
 _CHUNK_ROWS = 1024
 

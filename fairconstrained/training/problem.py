@@ -23,9 +23,6 @@ from fairconstrained.training.data import Chosen, Rows, Source, Stream
 from fairconstrained.training.terms import Drawn, FunctionConstraint, Term
 from fairconstrained.workers import Workers
 
-__all__ = ["ModuleProblem"]
-
-
 Draw = tuple[Sequence[Term], Tensor | None, Tensor | None]  # terms, and their rows and scales
 
 

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from fairconstrained.constraints import Notion, Space, Stack
 
-__all__ = ["Drawn", "Function", "FunctionConstraint", "NotionConstraint", "Risk", "Term"]
-
 Function = Callable[[Tensor, tuple[Tensor, ...]], Tensor]
 
 

@@ -31,8 +31,6 @@ from fairconstrained.training.terms import (
 )
 from fairconstrained.workers import Workers, refuse_difference
 
-__all__ = ["Trained", "train"]
-
 
 @dataclass(frozen=True)
 class Trained:

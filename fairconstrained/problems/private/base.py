@@ -16,8 +16,6 @@ from torch import Tensor
 from fairconstrained.models import Model
 from fairconstrained.privacy import ReleasePlan, TrainingPlan
 
-__all__ = ["PrivateProblem"]
-
 
 class PrivateProblem:
     """A problem that is seen through noisy releases, which a plan has priced beforehand.

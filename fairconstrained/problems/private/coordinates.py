@@ -20,8 +20,6 @@ from fairconstrained.models.base import clip_factors
 from fairconstrained.models.features import Features
 from fairconstrained.privacy.mechanisms import with_gaussian_noise
 
-__all__ = ["Coordinates", "centred_chunks", "release_coordinates", "release_scales", "weighted_sum"]
-
 _REACH = 2.0  # largest norm in the mean, in units of the typical norm; larger rows are clipped
 _CHUNK_NUMBERS = 1 << 22  # of dense rows held at a time: 32 MB
 _FAR = 0.99  # of the largest mean squared norm that rows within the range can have

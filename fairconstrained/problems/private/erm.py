@@ -25,8 +25,6 @@ from fairconstrained.privacy.mechanisms import NOISES, PoissonBatches, with_gaus
 from fairconstrained.problems.base import Batch
 from fairconstrained.problems.private.base import PrivateProblem
 
-__all__ = ["NoisySteps", "PrivateERM", "Release", "finite", "with_zero_row"]
-
 _LARGEST = 1e6  # score in place of an infinite one
 _RATES = tuple((i + 0.5) / 20 for i in range(20))  # at which slopes of values are taken
 

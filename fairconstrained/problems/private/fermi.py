@@ -32,8 +32,6 @@ from fairconstrained.problems.private.erm import NoisySteps, Release, finite, wi
 from fairconstrained.problems.representatives import every_so_many
 from fairconstrained.workers import Workers
 
-__all__ = ["AttributeFermi", "RecordFermi", "SecretGroups", "released_counts"]
-
 ChooseDual = Callable[[Tensor], Tensor]
 
 

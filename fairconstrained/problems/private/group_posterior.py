@@ -23,8 +23,6 @@ from fairconstrained.models.features import Features
 from fairconstrained.problems.base import Batch
 from fairconstrained.problems.parted_rows import PartedRows
 
-__all__ = ["GroupPosterior", "principal_components"]
-
 _STRENGTHS = -6, 6, 73  # exponents of ten, number of values tried
 _EXACT = 1e-9  # added to the variances, because sums without noise may be redundant
 

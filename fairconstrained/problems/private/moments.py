@@ -43,19 +43,6 @@ from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_m
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.private.coordinates import centred_chunks, weighted_sum
 
-__all__ = [
-    "MomentPlan",
-    "PrivateMomentERM",
-    "Released",
-    "clipped",
-    "distances",
-    "made_up",
-    "plan_moments",
-    "release",
-    "score_table",
-    "statistics",
-]
-
 # The releases with their fractions of the budget; 1 % is left because the accountant rounds up.
 _FRACTIONS = {
     "sum of the rows": 0.03,

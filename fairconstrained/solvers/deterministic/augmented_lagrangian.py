@@ -9,6 +9,7 @@ from numbers import Integral
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.arrays import Floats
 from fairconstrained.problems import Linearization, Problem, Sharpenable
 from fairconstrained.problems.base import last_kept
 from fairconstrained.solvers.base import (
@@ -25,14 +26,11 @@ from fairconstrained.solvers.deterministic.minimise import (
     Curvature,
     Effort,
     Function,
-    Vector,
     lbfgs,
     lbfgs_then_newton,
 )
 from fairconstrained.solvers.deterministic.repair import Seen, repaired
 from fairconstrained.solvers.lines import along_offsets
-
-__all__ = ["AugmentedLagrangian"]
 
 _LOOSE = 1e-3  # accuracy of a subproblem while its targets still move
 _UPDATES = 5  # multiplier updates in one round
@@ -239,14 +237,14 @@ def _update(
     dual: Tensor,
     shift: Tensor,
     penalty: float,
-    minimise: Callable[[Function, Vector], Vector],
+    minimise: Callable[[Function, Floats], Floats],
 ) -> tuple[Iterate, float]:
     """Minimise the augmented Lagrangian and update the multipliers.
 
     Returns the iterate, and the largest violation of feasibility and complementarity.
     """
 
-    def lagrangian(variables: Vector) -> tuple[float, Vector]:
+    def lagrangian(variables: Floats) -> tuple[float, Floats]:
         terms = passes.linearize(torch.as_tensor(variables, device=x.device))
         active = (dual + penalty * (terms.value[1:] + shift)).clamp_min(0.0)
         value = terms.value[0] + (active**2).sum() / (2.0 * penalty)

@@ -16,8 +16,6 @@ from torch import Generator, Tensor
 from fairconstrained.problems import DifferenceOfConvex, Linearization, Problem
 from fairconstrained.solvers.base import Iterate, Solver, check_numbers, last, violation
 
-__all__ = ["IDCA", "DirectSwitching"]
-
 Terms = Callable[[Tensor], Linearization]
 
 

@@ -13,8 +13,6 @@ from fairconstrained.problems.fermi import PenalisedTables
 from fairconstrained.solvers.base import Iterate, check_numbers
 from fairconstrained.solvers.deterministic.lbfgs import LBFGS
 
-__all__ = ["LabelRounds"]
-
 _STEP = 0.5  # of the shift towards its present value; with 1 rounds alternate at large penalties
 _PATIENCE = 3  # rounds without a better one
 _INDEPENDENT = 1e-12  # mutual information of labels that is left to rounding

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.arrays import Floats
 from fairconstrained.problems import Problem
 from fairconstrained.solvers.base import Iterate, Solver, check_numbers, last
 from fairconstrained.solvers.deterministic.minimise import (
@@ -16,12 +17,9 @@ from fairconstrained.solvers.deterministic.minimise import (
     ROUNDING,
     Curvature,
     Effort,
-    Vector,
     lbfgs,
     lbfgs_then_newton,
 )
-
-__all__ = ["LBFGS"]
 
 _FIRST = 1e-1  # accuracy of the first iteration; each later one is ten times as accurate
 _MOST = 100  # iterations
@@ -81,7 +79,7 @@ class LBFGS(Solver):
     ) -> Iterator[Iterate]:
         """Yield whenever the gradient has fallen to a tenth; deterministic."""
 
-        def objective(v: Vector) -> tuple[float, Vector]:
+        def objective(v: Floats) -> tuple[float, Floats]:
             terms = problem.linearize(torch.as_tensor(v, device=x.device))
             gradient = terms.pullback(torch.ones_like(terms.value))
             return terms.value.item(), gradient.cpu().numpy()

@@ -10,24 +10,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
-__all__ = [
-    "FEW_ROWS",
-    "ROUNDING",
-    "Curvature",
-    "Effort",
-    "Function",
-    "Vector",
-    "lbfgs",
-    "lbfgs_then_newton",
-]
+from fairconstrained.arrays import Floats
 
-Vector = NDArray[np.float64]
-Gradient = Callable[[Vector], Vector]
-Function = Callable[[Vector], tuple[float, Vector]]
-Point = tuple[Vector, float, Vector]  # x, value, gradient
+Gradient = Callable[[Floats], Floats]
+Function = Callable[[Floats], tuple[float, Floats]]
+Point = tuple[Floats, float, Floats]  # x, value, gradient
 
 FEW_ROWS = 1000
 _NOISE = 1e-14  # rounding error of the entries of a gradient, and relative one of a value
@@ -54,7 +43,7 @@ class Curvature:
     """
 
     def __init__(self, memory: int):
-        self._pairs: deque[tuple[Vector, Vector, float]] = deque(maxlen=memory)
+        self._pairs: deque[tuple[Floats, Floats, float]] = deque(maxlen=memory)
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -63,13 +52,13 @@ class Curvature:
         """Discard all pairs."""
         self._pairs.clear()
 
-    def learn(self, step: Vector, change: Vector) -> None:
+    def learn(self, step: Floats, change: Floats) -> None:
         """Add a step and the change of the gradient along it, if the curvature is positive."""
         bend = float(step @ change)
         if bend > _BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
             self._pairs.append((step, change, bend))
 
-    def learn_damped(self, step: Vector, change: Vector) -> None:
+    def learn_damped(self, step: Floats, change: Floats) -> None:
         """Add any pair, after Powell's damping if its curvature is too small."""
         expected, bend = float(step @ step) / self._scale, float(step @ change)
         if bend < 0.2 * expected:
@@ -77,11 +66,11 @@ class Curvature:
             change = fraction * change + (1.0 - fraction) / self._scale * step
         self.learn(step, change)
 
-    def direction(self, gradient: Vector) -> Vector:
+    def direction(self, gradient: Floats) -> Floats:
         """Quasi-Newton direction."""
         return self.inverse(-gradient)
 
-    def inverse(self, columns: Vector) -> Vector:
+    def inverse(self, columns: Floats) -> Floats:
         """The inverse Hessian times a vector, or times each column of a matrix.
 
         It is the two-loop recursion (Nocedal and Wright, Numerical Optimization, Algorithm 7.4).
@@ -111,7 +100,7 @@ class Effort(NamedTuple):
     curvature: Curvature
 
 
-def lbfgs(function: Function, x: Vector, *, accuracy: float, effort: Effort) -> Vector:
+def lbfgs(function: Function, x: Floats, *, accuracy: float, effort: Effort) -> Floats:
     """Iterate until no entry of the gradient exceeds `accuracy`, or up to `max_iter` times."""
     point: Point = (np.asarray(x, dtype=float), *function(x))
     curvature = effort.curvature
@@ -161,7 +150,7 @@ def _line_search(function: Function, point: Point, curvature: Curvature) -> Poin
     return None
 
 
-def lbfgs_then_newton(function: Function, x: Vector, *, accuracy: float, effort: Effort) -> Vector:
+def lbfgs_then_newton(function: Function, x: Floats, *, accuracy: float, effort: Effort) -> Floats:
     """Run :func:`lbfgs`, then go on by Newton steps to where values differ by rounding only."""
     x = lbfgs(function, x, accuracy=accuracy, effort=effort)
     gradient = function(x)[1]
@@ -170,13 +159,13 @@ def lbfgs_then_newton(function: Function, x: Vector, *, accuracy: float, effort:
     return _newton(lambda v: function(v)[1], x, gradient, effort.max_iter)
 
 
-def _newton(gradient: Gradient, x: Vector, at_x: Vector, max_iter: int) -> Vector:
+def _newton(gradient: Gradient, x: Floats, at_x: Floats, max_iter: int) -> Floats:
     """Newton steps by conjugate gradients, as long as each at least halves the gradient.
 
     They use gradients only, because values near the minimum differ by rounding.
     """
 
-    def curvature(direction: Vector) -> Vector:
+    def curvature(direction: Floats) -> Floats:
         step = 1e-5 / max(float(np.linalg.norm(direction)), 1e-30)
         there, back = gradient(x + step * direction), gradient(x - step * direction)
         # Where there is no curvature, as along equal intercepts of all classes, a step would be a

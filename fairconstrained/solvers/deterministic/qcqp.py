@@ -10,8 +10,6 @@ from torch import Generator, Tensor
 from fairconstrained.problems import QuadraticProgram
 from fairconstrained.solvers.base import Iterate, Solver, last
 
-__all__ = ["QCQP", "Quadratics"]
-
 _ENOUGH = 1e-4  # fraction of the predicted increase that a step must bring
 _SMALLEST_STEP = 1e-12
 

@@ -13,8 +13,6 @@ from fairconstrained.problems import Sharpenable
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, best_feasible, violation
 from fairconstrained.solvers.lines import best_on_lines, offsets
 
-__all__ = ["Seen", "repaired"]
-
 REPAIRABLE = 0.05  # a larger excess does not come from single rows
 _REPAIRED = 3  # iterates of least violation that are repaired
 _MOVES = 10  # of each

@@ -24,8 +24,6 @@ from fairconstrained.solvers.base import (
 from fairconstrained.solvers.deterministic.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.deterministic.minimise import FEW_ROWS, Curvature
 
-__all__ = ["SequentialQuadratic"]
-
 _AIM = 0.5 * FEASIBILITY_TOL  # target for the largest hard value
 _NEAR = 0.02  # constraints with at most this much room enter the quadratic program
 _HALVED = 0.02  # larger violations are halved in a step instead of removed

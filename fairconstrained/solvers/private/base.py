@@ -10,8 +10,6 @@ from torch import Tensor
 from fairconstrained.privacy import Budget, ReleasePlan, TrainingPlan
 from fairconstrained.solvers.base import Iterate, Solver, last
 
-__all__ = ["Budget", "PrivateSolver", "default_rate", "unreleased"]
-
 _RATE, _BATCH = 0.05, (256, 8192)  # fraction of the rows in a batch; fewest and most of them
 
 

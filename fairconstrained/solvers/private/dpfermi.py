@@ -9,20 +9,19 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.privacy import (
+    Budget,
     TrainingPlan,
     plan_training,
 )
 from fairconstrained.problems.private.fermi import RecordFermi
 from fairconstrained.solvers.base import Iterate, check_numbers
-from fairconstrained.solvers.private.base import Budget, PrivateSolver, default_rate, unreleased
+from fairconstrained.solvers.private.base import PrivateSolver, default_rate, unreleased
 from fairconstrained.solvers.stochastic.fermi import (
     OUTPUTS,
     check_choices,
     followed,
     recorded_steps,
 )
-
-__all__ = ["DPFERMI", "NoisyTables"]
 
 _STEPS = 400
 _COUNTS_FRACTION, _FINAL_FRACTION, _SCALING_FRACTION = 0.005, 0.02, 0.015

@@ -11,18 +11,15 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.models import LinearModel
-from fairconstrained.privacy import TrainingPlan, one_off_gaussian, plan_training
+from fairconstrained.privacy import Budget, TrainingPlan, one_off_gaussian, plan_training
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers.base import Iterate, check_numbers
 from fairconstrained.solvers.private.base import (
-    Budget,
     PrivateSolver,
     default_rate,
     unreleased,
 )
 from fairconstrained.solvers.private.tilted_averages import MOST_RELEASES, TiltedAverages
-
-__all__ = ["DPSGDA"]
 
 _ITERATIONS = 30  # recorded points of one run
 _STEPS = 1.5  # for n = 1 and full-batch noise of standard deviation 1 (see `_default_steps`)

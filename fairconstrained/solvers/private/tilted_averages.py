@@ -7,8 +7,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["MOST_RELEASES", "TiltedAverages"]
-
 _TILTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 MOST_RELEASES = 6  # the plain average, and five to bisect
 

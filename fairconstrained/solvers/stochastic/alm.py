@@ -16,8 +16,6 @@ from fairconstrained.solvers.stochastic.base import (
     constant,
 )
 
-__all__ = ["ALM", "SSLALM"]
-
 
 class ALM(StochasticSolver):
     r"""Stochastic linearised augmented Lagrangian, with slack variables for the inequalities.

@@ -16,17 +16,6 @@ from fairconstrained.problems import Linearization, SampledProblem
 from fairconstrained.solvers.base import Iterate, Solver, check_numbers
 from fairconstrained.solvers.stochastic.sampling import Balanced, BalancedBatches, ShuffledBatches
 
-__all__ = [
-    "Descent",
-    "Estimates",
-    "Memory",
-    "Resumable",
-    "StochasticSolver",
-    "constant",
-    "cosine",
-    "evaluated_steps",
-]
-
 
 def constant(progress: float) -> float:
     """Steps of the same size throughout.

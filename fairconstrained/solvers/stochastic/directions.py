@@ -11,23 +11,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog, minimize, nnls
 
-__all__ = ["Step", "direction", "least_level"]
+from fairconstrained.arrays import Floats
 
-Vector = NDArray[np.float64]
 _INFEASIBLE = 1e-12
 
 
 class Step(NamedTuple):
     """A direction and the multipliers of the linearised constraints."""
 
-    d: Vector  # (n,)
-    dual: Vector  # (m,)
+    d: Floats  # (n,)
+    dual: Floats  # (m,)
 
 
-def least_level(value: Vector, jacobian: Vector, radius: float) -> float:
+def least_level(value: Floats, jacobian: Floats, radius: float) -> float:
     r"""Smallest violation within reach: :math:`\min_{t \ge 0} t` s.t. :math:`c + A d \le t`,
     :math:`\lVert d \rVert_\infty \le` `radius`.
 
@@ -57,7 +55,7 @@ def least_level(value: Vector, jacobian: Vector, radius: float) -> float:
 
 
 def direction(
-    gradient: Vector, value: Vector, jacobian: Vector, level: float, curvature: float, bound: float
+    gradient: Floats, value: Floats, jacobian: Floats, level: float, curvature: float, bound: float
 ) -> Step:
     r"""Solve :math:`\min_d g'd + \tfrac{\tau}{2} \lVert d \rVert^2` s.t. :math:`c + A d \le`
     `level`, :math:`\lVert d \rVert_\infty \le` `bound`.
@@ -89,10 +87,10 @@ def direction(
     if step is not None and np.abs(step.d).max() <= bound:
         return step
 
-    def at(dual: Vector) -> Vector:
+    def at(dual: Floats) -> Floats:
         return np.clip(-(gradient + dual @ jacobian) / curvature, -bound, bound)
 
-    def negative_dual(dual: Vector) -> tuple[float, Vector]:
+    def negative_dual(dual: Floats) -> tuple[float, Floats]:
         d = at(dual)
         excess = value - level + jacobian @ d
         return -float(gradient @ d + 0.5 * curvature * d @ d + dual @ excess), -excess
@@ -107,7 +105,7 @@ def direction(
 
 
 def _without_box(
-    gradient: Vector, value: Vector, jacobian: Vector, level: float, curvature: float
+    gradient: Floats, value: Floats, jacobian: Floats, level: float, curvature: float
 ) -> Step | None:
     """Without bounds on d, by least distance programming; None if there is no such step.
 

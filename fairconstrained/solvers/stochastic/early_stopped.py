@@ -24,8 +24,6 @@ from fairconstrained.solvers.stochastic.base import (
     evaluated_steps,
 )
 
-__all__ = ["EarlyStoppedSGDA"]
-
 _WARM_UP = 0.05  # fraction of the steps in which step sizes grow to the given ones
 _GAIN = 0.2  # how much of a violation the shift takes up after each evaluation
 _LEAST_STEPS, _PASSES = 2000, 25

@@ -14,8 +14,6 @@ from fairconstrained.solvers.base import Iterate, Solver, check_numbers, last
 from fairconstrained.solvers.stochastic.base import Descent, evaluated_steps
 from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
 
-__all__ = ["FERMI", "OUTPUTS", "Output", "recorded_steps"]
-
 _ITERATIONS = 30
 
 

@@ -14,8 +14,6 @@ from fairconstrained.problems.saddle import Saddle
 from fairconstrained.solvers.base import Iterate, Solver, last
 from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
 
-__all__ = ["LevelSet", "ProximalLevelSet"]
-
 
 class Dual(NamedTuple):
     """y = (weights of the values, on the simplex; alpha of each pair, times its value's weight)."""

@@ -13,8 +13,6 @@ from fairconstrained.problems.saddle import Saddle
 from fairconstrained.solvers.base import check_solves
 from fairconstrained.solvers.stochastic.level_set import Descent, LevelSet
 
-__all__ = ["LevelSetStream"]
-
 
 @dataclass(frozen=True)
 class LevelSetStream:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 import torch
 from torch import Generator, Tensor
 
-__all__ = ["Balanced", "BalancedBatches", "ShuffledBatches"]
-
 _BLOCK_ROWS = 65_536
 
 

@@ -14,8 +14,6 @@ from fairconstrained.solvers.base import Iterate, Solver, check_numbers
 from fairconstrained.solvers.stochastic.base import evaluated_steps
 from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
 
-__all__ = ["SGDA"]
-
 
 class SGDA(Solver):
     r"""Descent in the parameters and ascent in the multipliers, both from the same mini-batch.

@@ -8,12 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.arrays import Floats
 from fairconstrained.problems import SampledProblem
 from fairconstrained.solvers.base import check_numbers
 from fairconstrained.solvers.stochastic.base import Estimates, Memory, StochasticSolver
-from fairconstrained.solvers.stochastic.directions import Step, Vector, direction, least_level
-
-__all__ = ["StochasticGhost"]
+from fairconstrained.solvers.stochastic.directions import Step, direction, least_level
 
 
 class Rows(NamedTuple):
@@ -34,9 +33,9 @@ class Rows(NamedTuple):
 class Sample(NamedTuple):
     """Estimates from a sample of rows."""
 
-    gradient: Vector  # (n,)
-    value: Vector  # (m,)
-    jacobian: Vector  # (m, n)
+    gradient: Floats  # (n,)
+    value: Floats  # (m,)
+    jacobian: Floats  # (m, n)
 
 
 class StochasticGhost(StochasticSolver):

@@ -19,8 +19,6 @@ from fairconstrained.solvers.stochastic.base import (
     cosine,
 )
 
-__all__ = ["StochasticIDCA"]
-
 
 class StochasticIDCA(StochasticSolver):
     r"""Inexact difference-of-convex algorithm with primal-dual stochastic gradients inside.

@@ -19,8 +19,6 @@ from fairconstrained.solvers.stochastic.base import (
     constant,
 )
 
-__all__ = ["SwitchingSubgradient"]
-
 
 class SwitchingSubgradient(StochasticSolver):
     r"""A step on the objective where the constraints seem to hold, else one on the worst of them.
