@@ -32,9 +32,8 @@ from benchmarks.objectives.rate_constrained import prepare
 from benchmarks.stress import error, trials
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.solvers import Status
+from fairconstrained.solvers import Status, augmented_lagrangian, repair
 from fairconstrained.solvers.base import FEASIBILITY_TOL
-from fairconstrained.solvers.deterministic import augmented_lagrangian, repair
 
 MODULES = (augmented_lagrangian, repair)
 KINDS = ("rates", "losses", "auc", "partial")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
-from fairconstrained.solvers.base import Iterate, last
-from fairconstrained.solvers.stochastic.base import (
+from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
     Memory,
@@ -45,6 +44,8 @@ class SGD(StochasticSolver):
     SGD(step_size=0.1)
     """
 
+    keeps_last = True  # feasible or not
+
     def compared_with(self, known):
         return ()  # feasible points are none that a penalty method looks for
 
@@ -63,22 +64,18 @@ class SGD(StochasticSolver):
         self.optimizer = optimizer
         self.schedule = schedule
 
-    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
-        """The point."""
-        descent = Descent(x, self.optimizer, self.step_size)
-        return Memory(x=x, dual=dual, descent=descent)
+    def prepare(self, estimates: Estimates, now: Memory) -> None:
+        """Add the update rule."""
+        now.descent = Descent(now.x, self.optimizer, self.step_size)
 
-    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
-        """Against the gradient of the objective."""
+    def step(self, estimates: Estimates, now: Memory) -> None:
+        """Take a step against the gradient of the objective."""
         gradient, now.dual = self._gradient(estimates, now.x, now.dual)
-        now.x = now.descent.step(now.x, gradient, self.schedule(progress) * self.step_size)
+        step_size = self.schedule(now.progress) * self.step_size
+        now.x = now.descent.step(now.x, gradient, step_size)
 
     def _gradient(self, estimates: Estimates, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
         return estimates.objective(x), torch.zeros_like(dual)
-
-    def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Keep the last one, feasible or not."""
-        return last(iterates)
 
 
 class PenaltySGD(SGD):

@@ -26,9 +26,8 @@ from torch import Tensor
 
 from fairconstrained.constraints.statistics import sum_by
 from fairconstrained.problems import FairERM
-from fairconstrained.solvers import Iterate
+from fairconstrained.solvers import Iterate, repair
 from fairconstrained.solvers.base import FEASIBILITY_TOL, best_feasible
-from fairconstrained.solvers.deterministic import repair
 
 _MOST_ROWS = 200  # whose labels are variables
 _SECONDS = 2.0  # for a program

@@ -10,7 +10,6 @@ rounds that take turns, so that other work on the machine hits both alike.
 from __future__ import annotations
 
 import argparse
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from benchmarks import results
 from fairconstrained.models import NetworkModel
 from fairconstrained.process import one_thread
 from fairconstrained.solvers import EarlyStoppedSGDA
-from fairconstrained.solvers.stochastic.base import Estimates
+from fairconstrained.solvers.stochastic import Estimates
 from fairconstrained.training.data import as_rows
 from fairconstrained.training.problem import ModuleProblem
 from fairconstrained.training.terms import FunctionConstraint, Risk
@@ -106,9 +105,9 @@ def of_train(rows: Rows) -> Callable[[], None]:
     )
     solver, dual = EarlyStoppedSGDA(batch_size=_BATCH), torch.zeros(2)
     estimates = Estimates(problem, _BATCH, torch.Generator().manual_seed(0))
-    now, taken = solver.begin(problem.start(), dual, 0.05), itertools.count(1)
     estimates.shift = dual
-    return lambda: solver.step(estimates, now, next(taken), 0.5)
+    steps = solver.steps(estimates, solver.begin(estimates, problem.start(), dual, 10**9))
+    return lambda: next(steps) and None
 
 
 def main(argv: Sequence[str] | None = None) -> None:

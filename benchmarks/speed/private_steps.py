@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -41,7 +40,7 @@ from fairconstrained.problems.private import erm as erm_module
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.process import one_thread
 from fairconstrained.solvers import DPSGDA, Budget
-from fairconstrained.solvers.stochastic.base import Estimates
+from fairconstrained.solvers.stochastic import Estimates
 
 STEPS = 200  # in one round
 SPACE = Space([0, 1], ["a", "b"])
@@ -91,9 +90,8 @@ def plain_round(data: Batch, batch_size: int) -> Callable[[], None]:
 
     def run() -> None:
         rng = torch.Generator().manual_seed(0)
-        estimates = Estimates(erm, batch_size, rng)
-        x = erm.start()
-        for _ in islice(solver.steps(estimates, x, x.new_zeros(0), STEPS, rng), STEPS):
+        estimates, x = Estimates(erm, batch_size, rng), erm.start()
+        for _ in solver.steps(estimates, solver.begin(estimates, x, x.new_zeros(0), STEPS)):
             pass
 
     return run

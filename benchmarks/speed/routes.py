@@ -27,7 +27,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM, Linearization, separate_estimates
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.process import one_thread
-from fairconstrained.solvers.stochastic.sampling import Balanced
+from fairconstrained.solvers.stochastic import Balanced
 
 _COLUMNS, _GROUPS, _ROUNDS = 50, 5, 15
 

@@ -35,7 +35,7 @@ from fairconstrained.solvers import (
     StochasticGhost,
     SwitchingSubgradient,
 )
-from fairconstrained.solvers.stochastic.base import Estimates, StochasticSolver
+from fairconstrained.solvers.stochastic import Estimates, StochasticSolver
 
 _ROWS, _FIRST_GROUP, _FEATURES = 14_333, 10_680, 9
 _ROUNDS = 200
@@ -127,9 +127,9 @@ def public_steps() -> dict[str, Callable[[], None]]:
 def solver_step(solver: StochasticSolver, erm: FairERM) -> Callable[[], None]:
     """One step of a run that goes on from call to call."""
     rng = torch.Generator().manual_seed(0)
-    estimates = Estimates(erm, solver.batch_size, rng)
-    x = erm.start()
-    steps: Iterator[object] = solver.steps(estimates, x, x.new_zeros(erm.n_constraints), 10**9, rng)
+    estimates, x = Estimates(erm, solver.batch_size, rng), erm.start()
+    now = solver.begin(estimates, x, x.new_zeros(erm.n_constraints), 10**9)
+    steps: Iterator[object] = solver.steps(estimates, now)
     return lambda: next(steps) and None
 
 

@@ -15,7 +15,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.solvers import Iterate, LevelSet, Solution, Status
-from fairconstrained.solvers.stochastic.level_set_stream import LevelSetStream
+from fairconstrained.solvers.level_set_stream import LevelSetStream
 
 _WHITEN_ROWS = 5  # rows per column that decorrelating coordinates need
 

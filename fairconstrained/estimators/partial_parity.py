@@ -22,7 +22,7 @@ from fairconstrained.estimators._private import PrivateFairClassifier
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import EarlyStoppedSGDA, SequentialQuadratic
-from fairconstrained.solvers.deterministic.idca import FromFeasible
+from fairconstrained.solvers.idca import FromFeasible
 
 
 class PartialParityClassifier(PrivateFairClassifier):

@@ -89,6 +89,16 @@ class Saddle:
         quadratic = [surrogate for surrogate in found if isinstance(surrogate, Quadratic)]
         return quadratic[0] if len(found) == len(quadratic) == 1 else None
 
+    @staticmethod
+    def least_slack_of(problem: FairERM) -> float:
+        """Return the smallest slack of a problem's constraints, infinite without any."""
+        slack = problem.constraint.slack
+        return float(slack.min()) if len(slack) else torch.inf
+
+    def rows(self, index: Tensor | None = None) -> Batch:
+        """Return rows of the problem; default: all."""
+        return self.problem.data if index is None else self.problem.data.rows(index)
+
     def _weigh(self, cell_weights: Tensor, n_rows: int) -> None:
         """Divide the indicators of both sides by their fractions of the rows."""
         total = cell_weights.sum()
@@ -116,8 +126,12 @@ class Saddle:
         return len(self.owner)
 
     def extended(self, w: Tensor) -> Tensor:
-        """X = (w, a, b) with a = b = 0."""
+        """Return X = (w, a, b) with a = b = 0."""
         return torch.cat((w, w.new_zeros(2 * self.n_pairs)))
+
+    def constants(self) -> Tensor:
+        """Return X of constant scores, for a linear model."""
+        return self.extended(self.problem.model.init())
 
     def parameters(self, x: Tensor) -> Tensor:
         """The parameters w in x."""

@@ -46,7 +46,8 @@ class Iterate(NamedTuple):
     @property
     def excess(self) -> float:
         """The largest of them, or 0 without constraints."""
-        return float(self.constraints.max()) if len(self.constraints) else 0.0
+        m = len(self.dual)
+        return float(self.hard[1 : 1 + m].max()) if m else 0.0
 
     @property
     def measured(self) -> Tensor:
@@ -104,7 +105,7 @@ class Solution:
 
     @property
     def words(self) -> str:
-        """The status, and why the solver ended if that is not the same, for users."""
+        """Return the status, and why the solver ended if that is not the same, for users."""
         if self.status is self.ended:
             return self.status.value
         return f"{self.status.value}; {self.ended.value}"
@@ -125,6 +126,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         Capabilities that a problem must have (``offers``), such as ``("exact",)`` for values and
         gradients on all rows; ``fairconstrained.problems.base`` lists them. A solver that requires
         nothing tries every problem.
+    keeps_last : bool
+        Whether the last iterate is the result, and not the best feasible one.
     length : int or None
         Number of iterations of a full run, if it is known in advance.
     scope : str
@@ -139,6 +142,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     """
 
     requires: ClassVar[tuple[str, ...]] = ()
+    keeps_last: ClassVar[bool] = False
     length: int | None = None
     scope = "other problems"
 
@@ -168,7 +172,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
         `run` keeps one iterate only: it asks again with the last choice and each new iterate.
         """
-        return best_feasible(iterates)
+        return iterates[-1] if self.keeps_last else best_feasible(iterates)
 
     def compared_with(self, known: Sequence[Known]) -> Sequence[Known]:
         """The known points that may take the place of the result; here all of them.
@@ -178,7 +182,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         return known
 
 
-def solves(solver: Solver, problem: Any) -> bool | None:
+def solves(solver: Solver | type[Solver], problem: Any) -> bool | None:
     """Whether a solver is for a problem, or None if one of them does not say.
 
     The problem must offer all capabilities that the solver requires. If `problem` is an object,
@@ -186,7 +190,7 @@ def solves(solver: Solver, problem: Any) -> bool | None:
 
     Parameters
     ----------
-    solver : Solver
+    solver : Solver, or its class
     problem : object or type
         A problem, or its class if the problem has not been built yet.
 
@@ -203,10 +207,6 @@ def solves(solver: Solver, problem: Any) -> bool | None:
     """
     if not solver.requires or not hasattr(problem, "offers"):
         return None
-    return _is_for(type(solver), problem)
-
-
-def _is_for(solver: type[Solver], problem: Any) -> bool:
     offered = set(solver.requires) <= problem.offers
     return offered and (isinstance(problem, type) or solver.suits(problem))
 
@@ -240,9 +240,9 @@ def check_solves(solver: Solver, problem: Any) -> None:
     from fairconstrained import solvers  # which imports this module
 
     kind = problem if isinstance(problem, type) else type(problem)
-    public = [getattr(solvers, name) for name in sorted(solvers.__all__)]
-    own = [other for other in public if isinstance(other, type) and issubclass(other, Solver)]
-    others = [other.__name__ for other in own if other.requires and _is_for(other, problem)]
+    public = {name: getattr(solvers, name) for name in sorted(solvers.__all__)}
+    classes = {n: c for n, c in public.items() if isinstance(c, type) and issubclass(c, Solver)}
+    others = [name for name, other in classes.items() if solves(other, problem)]
     advice = f"Solvers for this problem: {', '.join(others)}." if others else ""
     raise IncompatibleSolverError(
         f"{type(solver).__name__} cannot solve {kind.__name__}: it is for {solver.scope}. {advice}"
@@ -267,20 +267,11 @@ def check_numbers(
             )
 
 
-def last(iterates: Sequence[Iterate]) -> Iterate:
-    """Choose the last iterate."""
-    return iterates[-1]
-
-
 def best_feasible(iterates: Sequence[Iterate]) -> Iterate:
     """Choose the feasible iterate of least error, or the least violation if none is feasible."""
-    return min(iterates, key=_merit)
+    return min(iterates, key=lambda i: (max(i.excess, FEASIBILITY_TOL), float(i.hard[0])))
 
 
 def violation(values: Tensor) -> float:
-    """Largest constraint value in (f, c_1, ..., c_m), or 0 without constraints."""
+    """Return the largest constraint value in (f, c_1, ..., c_m), or 0 without constraints."""
     return float(values[1:].max()) if len(values) > 1 else 0.0
-
-
-def _merit(iterate: Iterate) -> tuple[float, float]:
-    return max(iterate.excess, FEASIBILITY_TOL), float(iterate.hard[0])

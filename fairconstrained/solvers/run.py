@@ -19,11 +19,7 @@ from fairconstrained.solvers.base import (
     Status,
     check_solves,
 )
-from fairconstrained.solvers.lines import not_worse
-
-
-def _whole(iterate: Iterate) -> Any:
-    return iterate
+from fairconstrained.solvers.repair import not_worse
 
 
 def run(
@@ -37,7 +33,7 @@ def run(
     tol: float,
     callbacks: Sequence[Callback] = (),
     known: Sequence[Known] = (),
-    record: Callable[[Iterate], Any] = _whole,
+    record: Callable[[Iterate], Any] = lambda iterate: iterate,
 ) -> Solution:
     """Run `solver` on `problem` until it converges, ends, or is stopped.
 
@@ -105,8 +101,8 @@ def run(
     """
     history: list[Any] = []
     times: list[float] = []
-    kept: list[Iterate] = []
-    status = Status.FINISHED
+    chosen: Iterate | None = None
+    ended = Status.FINISHED
     check_solves(solver, problem)
     solver.check(problem)
     start = time.perf_counter()
@@ -119,29 +115,27 @@ def run(
                 )
             history.append(record(iterate))
             converged = iterate.residual <= tol
-            kept = [iterate if converged else solver.select([*kept, iterate])]
+            candidates = [iterate] if chosen is None or converged else [chosen, iterate]
+            chosen = iterate if converged else solver.select(candidates)
             times.append(time.perf_counter() - start)
             asked = [callback(iterate) for callback in callbacks]
             if converged:
-                status = Status.CONVERGED
+                ended = Status.CONVERGED
             elif any(asked):
-                status = Status.STOPPED
+                ended = Status.STOPPED
             elif max_iter is not None and len(history) >= max_iter:
-                status = Status.MAX_ITER
+                ended = Status.MAX_ITER
             else:
                 continue
             break
-    if not kept:
-        raise RuntimeError(f"{solver!r} yielded no iterate.")
-    chosen, ended = kept[0], status
-    compared = solver.compared_with(known)
-    if compared:
-        with one_thread():
-            better = not_worse(problem, chosen, compared)
-        if better is not chosen:
-            chosen, status = better, Status.KNOWN
-            history.append(record(better))
-            times.append(time.perf_counter() - start)
-            for callback in callbacks:
-                callback(better)
-    return Solution(chosen, len(history), status, history, times, ended)
+        if chosen is None:
+            raise RuntimeError(f"{solver!r} yielded no iterate.")
+        compared = solver.compared_with(known)
+        better = not_worse(problem, chosen, compared) if compared else chosen
+    if better is chosen:
+        return Solution(chosen, len(history), ended, history, times, ended)
+    history.append(record(better))
+    times.append(time.perf_counter() - start)
+    for callback in callbacks:
+        callback(better)
+    return Solution(better, len(history), Status.KNOWN, history, times, ended)

@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.problems import SampledProblem
 from fairconstrained.solvers import Iterate, Solver, check_solves
-from fairconstrained.solvers.stochastic.base import Resumable
+from fairconstrained.solvers.stochastic import StochasticSolver
 
 
 class Checkpointed(Solver):
@@ -23,7 +23,7 @@ class Checkpointed(Solver):
 
     Parameters
     ----------
-    solver : Resumable
+    solver : StochasticSolver
     path : path-like
         A file; an existing one is resumed from. It is replaced as a whole, so that an interruption
         leaves the last one intact.
@@ -38,7 +38,7 @@ class Checkpointed(Solver):
     """
 
     def __init__(self, solver: Solver, path: Any, writes: bool):
-        if not isinstance(solver, Resumable):
+        if not isinstance(solver, StochasticSolver):
             raise ValueError(f"checkpoint needs a stochastic solver; got {solver!r}.")
         self.solver = solver
         self.path = Path(path)

@@ -1,7 +1,6 @@
 """What the tests of stochastic algorithms share: a problem of rows, and steps with their draws."""
 
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 import torch
@@ -10,7 +9,6 @@ from fairconstrained.problems import Evaluation, Linearization
 from fairconstrained.solvers import (
     run,
 )
-from fairconstrained.solvers.stochastic.base import Estimates
 from tests.helpers.numeric import tensor
 from tests.helpers.quadratic import QuadraticProblem, SoftIsHard
 
@@ -98,13 +96,12 @@ class Rows(SoftIsHard):
 
 def steps_of(solver, problem, x, dual, n_steps, seed=0):
     """Points and multipliers after each step, and the draws of each."""
-    rng = generator(seed)
-    second_size = getattr(solver, "constraint_batch_size", None)
-    estimates = Estimates(problem, solver.batch_size, rng, second_size)
-    found = []
+    estimates = solver.estimates(problem, generator(seed))
+    begun, found = solver.begin(estimates, x, dual, n_steps), []
     problem.calls.clear()
-    for point, multipliers in islice(solver.steps(estimates, x, dual, n_steps, rng), n_steps):
-        found.append((point, multipliers, list(problem.calls)))
+    for now in solver.steps(estimates, begun):
+        point = now.x if now.step < n_steps else solver.result(now)
+        found.append((point, now.dual, list(problem.calls)))
         problem.calls.clear()
     return found
 

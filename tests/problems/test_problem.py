@@ -22,7 +22,7 @@ from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.models.features import DenseFeatures, SparseFeatures
 from fairconstrained.problems import Batch, FairERM, Linearization, separate_estimates
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.solvers.stochastic.sampling import Balanced
+from fairconstrained.solvers.stochastic import Balanced
 from tests.helpers.notions import at_temperature, random_rows
 from tests.helpers.numeric import numerical_jacobian
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fairconstrained.exceptions import DivergenceError, IncompatibleSolverError
 from fairconstrained.solvers import Iterate, Solver, Status, run
-from fairconstrained.solvers.base import FEASIBILITY_TOL, best_feasible, last, violation
-from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
+from fairconstrained.solvers.base import FEASIBILITY_TOL, best_feasible, violation
+from fairconstrained.solvers.stochastic import ShuffledBatches
 from tests.helpers.quadratic import QuadraticProblem
 
 PROBLEM = QuadraticProblem.random(0, 2, 1)
@@ -83,7 +83,7 @@ def test_a_callback_sees_every_iterate_and_may_stop():
 def test_a_solver_may_choose_in_its_own_way():
     class Last(Scripted):
         def select(self, iterates):
-            return last(iterates)
+            return iterates[-1]
 
     assert outcome(Last([GOOD, BAD])).iterate is BAD
     assert outcome(Scripted([GOOD, BAD])).iterate is GOOD

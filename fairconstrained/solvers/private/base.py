@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from fairconstrained.privacy import Budget, ReleasePlan, TrainingPlan
-from fairconstrained.solvers.base import Iterate, Solver, last
+from fairconstrained.solvers.base import Iterate, Solver
 
 _RATE, _BATCH = 0.05, (256, 8192)  # fraction of the rows in a batch; fewest and most of them
 
 
 class PrivateSolver(Solver):
     """Base of solvers that see noisy releases only, whose cost is known before the first."""
+
+    keeps_last = True  # choosing by exact quality would not be private
 
     def plan(self, n_rows: int, budget: Budget) -> TrainingPlan | ReleasePlan:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget.
@@ -38,10 +38,6 @@ class PrivateSolver(Solver):
     def diverged(self, iterate: Iterate) -> bool:
         """Whether variables or released values are not finite; the objective is not released."""
         return not bool(iterate.x.isfinite().all() and iterate.soft[1:].isfinite().all())
-
-    def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Keep the last: choosing by exact quality would not be private."""
-        return last(iterates)
 
 
 def default_rate(n_rows: int) -> float:

@@ -15,13 +15,9 @@ from fairconstrained.privacy import (
 )
 from fairconstrained.problems.private.fermi import RecordFermi
 from fairconstrained.solvers.base import Iterate, check_numbers
+from fairconstrained.solvers.fermi import check_choices, followed, last_step, output_after
 from fairconstrained.solvers.private.base import PrivateSolver, default_rate, unreleased
-from fairconstrained.solvers.stochastic.fermi import (
-    OUTPUTS,
-    check_choices,
-    followed,
-    recorded_steps,
-)
+from fairconstrained.solvers.stochastic import evaluated_steps
 
 _STEPS = 400
 _COUNTS_FRACTION, _FINAL_FRACTION, _SCALING_FRACTION = 0.005, 0.02, 0.015
@@ -180,22 +176,23 @@ class DPFERMI(PrivateSolver):
         n_steps = problem.plan.privacy.n_steps
         step_size = problem.step_size if self.step_size is None else self.step_size
         max_norm, matrix = self._max_norm(problem.plan.privacy.unit), self._dual(problem)
-        output = OUTPUTS[self.output](n_steps, rng)
-        recent = []
-        for step, recorded in recorded_steps(n_steps):
+        last, ends = last_step(self.output, n_steps, rng), evaluated_steps(n_steps, self.length)
+        output, recent = x, []
+        for step in range(1, n_steps + 1):
             table = followed(self.table, step, n_steps)
             released = problem.release_saddle(x, matrix.at, max_norm, rng, table)
             gradient = released.gradient.add(problem.penalty_gradient(x), alpha=released.scale)
             x = x.add(gradient, alpha=-step_size)
             matrix.move(released.table)
-            output.see(step, x)
+            if step <= last:
+                output = output_after(self.output, output, x, step, n_steps)
             recent.append(released.table)
-            if recorded and step < n_steps:
+            if step in ends and step < n_steps:
                 soft = problem.values(torch.stack(recent).mean(dim=0))
                 yield unreleased(x, soft, torch.full_like(soft, torch.nan), dual)
                 recent = []
-        values = problem.values(problem.release_table(output.x, rng))
-        yield unreleased(output.x, values, values, dual)
+        values = problem.values(problem.release_table(output, rng))
+        yield unreleased(output, values, values, dual)
 
     def _dual(self, problem: RecordFermi) -> _Ascent | _Optimal:
         return _Ascent(problem, self.dual_step_size)

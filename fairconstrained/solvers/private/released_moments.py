@@ -15,9 +15,9 @@ from fairconstrained.privacy import Budget, ReleasePlan, plan_releases
 from fairconstrained.problems.private.fermi import SecretGroups
 from fairconstrained.problems.private.group_posterior import GroupPosterior, principal_components
 from fairconstrained.solvers.base import Iterate, Solver, check_numbers, check_solves
-from fairconstrained.solvers.deterministic.label_rounds import LabelRounds
+from fairconstrained.solvers.fermi import FERMI
+from fairconstrained.solvers.label_rounds import LabelRounds
 from fairconstrained.solvers.private.base import PrivateSolver
-from fairconstrained.solvers.stochastic.fermi import FERMI
 
 _COUNTS_FRACTION, _FINAL_FRACTION = 0.02, 0.05
 _ROUGH = 1e-2  # residual at which a round that is not the last one ends

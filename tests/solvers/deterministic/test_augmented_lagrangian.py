@@ -8,11 +8,11 @@ import torch
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.solvers import AugmentedLagrangian, Iterate
-from fairconstrained.solvers.deterministic.augmented_lagrangian import (
+from fairconstrained.solvers.augmented_lagrangian import (
     _lower_bound,
     _of_equal_scores,
 )
-from fairconstrained.solvers.deterministic.repair import Seen
+from fairconstrained.solvers.repair import Seen
 from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
 
 

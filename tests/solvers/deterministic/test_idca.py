@@ -23,7 +23,7 @@ from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import IDCA, DirectSwitching, run
 from fairconstrained.solvers.base import violation
-from fairconstrained.solvers.deterministic.idca import best_of, convex_subproblem, subgradient_path
+from fairconstrained.solvers.idca import best_of, convex_subproblem, subgradient_path
 
 NOTIONS = {
     "pSP": PartialStatisticalParity((0.1, 0.5), n_grid=3, surrogate="ramp", temperature=1.0),

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import rosen, rosen_der
 
-from fairconstrained.solvers.deterministic.minimise import (
+from fairconstrained.solvers.lbfgs import (
     Curvature,
     Effort,
     lbfgs,

@@ -24,7 +24,7 @@ from fairconstrained.solvers import (
     check_solves,
     run,
 )
-from fairconstrained.solvers.stochastic.level_set import (
+from fairconstrained.solvers.level_set import (
     Descent,
 )
 from tests.helpers.level_set import ByHand

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairconstrained.solvers.stochastic.level_set import (
+from fairconstrained.solvers.level_set import (
     Dual,
     distance_scale,
     dual_step,

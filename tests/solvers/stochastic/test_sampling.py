@@ -14,7 +14,7 @@ from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.solvers.stochastic.sampling import Balanced, BalancedBatches
+from fairconstrained.solvers.stochastic import Balanced, BalancedBatches
 
 strata_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=40)
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairconstrained.solvers import StochasticGhost
-from fairconstrained.solvers.stochastic.base import Estimates
-from fairconstrained.solvers.stochastic.directions import direction, least_level
+from fairconstrained.solvers.stochastic import Estimates
+from fairconstrained.solvers.stochastic_ghost import direction, least_level
 from tests.helpers.stochastic import Rows, steps_of
 
 seeds = st.integers(0, 10_000)
@@ -170,10 +170,10 @@ def test_the_direction_is_unbiased_for_that_of_the_largest_batch():
 
     def debiased():
         level = int(torch.multinomial(p, 1, generator=rng))
-        return solver.debiased(estimates, x, level, float(p[level]), rng).d
+        return solver.debiased(estimates, x, level, float(p[level])).d
 
     def of_rows(size):
-        return solver.solve(solver.sample(estimates, x, solver.draw(estimates, size, rng))).d
+        return solver.solve(solver.sample(estimates, x, solver.draw(estimates, size))).d
 
     unbiased, error = mean(debiased, 1200)
     target, target_error = mean(lambda: of_rows(16), 400)

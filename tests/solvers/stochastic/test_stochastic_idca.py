@@ -23,9 +23,8 @@ from fairconstrained.problems.majorant import Majorant
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, StochasticIDCA, constant, run
 from fairconstrained.solvers.base import violation
-from fairconstrained.solvers.deterministic.idca import convex_subproblem
-from fairconstrained.solvers.stochastic.base import Estimates
-from fairconstrained.solvers.stochastic.sampling import Balanced
+from fairconstrained.solvers.idca import convex_subproblem
+from fairconstrained.solvers.stochastic import Balanced, Estimates
 
 NOTIONS = [
     PartialStatisticalParity((0.1, 0.5), n_grid=3, temperature=1.0),
@@ -136,9 +135,8 @@ def test_one_subproblem_is_solved_as_by_full_batches():
     assert violation(full.soft) < 1e-3
     solver, n_steps = StochasticIDCA(inner_steps=1000, schedule=constant), 1000
     estimates = Estimates(problem, 64, rng)
-    now = solver.begin(estimates, anchor, dual)
-    for k in range(n_steps):
-        solver.step(estimates, now, k / n_steps, rng)
+    now = solver.begin(estimates, anchor, dual, n_steps)
+    assert sum(1 for _ in solver.steps(estimates, now)) == n_steps
     assert (now.anchor == now.x).all()  # the mean of all points
     found = whole.evaluate(now.x).soft
     start = whole.evaluate(anchor).soft

@@ -11,7 +11,7 @@ from fairconstrained.solvers import (
     constant,
     cosine,
 )
-from fairconstrained.solvers.stochastic.base import Estimates
+from fairconstrained.solvers.stochastic import Estimates
 from tests.helpers.numeric import tensor
 from tests.helpers.quadratic import QuadraticProblem
 from tests.helpers.stochastic import Rows, generator, steps_of
@@ -99,7 +99,9 @@ def test_the_output_is_drawn_in_proportion_to_the_step_sizes():
     counts, n_runs = np.zeros(6), 500
     for seed in range(n_runs):
         rng = generator(seed)
-        *_, (drawn, _) = solver.steps(Estimates(problem, 1, rng), x, dual, 10, rng)
+        estimates = Estimates(problem, 1, rng)
+        *_, now = solver.steps(estimates, solver.begin(estimates, x, dual, 10))
+        drawn = solver.result(now)
         (k,) = [k for k in range(4, 10) if torch.allclose(points[k], drawn, atol=1e-12)]
         counts[k - 4] += 1
     p = eta / eta.sum()

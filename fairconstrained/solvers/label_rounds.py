@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems.fermi import PenalisedTables
 from fairconstrained.solvers.base import Iterate, check_numbers
-from fairconstrained.solvers.deterministic.lbfgs import LBFGS
+from fairconstrained.solvers.lbfgs import LBFGS
 
 _STEP = 0.5  # of the shift towards its present value; with 1 rounds alternate at large penalties
 _PATIENCE = 3  # rounds without a better one
@@ -94,14 +94,13 @@ class LabelRounds(LBFGS):
         super().__init__(inner_max_iter=inner_max_iter, memory=memory)
         self.rounds = rounds
 
-    def check(self, problem: PenalisedTables) -> None:  # type: ignore[override]
+    def check(self, problem: Any) -> None:
         """Raise ValueError for a bad parameter."""
         super().check(problem)
         check_numbers(self, positive=["rounds"], kind=Integral)
 
-    # Narrower than the base class: tables of labels need the problem's own.
-    def iterate(  # type: ignore[override]
-        self, problem: PenalisedTables, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    def iterate(
+        self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield the iterates of all rounds, and at last the best point; no randomness."""
         best, coarse = _Best(problem), problem.thinned()
@@ -118,7 +117,7 @@ class LabelRounds(LBFGS):
 
     def _sharpened(
         self,
-        problem: PenalisedTables,
+        problem: Any,
         x: Tensor,
         dual: Tensor,
         tol: float,
@@ -141,7 +140,7 @@ class LabelRounds(LBFGS):
 
     def _rounds(
         self,
-        posed: PenalisedTables,
+        posed: Any,
         x: Tensor,
         dual: Tensor,
         tol: float,
@@ -166,14 +165,14 @@ class LabelRounds(LBFGS):
 class _Best:
     """The point of least error plus penalty of labels so far."""
 
-    def __init__(self, problem: PenalisedTables):
+    def __init__(self, problem: Any):
         self._problem = problem
         self.value = self.information = self.residual = torch.inf
 
-    def see(self, x: Tensor, residual: float, posed: PenalisedTables) -> bool:
+    def see(self, x: Tensor, residual: float, posed: Any) -> bool:
         """Take in the end of a round; whether it is better."""
         value, information = self._problem.of_labels(x)
-        better = value < self.value
+        better: bool = value < self.value
         if better:
             self.x, self.value, self.information, self.residual = x, value, information, residual
             self.posed = posed

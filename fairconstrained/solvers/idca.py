@@ -6,7 +6,7 @@ concave parts are linearised. Their feasible sets lie inside that of the problem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from numbers import Integral
 
@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems import DifferenceOfConvex, Linearization, Problem
-from fairconstrained.solvers.base import Iterate, Solver, check_numbers, last, violation
+from fairconstrained.solvers.base import Iterate, Solver, check_numbers, violation
 
 Terms = Callable[[Tensor], Linearization]
 
@@ -26,10 +26,7 @@ class FromFeasible(Solver):
     """
 
     epsilon: float
-
-    def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Keep the last: these methods do not use hard values."""
-        return last(iterates)
+    keeps_last = True  # these methods do not use hard values
 
     def _found(self, value: Tensor) -> None:
         """Raise ValueError if the last point is not nearly feasible."""

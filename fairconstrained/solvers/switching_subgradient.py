@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -10,8 +10,8 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems import SampledProblem
-from fairconstrained.solvers.base import Iterate, check_numbers, last
-from fairconstrained.solvers.stochastic.base import (
+from fairconstrained.solvers.base import check_numbers
+from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
     Memory,
@@ -76,6 +76,7 @@ class SwitchingSubgradient(StochasticSolver):
     SwitchingSubgradient(constraint_step_size=0.02, step_size=0.02)
     """
 
+    keeps_last = True  # the point drawn
     _positive = ("constraint_step_size",)
     _nonnegative = ("tolerance",)
 
@@ -115,21 +116,18 @@ class SwitchingSubgradient(StochasticSolver):
         if self.constraint_batch_size is not None:
             check_numbers(self, positive=["constraint_batch_size"], kind=Integral)
 
-    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
-        """The point, nothing recorded, and an update rule for each kind of step."""
-        on_objective = Descent(x, self.optimizer, self.step_size)
-        on_constraint = Descent(x, self.optimizer, self.constraint_step_size)
-        return Memory(
-            x=x,
-            dual=torch.zeros_like(dual),
-            drawn=x,
-            total=0.0,
-            on_objective=on_objective,
-            on_constraint=on_constraint,
-        )
+    def estimates(self, problem: SampledProblem, rng: Generator) -> Estimates:
+        """Return draws, of which those that decide may have a size of their own."""
+        return Estimates(problem, self.batch_size, rng, self.constraint_batch_size)
 
-    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
-        """On the objective or on the worst constraint."""
+    def prepare(self, estimates: Estimates, now: Memory) -> None:
+        """Record nothing yet; each kind of step has an update rule."""
+        now.dual, now.drawn, now.total = torch.zeros_like(now.dual), now.x, 0.0
+        now.on_objective = Descent(now.x, self.optimizer, self.step_size)
+        now.on_constraint = Descent(now.x, self.optimizer, self.constraint_step_size)
+
+    def step(self, estimates: Estimates, now: Memory) -> None:
+        """Take a step on the objective or on the worst constraint."""
         draws = estimates.independent(now.x)
         weights = torch.zeros_like(now.dual)
         # Paper: the tolerance falls by 3 % an epoch after 500 steps; here it is constant,
@@ -140,19 +138,16 @@ class SwitchingSubgradient(StochasticSolver):
             weights[draws.second.argmax()] = 1.0
             gradient = draws.gradient(0.0, weights)
             descent, size = now.on_constraint, self.constraint_step_size
-        size *= self.schedule(progress)
-        if progress >= self.record_from and size > 0:
+        size *= self.schedule(now.progress)
+        if now.progress >= self.record_from and size > 0:
             # One point kept, replaced with probability size / total: drawn in proportion.
             now.total += size
-            if now.total * torch.rand((), generator=rng, dtype=torch.float64).item() < size:
+            u = torch.rand((), generator=estimates.rng, dtype=torch.float64).item()
+            if now.total * u < size:
                 now.drawn = now.x
         now.x = descent.step(now.x, gradient, size)
 
     def result(self, now: Memory) -> Tensor:
-        """The point drawn."""
+        """Return the point drawn."""
         drawn: Tensor = now.drawn
         return drawn
-
-    def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """The last one: the point drawn."""
-        return last(iterates)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems import QuadraticProgram
-from fairconstrained.solvers.base import Iterate, Solver, last
+from fairconstrained.solvers.base import Iterate, Solver
 
 _ENOUGH = 1e-4  # fraction of the predicted increase that a step must bring
 _SMALLEST_STEP = 1e-12
@@ -86,6 +86,7 @@ class QCQP(Solver):
     """
 
     requires = ("quadratic_forms",)
+    keeps_last = True  # the dual increases, and the true gaps are not used
     scope = (
         "quadratic objectives and constraints: AUCFairClassifier(AUCParity(..., "
         "surrogate='quadratic')) with model='linear' and objective='auc', without privacy "
@@ -99,10 +100,6 @@ class QCQP(Solver):
     def suits(cls, problem: QuadraticProgram) -> bool:
         """Whether the objective and the constraints are quadratic."""
         return problem.is_quadratic
-
-    def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Choose the last iterate: the dual increases, and the true gaps are not used."""
-        return last(iterates)
 
     def iterate(
         self, problem: QuadraticProgram, x: Tensor, dual: Tensor, tol: float, rng: Generator

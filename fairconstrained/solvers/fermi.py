@@ -2,65 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from numbers import Integral
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems.fermi import TABLES, FermiERM
-from fairconstrained.solvers.base import Iterate, Solver, check_numbers, last
-from fairconstrained.solvers.stochastic.base import Descent, evaluated_steps
-from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
+from fairconstrained.solvers.stochastic import (
+    Descent,
+    Estimates,
+    Memory,
+    StochasticSolver,
+    cosine,
+)
 
-_ITERATIONS = 30
-
-
-class Output:
-    """Which point of a run is its result; a new one for each run."""
-
-    def __init__(self, n_steps: int, rng: Generator):
-        """Nothing to prepare."""
-
-    def see(self, step: int, x: Tensor) -> None:
-        """Take in the point after a step, counted from 1."""
-        self.x = x
+OUTPUTS = ("average", "last", "random")
+TABLES = ("labels", "probabilities")  # that W may answer to
 
 
-class _Average(Output):
-    """Mean of the second half."""
-
-    def __init__(self, n_steps: int, rng: Generator):
-        self._first, self._seen = n_steps // 2, 0
-
-    def see(self, step: int, x: Tensor) -> None:
-        if step <= self._first:
-            self.x = x.clone()
-        else:
-            self._seen += 1
-            self.x = x.clone() if self._seen == 1 else torch.lerp(self.x, x, 1.0 / self._seen)
-
-
-class _Random(Output):
-    """A point drawn uniformly from all steps."""
-
-    def __init__(self, n_steps: int, rng: Generator):
-        self._step = 1 + int(torch.randint(n_steps, (), generator=rng))
-
-    def see(self, step: int, x: Tensor) -> None:
-        if step <= self._step:
-            self.x = x.clone()
-
-
-OUTPUTS: dict[str, Callable[[int, Generator], Output]] = {
-    "average": _Average,
-    "last": Output,
-    "random": _Random,
-}
-
-
-class FERMI(Solver):
+class FERMI(StochasticSolver):
     r"""Descent in the parameters and ascent in W, both from the same batch and the same point.
 
     With :math:`\psi_i` the saddle form of the mutual information
@@ -121,9 +81,11 @@ class FERMI(Solver):
     (30,)
     """
 
-    length = _ITERATIONS
     requires = ("mutual_information_saddle",)
+    keeps_last = True
     scope = "a loss plus mutual information, without privacy: DPFermiClassifier(epsilon=None)"
+    _positive = ("dual_step_size",)
+    _callable = ("optimizer",)
 
     def __init__(
         self,
@@ -144,51 +106,50 @@ class FERMI(Solver):
         self.table = table
         self.optimizer = optimizer
 
-    def check(self, problem: FermiERM) -> None:
+    def check(self, problem: Any) -> None:
         """Raise ValueError for a bad parameter."""
-        check_numbers(self, positive=("step_size", "dual_step_size"))
-        lengths = ["batch_size"] if self.n_steps is None else ["batch_size", "n_steps"]
-        check_numbers(self, positive=lengths, kind=Integral)
+        super().check(problem)
         check_choices(self)
-        if not callable(self.optimizer):
-            raise ValueError(f"FERMI.optimizer must be callable; got {self.optimizer!r}.")
 
-    def iterate(
-        self, problem: FermiERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
-    ) -> Iterator[Iterate]:
-        """Yield after every thirtieth of the steps."""
-        n_steps = self.n_steps or max(1000, 10 * problem.n_rows // self.batch_size)
-        information = problem.information
-        batches = ShuffledBatches(problem.n_rows, self.batch_size, rng)
-        descent = Descent(x, self.optimizer, self.step_size)
-        matrix = x.new_zeros((information.n_parts, information.n_classes))
-        output = OUTPUTS[self.output](n_steps, rng)
-        for step, recorded in recorded_steps(n_steps):
-            table = followed(self.table, step, n_steps)
-            gradient, ascent = problem.saddle(x, matrix, next(batches), table)
-            fall = 0.5 * (1.0 + torch.cos(torch.tensor(torch.pi * (step - 1) / n_steps)).item())
-            x = descent.step(x, gradient, fall * self.step_size)
-            matrix = information.project(matrix + self.dual_step_size * ascent)
-            output.see(step, x)
-            if recorded:
-                chosen = output.x if step == n_steps else x
-                soft, hard = problem.evaluate(chosen)
-                yield Iterate(chosen.clone(), soft, hard, dual, torch.inf)
+    def prepare(self, estimates: Estimates, now: Memory) -> None:
+        """Begin at W = 0."""
+        information = estimates.problem.information  # type: ignore[attr-defined]
+        now.matrix = now.x.new_zeros((information.n_parts, information.n_classes))
+        now.descent = Descent(now.x, self.optimizer, self.step_size)
+        now.last = last_step(self.output, now.n_steps, estimates.rng)
+        now.output = now.x
 
-    def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Keep the last."""
-        return last(iterates)
+    def step(self, estimates: Estimates, now: Memory) -> None:
+        """Take a step in the parameters and one in W, both from the same rows and point."""
+        problem: Any = estimates.problem
+        table = followed(self.table, now.step + 1, now.n_steps)
+        gradient, ascent = problem.saddle(now.x, now.matrix, estimates.rows(), table)
+        now.x = now.descent.step(now.x, gradient, cosine(now.progress) * self.step_size)
+        now.matrix = problem.information.project(now.matrix + self.dual_step_size * ascent)
+        if now.step < now.last:
+            now.output = output_after(self.output, now.output, now.x, now.step + 1, now.n_steps)
+
+    def result(self, now: Memory) -> Tensor:
+        """Return the average, the last or the drawn point."""
+        output: Tensor = now.output
+        return output
 
 
-def recorded_steps(n_steps: int) -> Iterator[tuple[int, bool]]:
-    """Number the steps from 1, and say after which of them to record: thirty times, at the end."""
-    ends = evaluated_steps(n_steps, _ITERATIONS)
-    for step in range(1, n_steps + 1):
-        yield step, step in ends
+def last_step(output: str, n_steps: int, rng: Generator) -> int:
+    """Return the number of the last step that the result depends on, drawn if it is random."""
+    return 1 + int(torch.randint(n_steps, (), generator=rng)) if output == "random" else n_steps
+
+
+def output_after(output: str, before: Tensor, x: Tensor, step: int, n_steps: int) -> Tensor:
+    """Return the output if this step, counted from 1, was the last: an average, or the point."""
+    averaged = step - n_steps // 2
+    if output == "average" and averaged > 1:
+        return torch.lerp(before, x, 1.0 / averaged)
+    return x
 
 
 def followed(table: str, step: int, n_steps: int) -> str:
-    """The table that W answers to in a step: probabilities in the first quarter.
+    """Return the table that W answers to in a step: probabilities in the first quarter.
 
     Untrained scores are near the threshold, where one step moves all labels at once.
     """
@@ -197,7 +158,7 @@ def followed(table: str, step: int, n_steps: int) -> str:
 
 def check_choices(solver: Any) -> None:
     """Raise ValueError unless the solver's `output` and `table` are known."""
-    for name, known in (("output", tuple(OUTPUTS)), ("table", TABLES)):
+    for name, known in (("output", OUTPUTS), ("table", TABLES)):
         value = getattr(solver, name)
         if not isinstance(value, str) or value not in known:
             raise ValueError(

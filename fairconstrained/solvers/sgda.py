@@ -1,36 +1,139 @@
-"""Descent-ascent whose averaged iterates are judged by rows held out from training."""
+"""Stochastic gradient descent-ascent, for networks and large data; and stopped early."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
-from fairconstrained.problems import Divisible
-from fairconstrained.solvers.base import (
-    FEASIBILITY_TOL,
-    Iterate,
-    Solver,
-    check_numbers,
-)
-from fairconstrained.solvers.stochastic.base import (
+from fairconstrained.problems import Divisible, Linearization
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, check_numbers
+from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
     Memory,
+    StochasticSolver,
     cosine,
-    evaluated_steps,
 )
 
 _WARM_UP = 0.05  # fraction of the steps in which step sizes grow to the given ones
 _GAIN = 0.2  # how much of a violation the shift takes up after each evaluation
-_LEAST_STEPS, _PASSES = 2000, 25
 _FROM_HERE, _FROM_SIMPLER = 0.05, 0.2  # step sizes of multipliers
 
 
-class EarlyStoppedSGDA(Solver):
+class _DescentAscent(StochasticSolver):
+    """Base: descent on the augmented Lagrangian, and ascent in the multipliers."""
+
+    penalty: float
+    max_dual: float
+    optimizer: Callable[..., Any]
+    _nonnegative: tuple[str, ...] = ("penalty",)
+    _callable = ("optimizer",)
+
+    def prepare(self, estimates: Estimates, now: Memory) -> None:
+        """Add the update rule of the descent."""
+        now.descent = Descent(now.x, self.optimizer, self.step_size)
+
+    def move(
+        self, now: Memory, terms: Linearization, step_size: float, dual_step_size: float
+    ) -> None:
+        """Take a step in the point and one in the multipliers, both by the same estimates."""
+        value = terms.value[1:]
+        active = (now.dual + self.penalty * value).clamp_min(0.0) if self.penalty else now.dual
+        gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
+        now.x = now.descent.step(now.x, gradient, step_size)
+        now.dual = (now.dual + dual_step_size * value).clamp(0.0, self.max_dual)
+
+
+class SGDA(_DescentAscent):
+    r"""Descent in the parameters and ascent in the multipliers, both from the same mini-batch.
+
+    With :math:`\hat f, \hat c` estimated on a batch,
+
+    .. math::
+
+        x &\leftarrow x - \eta\, \nabla \Big( \hat f(x)
+            + \tfrac{1}{2\rho} \lVert [\lambda + \rho\,(\hat c(x) + s)]_+ \rVert^2 \Big), \\
+        \lambda &\leftarrow \Pi_{[0, \Lambda]} (\lambda + \eta_\lambda (\hat c(x) + s)),
+
+    where :math:`\rho = 0` stands for the plain Lagrangian :math:`\hat f + \lambda' \hat c`, and the
+    shift :math:`s` is the difference of hard and soft values on the full data, measured after each
+    iteration: the multipliers answer to predicted labels. Both step sizes fall to zero along a
+    cosine.
+
+    Parameters
+    ----------
+    step_size : float, default=0.01
+        First :math:`\eta`.
+    dual_step_size : float, default=0.2
+        First :math:`\eta_\lambda`.
+    batch_size : int, default=2048
+    n_steps : int, optional
+        Mini-batch steps in all; default: 1000, or ten passes over the data if that is more.
+    n_evaluations : int, default=30
+        Iterations: evaluations on all the data, evenly spread over the steps. Each is a pass.
+    penalty : float, default=1.0
+        :math:`\rho`, which damps the oscillation of descent-ascent.
+    max_dual : float, default=100.0
+        :math:`\Lambda`, the largest multiplier.
+    optimizer : callable, default=torch.optim.Adam
+        ``(parameters, lr=...) -> torch.optim.Optimizer`` for the descent.
+
+    Notes
+    -----
+    An iteration ends with an evaluation on the full data. Memory beyond the
+    data grows with the batch and, in evaluations, with n scores. The residual is infinite: the run
+    ends with its steps, and the iterate of least error among the feasible ones is kept.
+
+    References
+    ----------
+    Lin, Jin and Jordan (2020), On gradient descent ascent for nonconvex-concave minimax problems.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import SGDA
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = RateConstrainedClassifier(slack=0.1, solver=SGDA(batch_size=128), random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).status_
+    'the solver came to the end of its schedule'
+    """
+
+    _positive = ("dual_step_size", "max_dual")
+
+    def __init__(
+        self,
+        *,
+        step_size: float = 0.01,
+        dual_step_size: float = 0.2,
+        batch_size: int = 2048,
+        n_steps: int | None = None,
+        n_evaluations: int = 30,
+        penalty: float = 1.0,
+        max_dual: float = 100.0,
+        optimizer: Callable[..., Any] = torch.optim.Adam,
+    ):
+        self.step_size = step_size
+        self.dual_step_size = dual_step_size
+        self.batch_size = batch_size
+        self.n_steps = n_steps
+        self.n_evaluations = n_evaluations
+        self.penalty = penalty
+        self.max_dual = max_dual
+        self.optimizer = optimizer
+
+    def step(self, estimates: Estimates, now: Memory) -> None:
+        """Both from the same rows."""
+        factor = cosine(now.progress)
+        sizes = factor * self.step_size, factor * self.dual_step_size
+        self.move(now, estimates.all(now.x), *sizes)
+
+
+class EarlyStoppedSGDA(_DescentAscent):
     r"""Descent-ascent with averaged weights, stopped early: the default for networks.
 
     Of each label in each group one row in `held_out` is held out. On a batch of the others and on
@@ -108,6 +211,10 @@ class EarlyStoppedSGDA(Solver):
 
     requires = ("draws", "held_out")
     scope = "problems whose rows can be held out, without privacy (epsilon=None)"
+    _least_steps, _passes = 2000, 25
+    _positive = ("max_dual",)
+    _nonnegative = ("penalty", "averaging")
+    _evaluates_start = True
 
     def __init__(
         self,
@@ -143,89 +250,54 @@ class EarlyStoppedSGDA(Solver):
 
     def check(self, problem: Divisible) -> None:
         """Raise ValueError for a bad parameter."""
-        rates = ["step_size", "max_dual"] + ["dual_step_size"] * (self.dual_step_size is not None)
-        check_numbers(self, positive=rates, nonnegative=["penalty", "averaging"])
-        lengths = ["batch_size", "n_evaluations", "patience", "held_out"]
-        lengths += ["n_steps"] * (self.n_steps is not None)
-        check_numbers(self, positive=lengths, kind=Integral)
+        super().check(problem)
+        check_numbers(self, positive=["dual_step_size"] * (self.dual_step_size is not None))
+        check_numbers(self, positive=["patience", "held_out"], kind=Integral)
         if self.averaging >= 1 or self.held_out < 2:
             raise ValueError(
                 "EarlyStoppedSGDA.averaging must be below 1 and held_out at least 2; got "
                 f"{self.averaging!r} and {self.held_out!r}."
-            )
-        if not callable(self.optimizer):
-            raise ValueError(
-                f"EarlyStoppedSGDA.optimizer must be callable; got {self.optimizer!r}."
             )
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
         """Choose the feasible iterate of least objective, or the least violation."""
         return min(iterates, key=_merit)
 
-    def iterate(
-        self, problem: Divisible, x: Tensor, dual: Tensor, tol: float, rng: Generator
-    ) -> Iterator[Iterate]:
-        """Yield the average after each evaluation."""
-        for iterate, _ in self.resumable(problem, x, dual, rng, {}):
-            yield iterate
+    def estimates(self, problem: Divisible, rng: Generator) -> Estimates:
+        """Return draws of most rows, and hold the others out."""
+        part, held_out = problem.divided(self.held_out, rng)
+        return Estimates(part, self.batch_size, rng, held_out=held_out)
 
-    def resumable(
-        self, problem: Divisible, x: Tensor, dual: Tensor, rng: Generator, saved: dict[str, Any]
-    ) -> Iterator[tuple[Iterate, dict[str, Any]]]:
-        """Iterates, each with all that a later call needs to go on from there, as `saved`."""
-        part, held = problem.divided(self.held_out, rng)
-        n_steps = self.n_steps or max(_LEAST_STEPS, _PASSES * part.n_rows // self.batch_size)
-        ends = evaluated_steps(n_steps, self.n_evaluations)
-        estimates, first = Estimates(part, self.batch_size, rng), 0
-        start, multipliers = part.begun(x, dual)
-        dual_step_size = _FROM_HERE if start is x else _FROM_SIMPLER
-        now = self.begin(start, multipliers, self.dual_step_size or dual_step_size)
-        if saved:
-            now.restore(saved["now"])
-            estimates.state, first = saved["estimates"], saved["step"]
-        else:
-            yield self._judged(problem, held, estimates, now), _state(0, now, estimates)
-        for step in range(first + 1, n_steps + 1):
-            if now.feasible and now.waited >= self.patience:
-                return
-            warm_up = min(1.0, step / (_WARM_UP * n_steps))
-            self.step(estimates, now, step, warm_up * cosine((step - 1) / n_steps))
-            if step in ends:
-                iterate = self._judged(problem, held, estimates, now)
-                yield iterate, _state(step, now, estimates)
+    def prepare(self, estimates: Estimates, now: Memory) -> None:
+        """Begin here, or at a simpler model; the average begins there too."""
+        here = now.x
+        now.x, now.dual = estimates.problem.begun(now.x, now.dual)  # type: ignore[attr-defined]
+        now.dual_step_size = self.dual_step_size or (_FROM_HERE if now.x is here else _FROM_SIMPLER)
+        super().prepare(estimates, now)
+        now.average, now.excess = now.x, torch.zeros_like(now.dual)
+        now.error_of_start, now.best, now.waited, now.feasible = None, torch.inf, 0, False
 
-    def begin(self, x: Tensor, dual: Tensor, dual_step_size: float) -> Memory:
-        """What the first step starts from; each step then changes it."""
-        return Memory(
-            x=x,
-            dual=dual,
-            dual_step_size=dual_step_size,
-            average=x,
-            descent=Descent(x, self.optimizer, self.step_size),
-            excess=torch.zeros_like(dual),
-            error_of_start=None,
-            best=torch.inf,
-            waited=0,
-            feasible=False,
-        )
+    def ends_early(self, now: Memory) -> bool:
+        """Whether one iterate was feasible, and no later one better for a while."""
+        return bool(now.feasible and now.waited >= self.patience)
 
-    def step(self, estimates: Estimates, now: Memory, step: int, factor: float) -> None:
-        """Take step number `step`, with step sizes times `factor`."""
+    def step(self, estimates: Estimates, now: Memory) -> None:
+        """Move the point, the multipliers and the average."""
+        step = now.step + 1
+        factor = min(1.0, step / (_WARM_UP * now.n_steps)) * cosine(now.progress)
         terms = estimates.both(now.x) if len(now.dual) else estimates.all(now.x)
-        value = terms.value[1:]
-        active = (now.dual + self.penalty * value).clamp_min(0.0) if self.penalty else now.dual
-        gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
-        now.x = now.descent.step(now.x, gradient, factor * self.step_size)
-        now.dual = (now.dual + factor * now.dual_step_size * value).clamp(0.0, self.max_dual)
+        self.move(now, terms, factor * self.step_size, factor * now.dual_step_size)
         now.average = now.average.lerp(now.x, 1.0 - min(self.averaging, step / (step + 9.0)))
 
-    def _judged(
-        self, problem: Divisible, held: Tensor, estimates: Estimates, now: Memory
-    ) -> Iterate:
-        """The average as an iterate; `now` remembers the best one so far."""
+    def evaluated(self, problem: Divisible, estimates: Estimates, now: Memory) -> Iterate:
+        """Return the average as an iterate; the memory counts since when there was no better one.
+
+        Constraints are measured on all rows, objective and error on the rows held out.
+        """
         # This also gives a network the batch statistics with which it is judged.
         soft, hard = problem.evaluate(now.average)
-        loss, error = problem.risks(now.average, held)
+        assert estimates.held_out is not None
+        loss, error = problem.risks(now.average, estimates.held_out)
         if now.error_of_start is None:
             now.error_of_start = error
         objective = loss + (error - now.error_of_start).clamp_min(0.0)
@@ -240,10 +312,6 @@ class EarlyStoppedSGDA(Solver):
         return iterate
 
 
-def _state(step: int, now: Memory, estimates: Estimates) -> dict[str, Any]:
-    return {"step": step, "now": now.saved(), "estimates": estimates.state}
-
-
 def _merit(iterate: Iterate) -> tuple[float, float]:
-    """What is least for the best iterate: the violation beyond the tolerance, the objective."""
+    """Return the violation beyond the tolerance, and the objective: less is better."""
     return max(iterate.excess, FEASIBILITY_TOL), float(iterate.soft[0])

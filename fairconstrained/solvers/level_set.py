@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.saddle import Saddle
-from fairconstrained.solvers.base import Iterate, Solver, last
-from fairconstrained.solvers.stochastic.sampling import ShuffledBatches
+from fairconstrained.solvers.base import Iterate, Solver
+from fairconstrained.solvers.stochastic import ShuffledBatches
 
 
 class Dual(NamedTuple):
@@ -147,7 +146,7 @@ class LevelSet(Solver):
 
     ``AUCFairClassifier.partial_fit`` goes on from the state of the last call, a step for each
     `batch_size` rows of the stream, every row being used once: see
-    ``solvers.stochastic.level_set_stream``. A step on a single row wants a `step_size` many times
+    ``solvers.level_set_stream``. A step on a single row wants a `step_size` many times
     smaller (with 100 columns 0.0005) and more `n_steps`.
 
     References
@@ -163,6 +162,7 @@ class LevelSet(Solver):
     """
 
     requires = ("saddle",)
+    keeps_last = True  # true gaps are not used
     scope = _SCOPE
 
     def __init__(
@@ -189,18 +189,16 @@ class LevelSet(Solver):
         self.radius = radius
 
     @classmethod
-    def suits(cls, problem: FairERM) -> bool:
+    def suits(cls, problem: Any) -> bool:
         """Whether all AUCs have the quadratic surrogate."""
         return Saddle.surrogate_of(problem) is not None
 
-    def check(self, problem: FairERM) -> None:
+    def check(self, problem: Any) -> None:
         """Raise ValueError unless constant scores are strictly feasible and theta > 1."""
         if not self.theta > 1:
             raise ValueError(f"{type(self).__name__}.theta must be > 1; got {self.theta!r}.")
         surrogate = Saddle.surrogate_of(problem)
-        slack = (
-            float(problem.constraint.slack.min()) if len(problem.constraint.slack) else torch.inf
-        )
+        slack = Saddle.least_slack_of(problem)
         if surrogate is not None and not 2.0 * surrogate.c1 * surrogate.c2**2 < 1.0 + slack:
             raise ValueError(
                 f"{type(self).__name__} needs 2 c1 c2^2 < 1 + slack, so that constant scores are "
@@ -209,13 +207,12 @@ class LevelSet(Solver):
             )
 
     def iterate(
-        self, problem: FairERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """A level an iteration, from x or, where x breaks a constraint, from the model's zero."""
         saddle = Saddle(problem)
-        if not _feasible(saddle, x):
-            x = saddle.problem.model.init()  # constant scores, of a linear model
-        yield from self.levels(saddle, saddle.extended(x), 0.0, rng)
+        start = saddle.extended(x) if _feasible(saddle, x) else saddle.constants()
+        yield from self.levels(saddle, start, 0.0, rng)
 
     def levels(
         self, saddle: Saddle, start: Tensor, rho: float, rng: Generator
@@ -228,7 +225,7 @@ class LevelSet(Solver):
         for _ in range(self.max_levels):
             state = Descent.begin(start, saddle)
             for _ in range(self.n_steps):
-                state = self.step(saddle, state, problem.data.rows(next(batches)), r, rho, start)
+                state = self.step(saddle, state, saddle.rows(next(batches)), r, rho, start)
             bound = self.upper_bound(saddle, state, rho)
             if first:
                 accuracy = self.accuracy(bound)
@@ -241,10 +238,6 @@ class LevelSet(Solver):
             if bound >= -accuracy:
                 return
             r, first = self.next_level(r, bound), False
-
-    def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Keep the last: true gaps are not used."""
-        return last(iterates)
 
     def accuracy(self, bound: float) -> float:
         """Give epsilon_opt, from U at the first level; no level is next if U certifies nothing."""
@@ -262,7 +255,7 @@ class LevelSet(Solver):
         return min(float(saddle.problem.linearize(w).value[0]), constants)
 
     def step(
-        self, saddle: Saddle, state: Descent, batch: Batch, r: float, rho: float, centre: Tensor
+        self, saddle: Saddle, state: Descent, batch: Any, r: float, rho: float, centre: Tensor
     ) -> Descent:
         """One step of Algorithm 2 on these rows: both x and y move from where they are."""
         surrogate_interval = self.interval * saddle.c2
@@ -358,16 +351,16 @@ class ProximalLevelSet(Solver):
         return self.level_set or LevelSet(n_steps=500, step_size=0.1, max_levels=3)
 
     @classmethod
-    def suits(cls, problem: FairERM) -> bool:
+    def suits(cls, problem: Any) -> bool:
         """Whether the level-set method suits."""
         return LevelSet.suits(problem)
 
-    def check(self, problem: FairERM) -> None:
+    def check(self, problem: Any) -> None:
         """Raise where the level-set method would."""
         self._inner().check(problem)
 
     def iterate(
-        self, problem: FairERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Levels of the first proximal problem, then of the next about its solution."""
         saddle, inner = Saddle(problem), self._inner()

@@ -5,14 +5,24 @@ from __future__ import annotations
 from numbers import Integral
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from torch import Generator, Tensor
+from scipy.optimize import linprog, minimize, nnls
+from torch import Tensor
 
 from fairconstrained.arrays import Floats
 from fairconstrained.problems import SampledProblem
 from fairconstrained.solvers.base import check_numbers
-from fairconstrained.solvers.stochastic.base import Estimates, Memory, StochasticSolver
-from fairconstrained.solvers.stochastic.directions import Step, direction, least_level
+from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver
+
+_INFEASIBLE = 1e-12
+
+
+class Step(NamedTuple):
+    """A direction and the multipliers of the linearised constraints."""
+
+    d: Floats  # (n,)
+    dual: Floats  # (m,)
 
 
 class Rows(NamedTuple):
@@ -23,7 +33,7 @@ class Rows(NamedTuple):
 
     @classmethod
     def joined(cls, one: Rows, other: Rows) -> Rows:
-        """Rows of two draws of one size as one: each stands for half as many."""
+        """Join two draws of one size: each row stands for half as many."""
         index, scale = (
             torch.cat(pair) for pair in zip(one.of_constraints, other.of_constraints, strict=True)
         )
@@ -152,25 +162,23 @@ class StochasticGhost(StochasticSolver):
                     f"StochasticGhost.{name} must be {wording}; got {getattr(self, name)!r}."
                 )
 
-    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
-        """The point and the first step size."""
-        return Memory(x=x, dual=dual, step_size=self.step_size)
+    def prepare(self, estimates: Estimates, now: Memory) -> None:
+        """Add the first step size."""
+        now.step_size = self.step_size
 
-    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
-        """Along the direction of a level drawn."""
+    def step(self, estimates: Estimates, now: Memory) -> None:
+        """Take a step along the direction of a level drawn."""
         probabilities = self.p0 * (1.0 - self.p0) ** torch.arange(self.max_level + 1).double()
         probabilities /= probabilities.sum()
-        level = int(torch.multinomial(probabilities, 1, generator=rng))
-        step = self.debiased(estimates, now.x, level, float(probabilities[level]), rng)
+        level = int(torch.multinomial(probabilities, 1, generator=estimates.rng))
+        step = self.debiased(estimates, now.x, level, float(probabilities[level]))
         now.x = now.x + now.step_size * torch.as_tensor(step.d).to(now.x)
         now.dual = torch.as_tensor(step.dual).to(now.dual)
         now.step_size *= 1.0 - self.step_decay * now.step_size
 
-    def debiased(
-        self, estimates: Estimates, x: Tensor, level: int, probability: float, rng: Generator
-    ) -> Step:
-        """The estimate of the direction at `x` for a drawn level."""
-        single, even, odd = (self.draw(estimates, n, rng) for n in (1, 2**level, 2**level))
+    def debiased(self, estimates: Estimates, x: Tensor, level: int, probability: float) -> Step:
+        """Estimate the direction at `x` for a drawn level."""
+        single, even, odd = (self.draw(estimates, n) for n in (1, 2**level, 2**level))
         # The whole sample is measured as one: values need not be means over rows.
         first, fine, *halves = (
             self.solve(self.sample(estimates, x, rows))
@@ -179,14 +187,14 @@ class StochasticGhost(StochasticSolver):
         coarse = 0.5 * (halves[0].d + halves[1].d)
         return Step(first.d + (fine.d - coarse) / probability, fine.dual)
 
-    def draw(self, estimates: Estimates, size: int, rng: Generator) -> Rows:
+    def draw(self, estimates: Estimates, size: int) -> Rows:
         """Draw `size` rows; for the constraints, as many of each part."""
         size = size * self.batch_size
-        rows = torch.randint(estimates.problem.n_rows, (size,), generator=rng)
-        return Rows(rows, estimates.balanced.draw(size, rng))
+        rows = torch.randint(estimates.problem.n_rows, (size,), generator=estimates.rng)
+        return Rows(rows, estimates.balanced.draw(size, estimates.rng))
 
     def sample(self, estimates: Estimates, x: Tensor, rows: Rows) -> Sample:
-        """Estimates from these rows."""
+        """Estimate all terms from these rows."""
         terms = estimates.problem.estimates(x, rows.of_objective, rows.of_constraints)
         gradients = terms.jacobian().cpu().double().numpy()
         # Paper: c as it is; here: moved by hard minus soft values, because labels are what counts.
@@ -194,7 +202,111 @@ class StochasticGhost(StochasticSolver):
         return Sample(gradients[0], constraints, gradients[1:])
 
     def solve(self, sample: Sample) -> Step:
-        """The direction d(S) and its multipliers."""
+        """Return the direction d(S) and its multipliers."""
         level = (1.0 - self.lam) * max(sample.value.max(initial=0.0), 0.0)
         level += self.lam * least_level(sample.value, sample.jacobian, self.rho)
         return direction(*sample, level, self.tau, self.beta)
+
+
+# The subproblems have few constraints and many variables, so their duals are small.
+
+
+def least_level(value: Floats, jacobian: Floats, radius: float) -> float:
+    r"""Return the least violation in reach: :math:`\min_{t \ge 0} t` s.t. :math:`c + A d \le t`,
+    :math:`\lVert d \rVert_\infty \le` `radius`.
+
+    It is zero, and no programme is solved, if the constraints hold or the shortest step to them is
+    within reach, which is so in nearly all steps of a network.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained.solvers.stochastic_ghost import least_level
+    >>> least_level(np.array([1.0]), np.array([[0.5, -0.5]]), radius=0.5)
+    0.5
+    """
+    if not len(value) or value.max() <= 0:
+        return 0.0
+    n = jacobian.shape[1]
+    shortest = _without_box(np.zeros(n), value, jacobian, 0.0, 1.0)
+    if shortest is not None and np.abs(shortest.d).max() <= radius:
+        return 0.0
+    found = linprog(
+        np.r_[np.zeros(n), 1.0],
+        A_ub=np.column_stack((jacobian, -np.ones(len(value)))),
+        b_ub=-value,
+        bounds=[(-radius, radius)] * n + [(0.0, None)],
+    )
+    return float(found.fun)
+
+
+def direction(
+    gradient: Floats, value: Floats, jacobian: Floats, level: float, curvature: float, bound: float
+) -> Step:
+    r"""Solve :math:`\min_d g'd + \tfrac{\tau}{2} \lVert d \rVert^2` s.t. :math:`c + A d \le`
+    `level`, :math:`\lVert d \rVert_\infty \le` `bound`.
+
+    For multipliers v the minimiser is :math:`d(v) = \mathrm{clip}(-(g + A'v) / \tau)`, and the
+    dual is concave in m variables. If no bound is active it is a nonnegative least squares problem.
+
+    Parameters
+    ----------
+    gradient : ndarray of shape (n,)
+    value : ndarray of shape (m,)
+    jacobian : ndarray of shape (m, n)
+    level : float
+    curvature : float
+        :math:`\tau`.
+    bound : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained.solvers.stochastic_ghost import direction
+    >>> step = direction(np.array([1.0, 0.0]), np.array([0.5]), np.array([[-1.0, 0.0]]), 0, 1, 10)
+    >>> np.round(step.d, 9) + 0.0, np.round(step.dual, 9)
+    (array([0.5, 0. ]), array([1.5]))
+    """
+    if not len(value):
+        return Step(np.clip(-gradient / curvature, -bound, bound), np.zeros(0))
+    step = _without_box(gradient, value, jacobian, level, curvature)
+    if step is not None and np.abs(step.d).max() <= bound:
+        return step
+
+    def at(dual: Floats) -> Floats:
+        return np.clip(-(gradient + dual @ jacobian) / curvature, -bound, bound)
+
+    def negative_dual(dual: Floats) -> tuple[float, Floats]:
+        d = at(dual)
+        excess = value - level + jacobian @ d
+        return -float(gradient @ d + 0.5 * curvature * d @ d + dual @ excess), -excess
+
+    start = np.zeros(len(value)) if step is None else step.dual
+    options = {"gtol": 1e-10, "ftol": 0.0, "maxiter": 1000}
+    bounds = [(0.0, None)] * len(value)
+    dual = minimize(
+        negative_dual, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    ).x
+    return Step(at(dual), dual)
+
+
+def _without_box(
+    gradient: Floats, value: Floats, jacobian: Floats, level: float, curvature: float
+) -> Step | None:
+    """Without bounds on d, by least distance programming; None if there is no such step.
+
+    Lawson and Hanson, Solving Least Squares Problems, Chapter 23: the shortest u with A u <= h
+    follows from the nonnegative least squares problem min |(-A' ; -h') v - e|, e the last unit
+    vector; here u = d + g / tau.
+    """
+    h = level - value + jacobian @ gradient / curvature
+    # Only norms matter: for A' = QR the norm of R v is that of -A'v, and R has m rows, not n.
+    system = np.vstack((np.linalg.qr(jacobian.T)[1], -h))
+    unit = np.zeros(len(system))
+    unit[-1] = 1.0
+    v, _ = nnls(system, unit)
+    rest = 1.0 + h @ v  # minus the last entry of the residual
+    if rest <= _INFEASIBLE:
+        return None
+    dual = curvature * v / rest
+    return Step(-(gradient + dual @ jacobian) / curvature, dual)

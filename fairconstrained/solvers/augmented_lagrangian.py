@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Integral
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from fairconstrained.arrays import Floats
-from fairconstrained.problems import Linearization, Problem, Sharpenable
+from fairconstrained.problems import Linearization, Sharpenable
 from fairconstrained.problems.base import last_kept
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
@@ -20,17 +21,17 @@ from fairconstrained.solvers.base import (
     check_numbers,
     violation,
 )
-from fairconstrained.solvers.deterministic.minimise import (
+from fairconstrained.solvers.lbfgs import (
     FEW_ROWS,
     ROUNDING,
     Curvature,
     Effort,
+    Found,
     Function,
     lbfgs,
     lbfgs_then_newton,
 )
-from fairconstrained.solvers.deterministic.repair import Seen, repaired
-from fairconstrained.solvers.lines import along_offsets
+from fairconstrained.solvers.repair import Seen, along_offsets, repaired
 
 _LOOSE = 1e-3  # accuracy of a subproblem while its targets still move
 _UPDATES = 5  # multiplier updates in one round
@@ -138,7 +139,11 @@ class AugmentedLagrangian(Solver):
     def iterate(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Solve rounds of subproblems at increasing sharpness; deterministic."""
+        """Solve rounds of subproblems at increasing sharpness; deterministic.
+
+        Of many rows a part comes first. Rounds are followed by repairs, and where no sharpness has
+        led to a feasible point, by repairs of what they led to and by moves along offsets.
+        """
         warm, coarse = bool(dual.any()), problem.thinned()
         if coarse is not problem and not (warm or x.any()):
             *_, found = self.iterate(coarse, x, dual, tol, rng)
@@ -163,7 +168,7 @@ class AugmentedLagrangian(Solver):
                 yield best
             sharper = problem.sharpened()
             last, problem = sharper is problem, sharper
-            if violation(best.hard) <= FEASIBILITY_TOL:
+            if best.excess <= FEASIBILITY_TOL:
                 feasible.append(best)
                 if last or len(feasible) == opinions or not best.dual.any():
                     yield best_feasible(feasible)
@@ -180,16 +185,20 @@ class AugmentedLagrangian(Solver):
         yield best_feasible(feasible)
 
     def _rounds(
-        self, problem: Problem, x: Tensor, dual: Tensor, shift: Tensor, tol: float
+        self, problem: Sharpenable, x: Tensor, dual: Tensor, shift: Tensor, tol: float
     ) -> Iterator[Iterate]:
         """Solve, compare with the hard values and move the targets, until patience runs out."""
-        targets = _Targets(shift)
-        passes = _Passes(problem)
-        optimum = _without_constraints(passes, x, dual, tol)
-        if optimum:
-            yield optimum
-            return
-        worst = _of_equal_scores(problem, x)
+        linearize = last_kept(problem.linearize)  # a minimisation starts where one ended
+        if not dual.any():
+            gradient = linearize(x).pullback(torch.cat((dual.new_ones(1), dual)))
+            residual = float(gradient.abs().max())
+            if residual <= tol and violation(problem.evaluate(x).hard) <= 0.0:
+                yield Iterate(x, *problem.evaluate(x), dual, residual)
+                return
+        bound = torch.inf  # on the objective: few rows take no time, whatever comes of them
+        if problem.n_rows > FEW_ROWS:
+            equal_scores = problem.evaluate(torch.zeros_like(x)).soft
+            bound = float(equal_scores[0]) if violation(equal_scores) <= 0.0 else torch.inf
         # The last minimisation goes beyond tol, and with few rows to the accuracy of their sums.
         # The result then depends neither on the order of the rows nor on whether weights are given
         # as repetitions.
@@ -198,68 +207,57 @@ class AugmentedLagrangian(Solver):
             polish = partial(lbfgs_then_newton, accuracy=ROUNDING, effort=effort)
         else:
             polish = partial(lbfgs, accuracy=1e-3 * tol, effort=effort)
+        targets = _Targets(shift)
         while targets.stalled < self.patience and targets.rounds < _MAX_ROUNDS:
             accuracy = tol if targets.settled else _LOOSE
             for _ in range(_UPDATES):
                 minimise = partial(lbfgs, accuracy=0.5 * accuracy, effort=effort)
-                iterate, gap = _update(passes, x, dual, targets.shift, self.penalty, minimise)
+                iterate, gap = self._update(problem, linearize, x, dual, targets.shift, minimise)
                 x, dual = iterate.x, iterate.dual
                 # While the targets move it is enough that the constraints are met.
                 if (iterate.residual if targets.settled else gap) <= accuracy:
                     break
                 yield iterate._replace(residual=torch.inf)
-                if _lower_bound(iterate, targets.shift) > worst:
+                # The dual function: in convex problems no point that meets the targets is better.
+                if float(iterate.soft[0] + dual @ (iterate.soft[1:] + targets.shift)) > bound:
                     return
-            done = targets.settled and violation(iterate.hard) <= _AIM
+            done = targets.settled and iterate.excess <= _AIM
             if done and iterate.residual <= tol:
-                iterate, _ = _update(passes, x, dual, targets.shift, self.penalty, polish)
-                done = violation(iterate.hard) <= _AIM
+                iterate, _ = self._update(problem, linearize, x, dual, targets.shift, polish)
+                done = iterate.excess <= _AIM
             yield iterate if done else iterate._replace(residual=torch.inf)
             x, dual = targets.follow(iterate)
 
+    def _update(
+        self,
+        problem: Sharpenable,
+        linearize: Callable[[Tensor], Linearization],
+        x: Tensor,
+        dual: Tensor,
+        shift: Tensor,
+        minimise: Callable[[Function, Floats], Found],
+    ) -> tuple[Iterate, float]:
+        """Minimise the augmented Lagrangian and update the multipliers.
 
-class _Passes:
-    """Passes over the data, with the last one cached: a minimisation starts where one ended."""
+        Returns the iterate, and the largest violation of feasibility and complementarity.
+        """
 
-    def __init__(self, problem: Problem):
-        self._linearize = problem.linearize
-        self.linearize = last_kept(self._with_gradient_kept)
-        self.evaluate = problem.evaluate
+        def lagrangian(variables: Floats) -> tuple[float, Floats]:
+            terms = linearize(torch.as_tensor(variables, device=x.device))
+            active = (dual + self.penalty * (terms.value[1:] + shift)).clamp_min(0.0)
+            value = terms.value[0] + (active**2).sum() / (2.0 * self.penalty)
+            gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
+            return value.item(), gradient.cpu().numpy()
 
-    def _with_gradient_kept(self, x: Tensor) -> Linearization:
-        terms = self._linearize(x)
-        return terms._replace(pullback=last_kept(terms.pullback))
-
-
-def _update(
-    passes: _Passes,
-    x: Tensor,
-    dual: Tensor,
-    shift: Tensor,
-    penalty: float,
-    minimise: Callable[[Function, Floats], Floats],
-) -> tuple[Iterate, float]:
-    """Minimise the augmented Lagrangian and update the multipliers.
-
-    Returns the iterate, and the largest violation of feasibility and complementarity.
-    """
-
-    def lagrangian(variables: Floats) -> tuple[float, Floats]:
-        terms = passes.linearize(torch.as_tensor(variables, device=x.device))
-        active = (dual + penalty * (terms.value[1:] + shift)).clamp_min(0.0)
-        value = terms.value[0] + (active**2).sum() / (2.0 * penalty)
-        gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
-        return value.item(), gradient.cpu().numpy()
-
-    x = torch.as_tensor(minimise(lagrangian, x.cpu().numpy()), device=x.device)
-    terms = passes.linearize(x)
-    value = terms.value[1:] + shift
-    moved = (dual + penalty * value).clamp_min(0.0)
-    gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), moved)))
-    # min(dual, -value) is zero where a constraint is met and complementary to its multiplier.
-    gap = _largest(torch.minimum(moved, -value))
-    residual = max(float(gradient.abs().max()), gap)
-    return Iterate(x, terms.value, passes.evaluate(x).hard, moved, residual), gap
+        found, gradient = minimise(lagrangian, x.cpu().numpy())
+        x = torch.as_tensor(found, device=x.device)
+        soft = linearize(x).value
+        value = soft[1:] + shift
+        moved = (dual + self.penalty * value).clamp_min(0.0)
+        # min(dual, -value) is zero where a constraint is met and complementary to its multiplier.
+        gap = _largest(torch.minimum(moved, -value))
+        residual = max(float(np.abs(gradient).max()), gap)
+        return Iterate(x, soft, problem.evaluate(x).hard, moved, residual), gap
 
 
 class _Targets:
@@ -286,7 +284,7 @@ class _Targets:
         Returns the point and the multipliers to go on from.
         """
         self.rounds += 1
-        excess = violation(iterate.hard)
+        excess = iterate.excess
         feasible = excess <= _AIM
         better = self._best is None or float(iterate.hard[0]) < float(self._best[0].hard[0])
         soft, hard, binds = iterate.soft[1:], iterate.hard[1:], iterate.dual > 0
@@ -320,38 +318,6 @@ class _Targets:
         # each other (a > b and b > a).
         self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
-
-
-def _without_constraints(passes: _Passes, x: Tensor, dual: Tensor, tol: float) -> Iterate | None:
-    """The start as the result, where it solves the problem without constraints and keeps them."""
-    if dual.any():
-        return None
-    gradient = passes.linearize(x).pullback(torch.cat((dual.new_ones(1), dual)))
-    residual = float(gradient.abs().max())
-    if residual > tol:
-        return None
-    soft, hard = passes.evaluate(x)
-    return Iterate(x, soft, hard, dual, residual) if violation(hard) <= 0.0 else None
-
-
-def _lower_bound(iterate: Iterate, shift: Tensor) -> float:
-    """The Lagrangian where it is minimal: the dual function at the multipliers of the iterate.
-
-    Of a convex subproblem it is a lower bound on the objective of all points that meet it.
-    """
-    return float(iterate.soft[0] + iterate.dual @ (iterate.soft[1:] + shift))
-
-
-def _of_equal_scores(problem: Problem, x: Tensor) -> float:
-    """The objective at scores zero if they meet the constraints, else infinity.
-
-    With few rows rounds take no time, and those of a large objective may still end in a small
-    error: infinity as well.
-    """
-    if problem.n_rows <= FEW_ROWS:
-        return torch.inf
-    soft = problem.evaluate(torch.zeros_like(x)).soft
-    return float(soft[0]) if violation(soft) <= 0.0 else torch.inf
 
 
 def _largest(values: Tensor) -> float:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.saddle import Saddle
 from fairconstrained.solvers.base import check_solves
-from fairconstrained.solvers.stochastic.level_set import Descent, LevelSet
+from fairconstrained.solvers.level_set import Descent, LevelSet
 
 
 @dataclass(frozen=True)
@@ -53,25 +53,23 @@ class LevelSetStream:
     falling: bool = True
 
     @classmethod
-    def begin(cls, solver: LevelSet, problem: FairERM) -> LevelSetStream:
+    def begin(cls, solver: LevelSet, problem: Any) -> LevelSetStream:
         """Begin at the model's zero, at a level above the optimum, on the first rows."""
         check_solves(solver, problem)
         solver.check(problem)
         saddle = Saddle(problem)
-        w, n = problem.model.init(), problem.n_rows
-        x, weights = saddle.extended(w), saddle.cell_weights(problem.data)
-        return cls(x, Descent.begin(x, saddle), solver.first_level(saddle, w), x, weights, n, n)
+        x, weights, n = saddle.constants(), saddle.cell_weights(saddle.rows()), problem.n_rows
+        level = solver.first_level(saddle, saddle.parameters(x))
+        return cls(x, Descent.begin(x, saddle), level, x, weights, n, n)
 
-    def through(
-        self, solver: LevelSet, problem: FairERM, batches: Iterable[Batch]
-    ) -> LevelSetStream:
+    def through(self, solver: LevelSet, problem: Any, batches: Iterable[Any]) -> LevelSetStream:
         """One step on each of these mini-batches."""
         saddle, state = Saddle(problem), self
         for batch in batches:
             state = state.after(solver, saddle, batch)
         return state
 
-    def after(self, solver: LevelSet, saddle: Saddle, batch: Batch) -> LevelSetStream:
+    def after(self, solver: LevelSet, saddle: Saddle, batch: Any) -> LevelSetStream:
         """One step on these rows, and the end of the level if it was its last.
 
         Fractions are those of all rows so far, these included.

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
 
-from fairconstrained.solvers.stochastic.base import (
+from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
     Memory,
@@ -106,26 +105,17 @@ class ALM(StochasticSolver):
         self.optimizer = optimizer
         self.schedule = schedule
 
-    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
-        """The point with its slack, which is the first centre too."""
-        slack = (-estimates.problem.evaluate(x).soft[1:]).clamp_min(0.0)
-        descent = Descent(x, self.optimizer, self.step_size)
-        centre = torch.cat((x, slack))
-        return Memory(x=x, dual=dual, y=dual, slack=slack, centre=centre, descent=descent)
+    smoothing = averaging = 0.0  # of SSLALM
 
-    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
-        """Without smoothing."""
-        self._smoothed_step(estimates, now, progress, smoothing=0.0, averaging=0.0)
+    def prepare(self, estimates: Estimates, now: Memory) -> None:
+        """Add the slack, and the first centre: the point with its slack."""
+        now.y, now.descent = now.dual, Descent(now.x, self.optimizer, self.step_size)
+        now.slack = (-estimates.problem.evaluate(now.x).soft[1:]).clamp_min(0.0)
+        now.centre = torch.cat((now.x, now.slack))
 
-    def _smoothed_step(
-        self,
-        estimates: Estimates,
-        now: Memory,
-        progress: float,
-        smoothing: float,
-        averaging: float,
-    ) -> None:
-        factor = self.schedule(progress)
+    def step(self, estimates: Estimates, now: Memory) -> None:
+        """Take a step in y, then in x and the slack, and then move the centre."""
+        factor = self.schedule(now.progress)
         step_size = factor * self.step_size
         draws = estimates.independent(now.x)
         y = now.y.add(draws.first + now.slack, alpha=factor * self.dual_step_size)
@@ -133,9 +123,10 @@ class ALM(StochasticSolver):
             y = torch.zeros_like(y)
         force = y.add(draws.second + now.slack, alpha=self.penalty)
         difference = torch.cat((now.x, now.slack)) - now.centre
-        gradient = torch.cat((draws.gradient(1.0, force), force)).add(difference, alpha=smoothing)
+        gradient = torch.cat((draws.gradient(1.0, force), force))
+        gradient = gradient.add(difference, alpha=self.smoothing)
         on_x, on_slack = gradient[: len(now.x)], gradient[len(now.x) :]
-        now.centre = now.centre.add(difference, alpha=averaging)
+        now.centre = now.centre.add(difference, alpha=self.averaging)
         now.x = now.descent.step(now.x, on_x, step_size)
         now.slack = now.slack.add(on_slack, alpha=-step_size).clamp_min(0.0)
         now.y, now.dual = y, y.clamp_min(0.0)
@@ -202,7 +193,3 @@ class SSLALM(ALM):
         )
         self.smoothing = smoothing
         self.averaging = averaging
-
-    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
-        """With smoothing."""
-        self._smoothed_step(estimates, now, progress, self.smoothing, self.averaging)

@@ -13,6 +13,7 @@ from scipy.optimize import lsq_linear
 from torch import Generator, Tensor
 
 from fairconstrained.problems import Linearization, Loosenable, Problem
+from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
     Iterate,
@@ -21,8 +22,7 @@ from fairconstrained.solvers.base import (
     check_numbers,
     violation,
 )
-from fairconstrained.solvers.deterministic.augmented_lagrangian import AugmentedLagrangian
-from fairconstrained.solvers.deterministic.minimise import FEW_ROWS, Curvature
+from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
 
 _AIM = 0.5 * FEASIBILITY_TOL  # target for the largest hard value
 _NEAR = 0.02  # constraints with at most this much room enter the quadratic program
@@ -130,14 +130,14 @@ class SequentialQuadratic(Solver):
             x, dual = iterates[-1].x, iterates[-1].dual
             levels.append((best_feasible(iterates), problem))
             sharper = problem.sharpened()
-            kept = [violation(iterate.hard) <= FEASIBILITY_TOL for iterate, _ in levels]
+            kept = [iterate.excess <= FEASIBILITY_TOL for iterate, _ in levels]
             lost = any(kept) and not kept[-1]
             if sharper is problem or lost:
                 break
             problem = sharper
         best = best_feasible([iterate for iterate, _ in levels])
         problem = next(level for iterate, level in levels if iterate is best)
-        if violation(best.hard) > FEASIBILITY_TOL:
+        if best.excess > FEASIBILITY_TOL:
             yield from self._rescued(best, problem, tol, rng)
         elif problem.n_rows <= FEW_ROWS:
             yield from self._settled(best, problem, tol)
@@ -171,7 +171,7 @@ class SequentialQuadratic(Solver):
         for iterate in islice(solver.iterate(problem, start.x, none, tol, rng), _RESCUE_STEPS):
             found.append(iterate._replace(residual=torch.inf))
             yield found[-1]
-            if violation(iterate.hard) <= FEASIBILITY_TOL:
+            if iterate.excess <= FEASIBILITY_TOL:
                 break
         yield best_feasible(found)
 
@@ -185,7 +185,7 @@ class SequentialQuadratic(Solver):
             yield iterate._replace(residual=torch.inf)
             change = iterate.hard[1:] - iterate.soft[1:] - shift
             last, moved = moved, float(change.abs().max())
-            if max(iterate.residual, moved) <= _LOOSE and violation(iterate.hard) <= _AIM:
+            if max(iterate.residual, moved) <= _LOOSE and iterate.excess <= _AIM:
                 break
             fraction = fraction if moved < last else 0.7 * fraction
             shift = shift + fraction * change
@@ -211,7 +211,7 @@ class SequentialQuadratic(Solver):
                     least = iterate.residual
             if iterate.residual > tol:
                 break
-            if violation(iterate.hard) <= FEASIBILITY_TOL:
+            if iterate.excess <= FEASIBILITY_TOL:
                 yield iterate
                 return
             shift = shift + 2.0 * iterate.hard[1:].clamp_min(0.0)

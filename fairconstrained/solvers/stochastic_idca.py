@@ -2,16 +2,14 @@ r"""IDCA on mini-batches, for any model: convex subproblems by a stochastic prim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
 
-from fairconstrained.problems import FairERM
+from fairconstrained.problems import DifferenceOfConvex
 from fairconstrained.problems.majorant import Majorant
-from fairconstrained.solvers.base import Iterate
-from fairconstrained.solvers.stochastic.base import (
+from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
     Memory,
@@ -85,7 +83,7 @@ class StochasticIDCA(StochasticSolver):
         "constraints that are differences of convex functions of the scores, as the partial "
         "notions but group_auc are, without privacy (epsilon=None)"
     )
-    _positive: tuple[str, ...] = ("dual_step_size", "max_dual", "inner_steps")
+    _positive = ("dual_step_size", "max_dual", "inner_steps")
 
     def __init__(
         self,
@@ -110,26 +108,19 @@ class StochasticIDCA(StochasticSolver):
         self.optimizer = optimizer
         self.schedule = schedule
 
-    # Narrower than the base class: the bounds need a problem's model and constraint.
-    def iterate(  # type: ignore[override]
-        self, problem: FairERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
-    ) -> Iterator[Iterate]:
-        """Yield after each evaluation."""
-        return super().iterate(problem, x, dual, tol, rng)
-
     @classmethod
-    def suits(cls, problem: FairERM) -> bool:
+    def suits(cls, problem: DifferenceOfConvex) -> bool:
         """Whether the constraints are known differences of convex functions of the scores."""
-        return problem.constraint.difference_of_convex
+        return problem.difference_of_convex
 
-    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor) -> Memory:
-        """The point is the first anchor."""
-        descent = Descent(x, self.optimizer, self.step_size)
-        return Memory(x=x, dual=dual, anchor=x, total=torch.zeros_like(x), inner=0, descent=descent)
+    def prepare(self, estimates: Estimates, now: Memory) -> None:
+        """Let the point be the first anchor."""
+        now.anchor, now.total, now.inner = now.x, torch.zeros_like(now.x), 0
+        now.descent = Descent(now.x, self.optimizer, self.step_size)
 
-    def step(self, estimates: Estimates, now: Memory, progress: float, rng: Generator) -> None:
-        """One step on the subproblem; after the last of them the anchor moves."""
-        factor = self.schedule(progress)
+    def step(self, estimates: Estimates, now: Memory) -> None:
+        """Take one step on the subproblem; after the last of them the anchor moves."""
+        factor = self.schedule(now.progress)
         if not len(now.dual):
             gradient = estimates.objective(now.x)
             now.x = now.descent.step(now.x, gradient, factor * self.step_size)

@@ -1,1 +1,0 @@
-"""Deterministic solvers, which pass over all rows."""

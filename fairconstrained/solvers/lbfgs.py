@@ -1,0 +1,258 @@
+"""Smooth minimisation by L-BFGS, and to rounding by Newton steps; the solver ``LBFGS``.
+
+Functions map a flat array x to (value, gradient).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import LinearOperator, cg
+from torch import Generator, Tensor
+
+from fairconstrained.arrays import Floats
+from fairconstrained.problems import Problem
+from fairconstrained.solvers.base import Iterate, Solver, check_numbers
+
+Function = Callable[[Floats], tuple[float, Floats]]
+Point = tuple[Floats, float, Floats]  # x, value, gradient
+Found = tuple[Floats, Floats]  # x, gradient
+
+FEW_ROWS = 1000
+_NOISE = 1e-14  # rounding error of the entries of a gradient, and relative one of a value
+ROUNDING = 1e-12  # rounding error of a gradient summed over few rows, with a margin
+_DECREASE, _FLATTER = 1e-4, 0.9  # constants of the Wolfe conditions
+_TRIALS = 50  # a step across the edge of a steep penalty may need 30
+_FLAT = 1e-7  # curvature added in Newton steps
+_BENT = 1e-10  # smaller curvature along a step, relative to the norms, is rounding error
+_FIRST = 1e-1  # accuracy of the solver's first iteration; each later one is ten times as accurate
+_MOST = 100  # iterations of the solver
+
+
+class Curvature:
+    """L-BFGS approximation of a Hessian, from the last steps and changes of the gradient.
+
+    It can be kept from one minimisation to the next if the functions are similar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained.solvers.lbfgs import Curvature
+    >>> curvature = Curvature(memory=5)
+    >>> curvature.learn(np.array([1.0, 0.0]), np.array([4.0, 0.0]))
+    >>> curvature.inverse(np.array([4.0, 0.0]))
+    array([1., 0.])
+    """
+
+    def __init__(self, memory: int):
+        self.pairs: deque[tuple[Floats, Floats, float]] = deque(maxlen=memory)
+
+    def learn(self, step: Floats, change: Floats) -> None:
+        """Add a step and the change of the gradient along it, if the curvature is positive."""
+        bend = float(step @ change)
+        if bend > _BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
+            self.pairs.append((step, change, bend))
+
+    def learn_damped(self, step: Floats, change: Floats) -> None:
+        """Add any pair, after Powell's damping if its curvature is too small."""
+        expected, bend = float(step @ step) / self._scale, float(step @ change)
+        if bend < 0.2 * expected:
+            fraction = 0.8 * expected / (expected - bend)
+            change = fraction * change + (1.0 - fraction) / self._scale * step
+        self.learn(step, change)
+
+    def inverse(self, columns: Floats) -> Floats:
+        """Multiply a vector, or each column of a matrix, by the inverse Hessian.
+
+        It is the two-loop recursion (Nocedal and Wright, Numerical Optimization, Algorithm 7.4).
+        """
+        result, alphas = columns, []
+        for step, change, bend in reversed(self.pairs):
+            alphas.append(step @ result / bend)
+            result = result - np.multiply.outer(change, alphas[-1])
+        result = result * self._scale
+        for (step, change, bend), alpha in zip(self.pairs, reversed(alphas), strict=True):
+            result = result + np.multiply.outer(step, alpha - change @ result / bend)
+        return result
+
+    @property
+    def _scale(self) -> float:
+        """Scale of the identity matrix from which the recursion starts."""
+        if not self.pairs:
+            return 1.0
+        _, change, bend = self.pairs[-1]
+        return bend / float(change @ change)
+
+
+class Effort(NamedTuple):
+    """The largest number of iterations, and the curvature that each of them adds to."""
+
+    max_iter: int
+    curvature: Curvature
+
+
+def lbfgs(function: Function, x: Floats, *, accuracy: float, effort: Effort) -> Found:
+    """Iterate until no entry of the gradient exceeds `accuracy`, or up to `max_iter` times.
+
+    Returns the last point, and the gradient there.
+    """
+    point: Point = (np.asarray(x, dtype=float), *function(x))
+    curvature = effort.curvature
+    for _ in range(effort.max_iter):
+        x, _, gradient = point
+        if np.abs(gradient).max(initial=0.0) <= accuracy:
+            break
+        found = _line_search(function, point, curvature)
+        if found is None and curvature.pairs:
+            curvature.pairs.clear()
+            found = _line_search(function, point, curvature)
+        if found is None:
+            break
+        curvature.learn(found[0] - x, found[2] - gradient)
+        point = found
+    return point[0], point[2]
+
+
+def _line_search(function: Function, point: Point, curvature: Curvature) -> Point | None:
+    """Bisection for the Wolfe conditions; None if no step meets them.
+
+    Where values differ by rounding only, slopes decide whether they decrease (Hager and Zhang 2005,
+    "A new conjugate gradient method with guaranteed descent and an efficient line search", T2).
+    """
+    x, value, gradient = point
+    direction = -curvature.inverse(gradient)
+    slope = float(gradient @ direction)
+    if not slope < 0:
+        return None
+    step = 1.0 if curvature.pairs else min(1.0, 1.0 / float(np.linalg.norm(gradient)))
+    low, high = 0.0, np.inf
+    for _ in range(_TRIALS):
+        there = x + step * direction
+        reached, gradient = function(there)
+        slope_there = float(gradient @ direction)
+        lower = reached <= value + _DECREASE * step * slope or (
+            reached <= value + _NOISE * abs(value)
+            and slope_there <= (2.0 * _DECREASE - 1.0) * slope
+        )
+        if not lower:
+            high = step
+        elif slope_there < _FLATTER * slope:
+            low = step
+        else:
+            return there, reached, gradient
+        step = 0.5 * (low + high) if high < np.inf else 2.0 * step
+    return None
+
+
+def lbfgs_then_newton(function: Function, x: Floats, *, accuracy: float, effort: Effort) -> Found:
+    """Run :func:`lbfgs`, then go on by Newton steps to where values differ by rounding only.
+
+    Newton steps by conjugate gradients use gradients only, because values near the minimum differ
+    by rounding. They end where a step does not halve the gradient.
+    """
+    x, at_x = lbfgs(function, x, accuracy=accuracy, effort=effort)
+    if np.abs(at_x).max() <= accuracy:
+        return x, at_x
+
+    def curvature(direction: Floats) -> Floats:
+        step = 1e-5 / max(float(np.linalg.norm(direction)), 1e-30)
+        there, back = function(x + step * direction)[1], function(x - step * direction)[1]
+        # Where there is no curvature, as along equal intercepts of all classes, a step would be a
+        # quotient of rounding errors.
+        return (there - back) / (2.0 * step) + _FLAT * direction
+
+    # Steps from smaller gradients are rounding errors, and long where there is no curvature.
+    while np.abs(at_x).max() > _NOISE:
+        hessian = LinearOperator((len(x), len(x)), matvec=curvature, dtype=x.dtype)
+        step, _ = cg(hessian, at_x, rtol=1e-3, maxiter=effort.max_iter)
+        smaller = function(x - step)[1]
+        if not np.abs(smaller).max() < 0.5 * np.abs(at_x).max():
+            break
+        x, at_x = x - step, smaller
+    return x, at_x
+
+
+class LBFGS(Solver):
+    r"""Minimise :math:`f(x)` on all rows, without constraints.
+
+    Parameters
+    ----------
+    inner_max_iter : int, default=60
+        Largest number of L-BFGS iterations in one recorded iteration, which reduces the gradient to
+        a tenth.
+    memory : int, default=20
+        Number of pairs of steps and gradient changes that L-BFGS keeps.
+
+    Notes
+    -----
+    The residual is the largest entry of the gradient in the coordinates of the model. The last
+    iterations go well beyond ``tol``, and to rounding with at most 1000 rows, so the result depends
+    on the data and not on their order. If the objective is not convex, as with ERMI, the result is
+    a stationary point.
+
+    References
+    ----------
+    Nocedal and Wright, Numerical Optimization, 2nd ed., Section 7.2.
+
+    Examples
+    --------
+    >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import LBFGS
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=None, solver=LBFGS())
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).converged_
+    True
+    """
+
+    requires = ("exact",)
+    keeps_last = True  # the objective descends
+    scope = "problems without constraints, without privacy: DPFermiClassifier(epsilon=None)"
+
+    def __init__(self, *, inner_max_iter: int = 60, memory: int = 20):
+        self.inner_max_iter = inner_max_iter
+        self.memory = memory
+
+    def check(self, problem: Problem) -> None:
+        """Raise ValueError for a bad parameter."""
+        check_numbers(self, positive=("inner_max_iter", "memory"), kind=Integral)
+
+    @classmethod
+    def suits(cls, problem: Problem) -> bool:
+        """Whether there are no constraints."""
+        return problem.n_constraints == 0
+
+    def iterate(
+        self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Yield whenever the gradient has fallen to a tenth; deterministic."""
+
+        def objective(v: Floats) -> tuple[float, Floats]:
+            terms = problem.linearize(torch.as_tensor(v, device=x.device))
+            gradient = terms.pullback(torch.ones_like(terms.value))
+            return terms.value.item(), gradient.cpu().numpy()
+
+        effort = Effort(self.inner_max_iter, Curvature(self.memory))
+        exact = problem.n_rows <= FEW_ROWS
+        point, accuracy = x.cpu().numpy(), _FIRST
+        for _ in range(_MOST):
+            found, gradient = lbfgs(objective, point, accuracy=max(accuracy, tol), effort=effort)
+            residual = float(np.abs(gradient).max())
+            stuck = np.array_equal(found, point)
+            if residual <= tol:
+                last_steps = lbfgs_then_newton if exact else lbfgs
+                goal = ROUNDING if exact else 1e-3 * tol
+                found, gradient = last_steps(objective, found, accuracy=goal, effort=effort)
+                residual = min(residual, float(np.abs(gradient).max()))
+            point = found
+            there = torch.as_tensor(point, device=x.device)
+            soft, hard = problem.evaluate(there)
+            yield Iterate(there, soft, hard, dual, residual)
+            if stuck and accuracy <= tol:
+                return
+            accuracy = 0.1 * accuracy

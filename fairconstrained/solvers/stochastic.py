@@ -1,0 +1,449 @@
+"""The loop of the stochastic algorithms, the draws of rows that their steps see, and updates."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from numbers import Integral
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.problems import Linearization, SampledProblem
+from fairconstrained.solvers.base import Iterate, Solver, check_numbers
+
+_BLOCK_ROWS = 65_536
+
+
+def constant(progress: float) -> float:
+    """Steps of the same size throughout.
+
+    Parameters
+    ----------
+    progress : float
+        Fraction of the run that is done.
+
+    Returns
+    -------
+    float
+        Factor of the step sizes.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import constant
+    >>> constant(0.9)
+    1.0
+    """
+    return 1.0
+
+
+def cosine(progress: float) -> float:
+    """Steps that fall to zero along half a cosine.
+
+    Parameters
+    ----------
+    progress : float
+        Fraction of the run that is done.
+
+    Returns
+    -------
+    float
+        Factor of the step sizes.
+
+    Examples
+    --------
+    >>> from fairconstrained.solvers import cosine
+    >>> [round(cosine(done), 2) for done in (0.0, 0.5, 1.0)]
+    [1.0, 0.5, 0.0]
+    """
+    return 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+def evaluated_steps(n_steps: int, n_evaluations: int) -> set[int]:
+    """Return the numbers of the steps, from 1, that an evaluation follows; the last is one."""
+    return set(torch.linspace(0, n_steps, n_evaluations + 1).round().int().tolist()[1:])
+
+
+# ------------------------------------------------------------------------------ draws of rows
+
+
+class Balanced:
+    """Equal numbers of rows from each stratum, independent and uniform within it.
+
+    Parameters
+    ----------
+    strata : LongTensor of shape (n_rows,)
+        0, 1, ... without gaps. Rows of a negative stratum are never drawn, unless all are: then
+        they are one stratum.
+
+    Raises
+    ------
+    ValueError
+        If a stratum, or everything, is empty.
+
+    Notes
+    -----
+    A draw of size n holds n tuples of one row per stratum, one tuple after the other: any part of
+    the tuples is a smaller draw. Not for private training, whose batches must be Poisson samples.
+    """
+
+    def __init__(self, strata: Tensor):
+        strata = strata.cpu()
+        if len(strata) and int(strata.max()) < 0:
+            strata = torch.zeros_like(strata)
+        counts = torch.bincount(strata[strata >= 0])
+        if not len(counts):
+            raise ValueError("There are no rows to draw from.")
+        if not counts.all():
+            empty = torch.nonzero(counts == 0)[:, 0].tolist()
+            raise ValueError(f"Groups {empty} are empty: equal numbers of rows cannot be drawn.")
+        self.n_strata = len(counts)
+        self._counts = counts
+        self._order = torch.argsort(strata, stable=True)
+        self._starts = len(strata) - counts.flip(0).cumsum(0).flip(0)
+
+    def draw(self, size: int, rng: Generator) -> tuple[Tensor, Tensor]:
+        """Return row indices, (size * n_strata,), and how many rows of the data each stands for."""
+        u = torch.rand((size, self.n_strata), generator=rng, dtype=torch.float64)
+        index = self._order[self._starts + (u * self._counts).long()]
+        return index.reshape(-1), self.scale(size)
+
+    def scale(self, size: int) -> Tensor:
+        """Return how many rows of the data each row of a draw stands for, (size * n_strata,)."""
+        return (self._counts.double() / size).expand(size, -1).reshape(-1)
+
+
+class ShuffledBatches:
+    """Batches of row indices for ever: every pass visits each row once, in a new order.
+
+    The last batch of a pass is dropped if it would be smaller, unless it is the only one.
+
+    Parameters
+    ----------
+    n_rows, batch_size : int
+    rng : Generator
+    """
+
+    def __init__(self, n_rows: int, batch_size: int, rng: Generator):
+        self._n_rows = n_rows
+        self._size = min(batch_size, n_rows)
+        self._rng = rng
+        self.state = (torch.zeros(0, dtype=torch.long), 0)  # the order of this pass, and where
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return self
+
+    def __next__(self) -> Tensor:
+        order, start = self.state
+        if start + self._size > len(order):
+            order, start = torch.randperm(self._n_rows, generator=self._rng), 0
+        self.state = order, start + self._size
+        return order[start : start + self._size]
+
+
+class BalancedBatches:
+    """Draws of about `batch_size` rows, at least one from each stratum, for ever.
+
+    Many at a time: a single draw is mostly the overhead of its operations.
+
+    Parameters
+    ----------
+    balanced : Balanced
+    batch_size : int
+    rng : Generator
+    """
+
+    def __init__(self, balanced: Balanced, batch_size: int, rng: Generator):
+        self._balanced = balanced
+        self._size = max(1, round(batch_size / balanced.n_strata))
+        self._n_rows = self._size * balanced.n_strata
+        self._n_draws = max(1, _BLOCK_ROWS // self._n_rows)
+        self._rng = rng
+        self._scale = balanced.scale(self._size)
+        self.state = (torch.zeros(0, dtype=torch.long), 0)  # rows of a block of draws, and where
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return self
+
+    def __next__(self) -> tuple[Tensor, Tensor]:
+        rows, start = self.state
+        if start == len(rows):
+            rows, start = self._balanced.draw(self._size * self._n_draws, self._rng)[0], 0
+        end = start + self._n_rows
+        self.state = rows, end
+        return rows[start:end], self._scale
+
+
+class Estimates:
+    """A problem's values and gradients, each call from rows of its own.
+
+    The objective comes from uniform rows (every pass visits each row once), the constraints from
+    equal numbers of rows of each part, moved by `shift`: the difference of hard and soft values
+    where it was measured last, so that algorithms answer to predicted labels.
+
+    Parameters
+    ----------
+    problem : SampledProblem
+    batch_size : int
+        Rows for an estimate.
+    rng : Generator
+    constraint_batch_size : int, optional
+        Rows for the second of two independent draws for constraints; default: `batch_size`.
+    held_out : LongTensor, optional
+        Rows of which no draw has any.
+    """
+
+    def __init__(
+        self,
+        problem: SampledProblem,
+        batch_size: int,
+        rng: Generator,
+        constraint_batch_size: int | None = None,
+        held_out: Tensor | None = None,
+    ):
+        self.problem = problem
+        self.rng = rng
+        self.held_out = held_out
+        # A problem with a penalty in place of constraints has no parts.
+        strata = getattr(problem, "strata", torch.zeros(problem.n_rows, dtype=torch.long))
+        self.balanced = Balanced(strata)
+        self.shift: Tensor | float = 0.0
+        self._batches = ShuffledBatches(problem.n_rows, batch_size, rng)
+        self._first = BalancedBatches(self.balanced, batch_size, rng)
+        self._second = BalancedBatches(self.balanced, constraint_batch_size or batch_size, rng)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Whatever determines the next draws; may be set."""
+        streams = (self._batches.state, self._first.state, self._second.state)
+        return {"streams": streams, "shift": self.shift, "rng": self.rng.get_state()}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._batches.state, self._first.state, self._second.state = state["streams"]
+        self.shift = state["shift"]
+        self.rng.set_state(state["rng"])
+
+    def rows(self) -> Tensor:
+        """Return the next uniform draw of rows."""
+        return next(self._batches)
+
+    def objective(self, x: Tensor) -> Tensor:
+        """Return the gradient of the objective."""
+        terms = self.problem.estimates(x, next(self._batches))
+        return terms.pullback(torch.ones_like(terms.value))
+
+    def balanced_rows(self) -> tuple[Tensor, Tensor]:
+        """Return rows for constraints, and how many rows of the data each stands for."""
+        return next(self._first)
+
+    def independent(self, x: Tensor) -> Draws:
+        """Estimate the objective and, twice, the constraints, all from rows of their own."""
+        terms = self.problem.estimates(
+            x, next(self._batches), next(self._first), next(self._second)
+        )
+        c_1, c_2 = terms.value[1:].tensor_split(2)
+        # Paper (Kliachkin et al., Algorithms 2 and 3): c as it is; here: moved by the shift, which
+        # is 0 for losses, because rates are judged on predicted labels.
+        return Draws(c_1 + self.shift, c_2 + self.shift, terms.pullback)
+
+    def all(self, x: Tensor) -> Linearization:
+        """Estimate objective and constraints from the same uniform rows."""
+        return self._moved(self.problem.linearize(x, next(self._batches)))
+
+    def both(self, x: Tensor) -> Linearization:
+        """Estimate the objective, and the constraints from rows of their own."""
+        return self._moved(self.problem.estimates(x, next(self._batches), next(self._first)))
+
+    def _moved(self, terms: Linearization) -> Linearization:
+        value = terms.value.clone()
+        value[1:] += self.shift
+        return terms._replace(value=value)
+
+
+class Draws(NamedTuple):
+    """Constraint values from two draws, and gradients of the objective and the constraints."""
+
+    first: Tensor  # (m,)
+    second: Tensor  # (m,)
+    pullback: Callable[[Tensor], Tensor]
+
+    def gradient(self, objective: float, constraints: Tensor) -> Tensor:
+        """Return the gradient of a multiple of the objective plus weighted first constraints."""
+        unused = torch.zeros_like(constraints)
+        weight = constraints.new_full((1,), objective)
+        return self.pullback(torch.cat((weight, constraints, unused)))
+
+
+# ------------------------------------------------------------------------------ updates
+
+
+class Descent:
+    """Steps against gradients, plain or by the update rule of a torch optimiser."""
+
+    def __init__(self, x: Tensor, optimizer: Callable[..., Any] | None, step_size: float):
+        self._x = x.clone()
+        self._optimizer = None if optimizer is None else optimizer([self._x], lr=step_size)
+
+    @property
+    def state(self) -> Any:
+        """The memory of the update rule; may be set."""
+        return None if self._optimizer is None else self._optimizer.state_dict()
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        if self._optimizer is not None:
+            self._optimizer.load_state_dict(state)
+
+    def step(self, x: Tensor, gradient: Tensor, step_size: float) -> Tensor:
+        """Return the next point, as a tensor of its own."""
+        if self._optimizer is None:
+            return x.add(gradient, alpha=-step_size)
+        for group in self._optimizer.param_groups:
+            group["lr"] = step_size
+        self._x.copy_(x)
+        self._x.grad = gradient
+        self._optimizer.step()
+        return self._x.clone()
+
+
+class Memory(SimpleNamespace):
+    """The state of an algorithm between steps: the point, multipliers and whatever it keeps."""
+
+    x: Tensor
+    dual: Tensor
+    step: int  # number of steps made
+    n_steps: int
+
+    @property
+    def progress(self) -> float:
+        """The fraction of the run that is done."""
+        return self.step / self.n_steps
+
+    def saved(self) -> dict[str, Any]:
+        """Copy the state as tensors, numbers and states of update rules."""
+        return {
+            name: copy.deepcopy(value.state) if isinstance(value, Descent) else value
+            for name, value in vars(self).items()
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Return to a saved state."""
+        for name, value in saved.items():
+            own = getattr(self, name)
+            if isinstance(own, Descent):
+                own.state = value
+            else:
+                setattr(self, name, value)
+
+
+class StochasticSolver(Solver):
+    """Base: a subclass says in :meth:`step` what a step is; the loop around steps is here.
+
+    Subclasses have the parameters ``step_size``, ``batch_size`` and ``n_steps`` and name further
+    ones to check in ``_positive``, ``_nonnegative`` and ``_callable``.
+
+    An iteration is a part of the steps and one evaluation on the full data; there are
+    ``n_evaluations`` of them. The residual is infinite: a run ends with its steps.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("draws",)
+    scope = "problems with constraints whose rows can be drawn, without privacy (epsilon=None)"
+    step_size: float
+    batch_size: int
+    n_steps: int | None
+    n_evaluations: int = 30
+    _least_steps, _passes = 1000, 10  # the larger of both is the default of n_steps
+    _positive: tuple[str, ...] = ()
+    _nonnegative: tuple[str, ...] = ()
+    _callable: tuple[str, ...] = ("schedule",)
+    _evaluates_start = False
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        """Number of iterations."""
+        return self.n_evaluations
+
+    def check(self, problem: Any) -> None:
+        """Raise ValueError for a bad parameter."""
+        check_numbers(self, positive=["step_size", *self._positive], nonnegative=self._nonnegative)
+        lengths = ["batch_size", "n_evaluations"] + ["n_steps"] * (self.n_steps is not None)
+        check_numbers(self, positive=lengths, kind=Integral)
+        given = [name for name in ("optimizer",) if getattr(self, name, None) is not None]
+        for name in {*self._callable, *given}:
+            if not callable(getattr(self, name)):
+                raise ValueError(
+                    f"{type(self).__name__}.{name} must be callable; got {getattr(self, name)!r}."
+                )
+
+    # What subclasses say.
+
+    def estimates(self, problem: Any, rng: Generator) -> Estimates:
+        """Return the draws of rows that steps see."""
+        return Estimates(problem, self.batch_size, rng)
+
+    def prepare(self, estimates: Estimates, now: Memory) -> None:
+        """Add to the memory what steps keep from one to the next."""
+
+    def step(self, estimates: Estimates, now: Memory) -> None:
+        """Take `now` one step on."""
+        raise NotImplementedError
+
+    def ends_early(self, now: Memory) -> bool:
+        """Whether to end before all steps have been made."""
+        return False
+
+    def result(self, now: Memory) -> Tensor:
+        """Return the point to give back after the last step."""
+        return now.x
+
+    def evaluated(self, problem: Any, estimates: Estimates, now: Memory) -> Iterate:
+        """Return the point as an iterate, and let algorithms answer to predicted labels there."""
+        point = now.x if now.step < now.n_steps else self.result(now)
+        soft, hard = problem.evaluate(point)
+        estimates.shift = hard[1:] - soft[1:]
+        return Iterate(point, soft, hard, now.dual, torch.inf)
+
+    # The loop.
+
+    def begin(self, estimates: Estimates, x: Tensor, dual: Tensor, n_steps: int) -> Memory:
+        """Return the memory before the first step."""
+        now = Memory(x=x, dual=dual, step=0, n_steps=n_steps)
+        self.prepare(estimates, now)
+        return now
+
+    def steps(self, estimates: Estimates, now: Memory) -> Iterator[Memory]:
+        """Yield the memory after each step."""
+        while now.step < now.n_steps and not self.ends_early(now):
+            self.step(estimates, now)
+            now.step += 1
+            yield now
+
+    def iterate(
+        self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Yield after each evaluation."""
+        for iterate, _ in self.resumable(problem, x, dual, rng, {}):
+            yield iterate
+
+    def resumable(
+        self, problem: Any, x: Tensor, dual: Tensor, rng: Generator, saved: dict[str, Any]
+    ) -> Iterator[tuple[Iterate, dict[str, Any]]]:
+        """Yield iterates, each with all that a later call needs to go on from there, as `saved`."""
+        estimates = self.estimates(problem, rng)
+        least = max(self._least_steps, self._passes * estimates.problem.n_rows // self.batch_size)
+        now = self.begin(estimates, x, dual, self.n_steps or least)
+        ends = evaluated_steps(now.n_steps, self.n_evaluations)
+        if saved:
+            now.restore(saved["now"])
+            estimates.state = saved["estimates"]
+        elif self._evaluates_start:
+            start = self.evaluated(problem, estimates, now)
+            yield start, {"now": now.saved(), "estimates": estimates.state}
+        for _ in self.steps(estimates, now):
+            if now.step in ends:
+                iterate = self.evaluated(problem, estimates, now)
+                yield iterate, {"now": now.saved(), "estimates": estimates.state}

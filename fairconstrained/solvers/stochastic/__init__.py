@@ -1,1 +1,0 @@
-"""Algorithms that draw mini-batches."""
