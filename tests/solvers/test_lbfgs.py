@@ -50,27 +50,26 @@ def test_directions_are_those_of_dense_bfgs_and_meet_the_secant_equation(seed, n
     curvature = Curvature(memory=4)
     for step in steps:
         curvature.learn(step, hessian @ step)
-    assert len(curvature) == min(n_pairs, 4)
     gradient = rng.normal(size=6)
     inverse = dense_bfgs([(step, hessian @ step) for step in steps[-4:]], 6)
-    np.testing.assert_allclose(curvature.direction(gradient), -inverse @ gradient, rtol=1e-6)
-    np.testing.assert_allclose(curvature.direction(hessian @ steps[-1]), -steps[-1], rtol=1e-6)
+    np.testing.assert_allclose(curvature.inverse(gradient), inverse @ gradient, rtol=1e-6)
+    np.testing.assert_allclose(curvature.inverse(hessian @ steps[-1]), steps[-1], rtol=1e-6)
 
 
-def test_steps_along_which_the_gradient_falls_teach_nothing():
+def test_steps_of_no_length_or_along_which_the_gradient_falls_teach_nothing():
     curvature = Curvature(memory=4)
     curvature.learn(np.array([1.0, 0.0]), np.array([-1.0, 0.5]))
     curvature.learn(np.array([1.0, 0.0]), np.array([0.0, 0.5]))
-    assert len(curvature) == 0
+    curvature.learn_damped(np.zeros(2), np.zeros(2))
     gradient = np.array([2.0, -3.0])
-    np.testing.assert_array_equal(curvature.direction(gradient), -gradient)
+    np.testing.assert_array_equal(curvature.inverse(gradient), gradient)
 
 
 @pytest.mark.parametrize("minimise", [lbfgs, lbfgs_then_newton])
 def test_the_minimum_of_rosenbrock(minimise):
     effort = Effort(200, Curvature(10))
     start = np.array([-1.2, 1.0, -0.5, 2.0])
-    found = minimise(lambda x: (rosen(x), rosen_der(x)), start, accuracy=1e-9, effort=effort)
+    found, _ = minimise(lambda x: (rosen(x), rosen_der(x)), start, accuracy=1e-9, effort=effort)
     np.testing.assert_allclose(found, 1.0, atol=1e-8)
 
 
@@ -85,8 +84,9 @@ def test_gradients_go_on_falling_where_values_differ_by_rounding_only(seed):
         return 1000.0 + value, gradient
 
     effort = Effort(500, Curvature(20))
-    found = lbfgs(high, np.zeros(8), accuracy=1e-10, effort=effort)
-    assert np.abs(hessian @ (found - centre)).max() <= 1e-10
+    found, gradient = lbfgs(high, np.zeros(8), accuracy=1e-10, effort=effort)
+    np.testing.assert_array_equal(gradient, hessian @ (found - centre))
+    assert np.abs(gradient).max() <= 1e-10
 
 
 @settings(max_examples=50)
@@ -100,11 +100,11 @@ def test_kept_curvature_saves_passes_on_the_next_problem(seed):
         return function(x - shift)
 
     kept = Effort(500, Curvature(20))
-    first = lbfgs(function, np.zeros(8), accuracy=1e-8, effort=kept)
+    first, _ = lbfgs(function, np.zeros(8), accuracy=1e-8, effort=kept)
     passes = []
     for effort in (kept, Effort(500, Curvature(20))):
         calls.clear()
-        found = lbfgs(moved, first, accuracy=1e-8, effort=effort)
+        found, _ = lbfgs(moved, first, accuracy=1e-8, effort=effort)
         np.testing.assert_allclose(moved(found)[1], 0.0, atol=1e-8)
         passes.append(len(calls))
     assert passes[0] < passes[1]
@@ -118,16 +118,16 @@ def test_steps_stay_where_the_function_is_finite():
             return float((x - np.log(x)).sum()), 1.0 - 1.0 / x
 
     effort = Effort(100, Curvature(5))
-    found = lbfgs(barrier, np.array([1e-3, 50.0]), accuracy=1e-8, effort=effort)
+    found, _ = lbfgs(barrier, np.array([1e-3, 50.0]), accuracy=1e-8, effort=effort)
     np.testing.assert_allclose(found, 1.0, atol=1e-7)
 
 
 def test_a_point_that_no_step_improves_is_given_back():
     """Unbounded below along every step; and a gradient that is wrong."""
     effort, start = Effort(10, Curvature(5)), np.array([1.0, 2.0])
-    downhill = lbfgs(lambda x: (-x.sum(), -np.ones(2)), start, accuracy=1e-8, effort=effort)
+    downhill, _ = lbfgs(lambda x: (-x.sum(), -np.ones(2)), start, accuracy=1e-8, effort=effort)
     np.testing.assert_array_equal(downhill, start)
-    wrong = lbfgs(lambda x: (x @ x, -2.0 * x), start, accuracy=1e-8, effort=effort)
+    wrong, _ = lbfgs(lambda x: (x @ x, -2.0 * x), start, accuracy=1e-8, effort=effort)
     np.testing.assert_array_equal(wrong, start)
 
 
@@ -150,13 +150,6 @@ def test_the_inverse_of_a_matrix_is_that_of_its_columns():
     for _ in range(4):
         step = rng.normal(size=5)
         curvature.learn(step, step * np.arange(1.0, 6.0))
-    assert len(curvature) == 3
     columns = rng.normal(size=(5, 2))
-    expected = np.stack([-curvature.direction(column) for column in columns.T], axis=1)
+    expected = np.stack([curvature.inverse(column) for column in columns.T], axis=1)
     assert curvature.inverse(columns) == pytest.approx(expected, abs=1e-12)
-
-
-def test_a_step_of_no_length_teaches_nothing():
-    curvature = Curvature(3)
-    curvature.learn_damped(np.zeros(4), np.zeros(4))
-    assert len(curvature) == 0
