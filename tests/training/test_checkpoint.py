@@ -25,6 +25,7 @@ from fairconstrained.solvers import (
     ALM,
     SGDA,
     SSLALM,
+    AugmentedLagrangian,
     EarlyStoppedSGDA,
     StochasticGhost,
     SwitchingSubgradient,
@@ -41,6 +42,7 @@ SOLVERS = [
     ALM(n_steps=90, batch_size=16, optimizer=torch.optim.Adam, schedule=cosine),
     SSLALM(n_steps=90, batch_size=16),
     EarlyStoppedSGDA(n_steps=90, batch_size=16, n_evaluations=29),
+    SGDA(n_steps=90, batch_size=16),
     pytest.param(
         SwitchingSubgradient(n_steps=90, batch_size=16, record_from=0.2), marks=pytest.mark.slow
     ),
@@ -128,7 +130,7 @@ def refused(message, path, solver=SOLVERS[1]):
 
 def test_checkpoints_that_cannot_be_are_refused_before_any_work(tmp_path):
     path = tmp_path / "state.pt"
-    refused("checkpoint needs a stochastic solver; got SGDA", path, SGDA(n_steps=30))
+    refused("checkpoint needs a stochastic solver; got Aug", path, AugmentedLagrangian())
     refused("must be the path of a file; .* lies in no folder", tmp_path / "none" / "state.pt")
     refused("must be the path of a file; .* is a folder", tmp_path)
     trained(SOLVERS[1], checkpoint=path)
