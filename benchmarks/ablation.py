@@ -13,7 +13,6 @@ where a known point takes its place, and the processor time as a ratio to that o
 from __future__ import annotations
 
 import argparse
-import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +42,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "one sharpness": {"_MANY_ROWS": 0, "_SHARPENINGS": 0},
     "first feasible sharpness": {"_MANY_ROWS": 0},
-    "no repairs": {"repaired": lambda problem, seen: seen.best},
+    "no repairs": {"repaired": lambda problem, seen: seen.best[0]},
     "up to 40 rounds": {"_MAX_ROUNDS": 40},
     "accurate from the first": {"_LOOSE": 1e-4},
     "room is left": {"_ROUNDS_FOR_ROOM": 1},
@@ -51,7 +50,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "3 updates a round": {"_UPDATES": 3},
     "aims at the tolerance": {"_AIM": FEASIBILITY_TOL},
     "room of .002": {"_ROOM": 2e-3},
-    "no lower bound": {"_lower_bound": lambda iterate, shift: -math.inf},
     "repairs far points": {"REPAIRABLE": 0.2},
     "repairs one iterate": {"_REPAIRED": 1},
     "3 moves": {"_MOVES": 3},

@@ -50,7 +50,7 @@ def repaired(problem: Any, seen: repair.Seen) -> Iterate:
     labels_decide = isinstance(problem, FairERM) and problem.constraint.of_labels
     if not labels_decide or problem.affine is None or problem.model.n_outputs > 1:
         return _by_lines(problem, seen)
-    return best_feasible([seen.best, *(_moved(problem, iterate) for iterate in seen.nearest)])
+    return best_feasible([*seen.best, *(_moved(problem, iterate) for iterate in seen.nearest)])
 
 
 def _moved(problem: Any, iterate: Iterate) -> Iterate:
