@@ -1,15 +1,15 @@
-"""Privacy-loss distributions of releases from one batch, composed by the library dp-accounting.
+"""Epsilon of composed releases, by the privacy-loss distributions of the library dp-accounting.
 
-A pair of laws (what is released with a row, and without it) is given by its hockey-stick
-divergence, in closed form for every kind of batch; dp-accounting discretises, composes and inverts.
-Its own constructors give the same for a single release (a test compares them) but know no joint
-releases, and take one Python call per grid point: half a second for fine grids, instead of
-milliseconds.
+Several Gaussian releases of one batch are one Gaussian release, and all those of all rows are one,
+whose epsilon has a closed form; the library has both, for every unit of privacy. It has no joint
+release of Laplace and Gaussian noise from one Poisson batch, as the RaCO paper makes it: composing
+the sampled mechanisms one by one would understate epsilon. Its distribution is computed here, from
+the library's for all rows.
 
-Everything here is pessimistic: distributions are discretised by "connect the dots" [1]_, which only
+Every result is an upper bound: distributions are discretised by "connect the dots" [1]_, which only
 moves hockey-stick divergences up, tails that are cut off go to an infinite loss (above) or up to
 the smallest loss kept (below), and the rounding errors of fast Fourier transforms are taken off
-delta. An epsilon from this file is never below the true one.
+delta.
 
 References
 ----------
@@ -22,21 +22,19 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
-
-from fairconstrained.arrays import Floats
 
 # Rounding errors of the convolutions stay orders of magnitude below this much delta
 # (tests/privacy/test_accounting.py compares 10,000 steps with the closed form).
 ROUNDING = 1e-12
 # Fraction of delta for the tails that are cut off before composition.
 CUT = 1e-4
-TOLERANCE = 4e-3
-MAX_POINTS = 1 << 18
+# Step of the grid in standard deviations of a loss. Connecting the dots adds at most a quarter of
+# its square to the variance: 0.25 %, and half of that to epsilon.
+STEP = 0.1
+MOST_STEP, MOST_POINTS = 0.1, 1 << 17
 # Beyond these (epsilon in the hundreds) nothing is protected: charged as infinite, in no time and
 # without overflow.
 MAX_LOSS, MAX_VARIANCE = 600.0, 1e6
@@ -54,17 +52,22 @@ class Batch(NamedTuple):
     gaussian: float
     laplace: float
 
+    def variance(self, *, replace: bool) -> float:
+        """Roughly the variance of the privacy loss of one step: for choices of no consequence."""
+        square = self.gaussian**2 + self.laplace**2
+        bounded = min(square, 700.0)
+        divergence = 4 * math.sinh(bounded) if replace else math.expm1(bounded)
+        return min(self.rate**2 * divergence, square * (4 if replace else 1))
 
-class Pair(NamedTuple):
-    """Two laws of what is released: divergence at e^epsilon, and the range of the privacy loss."""
-
-    divergence: Callable[[Floats], Floats]
-    low: float
-    high: float
+    def largest_loss(self, log_tail: float) -> float:
+        """The privacy loss that is exceeded with a probability below e^log_tail."""
+        deviations = math.sqrt(-2.0 * log_tail)
+        reach = self.laplace + self.gaussian * (self.gaussian / 2 + deviations)
+        return _sampled(self.rate, reach)
 
 
 def library(module: str) -> Any:
-    """A module of dp-accounting, which is imported only where numbers are needed."""
+    """Import a module of dp-accounting, which is an extra, where its numbers are needed."""
     try:
         return importlib.import_module(f"dp_accounting.{module}".removesuffix("."))
     except ImportError as error:
@@ -74,193 +77,114 @@ def library(module: str) -> Any:
         ) from error
 
 
-@functools.lru_cache(maxsize=64)
-def epsilon_of(
-    batches: tuple[Batch, ...], delta: float, *, replace: bool, tolerance: float = TOLERANCE
-) -> float:
-    """Smallest epsilon that the composed batches keep at `delta`, from above.
-
-    The grid is refined until epsilon moves by less than `tolerance`. The error falls with the
-    square of the step, so about a third of that is left.
-    """
-    library("")  # its absence is an error in any case
-    batches = tuple(_joined(b) for b in batches if b.gaussian or b.laplace)
-    if not batches:
+@functools.lru_cache(maxsize=1024)
+def epsilon_of(batches: tuple[Batch, ...], delta: float, *, replace: bool) -> float:
+    """Smallest epsilon that the composed batches keep at `delta`, from above."""
+    gaussian_only = library("").get_epsilon_gaussian  # a missing library is an error in any case
+    batches = _joined(batches)
+    variance = sum(b.n_steps * b.variance(replace=replace) for b in batches)
+    if variance == 0:
         return 0.0
-    variance = sum(b.n_steps * variance_of(b, replace=replace) for b in batches)
-    # Connecting the dots adds at most a quarter of the squared grid step to the variance of every
-    # loss: start with a few percent in sum.
-    steps = sum(b.n_steps for b in batches)
-    pairs = [(b.n_steps, directions(b, CUT * delta / steps, replace=replace)) for b in batches]
-    if variance > MAX_VARIANCE or any(pair.high > MAX_LOSS for _, both in pairs for pair in both):
+    if variance > MAX_VARIANCE:
         return math.inf
-    finest = max(pair.high - pair.low for _, both in pairs for pair in both) / MAX_POINTS
-    interval = _aligned(batches, max(min(0.5 * math.sqrt(variance / steps), 0.1), finest))
-    epsilon = _epsilon_on_grid(pairs, delta, interval)
-    while 0 < epsilon < math.inf and interval / 2 > finest:
-        interval /= 2
-        coarser, epsilon = epsilon, _epsilon_on_grid(pairs, delta, interval)
-        if coarser - epsilon <= tolerance * epsilon:
-            break
-    return epsilon
-
-
-def _joined(batch: Batch) -> Batch:
-    """Gaussian releases of all rows, n times, are one release with sqrt(n) times the shift."""
-    if batch.rate < 1 or batch.laplace:
-        return batch
-    return batch._replace(n_steps=1, gaussian=batch.gaussian * math.sqrt(batch.n_steps))
-
-
-def _aligned(batches: tuple[Batch, ...], interval: float) -> float:
-    """A grid with a point at the largest Laplace loss, where much of its mass is.
-
-    Between two points it would be rounded up, by a fraction of epsilon that falls with the step,
-    but not at every halving.
-    """
-    batch = max(batches, key=lambda b: b.n_steps * b.laplace)
-    loss = _sampled(batch.rate, batch.laplace)
-    if loss <= interval:  # no Laplace release, or one that hardly matters
-        return interval
-    return loss / math.ceil(loss / interval) * (1 + 1e-12)  # the loss is just below the point
-
-
-def variance_of(batch: Batch, *, replace: bool) -> float:
-    """Roughly the variance of the privacy loss of one step, for starting points only."""
-    square = (batch.gaussian**2 + batch.laplace**2) * (4 if replace else 1)
-    return min(batch.rate**2 * math.expm1(min(square, 700.0)), square)
-
-
-def _epsilon_on_grid(pairs: list[tuple[int, list[Pair]]], delta: float, interval: float) -> float:
-    pld = library("pld.privacy_loss_distribution")
-    composed = pld.identity(value_discretization_interval=interval)
-    for n_steps, both in pairs:
-        one = pld.PrivacyLossDistribution(*(_connect_the_dots(pair, interval) for pair in both))
-        composed = composed.compose(one.self_compose(n_steps))
+    if len(batches) == 1 and batches[0].rate == 1 and not batches[0].laplace:
+        shift = batches[0].gaussian * (2 if replace else 1)
+        return float(gaussian_only(1 / shift, delta - ROUNDING))
+    steps = sum(b.n_steps for b in batches)
+    log_tail = math.log(CUT * delta / steps)
+    largest = max(b.largest_loss(log_tail) for b in batches)
+    if largest > MAX_LOSS:
+        return math.inf
+    interval = min(STEP * math.sqrt(variance / steps), MOST_STEP)
+    interval = _aligned(batches, max(interval, 2 * largest / MOST_POINTS))
+    composed = library("pld.privacy_loss_distribution").identity(interval)
+    for batch in batches:
+        one = _distribution(batch, interval, log_tail, replace=replace)
+        composed = composed.compose(one.self_compose(batch.n_steps))
     with np.errstate(over="ignore"):  # e^epsilon beyond double precision
         epsilon = float(composed.get_epsilon_for_delta(delta - ROUNDING))
     return epsilon if epsilon <= MAX_LOSS else math.inf
 
 
-def _connect_the_dots(pair: Pair, interval: float) -> Any:
-    """The discretised loss that has the pair's divergences at the grid points.
+def _joined(batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
+    """Batches with all Gaussian releases of all rows as one, which has the sum of their squares."""
+    whole = [b for b in batches if b.rate == 1 and not b.laplace]
+    square = sum(b.n_steps * b.gaussian**2 for b in whole)
+    rest = tuple(b for b in batches if b not in whole and (b.gaussian or b.laplace))
+    return (Batch(1.0, 1, math.sqrt(square), 0.0), *rest) if square else rest
 
-    Between the points its divergences are larger (linear in e^epsilon, where the true ones are
-    convex); below the range all mass is at the lowest point; the divergence at the highest point
-    goes to an infinite loss: all pessimistic.
+
+def _aligned(batches: tuple[Batch, ...], interval: float) -> float:
+    """A grid with a point at the largest Laplace loss, where much of its mass is.
+
+    Between two points this mass would be rounded up, by a fraction of epsilon that falls with the
+    step, and not with its square.
     """
-    first, last = math.floor(pair.low / interval), math.ceil(pair.high / interval)
-    grid = np.arange(first, last + 1, dtype=np.float64) * interval
-    values = np.clip(pair.divergence(grid), 0.0, 1.0)
-    values = np.minimum.accumulate(values)  # of rounding errors only: divergences decrease
-    return library("pld.pld_pmf").create_pmf_pessimistic_connect_dots_fixed_gap(
-        interval, first, last, values
+    batch = max(batches, key=lambda b: b.n_steps * b.laplace)
+    loss = _sampled(batch.rate, batch.laplace)
+    if loss <= interval:  # no Laplace release, or one that hardly matters
+        return interval
+    return loss / math.ceil(2 * loss / interval) * (1 + 1e-12)  # the loss is just below the point
+
+
+def _distribution(batch: Batch, interval: float, log_tail: float, *, replace: bool) -> Any:
+    """The privacy-loss distribution of one step, of both directions."""
+    distributions = library("pld.privacy_loss_distribution")
+    if not batch.laplace:
+        relation = library("").NeighboringRelation
+        return distributions.from_gaussian_mechanism(
+            1 / batch.gaussian,
+            value_discretization_interval=interval,
+            log_mass_truncation_bound=log_tail,
+            sampling_prob=batch.rate,
+            neighboring_relation=relation.REPLACE_ONE if replace else relation.ADD_OR_REMOVE_ONE,
+        )
+    return _joint(batch, interval, log_tail, moves=2 if replace else 1)
+
+
+def _joint(batch: Batch, interval: float, log_tail: float, *, moves: int) -> Any:
+    """The distribution of a joint release of Laplace and Gaussian noise.
+
+    With the joint laws P and Q of both releases with a row and without it, a Poisson batch has the
+    law (1 - q) Q + q P. Its divergence from Q at e^epsilon is q times that of P from Q at
+    1 + (e^epsilon - 1) / q ("remove"). In the other direction ("add"),
+    Q - e^epsilon ((1 - q) Q + q P) = c Q - e^epsilon q P with c = 1 - e^epsilon (1 - q), and the
+    divergence of Q from P is that of P from Q, because both noises are symmetric.
+    """
+    distributions = library("pld.privacy_loss_distribution")
+    q = batch.rate
+    fine = interval if q == 1 else STEP / 10 * math.hypot(batch.laplace, batch.gaussian)
+    whole = distributions.from_laplace_mechanism(
+        1 / batch.laplace, sensitivity=moves, value_discretization_interval=fine
     )
-
-
-def directions(batch: Batch, tail: float, *, replace: bool) -> list[Pair]:
-    """The dominating pairs of one step: "remove" and "add", or one where they are the same.
-
-    Less than `tail` of the mass of a loss lies outside the range that is given.
-    """
-    if replace and batch.laplace == 0:
-        return [_replacing(batch, tail)]
-    if replace:  # of all rows, as accounting.py has checked: the shift is twice as long
-        batch = batch._replace(gaussian=2 * batch.gaussian, laplace=2 * batch.laplace)
-    reach = batch.laplace + batch.gaussian**2 / 2 - float(ndtri(tail)) * batch.gaussian
-    low, high = _sampled(batch.rate, -reach), _sampled(batch.rate, reach)
-    remove = Pair(functools.partial(_remove, batch), low, high)
-    if batch.rate == 1:
-        return [remove]
-    return [remove, Pair(functools.partial(_add, batch), -high, -low)]
+    if batch.gaussian:
+        gaussian = distributions.from_gaussian_mechanism(
+            1 / batch.gaussian, moves, True, fine, log_mass_truncation_bound=log_tail
+        )
+        whole = whole.compose(gaussian)
+    if q == 1:
+        return whole
+    largest = math.ceil(batch.largest_loss(log_tail) / interval)
+    reach = batch._replace(rate=1.0).largest_loss(log_tail)
+    smallest = math.floor(_sampled(q, -reach) / interval)
+    epsilon = np.arange(smallest, largest + 1) * interval
+    ratio = np.expm1(epsilon) / q
+    above = ratio > -1  # below, the mixture exceeds e^epsilon Q everywhere
+    inner = np.where(above, np.log1p(np.where(above, ratio, 0.0)), -np.inf)
+    remove = np.where(above, q * np.array(whole.get_delta_for_epsilon(inner)), -np.expm1(epsilon))
+    epsilon = -epsilon[::-1]
+    rest = -np.expm1(epsilon + math.log1p(-q))
+    below = rest > 0  # above, the mixture's part of Q alone outweighs Q
+    inner = np.where(below, epsilon + math.log(q) - np.log(np.where(below, rest, 1.0)), np.inf)
+    add = np.where(below, rest * np.array(whole.get_delta_for_epsilon(inner)), 0.0)
+    connect = library("pld.pld_pmf").create_pmf_pessimistic_connect_dots_fixed_gap
+    return distributions.PrivacyLossDistribution(
+        connect(interval, smallest, largest, np.minimum.accumulate(remove.clip(0.0, 1.0))),
+        connect(interval, -largest, -smallest, np.minimum.accumulate(add.clip(0.0, 1.0))),
+    )
 
 
 def _sampled(rate: float, loss: float) -> float:
     """log(1 - q + q e^loss): the loss of a sampled batch, from the loss with the row in it."""
-    return float(np.logaddexp(_log_rest(rate), math.log(rate) + loss))
-
-
-def _log_rest(rate: float) -> float:
-    return math.log1p(-rate) if rate < 1 else -math.inf
-
-
-def _remove(batch: Batch, epsilon: Floats) -> Floats:
-    """Divergence of the mixture (1 - q) Q + q P from Q, at e^epsilon.
-
-    P and Q are the joint laws of all releases with and without the row. The density ratio of the
-    mixture is 1 - q + q P/Q, hence the divergence is q times the one of P from Q at
-    1 + (e^epsilon - 1) / q: the map l -> log(1 - q + q e^l) of losses, read backwards.
-    """
-    ratio = np.expm1(epsilon) / batch.rate
-    above = ratio > -1  # below, the mixture exceeds e^epsilon Q everywhere
-    inner = np.log1p(np.where(above, ratio, 0.0))
-    return np.where(above, batch.rate * unsampled(batch, inner), -np.expm1(epsilon))
-
-
-def _add(batch: Batch, epsilon: Floats) -> Floats:
-    """Divergence of Q from the mixture (1 - q) Q + q P, at e^epsilon.
-
-    Q - e^epsilon ((1 - q) Q + q P) = c Q - e^epsilon q P with c = 1 - e^epsilon (1 - q), and the
-    divergence of Q from P is that of P from Q, because both noises are symmetric.
-    """
-    rest = -np.expm1(epsilon + _log_rest(batch.rate))
-    below = rest > 0  # above, the mixture's part of Q alone outweighs Q
-    inner = epsilon + math.log(batch.rate) - np.log(np.where(below, rest, 1.0))
-    return np.where(below, rest * unsampled(batch, inner), 0.0)
-
-
-def _replacing(batch: Batch, tail: float) -> Pair:
-    """(1 - q) N(0) + q N(-m) against (1 - q) N(0) + q N(m): the loss decreases in the outcome x."""
-    m, log_in, log_out = batch.gaussian, math.log(batch.rate), _log_rest(batch.rate)
-
-    def divergence(epsilon: Floats) -> Floats:
-        half = np.abs(epsilon) / 2
-        with np.errstate(divide="ignore"):  # log(0) at epsilon = 0
-            log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
-        # The loss is epsilon at the x with w = e^(m x + epsilon/2) a root of
-        # w^2 + 2 c sinh(epsilon/2) w - 1, where c = e^(m^2/2) (1 - q) / q.
-        large = m**2 / 2 + log_out - log_in + log_sinh
-        root = np.where(large > 20, large + math.log(2), np.arcsinh(np.exp(np.minimum(large, 20))))
-        x = -(np.sign(epsilon) * root + epsilon / 2) / m
-        upper = np.logaddexp(log_out + log_ndtr(x), log_in + log_ndtr(x + m))
-        lower = np.logaddexp(log_out + log_ndtr(x), log_in + log_ndtr(x - m))
-        return np.asarray(np.exp(upper) - np.exp(epsilon + lower))
-
-    exponent = m * (m - float(ndtri(tail)))  # at the outcome x = -m + ndtri(tail)
-    high = float(
-        np.logaddexp(log_out, log_in + exponent - m**2 / 2)
-        - np.logaddexp(log_out, log_in - exponent - m**2 / 2)
-    )
-    return Pair(divergence, -high, high)
-
-
-def unsampled(batch: Batch, epsilon: Floats) -> Floats:
-    """Divergence of P from Q at e^epsilon: a Laplace and a Gaussian release of the same rows.
-
-    The mean of the Gaussian's divergence at epsilon - l over the Laplace loss l, which is `a` with
-    probability 1/2, `-a` with probability e^-a / 2 and has density e^((l - a)/2) / 4 between. The
-    integral over the density is by parts.
-    """
-    a, m = batch.laplace, batch.gaussian
-    if m == 0:
-        inside = -np.expm1((np.maximum(epsilon, -a) - a) / 2)
-        return np.where(epsilon < -a, -np.expm1(epsilon), np.maximum(inside, 0.0))
-    if a == 0:
-        return gaussian_divergence(epsilon, m)
-
-    def primitive(loss: float) -> Floats:
-        u = (loss - epsilon) / m
-        return np.asarray(
-            np.exp(loss / 2 - a / 2 + log_ndtr(u + m / 2))
-            + np.exp(epsilon - loss / 2 - a / 2 + log_ndtr(u - m / 2))
-            - 2 * np.exp(epsilon / 2 - m**2 / 8 - a / 2 + log_ndtr(u))
-        )
-
-    atoms = gaussian_divergence(epsilon - a, m) + math.exp(-a) * gaussian_divergence(epsilon + a, m)
-    return (atoms + primitive(a) - primitive(-a)) / 2
-
-
-def gaussian_divergence(epsilon: Floats, shift: float) -> Floats:
-    """Hockey-stick divergence of N(shift, 1) from N(0, 1) at e^epsilon (Balle and Wang, 2018)."""
-    upper = ndtr(shift / 2 - epsilon / shift)
-    return np.asarray(upper - np.exp(epsilon + log_ndtr(-shift / 2 - epsilon / shift)))
+    log_rest = math.log1p(-rate) if rate < 1 else -math.inf
+    return float(np.logaddexp(log_rest, math.log(rate) + loss))

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from fairconstrained.privacy._loss_distributions import TOLERANCE, Batch, epsilon_of
+from fairconstrained.privacy._loss_distributions import Batch, epsilon_of
 
 Unit = Literal["record", "record_replacement", "sensitive_features"]
 UNITS = {
@@ -259,11 +259,6 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
     >>> print(f"{privacy_spent([counts, steps], delta=1e-5):.3f}")
     0.311
     """
-    return spent_within(TOLERANCE, phases, delta=delta, unit=unit)
-
-
-def spent_within(tolerance: float, phases: Iterable[Phase], *, delta: float, unit: Unit) -> float:
-    """As :func:`privacy_spent`, an upper bound in any case, but with a tolerance."""
     check_budget(delta=delta, unit=unit)
     replace = unit in REPLACING
     batches = tuple(as_batch(phase) for phase in phases)
@@ -272,7 +267,7 @@ def spent_within(tolerance: float, phases: Iterable[Phase], *, delta: float, uni
             f'Laplace noise on sampled batches has no known worst case for unit="{unit}", so that '
             "no epsilon could be promised: use Gaussian noise."
         )
-    return epsilon_of(batches, delta, replace=replace, tolerance=tolerance)
+    return epsilon_of(batches, delta, replace=replace)
 
 
 def as_batch(phase: Phase) -> Batch:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 
-import numpy as np
 from scipy.optimize import brentq
 
-from fairconstrained.privacy._loss_distributions import TOLERANCE, gaussian_divergence, variance_of
+from fairconstrained.privacy._loss_distributions import library
 from fairconstrained.privacy.accounting import (
     REPLACING,
     Phase,
@@ -19,7 +16,6 @@ from fairconstrained.privacy.accounting import (
     check_budget,
     check_positive,
     privacy_spent,
-    spent_within,
 )
 
 PhasesAt = Callable[[float], Sequence[Phase]]
@@ -63,20 +59,43 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
     check_positive("epsilon", epsilon)
     check_budget(delta=delta, unit=unit)
 
-    def excess(noise: float, tolerance: float = TOLERANCE) -> float:
-        spent = spent_within(tolerance, phases_at(noise), delta=delta, unit=unit)
-        return math.log(spent / epsilon) if spent > 0 else -math.inf
-
     fixed = privacy_spent(phases_at(math.inf), delta=delta, unit=unit)
     if fixed >= TIGHT * epsilon:
         raise ValueError(
             f"Releases with noise that was fixed beforehand spend epsilon = {fixed:.4g} at delta = "
             f"{delta:g}, which leaves nothing of epsilon = {epsilon:g} for the rest."
         )
-    rough = functools.partial(excess, tolerance=10 * TOLERANCE)  # a fraction of the time
-    return _decreasing_root(
-        excess, _decreasing_root(rough, _guess(phases_at, epsilon, delta, unit))
-    )
+    goal = math.log(TIGHT) / 2
+    low, high = 0.0, math.inf  # too little noise; enough of it
+    at_low = at_high = math.nan
+    noise = _guess(phases_at, epsilon, delta, unit)
+    for attempt in range(200):
+        spent = privacy_spent(phases_at(noise), delta=delta, unit=unit)
+        excess = math.log(spent / epsilon) if spent > 0 else -math.inf
+        if 2 * goal <= excess <= 0:
+            return noise
+        if excess > 0:
+            low, at_low = noise, excess
+        else:
+            high, at_high = noise, excess
+        if low > MOST_NOISE:
+            raise ValueError(
+                "No noise meets the budget: phases_at(noise) must cost less with more."
+            )
+        if high < low * 1.0001:
+            # Epsilon jumps here. If delta exceeds the probability of being in any batch, (0, delta)
+            # holds without noise, until there is too little of it to be accounted for.
+            break
+        if high == math.inf:  # epsilon is roughly proportional to 1/noise
+            noise = low * min(max(math.exp(at_low - goal) * 1.01, 1.001), 4.0)
+        elif low == 0:
+            noise = high * max(min(math.exp(at_high - goal) * 0.99, 0.999), 0.25)
+        else:  # the secant on logarithms; the middle where it is stuck, or an end is infinite
+            fraction = (at_low - goal) / (at_low - at_high)
+            if attempt % 4 == 3 or math.isnan(fraction):
+                fraction = 0.5
+            noise = low * math.pow(high / low, min(max(fraction, 0.02), 0.98))
+    return high
 
 
 def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> float:
@@ -86,7 +105,7 @@ def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> flo
 
     def excess(log_noise: float) -> float:
         batches = [as_batch(phase) for phase in phases_at(math.exp(log_noise))]
-        return sum(b.n_steps * variance_of(b, replace=replace) for b in batches) - variance
+        return sum(b.n_steps * b.variance(replace=replace) for b in batches) - variance
 
     ends = math.log(1e-2), math.log(MOST_NOISE)
     if excess(ends[0]) <= 0 or excess(ends[1]) >= 0:
@@ -94,46 +113,6 @@ def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> flo
     return math.exp(float(brentq(excess, *ends, rtol=1e-3)))
 
 
-def _decreasing_root(excess: Callable[[float], float], noise: float) -> float:
-    """Noise with log(TIGHT) <= excess <= 0, by the secant method on logarithms in a bracket."""
-    low, high = 0.0, math.inf  # too little noise; enough of it
-    at_low = at_high = math.nan
-    goal = math.log(TIGHT) / 2
-    for attempt in itertools.count():
-        value = excess(noise)
-        if 2 * goal <= value <= 0:
-            break
-        if value > 0:
-            low, at_low = noise, value
-        else:
-            high, at_high = noise, value
-        if low > MOST_NOISE:
-            raise ValueError(
-                "No noise meets the budget: phases_at(noise) must cost less with more."
-            )
-        if high < low * 1.0001:
-            # Epsilon jumps here. If delta exceeds the probability of being in any batch, (0, delta)
-            # holds without noise, until there is too little of it to be accounted for.
-            return high
-        if high == math.inf:  # epsilon is roughly proportional to 1/noise
-            noise = low * min(max(math.exp(at_low - goal) * 1.01, 1.001), 4.0)
-        elif low == 0:
-            noise = high * max(min(math.exp(at_high - goal) * 0.99, 0.999), 0.25)
-        else:
-            fraction = (at_low - goal) / (at_low - at_high)
-            if attempt % 4 == 3 or math.isnan(fraction):
-                fraction = (
-                    0.5  # halves the bracket where the secant is stuck, or an end is infinite
-                )
-            noise = low * math.pow(high / low, min(max(fraction, 0.02), 0.98))
-    return noise
-
-
 def gaussian_multiplier(epsilon: float, delta: float) -> float:
     """The multiplier at which one Gaussian release costs (epsilon, delta); Balle and Wang, 2018."""
-
-    def excess(log_multiplier: float) -> float:
-        divergence = gaussian_divergence(np.asarray(epsilon), math.exp(-log_multiplier))
-        return float(divergence) - delta
-
-    return math.exp(float(brentq(excess, math.log(1e-3), math.log(1e12), xtol=1e-10)))
+    return float(library("").get_sigma_gaussian(epsilon, delta))
