@@ -12,10 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.constraints.affine import AffineMap
+from fairconstrained.constraints.affine import AffineMap, Entries, LinearMap, without_zeros
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.sparse import as_combinations, as_matrix, variances
 from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 
 
@@ -40,7 +39,7 @@ class LinearMoments(MomentConstraint):
         coefficients are joined into parts.
     denominators : array or sparse matrix of shape (n_rates, n_cells)
         :math:`B`, zeros and ones.
-    combinations : array or sparse matrix of shape (m, n_rates)
+    combinations : array, sparse matrix or LinearMap of shape (m, n_rates)
         :math:`C`.
     slack : array-like of shape (m,)
     statistic : Statistic
@@ -71,19 +70,20 @@ class LinearMoments(MomentConstraint):
     ):
         self.space = space
         self.title = title or name
-        self.cell_numerators, self.cell_denominators, self.combinations = (
-            _without_zeros(sp.csr_array(matrix, dtype=float))
-            for matrix in (numerators, denominators, combinations)
-        )
+        self.cell_numerators = without_zeros(numerators)
+        self.cell_denominators = without_zeros(denominators)
+        if not isinstance(combinations, LinearMap):
+            combinations = LinearMap(Entries.of(combinations))
+        self.combinations: LinearMap = combinations
         part, first_cell = self._joined(statistic.n_columns)
         allowed = torch.as_tensor(np.asarray(slack, dtype=float)).clamp_max(NEVER_BINDS)
         shape = (len(space.classes), len(space.groups))
         super().__init__(torch.as_tensor(part.reshape(shape)), statistic, allowed, name)
         columns = np.arange(statistic.n_columns)
         entries = (first_cell[:, None] * statistic.n_columns + columns).reshape(-1)
-        self._numerators = as_matrix(self.cell_numerators[:, entries])
-        self._denominators = as_matrix(self.cell_denominators[:, first_cell])
-        self._combinations = as_combinations(self.combinations)
+        self._numerators = Entries.of(self.cell_numerators[:, entries])
+        self._denominators = Entries.of(self.cell_denominators[:, first_cell])
+        self._above, self._below = LinearMap(self._numerators), LinearMap(self._denominators)
 
     def _joined(self, n_columns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The part of each cell, -1 for none, and one cell of each part.
@@ -126,22 +126,19 @@ class LinearMoments(MomentConstraint):
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
         rates = self.rates(sums, counts)
-        return (self._combinations.to(sums) @ rates[:, None])[:, 0] - self.slack.to(sums)
+        return (self.combinations @ rates[:, None])[:, 0] - self.slack.to(sums)
 
     def rates(self, sums: Tensor, counts: Tensor) -> Tensor:
         """The rates from the table, (n_rates,)."""
-        above = self._numerators.to(sums) @ sums.reshape(-1, 1)
-        return (above / (self._denominators.to(sums) @ counts[:, None]))[:, 0]
+        return ((self._above @ sums.reshape(-1, 1)) / (self._below @ counts[:, None]))[:, 0]
 
     def affine(self, counts: Tensor) -> AffineMap:
         """The values as an affine map of the table."""
-        total = self._denominators.to(counts) @ counts[:, None]
-        rates = self._numerators.to(counts).to_dense() / total
-        return AffineMap(
-            self._combinations.to(counts),
-            rates.reshape(-1, self.n_parts, self.statistic.n_columns),
-            -self.slack.to(counts),
-        )
+        rates = self._numerators.to(counts)
+        total = (self._below @ counts[:, None])[:, 0]
+        rates = rates._replace(value=rates.value / total[rates.row])
+        shape = self.n_parts, self.statistic.n_columns
+        return AffineMap(self.combinations, rates, -self.slack.to(counts), shape)
 
     def deviations(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
         r"""Standard errors of the values by the delta method, (m,).
@@ -170,7 +167,7 @@ class LinearMoments(MomentConstraint):
         scatter = scatter.reshape(self.n_parts, k, k + 1)
         sums, moments = scatter[:, :-1, 0], scatter[:, :, 1:]
         counts = scatter[:, -1, 0]
-        total = (self._denominators.to(counts) @ counts[:, None])[:, 0]
+        total = (self._below @ counts[:, None])[:, 0]
         rates = self.rates(sums, counts)
         above = self._numerators.to(counts).to_dense().reshape(len(total), self.n_parts, k - 1)
         below = self._denominators.to(counts).to_dense() * rates[:, None]
@@ -178,14 +175,13 @@ class LinearMoments(MomentConstraint):
         # Of many groups the combinations are many and the rates few.
         by_part = torch.einsum("rqk,qkl->rql", moved, moments)
         covariance = by_part.flatten(start_dim=1) @ moved.flatten(start_dim=1).T
-        return variances(self._combinations.to(counts), covariance).clamp_min(0.0).sqrt()
+        return self.combinations.variances(covariance).clamp_min(0.0).sqrt()
 
     def describe(self, j: int) -> str:
         """Describe the rates that value j compares."""
-        entries = slice(*self.combinations.indptr[j : j + 2])
-        rates, signs = self.combinations.indices[entries], self.combinations.data[entries]
+        entries = self.combinations.row(j)
         sides = [
-            " and ".join(sorted({self._rate_names[r] for r in rates[sign * signs > 0]}))
+            " and ".join(sorted({self._rate_names[r] for r, value in entries if sign * value > 0}))
             for sign in (1, -1)
         ]
         return f"{self.title}: " + " against ".join(side for side in sides if side)
@@ -204,11 +200,7 @@ class LinearMoments(MomentConstraint):
         small = n < np.array(least)
         if not small.any():
             return self, []
-        used = self.combinations.astype(bool).astype(float)
-        keep = used @ small.astype(float) == 0
-        combinations = self.combinations[keep]
-        needed = np.zeros(len(n), dtype=bool)
-        needed[combinations.indices] = True
+        combinations, keep, needed = self.combinations.without(small)
         dropped = sorted(
             {f"{self._describe_rate(r)} ({max(int(n[r]), 0)} rows)" for r in np.flatnonzero(small)}
         )
@@ -216,7 +208,7 @@ class LinearMoments(MomentConstraint):
             self.space,
             self.cell_numerators[needed],
             self.cell_denominators[needed],
-            combinations[:, needed],
+            combinations,
             self.slack.numpy()[keep],
             self.statistic,
             self.name,
@@ -231,12 +223,6 @@ class LinearMoments(MomentConstraint):
         shape = (len(self.space.classes), len(self.space.groups))
         cells: NDArray[np.bool_] = self.cell_denominators[[r]].toarray().reshape(shape) > 0
         return cells
-
-
-def _without_zeros(matrix: Any) -> Any:
-    """Drop the explicit zeros that Kronecker products leave."""
-    matrix.eliminate_zeros()
-    return matrix
 
 
 def _key(index: NDArray[np.int64], values: NDArray[np.float64]) -> bytes:

@@ -21,10 +21,10 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from fairconstrained.arrays import Floats
+from fairconstrained.constraints.affine import Entries, LinearMap
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.sparse import pairs_of
 from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ class Parity(Notion):
         statistic = self.statistic(len(space.classes))
         refuse_too_many(self, len(events) * reference.size(n_groups), n_groups, reference.advice)
         groups, differences = reference.compare(n_groups)
-        combinations = sp.kron(sp.eye_array(len(events)), differences)
+        combinations = LinearMap(*(differences for _ in events))
         names = self.name, self.title(space.classes)
         return _linear(space, events, groups, combinations, allowed, statistic, *names)
 
@@ -304,33 +304,35 @@ def refuse_too_many(notion: Notion, n_values: int, n_groups: int, advice: str) -
 class _Reference(NamedTuple):
     """Which sets of groups have rates, and which rates are compared."""
 
-    compare: Callable[[int], tuple[Any, Any]]  # (n_rates, n_groups), (m, n_rates)
+    compare: Callable[[int], tuple[Any, Entries | int]]  # (n_rates, n_groups), (m, n_rates)
     size: Callable[[int], int]  # entries of the larger one
     advice: str
 
 
-def _pairwise(n_groups: int) -> tuple[Any, Any]:
+def _pairwise(n_groups: int) -> tuple[Any, int]:
     """Rates of each group, compared for all ordered pairs: largest minus smallest."""
-    return sp.eye_array(n_groups), pairs_of(n_groups)
+    return sp.eye_array(n_groups), n_groups
 
 
-def _rest(n_groups: int) -> tuple[Any, Any]:
+def _rest(n_groups: int) -> tuple[Any, Entries]:
     """Rates of each group and of all others together, compared with both signs."""
     if n_groups < 2:
-        return np.zeros((0, n_groups)), np.zeros((0, 0))
+        return np.zeros((0, n_groups)), Entries.of(np.zeros((0, 0)))
     identity = sp.eye_array(n_groups)
     difference = sp.hstack((identity, -identity))
     others = 1.0 - np.eye(n_groups)
-    return sp.vstack((identity, others)), sp.vstack((difference, -difference))
+    return sp.vstack((identity, others)), Entries.of(sp.vstack((difference, -difference)))
 
 
-def _overall(n_groups: int) -> tuple[Any, Any]:
+def _overall(n_groups: int) -> tuple[Any, Entries]:
     """Rates of each group and of all groups together, compared with both signs."""
     if n_groups < 2:
-        return np.zeros((0, n_groups)), np.zeros((0, 0))
+        return np.zeros((0, n_groups)), Entries.of(np.zeros((0, 0)))
     identity = sp.eye_array(n_groups)
     difference = sp.hstack((identity, -np.ones((n_groups, 1))))
-    return sp.vstack((identity, np.ones((1, n_groups)))), sp.vstack((difference, -difference))
+    return sp.vstack((identity, np.ones((1, n_groups)))), Entries.of(
+        sp.vstack((difference, -difference))
+    )
 
 
 _FEWER = "Use fewer groups: cross fewer columns, or join small groups."

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.arrays import Floats
-from fairconstrained.constraints.affine import AffineMap
+from fairconstrained.constraints.affine import AffineMap, Entries, LinearMap
 from fairconstrained.constraints.moments import NEVER_BINDS, Rows
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.within_intervals import IntervalParts, WithinIntervals
@@ -196,12 +196,16 @@ class PartialDistributions(WithinIntervals):
     def affine(self, counts: Tensor) -> AffineMap:
         """The values as an affine map: a rate for each part and column, with both signs."""
         shape = (self.n_parts, self.n_aux)
-        rates = (1.0 / counts)[:, None].expand(shape).reshape(-1).diag()
-        scale = self._scale(counts).expand(shape).reshape(-1).diag()
+        rates, scale = (
+            own.expand(shape).reshape(-1).diag().cpu().numpy()
+            for own in (1.0 / counts[:, None], self._scale(counts))
+        )
+        combinations = np.concatenate((scale, -scale))[: len(self.slack)]
         return AffineMap(
-            torch.cat((scale, -scale))[: len(self.slack)],
-            rates.reshape(-1, *shape),
+            LinearMap(Entries.of(combinations)),
+            Entries.of(rates).to(counts),
             self.of_moments(counts.new_zeros(shape), counts, counts.new_zeros(0)),
+            shape,
         )
 
     def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:

@@ -6,10 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.base import clone
 
 from fairconstrained import RateConstrainedClassifier
@@ -29,23 +26,11 @@ from fairconstrained.constraints import (
     PartialStatisticalParity,
     RateConstraint,
     Space,
-    Stack,
     as_notion,
-)
-from fairconstrained.constraints.linear import LinearMoments
-from fairconstrained.constraints.sparse import (
-    BlockDiagonal,
-    Differences,
-    SparseMatrix,
-    as_combinations,
-    as_matrix,
-    block_diagonal,
-    largest,
-    pairs_of,
 )
 from fairconstrained.constraints.within_intervals import WithinIntervals
 from fairconstrained.datasets import make_biased_classification
-from tests.helpers.notions import random_rows, table
+from tests.helpers.notions import random_rows
 
 TABLES = [CONSTRAINTS, PARTIAL, PARTIAL_PRIVATE, AUCS, LOSS_PARITIES]
 EVERY = [make for names in TABLES for make in names.values()]
@@ -206,112 +191,6 @@ def test_wrong_parts_and_unions_are_named(changes, message):
     given_ = {"part": NAMED, "unions": [["women who repay"], ["others"]], "weights": WEIGHTS}
     with pytest.raises(ValueError, match=message):
         RateConstraint(**(given_ | changes)).bind(SPACE, 0.1)
-
-
-# --- sparse matrices and affine maps --------------------------------------------------------------
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    shape=st.tuples(st.integers(1, 6), st.integers(1, 6)),
-    density=st.floats(0, 1),
-    seed=st.integers(0, 10**6),
-)
-def test_sparse_products_are_dense_products(shape, density, seed):
-    rng = np.random.default_rng(seed)
-    dense = rng.normal(size=shape) * (rng.random(shape) < density)
-    entries = sp.coo_array(dense)
-    index = [torch.as_tensor(i.astype(np.int64)) for i in entries.coords]
-    matrix, expected = SparseMatrix(*index, torch.as_tensor(entries.data), shape), dense
-    right, left = rng.normal(size=(shape[1], 3)), rng.normal(size=(shape[0], 2))
-    np.testing.assert_allclose(matrix @ torch.as_tensor(right), expected @ right, atol=1e-12)
-    np.testing.assert_allclose(matrix.T @ torch.as_tensor(left), expected.T @ left, atol=1e-12)
-    np.testing.assert_array_equal(matrix.to_dense(), expected)
-    blocks = block_diagonal([matrix, torch.as_tensor(right)], torch.as_tensor(right))
-    expected = sp.block_diag((dense, right)).toarray()
-    np.testing.assert_array_equal(blocks @ torch.eye(expected.shape[1]).double(), expected)
-    np.testing.assert_array_equal(blocks.T @ torch.eye(len(expected)).double(), expected.T)
-
-
-def dense_largest(matrix, dense, offset):
-    return (torch.as_tensor(matrix.toarray()) @ dense + offset[:, None]).amax(dim=0)
-
-
-@pytest.mark.parametrize("equal", [True, False])
-@pytest.mark.parametrize(
-    ("sizes", "blocks"),
-    [([45], [(1, 45)]), ([2, 40, 3], [(1, 2), (1, 40), (1, 3)]), ([30, 30, 4], [(2, 30), (1, 4)])],
-)
-def test_pairs_are_products_without_entries(sizes, blocks, equal):
-    """C, C' and the largest of C r + b for the differences of all pairs of several sets."""
-    matrix = sp.csr_array(sp.block_diag([pairs_of(n) for n in sizes]))
-    pairs, rng = as_combinations(matrix), torch.Generator().manual_seed(0)
-    assert isinstance(pairs, BlockDiagonal)
-    assert pairs.blocks == tuple(Differences(*block) for block in blocks)
-    assert pairs.shape == matrix.shape
-    assert pairs.T.shape == matrix.T.shape
-    rates, weights = (torch.randn(n, 3, generator=rng).double() for n in matrix.shape[::-1])
-    np.testing.assert_allclose(pairs @ rates, matrix @ rates.numpy(), atol=1e-14)
-    np.testing.assert_allclose(pairs.T @ weights, matrix.T @ weights.numpy(), atol=1e-12)
-    offset = torch.full((len(weights),), -0.1).double()
-    offset = offset if equal else offset + 0.1 * torch.rand(len(offset), generator=rng)
-    expected = dense_largest(matrix, rates, offset)
-    torch.testing.assert_close(largest(pairs, rates, offset), expected)
-
-
-def test_combinations_that_are_not_all_pairs_keep_their_entries():
-    whole, rng = pairs_of(45), torch.Generator().manual_seed(0)
-    rates = torch.randn(45, 2, generator=rng).double()
-    for matrix in (whole[1:], whole[:-1], whole[::-1], 2 * whole, abs(whole), whole[:44]):
-        combinations = as_combinations(sp.csr_array(matrix))
-        assert not isinstance(combinations, BlockDiagonal)
-        offset = torch.randn(matrix.shape[0], generator=rng).double()
-        expected = dense_largest(matrix, rates, offset)
-        torch.testing.assert_close(largest(combinations, rates, offset), expected)
-
-
-def test_large_matrices_are_sparse_and_small_ones_dense():
-    assert isinstance(as_matrix(sp.eye_array(1000)), SparseMatrix)
-    assert isinstance(as_matrix(sp.eye_array(10)), torch.Tensor)
-
-
-@pytest.mark.parametrize("n_groups", [3, 120])
-def test_affine_maps_are_the_values_of_tables_and_their_gradients(n_groups):
-    """For stacks of notions, dense (few groups) and sparse (28,560 pairs, 240 parts)."""
-    space = Space([0, 1], list(range(n_groups)))
-    notions = [EqualizedOdds(0.1), DemographicParity(0.2, reference="rest"), FalseNegativeRate(0.3)]
-    stack = Stack(space, [notion.bind(space) for notion in notions])
-    rows, none = random_rows(1, n_groups=n_groups, n=1500), torch.zeros(0)
-    own = rows.on(stack)
-    affine, sums = stack.affine(own.counts()), table(stack, rows)
-    assert (affine._product is None) == (n_groups == 120)
-    torch.testing.assert_close(
-        affine.of_table(sums), stack.values(rows.scores, own, none), atol=1e-12, rtol=0
-    )
-    leaf = sums.clone().requires_grad_()
-    weights = torch.as_tensor(np.random.default_rng(0).normal(size=len(stack.slack)))
-    (expected,) = torch.autograd.grad(weights @ stack.of_moments(leaf, own.counts(), none), leaf)
-    torch.testing.assert_close(affine.on_table(weights), expected, atol=1e-12, rtol=1e-9)
-
-
-# --- many groups ----------------------------------------------------------------------------------
-
-
-def test_a_thousand_groups_pair_by_pair_are_largest_minus_smallest():
-    """999,000 values; dense combinations would take 7.4 GiB, these some tens of MB."""
-    space = Space([0, 1], list(range(1000)))
-    constraint = DemographicParity(0.05).bind(space)
-    assert isinstance(constraint, LinearMoments)
-    assert len(constraint.slack) == 999_000
-    matrix = constraint.combinations
-    assert matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes < 64e6
-    rows = random_rows(0, n_groups=1000, n=8000)
-    values = constraint.hard_values(rows.scores, rows.on(constraint), torch.zeros(0))
-    positive = (rows.scores[:, 0] > 0).double() * rows.weight
-    weight = torch.zeros(1000).double().index_add(0, rows.group, rows.weight)
-    rates = torch.zeros(1000).double().index_add(0, rows.group, positive) / weight
-    assert constraint.measure(values) == pytest.approx(float(rates.max() - rates.min()))
-    assert constraint.describe(0) == "demographic_parity: group 0 against group 1"
 
 
 @pytest.mark.parametrize(
