@@ -1,17 +1,55 @@
-"""Methods that a meta-estimator has if its estimator has them."""
+"""Classifiers that train others, and predict by one of them."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 
-def estimator_has(method: str) -> Any:
-    """Decorator of a method that exists if the estimator has one of this name."""
+def _if_estimator_has(method: str) -> Any:
+    """Decorate a method that exists if the estimator that predicts has one of this name."""
 
     def check(self: Any) -> bool:
-        getattr(getattr(self, "estimator_", self.estimator), method)
+        getattr(getattr(self, self._fitted, self.estimator), method)
         return True
 
     return available_if(check)
+
+
+class DelegatingClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that trains others, one of which predicts."""
+
+    _fitted = "estimator_"  # the attribute with the fitted estimator
+
+    @_if_estimator_has("predict")  # type: ignore[untyped-decorator]
+    def predict(self, X: Any, **params: Any) -> Any:
+        """Predict labels by the fitted estimator.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        **params
+            Passed to its method.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self._response("predict", X, **params)
+
+    @_if_estimator_has("predict_proba")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any, **params: Any) -> Any:
+        """Predict class probabilities by the fitted estimator; see :meth:`predict`."""
+        return self._response("predict_proba", X, **params)
+
+    @_if_estimator_has("decision_function")  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any, **params: Any) -> Any:
+        """Compute scores by the fitted estimator; see :meth:`predict`."""
+        return self._response("decision_function", X, **params)
+
+    def _response(self, method: str, X: Any, **params: Any) -> Any:
+        check_is_fitted(self, self._fitted)
+        return getattr(getattr(self, self._fitted), method)(X, **params)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from numbers import Real
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, indexable
+from sklearn.utils.validation import indexable
 
 from fairconstrained.arrays import as_numpy, check_array, rows_of
 from fairconstrained.exceptions import (
@@ -30,10 +30,10 @@ from fairconstrained.metrics import Certificate, certify
 from fairconstrained.metrics._answers import last_step, predicted
 from fairconstrained.metrics._findings import CAPS, PARITIES
 from fairconstrained.metrics.bounds import check_confidence
-from fairconstrained.model_selection._delegation import estimator_has
+from fairconstrained.model_selection._delegation import DelegatingClassifier
 from fairconstrained.model_selection._exact import warn_of_exact_scores
-from fairconstrained.model_selection._holdout import split_within_groups
 from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
+from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.samples import check_all_samples, check_samples
 
 FRACTIONS = 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95  # of the slack: what candidates are trained to keep
@@ -41,7 +41,31 @@ OF_DECISIONS = set(PARITIES) - {"error_rate_parity"}  # gaps between rates of de
 BOUNDS = "slack", "max"  # of constraints, if they have one of their own
 
 
-class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class _Tested(NamedTuple):
+    """A candidate and its last test."""
+
+    parameters: Mapping[str, Any]
+    model: Any
+    found: Certificate | None  # None if nothing can be certified
+    accuracy: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether it passed."""
+        return self.found is not None and self.found.kept
+
+    def row(self) -> dict[str, Any]:
+        """Return its row of the table of candidates."""
+        return {
+            **self.parameters,
+            "estimate": np.nan if self.found is None else self.found.estimate,
+            "upper": np.nan if self.found is None else self.found.upper,
+            "accuracy": self.accuracy,
+            "kept": self.kept,
+        }
+
+
+class CertifiedClassifier(DelegatingClassifier):
     r"""The most accurate candidate whose constraint holds on new data, with a certificate of it.
 
     Some rows of every group are split off. On the others candidates are trained, from the strictest
@@ -57,7 +81,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         Any, also a pipeline, with a parameter that trades error against violation. Steps that ask
         for `sensitive_features` receive them.
     constraint : str or constraint object, optional
-        What to certify, as in :func:`~fairconstrained.metrics.certify`. By default the
+        Constraint to certify, as in :func:`~fairconstrained.metrics.certify`. By default the
         estimator's own `constraint`.
     slack : float, optional
         The bound to certify. By default the `slack` or `max` of the constraint, or else the
@@ -85,13 +109,13 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         :class:`~sklearn.model_selection.FixedThresholdClassifier` if it has another threshold. It
         is not trained again on all rows: another model would have no certificate.
     certificate_ : Certificate or None
-        What the test of `estimator_` found; None without `sensitive_features`.
+        Result of the test of `estimator_`; None without `sensitive_features`.
     certified_ : bool
         Whether that is a certificate.
     candidates_ : DataFrame
-        What was tested: parameters, or the ``threshold`` of the strictest candidate, ``estimate``
-        and ``upper`` of the violation (at the level of its test), ``accuracy`` on the rows split
-        off, ``kept``.
+        Tested candidates: parameters, or the ``threshold`` of the strictest candidate,
+        ``estimate`` and ``upper`` of the violation (at the level of its test), ``accuracy`` on the
+        rows split off, ``kept``.
     classes_, n_features_in_, feature_names_in_
         As usual.
 
@@ -199,8 +223,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             "each worker would certify another model, with rows of its own. Fit the estimator "
             "there, and certify it by metrics.certify with rows that no worker has trained on.",
         )
-        constraint = self._own("constraint")
-        slack = self._allowed(constraint)
+        constraint = self._given("constraint", self.constraint)
+        slack = self._given("slack", self.slack, *(getattr(constraint, b, None) for b in BOUNDS))
         candidates = self._candidates(slack)
         check_samples(X=X, y=y, sensitive_features=sensitive_features, **fit_params)
         X, y = indexable(X, y)
@@ -211,104 +235,105 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         check_array(y, ensure_2d=False, dtype=None, input_name="y")  # finite
         check_classification_targets(y)
         warn_of_exact_scores(self.estimator, "CertifiedClassifier")
-        n_samples = len(y)  # type: ignore[arg-type]
-        size = float(self.certify_size)
         # The bound of a cap on all samples together is for draws of all of them: as many of each
         # group as there happen to be. Other bounds take the sizes of groups as given.
-        apart = None if _of_all_samples(constraint) else sensitive_features
-        train, test = split_within_groups(apart, n_samples, size, self.random_state)
-        given = {**fit_params}
+        pooled = _is_pooled_cap(constraint)
+        train, test = holdout_split(
+            len(y),  # type: ignore[arg-type]
+            float(self.certify_size),
+            self.random_state,
+            None if pooled else sensitive_features,
+        )
+        metadata = {**fit_params}
         if sensitive_features is not None:
-            given["sensitive_features"] = sensitive_features
+            metadata["sensitive_features"] = sensitive_features
         with config_context(enable_metadata_routing=True):
-            routed = process_routing(self, "fit", **given).estimator.fit
-            known = {name: rows_of(values, train) for name, values in routed.items()}
-            tested = self._tested(
-                candidates,
-                (*(rows_of(of, train) for of in (X, y, sensitive_features)), known),
-                (rows_of(X, test), rows_of(y, test), rows_of(sensitive_features, test)),
-                constraint,
-                slack,
-            )
+            routed = process_routing(self, "fit", **metadata).estimator.fit
+            X_train, y_train = rows_of(X, train), rows_of(y, train)
+
+            def fit(parameters: Mapping[str, Any]) -> Any:
+                model = clone(self.estimator).set_params(**parameters)
+                return model.fit(X_train, y_train, **rows_of(routed, train))
+
+            if sensitive_features is None and not pooled:
+                model = fit(candidates[0])
+                tested = [_Tested(candidates[0], model, None, float("nan"))]
+            else:
+                own, other = (
+                    (rows_of(X, rows), rows_of(y, rows), rows_of(sensitive_features, rows))
+                    for rows in (train, test)
+                )
+                tested = self._tested(candidates, fit, own, other, constraint, slack)
         self._keep(tested)
         return self
 
     def _tested(
-        self, candidates: list[dict[str, Any]], train: Any, test: Any, constraint: Any, slack: float
-    ) -> list[tuple[dict[str, Any], Any, Certificate | None, float]]:
-        """What was tested, each as its last test found it."""
-        X, y, own_groups, known = train
-        X_test, y_test, groups = test
+        self,
+        candidates: list[dict[str, Any]],
+        fit: Callable[[Mapping[str, Any]], Any],
+        train: tuple[Any, Any, Any],
+        test: tuple[Any, Any, Any],
+        constraint: Any,
+        slack: float,
+    ) -> list[_Tested]:
+        """Train and test candidates in order; return the last test of each model."""
+        interval = self._of_estimator("interval")
 
-        def fit(parameters: Mapping[str, Any]) -> Any:
-            return clone(self.estimator).set_params(**parameters).fit(X, y, **known)
-
-        if groups is None and not _of_all_samples(constraint):
-            return [(candidates[0], fit(candidates[0]), None, float("nan"))]
-        given: dict[str, Any] = {
-            "constraint": constraint,
-            "slack": slack,
-            "min_group_size": self.min_group_size,
-        }
-        interval = self._own("interval", None)
+        def certified(
+            model: Any, rows: tuple[Any, Any, Any], level: float, **more: Any
+        ) -> Certificate:
+            """Certify at this fraction of the probability of error."""
+            X, y, groups = rows
+            return certify(
+                model,
+                X,
+                y,
+                sensitive_features=groups,
+                constraint=constraint,
+                slack=slack,
+                min_group_size=self.min_group_size,
+                confidence=1.0 - level * (1.0 - self.confidence),
+                **more,
+            )
 
         def holds(model: Any) -> bool:
-            cautious = 1.0 - CAUTION * (1.0 - self.confidence)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SmallGroupWarning)  # the test warns of them
-                found = certify(
-                    model, X, y, sensitive_features=own_groups, confidence=cautious, **given
-                )
-            return found.kept
+                return certified(model, train, CAUTION).kept
 
-        tested: list[tuple[dict[str, Any], Any, Certificate | None, float]] = []
+        tested: dict[int, _Tested] = {}
 
-        def passes(parameters: Mapping[str, Any], model: Any, fraction: float) -> bool:
-            found = certify(
-                model,
-                X_test,
-                y_test,
-                sensitive_features=groups,
-                confidence=1.0 - fraction * (1.0 - self.confidence),
-                interval=getattr(last_step(model), "interval_", interval),
-                name="rows split off before training",
-                **given,
+        def passes(parameters: Mapping[str, Any], model: Any, level: float) -> bool:
+            own = getattr(last_step(model), "interval_", interval)
+            found = certified(
+                model, test, level, interval=own, name="rows split off before training"
             )
             # What holds with more confidence is stated with that of the whole procedure.
             certificate = replace(found, confidence=float(self.confidence))
-            labels = as_numpy(predicted(model, X_test, groups))
-            accuracy = float(np.mean(labels == np.asarray(as_numpy(y_test))))
-            tested[:] = [row for row in tested if row[1] is not model]  # it may be tested again
-            tested.append((dict(parameters), model, certificate, accuracy))
+            X, y, groups = test
+            labels = as_numpy(predicted(model, X, groups))
+            accuracy = float(np.mean(labels == np.asarray(as_numpy(y))))
+            tested.pop(id(model), None)  # it may be tested again
+            tested[id(model)] = _Tested(dict(parameters), model, certificate, accuracy)
             return certificate.kept
 
         # Rates of other events do not fall with those of a decision.
         of_decisions = getattr(constraint, "name", constraint) in OF_DECISIONS and interval is None
-        ordered = sequences(candidates, fit, holds if of_decisions else None, X)
-        in_sequences(*ordered, passes)
-        return tested
+        in_sequences(*sequences(candidates, fit, holds if of_decisions else None, train[0]), passes)
+        return list(tested.values())
 
-    def _keep(self, tested: list[tuple[dict[str, Any], Any, Certificate | None, float]]) -> None:
-        passed = [row for row in tested if row[2] is not None and row[2].kept]
-        _, model, certificate, _ = max(passed, key=lambda row: row[3]) if passed else tested[0]
-        self.estimator_, self.certificate_, self.certified_ = model, certificate, bool(passed)
-        self.classes_ = model.classes_
-        self.candidates_ = pd.DataFrame(
-            {
-                **parameters,
-                "estimate": np.nan if found is None else found.estimate,
-                "upper": np.nan if found is None else found.upper,
-                "accuracy": accuracy,
-                "kept": found is not None and found.kept,
-            }
-            for parameters, _, found, accuracy in tested
-        )
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(model, name):
-                setattr(self, name, getattr(model, name))
+    def _keep(self, tested: list[_Tested]) -> None:
+        """Set the fitted attributes, and say so if no model has passed."""
+        passed = [test for test in tested if test.kept]
+        best = max(passed, key=lambda test: test.accuracy) if passed else tested[0]
+        self.estimator_, self.certificate_, self.certified_ = best.model, best.found, bool(passed)
+        self.candidates_ = pd.DataFrame([test.row() for test in tested])
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(best.model, name):
+                setattr(self, name, getattr(best.model, name))
         if passed:
             return
-        if certificate is None:
+        if best.found is None:
             message = (
                 "sensitive_features is not given: CertifiedClassifier cannot compare groups and "
                 "certifies nothing. Pass them to fit, through a pipeline or search with "
@@ -317,9 +342,9 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             category: type[Warning] = MissingSensitiveFeaturesWarning
         else:
             message = (
-                f"No candidate is certified: the strictest has {certificate.constraint} "
-                f"of at most {certificate.upper:.3g} (confidence {self.confidence:g}), above the "
-                f"slack of {certificate.slack:g} ({certificate.binding}; {certificate.n_samples} "
+                f"No candidate is certified: the strictest has {best.found.constraint} "
+                f"of at most {best.found.upper:.3g} (confidence {self.confidence:g}), above the "
+                f"slack of {best.found.slack:g} ({best.found.binding}; {best.found.n_samples} "
                 "rows). More rows, a larger certify_size or slack, or stricter candidates can help."
             )
             category = ConstraintNotSatisfiedWarning
@@ -327,7 +352,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             raise NotCertifiedError(message)
         warn_caller(message, category)
 
-    # ------------------------------------------------------------------ parameters and rows
+    # ------------------------------------------------------------------ parameters
 
     def _check_parameters(self) -> None:
         check_confidence(self.confidence)
@@ -337,51 +362,39 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         if self.on_failure not in ("warn", "raise"):
             raise ValueError(f"on_failure must be 'warn' or 'raise'; got {self.on_failure!r}.")
 
-    def _own(self, name: str, *default: Any) -> Any:
-        """The parameter of this object, or else of the estimator: of one of its steps."""
-        value = getattr(self, name, None)
-        if value is not None:
-            return value
-        key = self._key(name)
-        if key is None and default:
-            return default[0]
-        if key is None:
+    def _given(self, name: str, *own: Any) -> Any:
+        """Return the first value that is given, or else the estimator's parameter."""
+        given = [value for value in (*own, self._of_estimator(name)) if value is not None]
+        if not given:
             raise ValueError(
                 f"{name} must be given: {type(self.estimator).__name__} has no parameter of this "
                 "name, or several."
             )
-        return self.estimator.get_params()[key]
+        return given[0]
+
+    def _of_estimator(self, name: str) -> Any:
+        """Return the value of the estimator's parameter; None without one."""
+        return self.estimator.get_params().get(self._key(name))
 
     def _key(self, name: str) -> str | None:
-        """The estimator's parameter of this name, its own or that of the only step that has it."""
-        parameters = self.estimator.get_params()
-        if name in parameters:
-            return name
-        parents = {key: key.removesuffix(f"__{name}") for key in parameters}
-        found = [
+        """Return the estimator's key of a parameter, its own or of the only step that has it."""
+        parameters, suffix = self.estimator.get_params(), f"__{name}"
+        nested = [
             key
-            for key, parent in parents.items()
-            if parent != key and hasattr(parameters[parent], "fit")
+            for key in parameters
+            if key.endswith(suffix) and hasattr(parameters[key.removesuffix(suffix)], "fit")
         ]
-        return found[0] if len(found) == 1 else None
-
-    def _allowed(self, constraint: Any) -> Any:
-        """The bound: this object's, the constraint's own, or the estimator's."""
-        own = (self.slack, *(getattr(constraint, name, None) for name in BOUNDS))
-        given = [value for value in own if value is not None]
-        return given[0] if given else self._own("slack")
-
-    def _slack_key(self) -> str | None:
-        """The estimator's parameter that bounds the violation; that of its constraint if set."""
-        parameters, constraint = self.estimator.get_params(), self._key("constraint")
-        own = [f"{constraint}__{name}" for name in BOUNDS]
-        given = [key for key in own if parameters.get(key) is not None]
-        return given[0] if given else self._key("slack")
+        own = [name] if name in parameters else nested
+        return own[0] if len(own) == 1 else None
 
     def _candidates(self, slack: float) -> list[dict[str, Any]]:
+        """Return the parameters of each candidate."""
         given = self.candidates
         if given is None:
-            key = self._slack_key()
+            parameters, constraint = self.estimator.get_params(), self._key("constraint")
+            bounds = (f"{constraint}__{name}" for name in BOUNDS)
+            own = (key for key in bounds if parameters.get(key) is not None)
+            key = next(own, self._key("slack"))
             if key is None:
                 raise ValueError(
                     f"candidates must be given: {type(self.estimator).__name__} has no parameter "
@@ -403,37 +416,6 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 f"of parameters, and not empty; got {self.candidates!r}."
             )
         return [dict(parameters) for parameters in given]
-
-    # ------------------------------------------------------------------ predictions, as estimator_
-
-    @estimator_has("predict")  # type: ignore[untyped-decorator]
-    def predict(self, X: Any, **params: Any) -> Any:
-        """Labels that `estimator_` predicts.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        **params
-            What its method takes.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.predict(X, **params)
-
-    @estimator_has("predict_proba")  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any, **params: Any) -> Any:
-        """Class probabilities of `estimator_`; see :meth:`predict`."""
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.predict_proba(X, **params)
-
-    @estimator_has("decision_function")  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any, **params: Any) -> Any:
-        """Scores of `estimator_`; see :meth:`predict`."""
-        check_is_fitted(self, "estimator_")
-        return self.estimator_.decision_function(X, **params)
 
     # ------------------------------------------------------------------ scikit-learn's protocols
 
@@ -462,7 +444,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return tags
 
 
-def _of_all_samples(constraint: Any) -> bool:
-    """Whether it is a cap that groups play no part in."""
+def _is_pooled_cap(constraint: Any) -> bool:
+    """Return whether the constraint is a cap on all samples together."""
     cap = getattr(constraint, "name", constraint) in CAPS
     return cap and not getattr(constraint, "per_group", False)

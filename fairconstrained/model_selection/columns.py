@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairconstrained.arrays import as_numpy, other_columns, read_columns
 from fairconstrained.metrics._answers import predicted
-from fairconstrained.model_selection._delegation import estimator_has
+from fairconstrained.model_selection._delegation import DelegatingClassifier
 
 
-class SensitiveColumnsClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class SensitiveColumnsClassifier(DelegatingClassifier):
     """A classifier that takes its sensitive features from columns of X.
 
     This is for meta-estimators that pass on no metadata, such as
@@ -94,31 +94,7 @@ class SensitiveColumnsClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstima
         validate_data(self, X, skip_check_array=True)
         return self
 
-    @estimator_has("predict")  # type: ignore[untyped-decorator]
-    def predict(self, X: Any) -> Any:
-        """Labels by the fitted estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return self._answer("predict", X)
-
-    @estimator_has("predict_proba")  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Any:
-        """Class probabilities by the fitted estimator; see :meth:`predict`."""
-        return self._answer("predict_proba", X)
-
-    @estimator_has("decision_function")  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> Any:
-        """Scores by the fitted estimator; see :meth:`predict`."""
-        return self._answer("decision_function", X)
-
-    def _answer(self, method: str, X: Any) -> Any:
+    def _response(self, method: str, X: Any) -> Any:  # type: ignore[override]
         check_is_fitted(self)
         validate_data(self, X, reset=False, skip_check_array=True)
         ask = getattr(self.estimator_, method)

@@ -9,17 +9,19 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, indexable
+from sklearn.utils.validation import indexable
 
 from fairconstrained.arrays import rows_of
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
+from fairconstrained.model_selection._delegation import DelegatingClassifier
 from fairconstrained.model_selection._exact import check_steps
+from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit, privacy_guarantee
 from fairconstrained.privacy.accounting import check_budget, check_positive
 from fairconstrained.samples import check_samples
@@ -32,7 +34,7 @@ _NOISE: dict[Unit, float] = {"record": 1.0, "record_replacement": 2.0, "sensitiv
 _CHOICE = "which candidate is best on held-out rows, by report noisy max, once"
 
 
-class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateGridSearch(DelegatingClassifier):
     r"""A search over candidates of a private estimator: one search, one epsilon in all.
 
     Some rows are held out. On the others every candidate is trained. Of the candidates that keep
@@ -121,6 +123,7 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
     """
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
+    _fitted = "best_estimator_"
     keeps_seed = False  # as of private estimators: for experiments
 
     def __init__(
@@ -168,7 +171,11 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         self._check_parameters()
         check_samples(X=X, y=y, sensitive_features=sensitive_features)
         X, y = indexable(X, y)
-        train, held_out = self._split(len(y))  # type: ignore[arg-type]
+        train, held_out = holdout_split(
+            len(y),  # type: ignore[arg-type]
+            self.holdout_size,
+            self.random_state,
+        )
         candidates = [dict(params) for params in ParameterGrid(self.param_grid)]
         unit = self._unit()
         planned, models = self._planned(candidates, len(train), unit)
@@ -202,18 +209,6 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         )
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Labels, by the winner."""
-        return self._winner().predict(X)  # type: ignore[no-any-return]
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities, by the winner."""
-        return self._winner().predict_proba(X)  # type: ignore[no-any-return]
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores, by the winner."""
-        return self._winner().decision_function(X)  # type: ignore[no-any-return]
-
     def __getstate__(self) -> dict[str, Any]:
         """The state to pickle: of a fitted search without seeds, which undo its noise."""
         state: dict[str, Any] = super().__getstate__()
@@ -222,10 +217,6 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         seed = {f"{_key(self.estimator)}random_state": None}
         bare = clone(self.estimator).set_params(**seed)
         return {**state, "estimator": bare, "random_state": None}
-
-    def _winner(self) -> Any:
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_
 
     # ------------------------------------------------------------------ budget
 
@@ -295,13 +286,7 @@ class PrivateGridSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
                 )
             raise
 
-    # ------------------------------------------------------------------ rows and choice
-
-    def _split(self, n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows to train on, and held-out rows; by their positions alone."""
-        shuffled = check_random_state(self.random_state).permutation(n_rows)
-        n_held_out = min(max(round(self.holdout_size * n_rows), 1), n_rows - 1)
-        return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])
+    # ------------------------------------------------------------------ choice
 
     def _choose(self, fitted: list[Any], right: list[int], unit: Unit) -> int:
         """Report noisy max among candidates that keep their constraints by released estimates.

@@ -1,4 +1,4 @@
-"""Folds with the same proportions of labels and groups."""
+"""Folds with the same proportions of labels and groups, and one split within each group."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import check_random_state
 
-from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics._tables import check_labels, encode_labels
 from fairconstrained.samples import check_samples
@@ -113,3 +114,32 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
             message = f"Fewer rows than n_splits={self.n_splits}, hence missing in some folds: "
             warnings.warn(message + listed, SmallGroupWarning, stacklevel=3)
         return index
+
+
+def holdout_split(
+    n_samples: int, test_size: float, random_state: Any, sensitive_features: Any = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Split rows at random into those for training and those for tests, within each group.
+
+    Warns of groups of a single row, which no test has.
+    """
+    rng = check_random_state(random_state)
+    if sensitive_features is None:
+        group, labels = np.zeros(n_samples, dtype=np.int64), np.array(["all"])
+    else:
+        group, labels = encode_groups(sensitive_features, n_samples)
+    shuffled = rng.permutation(n_samples)
+    shuffled = shuffled[np.argsort(group[shuffled], kind="stable")]
+    sizes = np.bincount(group, minlength=len(labels))
+    n_test = np.clip(
+        np.rint(test_size * sizes).astype(np.int64), np.minimum(1, sizes - 1), sizes - 1
+    )
+    position = np.arange(n_samples) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    in_test = position < np.repeat(n_test, sizes)
+    if (n_test == 0).any() and sensitive_features is not None:
+        named = ", ".join(group_name(labels[g]) for g in np.flatnonzero(n_test == 0))
+        warn_caller(
+            f"The certificate says nothing about groups of a single row: {named}.",
+            SmallGroupWarning,
+        )
+    return np.sort(shuffled[~in_test]), np.sort(shuffled[in_test])

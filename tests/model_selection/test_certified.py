@@ -25,8 +25,8 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.model_selection import CertifiedClassifier, select_feasible
-from fairconstrained.model_selection._holdout import split_within_groups
 from fairconstrained.model_selection._sequence import FIRST, KEPT, in_sequences, sequences
+from fairconstrained.model_selection.splits import holdout_split
 
 DATA = make_biased_classification(6000, n_features=6, random_state=0)
 X, Y, S = DATA.data, DATA.target, np.asarray(DATA.sensitive_features)
@@ -90,7 +90,7 @@ def test_each_sequence_is_tested_until_a_model_fails():
         assert passed.count(False) <= 1
     kept = table[table["kept"]]
     best = kept.loc[kept["accuracy"].idxmax()]
-    _, rows = split_within_groups(S, len(Y), 0.5, 0)
+    _, rows = holdout_split(len(Y), 0.5, 0, S)
     assert best["upper"] == clf.certificate_.upper
     assert best["accuracy"] == np.mean(clf.predict(X[rows]) == Y[rows])
     assert clf.certificate_.confidence == clf.confidence
@@ -235,7 +235,7 @@ def test_weights_reach_the_estimator_that_requests_them():
         given = {"constraint": "error_rate_parity", "slack": 0.9, "candidates": {"C": [1.0]}}
         clf = CertifiedClassifier(inner, random_state=0, **given)
         clf.fit(X, Y, sensitive_features=S, sample_weight=weight)
-    train, _ = split_within_groups(S, len(Y), 0.5, 0)
+    train, _ = holdout_split(len(Y), 0.5, 0, S)
     rows = train[weight[train] > 0]
     alone = LogisticRegression().fit(X[rows], Y[rows])
     np.testing.assert_allclose(clf.estimator_.coef_, alone.coef_, atol=1e-3)
@@ -244,7 +244,7 @@ def test_weights_reach_the_estimator_that_requests_them():
 def test_split_takes_the_fraction_of_every_group():
     group = np.repeat(["a", "b", "c", "d"], [1000, 100, 3, 1])
     with pytest.warns(SmallGroupWarning, match="single row: d"):
-        train, test = split_within_groups(group, len(group), 0.3, 0)
+        train, test = holdout_split(len(group), 0.3, 0, group)
     assert sorted([*train, *test]) == list(range(len(group)))
     assert pd.Series(group[test]).value_counts().to_dict() == {"a": 300, "b": 30, "c": 1}
 

@@ -16,6 +16,7 @@ from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstraine
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import PrivacyWarning
 from fairconstrained.model_selection import CertifiedClassifier, PrivateGridSearch, tradeoff_curve
+from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.privacy import Budget, privacy_spent
 from fairconstrained.privacy.mechanisms import noisy_argmax
 from fairconstrained.solvers import DPSGDA
@@ -80,7 +81,7 @@ def test_all_fits_together_keep_the_total(clf, grid, unit):
 @quiet
 def test_candidates_see_the_training_rows_and_the_choice_the_others():
     search = searched(RATES, {"slack": [0.05, 0.2]}, holdout_size=0.3, random_state=0)
-    train, held_out = search._split(3000)
+    train, held_out = holdout_split(3000, 0.3, 0)
     assert len(held_out) == 900
     assert sorted([*train, *held_out]) == list(range(3000))
     assert search.privacy_.phases[0] == search.estimators_[0].planned_privacy(2100).phases[0]
