@@ -38,7 +38,7 @@ from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import CONSTRAINTS, Space
 from fairconstrained.datasets import load_dataset
 from fairconstrained.groups import encode_groups
-from fairconstrained.models.posteriors import Posteriors, questions
+from fairconstrained.models.posteriors import Posteriors, group_tasks
 
 Floats = NDArray[np.float64]
 
@@ -230,9 +230,9 @@ def linear_program(split: Split, columns: Columns, notion: str, slack: float) ->
 def density_columns(part_of_cell: NDArray[np.int64]) -> list[int]:
     """Positions of P(part | x) / P(part) among the columns, in the order of the parts."""
     position, found = 2, []
-    for question in questions(part_of_cell):
-        n = len(question.parts)
-        found += list(zip(question.parts, range(position, position + n), strict=True))
+    for task in group_tasks(part_of_cell):
+        n = len(task.parts)
+        found += list(zip(task.parts, range(position, position + n), strict=True))
         position += 3 * n  # and the products with log odds and probability of the label
     return [place for _, place in sorted(found)]
 

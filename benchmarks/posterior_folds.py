@@ -68,13 +68,13 @@ def inner(split: Split, classifier: str, seed: int) -> tuple[Rows, Rows]:
 def refitted(fitted: FittedPosteriors, rows: Rows, base: Any) -> FittedPosteriors:
     """The same calibrated posteriors, by classifiers that are fitted on all rows."""
     asked = []
-    for own in fitted.asked:
-        used = own.question.labels[rows.y]
-        part = own.question.part_of_group[rows.groups[used]]
+    for own in fitted.group_models:
+        used = own.task.labels[rows.y]
+        part = own.task.part_of_group[rows.groups[used]]
         model = Remembered(base).fit(rows.X[used], part)
         asked.append(own._replace(model=own.model._replace(models=[model])))
     label = fitted.label_model._replace(models=[Remembered(base).fit(rows.X, rows.y)])
-    return fitted._replace(label_model=label, asked=asked)
+    return fitted._replace(label_model=label, group_models=asked)
 
 
 def measured(
@@ -111,12 +111,12 @@ def log_losses(fitted: FittedPosteriors, held: Rows) -> dict[str, float]:
     """Log loss of the posteriors of the label, and of the groups in the mean of the questions."""
 
     def loss(model: Any, X: pd.DataFrame, target: Any) -> float:
-        return float(log_loss(target, model.answer(X).clip(1e-9, 1.0), labels=model.kinds))
+        return float(log_loss(target, model.posteriors(X).clip(1e-9, 1.0), labels=model.kinds))
 
     of_groups = []
-    for question, _, model in fitted.asked:
-        used = question.labels[held.y]
-        part = question.part_of_group[held.groups[used]]
+    for task, _, model in fitted.group_models:
+        used = task.labels[held.y]
+        part = task.part_of_group[held.groups[used]]
         of_groups.append(loss(model, held.X[used], part))
     label = loss(fitted.label_model, held.X, held.y)
     return {"label_log_loss": label, "group_log_loss": float(np.mean(of_groups))}

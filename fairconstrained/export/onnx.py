@@ -192,10 +192,10 @@ def _columns(graph: _Graph, fitted: FittedPosteriors, X: Any) -> Any:
         logs = graph.product(logs, [[-1.0], [1.0]])
     own = graph.Concat(logs, graph.product(label, np.eye(n_classes)[:, 1:]), axis=1)
     table, n_own = [own], 2 * (n_classes - 1) + (n_classes > 2)
-    for question, prior, model in fitted.asked:
+    for task, prior, model in fitted.group_models:
         answer = _posteriors(graph, model, X)
-        within = graph.product(label, question.labels[:, None])
-        parts = np.eye(len(model.kinds))[:, np.isin(model.kinds, question.parts)]
+        within = graph.product(label, task.labels[:, None])
+        parts = np.eye(len(model.kinds))[:, np.isin(model.kinds, task.parts)]
         density = graph.Mul(within, graph.product(answer, parts / np.maximum(prior, LEAST)))
         n_parts = parts.shape[1]
         each_own = np.repeat(np.eye(n_own), n_parts, axis=1)

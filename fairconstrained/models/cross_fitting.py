@@ -30,8 +30,8 @@ def is_scoring_classifier(model: Any) -> bool:
     return hasattr(model, "fit") and (any(hasattr(model, a) for a in asked) or is_classifier(model))
 
 
-def dealt(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:
-    """A fold for each row: shuffled, every stratum is dealt out where the one before ended.
+def assign_folds(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:
+    """Return a fold for each row: every stratum, shuffled, starts where the one before ended.
 
     So a fold lacks a stratum only if it has fewer rows than there are folds, and the sizes of folds
     differ by one row at most.
@@ -43,59 +43,67 @@ def dealt(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:
     return fold
 
 
-class CrossFit:
-    """Classifiers on the same rows and folds, with their answers out of fold."""
+class Calibrated(NamedTuple):
+    """The classifiers of the folds, and the map from the evidence of each to posteriors."""
 
-    out_of_fold: Floats  # posteriors (n, n_kinds) of the last classifier fitted
+    models: Sequence[Any]
+    kinds: NDArray[Any]
+    calibrator: LogisticRegression
 
-    def __init__(
-        self,
-        X: Any,
-        weight: Floats,
-        folds: Sequence[tuple[Ints, Ints]],
-        rng: np.random.RandomState,
-        weighted: bool,
-    ):
-        self.X, self.weight, self.folds, self.rng = X, weight, folds, rng
-        self.weighted = weighted
+    def posteriors(self, X: Any) -> Floats:
+        """Return posteriors of new rows, (n, n_kinds): the mean over the classifiers."""
+        each = [self.calibrate(_evidence(model, X, self.kinds)) for model in self.models]
+        return np.asarray(np.mean(each, axis=0))
 
-    def fit(
-        self,
-        estimator: Any,
-        kinds: NDArray[Any],
-        target: Ints,
-        fit_params: Mapping[str, Any],
-        used: NDArray[np.bool_] | None = None,
-    ) -> Calibrated:
-        """Fit on the rows `used`, to tell which of the `kinds` a row is: ``kinds[target]``."""
-        folds = self.folds
-        if isinstance(estimator, FrozenEstimator):
-            _check_known(estimator, kinds)
-            everything = np.arange(len(target))
-            folds = [(everything, everything)]  # of which it has seen nothing
-        used = np.ones(len(target), dtype=bool) if used is None else used
-        evidence, models = np.empty((len(target), len(kinds))), []
-        for train, test in folds:
-            model = self._fitted(estimator, kinds[target], fit_params, train[used[train]])
-            evidence[test] = _evidence(model, _safe_indexing(self.X, test), kinds)
-            models.append(model)
-        calibrator = _calibrator(evidence[used], target[used], self.weight[used], len(kinds))
-        calibrated = Calibrated(models, kinds, calibrator)
-        self.out_of_fold = calibrated.posteriors(evidence)
-        return calibrated
+    def calibrate(self, evidence: Floats) -> Floats:
+        """Return posteriors from evidence, (n, n_kinds)."""
+        posteriors = np.zeros(evidence.shape)
+        calibrated = self.calibrator.predict_proba(_contrasts(evidence))
+        posteriors[:, self.calibrator.classes_] = calibrated
+        return posteriors
 
-    def _fitted(
-        self, estimator: Any, target: NDArray[Any], fit_params: Mapping[str, Any], rows: Ints
-    ) -> Any:
-        if isinstance(estimator, FrozenEstimator):
-            return estimator
-        model = _seeded(clone(estimator), self.rng)
-        if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
-            model, fit_params = DummyClassifier(), {}
-        own = {name: rows_of(value, rows) for name, value in fit_params.items()}
-        if self.weighted:
-            own |= _weights_for(model, self.weight[rows])
-        return model.fit(_safe_indexing(self.X, rows), target[rows], **own)
+
+def cross_fit(
+    estimator: Any,
+    kinds: NDArray[Any],
+    target: Ints,
+    *,
+    X: Any,
+    folds: Sequence[tuple[Ints, Ints]],
+    rng: np.random.RandomState,
+    sample_weight: Floats | None,
+    used: NDArray[np.bool_],
+    fit_params: Mapping[str, Any],
+) -> tuple[Calibrated, Floats]:
+    """Fit a classifier of the classes ``kinds[target]`` for each fold, on the rows `used`.
+
+    Return them calibrated by out-of-fold evidence, and out-of-fold posteriors of all rows.
+    """
+    frozen = isinstance(estimator, FrozenEstimator)
+    if frozen:
+        _check_known(estimator, kinds)
+        everything = np.arange(len(target))
+        folds = [(everything, everything)]  # of which it has seen nothing
+    evidence, models = np.empty((len(target), len(kinds))), []
+    for train, test in folds:
+        model = estimator
+        if not frozen:
+            rows, model = train[used[train]], _seeded(clone(estimator), rng)
+            given = fit_params
+            if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
+                model, given = DummyClassifier(), {}
+            options = {name: rows_of(value, rows) for name, value in given.items()}
+            if sample_weight is not None:
+                options |= _weights_for(model, sample_weight[rows])
+            model = model.fit(_safe_indexing(X, rows), kinds[target[rows]], **options)
+        evidence[test] = _evidence(model, _safe_indexing(X, test), kinds)
+        models.append(model)
+    simple = len(kinds) < 2 or len(np.unique(target[used])) < 2
+    calibrator = DummyClassifier() if simple else LogisticRegression(max_iter=_MOST_STEPS)
+    weight = np.ones(len(target)) if sample_weight is None else sample_weight
+    calibrator.fit(_contrasts(evidence[used]), target[used], sample_weight=weight[used])
+    calibrated = Calibrated(models, kinds, calibrator)
+    return calibrated, calibrated.calibrate(evidence)
 
 
 def _check_known(frozen: FrozenEstimator, kinds: NDArray[Any]) -> None:
@@ -107,25 +115,6 @@ def _check_known(frozen: FrozenEstimator, kinds: NDArray[Any]) -> None:
             f"{frozen!r} was fitted for the classes {known}, and is not fitted again: it cannot "
             f"tell {unknown} apart."
         )
-
-
-class Calibrated(NamedTuple):
-    """The classifiers of the folds, and the map from the evidence of each to posteriors."""
-
-    models: Sequence[Any]
-    kinds: NDArray[Any]
-    calibrator: LogisticRegression
-
-    def answer(self, X: Any) -> Floats:
-        """Posteriors of new rows, (n, n_kinds): the mean over the classifiers."""
-        each = [self.posteriors(_evidence(model, X, self.kinds)) for model in self.models]
-        return np.asarray(np.mean(each, axis=0))
-
-    def posteriors(self, evidence: Floats) -> Floats:
-        """Posteriors from evidence, (n, n_kinds)."""
-        posteriors = np.zeros(evidence.shape)
-        posteriors[:, self.calibrator.classes_] = self.calibrator.predict_proba(_free(evidence))
-        return posteriors
 
 
 def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
@@ -148,19 +137,11 @@ def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
     return evidence
 
 
-def _free(evidence: Floats) -> Floats:
-    """Evidence without what all kinds have in common: for two kinds one column."""
+def _contrasts(evidence: Floats) -> Floats:
+    """Return evidence without the part common to all kinds: for two kinds one column."""
     if evidence.shape[1] == 2:
         return np.diff(evidence, axis=1)
     return np.asarray(evidence - evidence.mean(axis=1, keepdims=True))
-
-
-def _calibrator(evidence: Floats, target: Ints, weight: Floats, n_kinds: int) -> Any:
-    """Posteriors of the kinds from evidence that has not seen the rows."""
-    present = len(np.unique(target))
-    simple = n_kinds < 2 or present < 2
-    model = DummyClassifier() if simple else LogisticRegression(max_iter=_MOST_STEPS)
-    return model.fit(_free(evidence), target, sample_weight=weight)
 
 
 def _seeded(model: Any, rng: np.random.RandomState) -> Any:

@@ -10,6 +10,7 @@ model on a handful of columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +24,8 @@ from torch import Generator
 from fairconstrained.arrays import Floats, Ints, as_numpy
 from fairconstrained.models.cross_fitting import (
     Calibrated,
-    CrossFit,
-    dealt,
+    assign_folds,
+    cross_fit,
     is_scoring_classifier,
 )
 from fairconstrained.models.specification import LinearSpecification
@@ -32,13 +33,13 @@ from fairconstrained.models.specification import LinearSpecification
 LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
 
 
-class Question(NamedTuple):
-    """What a constraint asks about the rows of some labels.
+class GroupTask(NamedTuple):
+    """Telling apart the parts of a constraint among the rows of some labels.
 
     Attributes
     ----------
     labels : ndarray of shape (n_classes,)
-        Booleans: the labels whose rows it asks about.
+        Booleans: the labels of these rows.
     part_of_group : ndarray of shape (n_groups,)
         The part that rows of each group belong to; -1 where they take no part.
     """
@@ -48,17 +49,16 @@ class Question(NamedTuple):
 
     @property
     def parts(self) -> Ints:
-        """The parts that it tells apart."""
+        """The parts to tell apart."""
         return np.unique(self.part_of_group[self.part_of_group >= 0])
 
 
-def questions(part_of_cell: Any) -> list[Question]:
-    """What must be known about each row, given the parts whose rates a constraint compares.
+def group_tasks(part_of_cell: Any) -> list[GroupTask]:
+    """Return the tasks of group models, given the parts whose rates a constraint compares.
 
-    Labels whose rows fall into the same parts are asked about together: demographic parity asks
-    for the group, equalized odds for the group given each label, equal opportunity for the group
-    given the positive label. A cap over all groups asks for nothing that the posterior of the label
-    does not tell.
+    Labels whose rows fall into the same parts share a task: demographic parity needs the group,
+    equalized odds the group given each label, equal opportunity the group given the positive label.
+    A cap over all groups needs no more than the posterior of the label.
 
     Parameters
     ----------
@@ -67,20 +67,20 @@ def questions(part_of_cell: Any) -> list[Question]:
 
     Examples
     --------
-    >>> from fairconstrained.models.posteriors import questions
-    >>> [asked.labels.tolist() for asked in questions([[0, 1], [0, 1]])]  # demographic parity
+    >>> from fairconstrained.models.posteriors import group_tasks
+    >>> [task.labels.tolist() for task in group_tasks([[0, 1], [0, 1]])]  # demographic parity
     [[True, True]]
-    >>> [asked.labels.tolist() for asked in questions([[-1, -1], [0, 1]])]  # equal opportunity
+    >>> [task.labels.tolist() for task in group_tasks([[-1, -1], [0, 1]])]  # equal opportunity
     [[False, True]]
-    >>> questions([[-1, -1], [0, 0]])  # a cap on a rate
+    >>> group_tasks([[-1, -1], [0, 0]])  # a cap on a rate
     []
     """
     patterns, of_label = np.unique(np.asarray(part_of_cell), axis=0, return_inverse=True)
-    asked = [
-        Question(of_label.reshape(-1) == i, pattern.astype(np.int64))
+    return [
+        GroupTask(of_label.reshape(-1) == i, pattern.astype(np.int64))
         for i, pattern in enumerate(patterns)
+        if len(np.unique(pattern)) > 1
     ]
-    return [question for question in asked if len(np.unique(question.part_of_group)) > 1]
 
 
 class Posteriors(LinearSpecification):
@@ -276,25 +276,26 @@ class Posteriors(LinearSpecification):
             where a frozen estimator cannot be cloned.
         """
         rng = np.random.RandomState(0) if random_state is None else random_state
-        weight = np.ones(len(y)) if sample_weight is None else sample_weight
         classes, label = np.unique(y, return_inverse=True)
         label = label.reshape(-1)
         folds = self._folds(X, label * (int(np.max(group)) + 1) + group, rng)
-        cross = CrossFit(X, weight, folds, rng, sample_weight is not None)
-        label_model = cross.fit(self.estimator, classes, label, fit_params or {})
-        label_answers = cross.out_of_fold
-        asked, answers = [], [label_answers]
-        for question in questions(part_of_cell):
-            part = question.part_of_group[group]
-            used = question.labels[label]
-            total = {int(q): float(weight[used & (part == q)].sum()) for q in question.parts}
-            prior = np.array([total[q] for q in question.parts.tolist()]) / weight.sum()
+        fit = partial(cross_fit, X=X, folds=folds, rng=rng, sample_weight=sample_weight)
+        weight = np.ones(len(y)) if sample_weight is None else sample_weight
+        everyone = np.ones(len(y), dtype=bool)
+        label_model, own = fit(
+            self.estimator, classes, label, used=everyone, fit_params=fit_params or {}
+        )
+        posteriors, group_models = [own], []
+        for task in group_tasks(part_of_cell):
+            part, used = task.part_of_group[group], task.labels[label]
+            prior = [float(weight[used & (part == q)].sum()) for q in task.parts]
             kinds, target = np.unique(part, return_inverse=True)
-            model = cross.fit(self._for_groups(), kinds, target.reshape(-1), {}, used)
-            answers.append(cross.out_of_fold)
-            asked.append(_Asked(question, prior, model))
-        fitted = FittedPosteriors(classes, label_model, asked)
-        return fitted.assembled(answers), fitted
+            target = target.reshape(-1)
+            model, own = fit(self._for_groups(), kinds, target, used=used, fit_params={})
+            posteriors.append(own)
+            group_models.append(GroupModel(task, np.array(prior) / weight.sum(), model))
+        fitted = FittedPosteriors(classes, label_model, group_models)
+        return fitted.assembled(posteriors), fitted
 
     def _for_groups(self) -> Any:
         if self.group_model is not None:
@@ -313,7 +314,7 @@ class Posteriors(LinearSpecification):
     def _folds(self, X: Any, strata: Ints, rng: np.random.RandomState) -> list[tuple[Ints, Ints]]:
         rows = np.arange(len(strata))
         if isinstance(self.cv, (int, np.integer)):
-            fold = dealt(strata, int(self.cv), rng)
+            fold = assign_folds(strata, int(self.cv), rng)
             return [(rows[fold != k], rows[fold == k]) for k in np.unique(fold)]
         split = self.cv.split(X, strata) if hasattr(self.cv, "split") else self.cv
         folds = [(np.asarray(train), np.asarray(test)) for train, test in split]
@@ -326,45 +327,37 @@ class Posteriors(LinearSpecification):
         return folds
 
 
-class _Asked(NamedTuple):
-    """A question with the overall fractions of its parts and the model that answers it."""
+class GroupModel(NamedTuple):
+    """A task with the overall fractions of its parts, and the model fitted to it."""
 
-    question: Question
+    task: GroupTask
     prior: Floats
     model: Calibrated
 
 
 class FittedPosteriors(NamedTuple):
-    """Fitted models of a :class:`Posteriors`: the columns of new rows.
-
-    Attributes
-    ----------
-    classes : ndarray of shape (n_classes,)
-    label_model : fitted and calibrated classifier for the labels
-    asked : list
-        The questions of the constraint with the models for the groups.
-    """
+    """Fitted models of a :class:`Posteriors`: the columns of new rows."""
 
     classes: NDArray[Any]
     label_model: Calibrated
-    asked: Sequence[_Asked]
+    group_models: Sequence[GroupModel]
 
     def columns(self, X: Any) -> Floats:
-        """The columns of rows, (n, n_columns)."""
-        models = [self.label_model, *(asked.model for asked in self.asked)]
-        return self.assembled([model.answer(X) for model in models])
+        """Return the columns of rows, (n, n_columns)."""
+        models = [self.label_model, *(own.model for own in self.group_models)]
+        return self.assembled([model.posteriors(X) for model in models])
 
-    def assembled(self, answers: Sequence[Floats]) -> Floats:
-        """The columns from the models' posteriors: of the label, and of each model for groups."""
-        label, *of_groups = answers
+    def assembled(self, posteriors: Sequence[Floats]) -> Floats:
+        """Return the columns from the posteriors of the label, and of each group model."""
+        label, *of_groups = posteriors
         logs = np.log(np.maximum(label, LEAST))
         logs = np.diff(logs, axis=1) if label.shape[1] == 2 else logs
-        own = np.hstack((logs, label[:, 1:]))
-        table = [own]
-        for (question, prior, model), answer in zip(self.asked, of_groups, strict=True):
-            within = label[:, question.labels].sum(axis=1, keepdims=True)
-            joint = within * answer[:, np.isin(model.kinds, question.parts)]
+        of_label = np.hstack((logs, label[:, 1:]))
+        table = [of_label]
+        for (task, prior, model), posterior in zip(self.group_models, of_groups, strict=True):
+            within = label[:, task.labels].sum(axis=1, keepdims=True)
+            joint = within * posterior[:, np.isin(model.kinds, task.parts)]
             density = joint / np.maximum(prior, LEAST)
-            products = own[:, :, None] * density[:, None, :]
+            products = of_label[:, :, None] * density[:, None, :]
             table += [density, products.reshape(len(label), -1)]
         return np.hstack(table)

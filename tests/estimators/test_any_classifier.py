@@ -212,7 +212,7 @@ def test_without_constraints_it_is_the_calibrated_classifier():
 
 def test_caps_over_all_groups_fit_no_model_for_the_groups():
     clf = fitted(FalseNegativeRate(max=0.1))
-    assert clf.model_.fitted_.asked == []
+    assert clf.model_.fitted_.group_models == []
     assert clf.violation_ <= 0.1 + FORGIVEN
 
 

@@ -19,8 +19,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from fairconstrained.models.cross_fitting import LEAST_GIVEN, dealt
-from fairconstrained.models.posteriors import Posteriors, questions
+from fairconstrained.models.cross_fitting import LEAST_GIVEN, assign_folds
+from fairconstrained.models.posteriors import Posteriors, group_tasks
 
 PARITY = [[0, 1], [0, 1]]
 ODDS = [[0, 1], [2, 3]]
@@ -269,7 +269,7 @@ def test_what_a_frozen_model_freezes_tells_the_groups_apart():
     X, y, group = rows()
     frozen = FrozenEstimator(GaussianNB().fit(X, y))
     _, fitted = Posteriors(frozen).columns(X, y, group, PARITY)
-    assert all(isinstance(model, GaussianNB) for model in fitted.asked[0].model.models)
+    assert all(isinstance(model, GaussianNB) for model in fitted.group_models[0].model.models)
     assert fitted.label_model.models == [frozen]
 
 
@@ -303,18 +303,18 @@ def test_splitters_must_test_each_row_once():
     n_folds=st.integers(2, 7),
     seed=st.integers(0, 3),
 )
-def test_every_stratum_and_all_rows_are_dealt_out_evenly(strata, n_folds, seed):
+def test_every_stratum_and_all_rows_are_assigned_evenly(strata, n_folds, seed):
     strata = np.array(strata)
-    fold = dealt(strata, n_folds, np.random.RandomState(seed))
+    fold = assign_folds(strata, n_folds, np.random.RandomState(seed))
     for rows_of in [np.ones(len(strata), dtype=bool), *(strata == s for s in range(5))]:
         assert np.ptp(np.bincount(fold[rows_of], minlength=n_folds)) <= 1
 
 
-def test_questions_of_unions_of_groups_join_them():
+def test_group_tasks_of_unions_of_groups_join_them():
     """A constraint on one group against all others asks for two parts, not for each group."""
-    (asked,) = questions([[0, 1, 1], [0, 1, 1]])
-    assert asked.parts.tolist() == [0, 1]
-    assert asked.part_of_group.tolist() == [0, 1, 1]
+    (task,) = group_tasks([[0, 1, 1], [0, 1, 1]])
+    assert task.parts.tolist() == [0, 1]
+    assert task.part_of_group.tolist() == [0, 1, 1]
 
 
 def test_decisions_that_are_not_finite_are_refused():
