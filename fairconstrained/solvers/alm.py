@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 
@@ -16,6 +17,7 @@ from fairconstrained.solvers.stochastic import (
 )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ALM(StochasticSolver):
     r"""Stochastic linearised augmented Lagrangian, with slack variables for the inequalities.
 
@@ -79,31 +81,18 @@ class ALM(StochasticSolver):
     True
     """
 
-    _positive: tuple[str, ...] = ("dual_step_size", "max_dual")
-    _nonnegative: tuple[str, ...] = ("penalty",)
+    _positive: ClassVar[tuple[str, ...]] = ("step_size", "dual_step_size", "max_dual")
+    _nonnegative: ClassVar[tuple[str, ...]] = ("penalty",)
 
-    def __init__(
-        self,
-        *,
-        step_size: float = 0.01,
-        dual_step_size: float = 0.05,
-        penalty: float = 1.0,
-        max_dual: float = 10.0,
-        batch_size: int = 128,
-        n_steps: int | None = None,
-        n_evaluations: int = 30,
-        optimizer: Callable[..., Any] | None = None,
-        schedule: Callable[[float], float] = constant,
-    ):
-        self.step_size = step_size
-        self.dual_step_size = dual_step_size
-        self.penalty = penalty
-        self.max_dual = max_dual
-        self.batch_size = batch_size
-        self.n_steps = n_steps
-        self.n_evaluations = n_evaluations
-        self.optimizer = optimizer
-        self.schedule = schedule
+    step_size: float = 0.01
+    dual_step_size: float = 0.05
+    penalty: float = 1.0
+    max_dual: float = 10.0
+    batch_size: int = 128
+    n_steps: int | None = None
+    n_evaluations: int = 30
+    optimizer: Callable[..., Any] | None = None
+    schedule: Callable[[float], float] = constant
 
     smoothing = averaging = 0.0  # of SSLALM
 
@@ -132,6 +121,7 @@ class ALM(StochasticSolver):
         now.y, now.dual = y, y.clamp_min(0.0)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SSLALM(ALM):
     r"""Stochastic smoothed and linearised augmented Lagrangian.
 
@@ -163,33 +153,7 @@ class SSLALM(ALM):
     """
 
     _nonnegative = ("penalty", "smoothing")
-    _positive = ("dual_step_size", "max_dual", "averaging")
+    _positive = ("step_size", "dual_step_size", "max_dual", "averaging")
 
-    def __init__(
-        self,
-        *,
-        step_size: float = 0.01,
-        dual_step_size: float = 0.05,
-        penalty: float = 1.0,
-        max_dual: float = 10.0,
-        smoothing: float = 2.0,
-        averaging: float = 0.5,
-        batch_size: int = 128,
-        n_steps: int | None = None,
-        n_evaluations: int = 30,
-        optimizer: Callable[..., Any] | None = None,
-        schedule: Callable[[float], float] = constant,
-    ):
-        super().__init__(
-            step_size=step_size,
-            dual_step_size=dual_step_size,
-            penalty=penalty,
-            max_dual=max_dual,
-            batch_size=batch_size,
-            n_steps=n_steps,
-            n_evaluations=n_evaluations,
-            optimizer=optimizer,
-            schedule=schedule,
-        )
-        self.smoothing = smoothing
-        self.averaging = averaging
+    smoothing: float = 2.0
+    averaging: float = 0.5

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from fairconstrained.solvers.base import (
     Iterate,
     Solver,
     best_feasible,
-    check_numbers,
     violation,
 )
 from fairconstrained.solvers.lbfgs import (
@@ -44,6 +43,7 @@ _SHARPENINGS = 3
 _MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AugmentedLagrangian(Solver):
     r"""Powell-Hestenes-Rockafellar augmented Lagrangian with targets that follow the hard rates.
 
@@ -117,24 +117,13 @@ class AugmentedLagrangian(Solver):
     requires = ("exact", "sharpness")
     scope = "problems with constraints, without privacy (epsilon=None)"
 
-    def __init__(
-        self,
-        *,
-        penalty: float = 10.0,
-        inner_max_iter: int = 60,
-        memory: int = 20,
-        patience: int = 5,
-    ):
-        self.penalty = penalty
-        self.inner_max_iter = inner_max_iter
-        self.memory = memory
-        self.patience = patience
+    _positive = ("penalty",)
+    _positive_integers = ("inner_max_iter", "memory", "patience")
 
-    def check(self, problem: Sharpenable) -> None:
-        """Raise ValueError for a bad parameter."""
-        check_numbers(self, positive=["penalty"])
-        lengths = ("inner_max_iter", "memory", "patience")
-        check_numbers(self, positive=lengths, kind=Integral)
+    penalty: float = 10.0
+    inner_max_iter: int = 60
+    memory: int = 20
+    patience: int = 5
 
     def iterate(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator

@@ -145,9 +145,23 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     keeps_last: ClassVar[bool] = False
     length: int | None = None
     scope = "other problems"
+    # Names of parameters that must be finite numbers of a sign; some may be None.
+    _positive: ClassVar[tuple[str, ...]] = ()
+    _nonnegative: ClassVar[tuple[str, ...]] = ()
+    _positive_integers: ClassVar[tuple[str, ...]] = ()
+    _nonnegative_integers: ClassVar[tuple[str, ...]] = ()
+    _optional: ClassVar[tuple[str, ...]] = ()
 
     def check(self, problem: Any) -> None:
         """Raise ValueError for a bad parameter."""
+        signs = self._positive, self._nonnegative
+        of_integers = self._positive_integers, self._nonnegative_integers
+        for kind, names in ((Real, signs), (Integral, of_integers)):
+            positive, nonnegative = (
+                [n for n in own if n not in self._optional or getattr(self, n) is not None]
+                for own in names
+            )
+            check_numbers(self, positive=positive, nonnegative=nonnegative, kind=kind)
 
     @classmethod
     def suits(cls, problem: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ OUTPUTS = ("average", "last", "random")
 TABLES = ("labels", "probabilities")  # that W may answer to
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FERMI(StochasticSolver):
     r"""Descent in the parameters and ascent in W, both from the same batch and the same point.
 
@@ -84,27 +86,16 @@ class FERMI(StochasticSolver):
     requires = ("mutual_information_saddle",)
     keeps_last = True
     scope = "a loss plus mutual information, without privacy: DPFermiClassifier(epsilon=None)"
-    _positive = ("dual_step_size",)
+    _positive = ("step_size", "dual_step_size")
     _callable = ("optimizer",)
 
-    def __init__(
-        self,
-        *,
-        step_size: float = 0.01,
-        dual_step_size: float = 0.2,
-        batch_size: int = 512,
-        n_steps: int | None = None,
-        output: str = "average",
-        table: str = "labels",
-        optimizer: Callable[..., Any] = torch.optim.Adam,
-    ):
-        self.step_size = step_size
-        self.dual_step_size = dual_step_size
-        self.batch_size = batch_size
-        self.n_steps = n_steps
-        self.output = output
-        self.table = table
-        self.optimizer = optimizer
+    step_size: float = 0.01
+    dual_step_size: float = 0.2
+    batch_size: int = 512
+    n_steps: int | None = None
+    output: str = "average"
+    table: str = "labels"
+    optimizer: Callable[..., Any] = torch.optim.Adam
 
     def check(self, problem: Any) -> None:
         """Raise ValueError for a bad parameter."""

@@ -7,14 +7,14 @@ concave parts are linearised. Their feasible sets lie inside that of the problem
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from numbers import Integral
 
 import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems import DifferenceOfConvex, Linearization, Problem
-from fairconstrained.solvers.base import Iterate, Solver, check_numbers, violation
+from fairconstrained.solvers.base import Iterate, Solver, violation
 
 Terms = Callable[[Tensor], Linearization]
 
@@ -26,6 +26,7 @@ class FromFeasible(Solver):
     """
 
     epsilon: float
+    _positive = ("epsilon",)
     keeps_last = True  # these methods do not use hard values
 
     def _found(self, value: Tensor) -> None:
@@ -39,6 +40,7 @@ class FromFeasible(Solver):
             )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class IDCA(FromFeasible):
     r"""Inexact difference-of-convex algorithm (Algorithm 1) with switching subgradients inside.
 
@@ -86,20 +88,16 @@ class IDCA(FromFeasible):
         "notions but group_auc"
     )
 
-    def __init__(self, *, epsilon: float = 1e-3, inner_steps: int = 200, max_outer: int = 100):
-        self.epsilon = epsilon
-        self.inner_steps = inner_steps
-        self.max_outer = max_outer
+    _positive_integers = ("inner_steps", "max_outer")
+
+    epsilon: float = 1e-3
+    inner_steps: int = 200
+    max_outer: int = 100
 
     @property
     def length(self) -> int:  # type: ignore[override]
         """Number of subproblems."""
         return self.max_outer
-
-    def check(self, problem: Problem) -> None:
-        """Raise ValueError for a bad parameter."""
-        check_numbers(self, positive=["epsilon"])
-        check_numbers(self, positive=["inner_steps", "max_outer"], kind=Integral)
 
     @classmethod
     def suits(cls, problem: DifferenceOfConvex) -> bool:
@@ -120,6 +118,7 @@ class IDCA(FromFeasible):
         self._found(problem.linearize(x).value)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DirectSwitching(FromFeasible):
     r"""Switching subgradients on the problem as it is (Algorithm 3): the paper's comparison.
 
@@ -150,14 +149,10 @@ class DirectSwitching(FromFeasible):
     requires = ("exact",)
     scope = "problems with constraints, without privacy (epsilon=None)"
 
-    def __init__(self, *, epsilon: float = 1e-3, n_steps: int = 10_000):
-        self.epsilon = epsilon
-        self.n_steps = n_steps
+    _positive_integers = ("n_steps",)
 
-    def check(self, problem: Problem) -> None:
-        """Raise ValueError for a bad parameter."""
-        check_numbers(self, positive=["epsilon"])
-        check_numbers(self, positive=["n_steps"], kind=Integral)
+    epsilon: float = 1e-3
+    n_steps: int = 10_000
 
     def iterate(
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from numbers import Integral
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.solvers.base import Iterate, check_numbers
+from fairconstrained.solvers.base import Iterate
 from fairconstrained.solvers.lbfgs import LBFGS
 
 _STEP = 0.5  # of the shift towards its present value; with 1 rounds alternate at large penalties
@@ -25,6 +25,7 @@ _REPAIRS = 10
 _NEAR = np.geomspace(1e-4, 0.3, 16)  # lengths of short moves, in units of scores
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LabelRounds(LBFGS):
     r"""Minimise loss plus mutual information in rounds that bring its table to predicted labels.
 
@@ -90,14 +91,9 @@ class LabelRounds(LBFGS):
     requires = ("label_tables",)
     scope = "a loss plus mutual information, without privacy: DPFermiClassifier(epsilon=None)"
 
-    def __init__(self, *, rounds: int = 20, inner_max_iter: int = 60, memory: int = 20):
-        super().__init__(inner_max_iter=inner_max_iter, memory=memory)
-        self.rounds = rounds
+    _positive_integers = ("rounds", "inner_max_iter", "memory")
 
-    def check(self, problem: Any) -> None:
-        """Raise ValueError for a bad parameter."""
-        super().check(problem)
-        check_numbers(self, positive=["rounds"], kind=Integral)
+    rounds: int = 20
 
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator

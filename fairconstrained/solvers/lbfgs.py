@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from numbers import Integral
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.arrays import Floats
 from fairconstrained.problems import Problem
-from fairconstrained.solvers.base import Iterate, Solver, check_numbers
+from fairconstrained.solvers.base import Iterate, Solver
 
 Function = Callable[[Floats], tuple[float, Floats]]
 Point = tuple[Floats, float, Floats]  # x, value, gradient
@@ -177,6 +177,7 @@ def lbfgs_then_newton(function: Function, x: Floats, *, accuracy: float, effort:
     return x, at_x
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LBFGS(Solver):
     r"""Minimise :math:`f(x)` on all rows, without constraints.
 
@@ -214,13 +215,10 @@ class LBFGS(Solver):
     keeps_last = True  # the objective descends
     scope = "problems without constraints, without privacy: DPFermiClassifier(epsilon=None)"
 
-    def __init__(self, *, inner_max_iter: int = 60, memory: int = 20):
-        self.inner_max_iter = inner_max_iter
-        self.memory = memory
+    _positive_integers: ClassVar[tuple[str, ...]] = ("inner_max_iter", "memory")
 
-    def check(self, problem: Problem) -> None:
-        """Raise ValueError for a bad parameter."""
-        check_numbers(self, positive=("inner_max_iter", "memory"), kind=Integral)
+    inner_max_iter: int = 60
+    memory: int = 20
 
     @classmethod
     def suits(cls, problem: Problem) -> bool:

@@ -97,6 +97,7 @@ _SCOPE = (
 )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LevelSet(Solver):
     r"""Stochastic feasible level-set method (SFLS) with stochastic mirror descent.
 
@@ -165,28 +166,15 @@ class LevelSet(Solver):
     keeps_last = True  # true gaps are not used
     scope = _SCOPE
 
-    def __init__(
-        self,
-        *,
-        n_steps: int = 1000,
-        batch_size: int = 100,
-        step_size: float = 0.02,
-        dual_step_size: float = 30.0,
-        theta: float = 1.1,
-        epsilon: float = 0.01,
-        max_levels: int = 30,
-        interval: float = 2.0,
-        radius: float = torch.inf,
-    ):
-        self.n_steps = n_steps
-        self.batch_size = batch_size
-        self.step_size = step_size
-        self.dual_step_size = dual_step_size
-        self.theta = theta
-        self.epsilon = epsilon
-        self.max_levels = max_levels
-        self.interval = interval
-        self.radius = radius
+    n_steps: int = 1000
+    batch_size: int = 100
+    step_size: float = 0.02
+    dual_step_size: float = 30.0
+    theta: float = 1.1
+    epsilon: float = 0.01
+    max_levels: int = 30
+    interval: float = 2.0
+    radius: float = torch.inf
 
     @classmethod
     def suits(cls, problem: Any) -> bool:
@@ -300,6 +288,7 @@ def _feasible(saddle: Saddle, w: Tensor) -> bool:
     return bool((saddle.problem.linearize(w).value[1:] <= 0).all())
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ProximalLevelSet(Solver):
     r"""Inexact quadratically regularised constrained method (IQRC), for models that are not convex.
 
@@ -342,10 +331,9 @@ class ProximalLevelSet(Solver):
     requires = ("saddle",)
     scope = _SCOPE
 
-    def __init__(self, *, level_set: LevelSet | None = None, rho: float = 1e-5, n_rounds: int = 10):
-        self.level_set = level_set
-        self.rho = rho
-        self.n_rounds = n_rounds
+    level_set: LevelSet | None = None
+    rho: float = 1e-5
+    n_rounds: int = 10
 
     def _inner(self) -> LevelSet:
         return self.level_set or LevelSet(n_steps=500, step_size=0.1, max_levels=3)

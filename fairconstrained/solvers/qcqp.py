@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
@@ -44,6 +45,7 @@ class Quadratics:
         return x, factor
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class QCQP(Solver):
     r"""Projected Newton ascent on the dual of a convex quadratic program.
 
@@ -93,8 +95,7 @@ class QCQP(Solver):
         "(epsilon=None)"
     )
 
-    def __init__(self, *, max_dual: float = 1e8):
-        self.max_dual = max_dual
+    max_dual: float = 1e8
 
     @classmethod
     def suits(cls, problem: QuadraticProgram) -> bool:

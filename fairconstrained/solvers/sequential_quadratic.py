@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator as Steps
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
-from numbers import Integral
 
 import numpy as np
 import torch
@@ -19,7 +19,6 @@ from fairconstrained.solvers.base import (
     Iterate,
     Solver,
     best_feasible,
-    check_numbers,
     violation,
 )
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
@@ -39,6 +38,7 @@ _RESCUE_STEPS = 15
 _POLISHES, _POLISH_STEPS, _STALLS = 3, 60, 8
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SequentialQuadratic(Solver):
     r"""Sequential quadratic programming with hard constraint values and soft gradients.
 
@@ -100,16 +100,12 @@ class SequentialQuadratic(Solver):
     requires = ("exact", "sharpness", "more_slack")
     scope = "problems with constraints, without privacy (epsilon=None)"
 
-    def __init__(self, *, n_steps: int = 15, sharpenings: int = 3, memory: int = 20):
-        self.n_steps = n_steps
-        self.sharpenings = sharpenings
-        self.memory = memory
+    _positive_integers = ("n_steps", "memory")
+    _nonnegative_integers = ("sharpenings",)
 
-    def check(self, problem: Problem) -> None:
-        """Raise ValueError for a bad parameter."""
-        check_numbers(
-            self, positive=["n_steps", "memory"], nonnegative=["sharpenings"], kind=Integral
-        )
+    n_steps: int = 15
+    sharpenings: int = 3
+    memory: int = 20
 
     def iterate(
         self, problem: Loosenable, x: Tensor, dual: Tensor, tol: float, rng: Generator

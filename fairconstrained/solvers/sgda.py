@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from numbers import Integral
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator
 
 from fairconstrained.problems import Divisible, Linearization
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, check_numbers
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate
 from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
@@ -30,7 +30,7 @@ class _DescentAscent(StochasticSolver):
     penalty: float
     max_dual: float
     optimizer: Callable[..., Any]
-    _nonnegative: tuple[str, ...] = ("penalty",)
+    _nonnegative: ClassVar[tuple[str, ...]] = ("penalty",)
     _callable = ("optimizer",)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
@@ -48,6 +48,7 @@ class _DescentAscent(StochasticSolver):
         now.dual = (now.dual + dual_step_size * value).clamp(0.0, self.max_dual)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SGDA(_DescentAscent):
     r"""Descent in the parameters and ascent in the multipliers, both from the same mini-batch.
 
@@ -103,28 +104,16 @@ class SGDA(_DescentAscent):
     'the solver came to the end of its schedule'
     """
 
-    _positive = ("dual_step_size", "max_dual")
+    _positive = ("step_size", "dual_step_size", "max_dual")
 
-    def __init__(
-        self,
-        *,
-        step_size: float = 0.01,
-        dual_step_size: float = 0.2,
-        batch_size: int = 2048,
-        n_steps: int | None = None,
-        n_evaluations: int = 30,
-        penalty: float = 1.0,
-        max_dual: float = 100.0,
-        optimizer: Callable[..., Any] = torch.optim.Adam,
-    ):
-        self.step_size = step_size
-        self.dual_step_size = dual_step_size
-        self.batch_size = batch_size
-        self.n_steps = n_steps
-        self.n_evaluations = n_evaluations
-        self.penalty = penalty
-        self.max_dual = max_dual
-        self.optimizer = optimizer
+    step_size: float = 0.01
+    dual_step_size: float = 0.2
+    batch_size: int = 2048
+    n_steps: int | None = None
+    n_evaluations: int = 30
+    penalty: float = 1.0
+    max_dual: float = 100.0
+    optimizer: Callable[..., Any] = torch.optim.Adam
 
     def step(self, estimates: Estimates, now: Memory) -> None:
         """Both from the same rows."""
@@ -133,6 +122,7 @@ class SGDA(_DescentAscent):
         self.move(now, estimates.all(now.x), *sizes)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class EarlyStoppedSGDA(_DescentAscent):
     r"""Descent-ascent with averaged weights, stopped early: the default for networks.
 
@@ -212,36 +202,23 @@ class EarlyStoppedSGDA(_DescentAscent):
     requires = ("draws", "held_out")
     scope = "problems whose rows can be held out, without privacy (epsilon=None)"
     _least_steps, _passes = 2000, 25
-    _positive = ("max_dual",)
+    _positive = ("step_size", "dual_step_size", "max_dual")
     _nonnegative = ("penalty", "averaging")
+    _positive_integers = (*StochasticSolver._positive_integers, "patience", "held_out")
+    _optional = ("n_steps", "dual_step_size")
     _evaluates_start = True
 
-    def __init__(
-        self,
-        *,
-        step_size: float = 0.003,
-        dual_step_size: float | None = None,
-        batch_size: int = 256,
-        n_steps: int | None = None,
-        n_evaluations: int = 40,
-        patience: int = 10,
-        held_out: int = 7,
-        averaging: float = 0.995,
-        penalty: float = 1.0,
-        max_dual: float = 100.0,
-        optimizer: Callable[..., Any] = torch.optim.AdamW,
-    ):
-        self.step_size = step_size
-        self.dual_step_size = dual_step_size
-        self.batch_size = batch_size
-        self.n_steps = n_steps
-        self.n_evaluations = n_evaluations
-        self.patience = patience
-        self.held_out = held_out
-        self.averaging = averaging
-        self.penalty = penalty
-        self.max_dual = max_dual
-        self.optimizer = optimizer
+    step_size: float = 0.003
+    dual_step_size: float | None = None
+    batch_size: int = 256
+    n_steps: int | None = None
+    n_evaluations: int = 40
+    patience: int = 10
+    held_out: int = 7
+    averaging: float = 0.995
+    penalty: float = 1.0
+    max_dual: float = 100.0
+    optimizer: Callable[..., Any] = torch.optim.AdamW
 
     @property
     def length(self) -> int:  # type: ignore[override]
@@ -251,8 +228,6 @@ class EarlyStoppedSGDA(_DescentAscent):
     def check(self, problem: Divisible) -> None:
         """Raise ValueError for a bad parameter."""
         super().check(problem)
-        check_numbers(self, positive=["dual_step_size"] * (self.dual_step_size is not None))
-        check_numbers(self, positive=["patience", "held_out"], kind=Integral)
         if self.averaging >= 1 or self.held_out < 2:
             raise ValueError(
                 "EarlyStoppedSGDA.averaging must be below 1 and held_out at least 2; got "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator
-from numbers import Integral
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems import Linearization, SampledProblem
-from fairconstrained.solvers.base import Iterate, Solver, check_numbers
+from fairconstrained.solvers.base import Iterate, Solver
 
 _BLOCK_ROWS = 65_536
 
@@ -344,7 +343,7 @@ class StochasticSolver(Solver):
     """Base: a subclass says in :meth:`step` what a step is; the loop around steps is here.
 
     Subclasses have the parameters ``step_size``, ``batch_size`` and ``n_steps`` and name further
-    ones to check in ``_positive``, ``_nonnegative`` and ``_callable``.
+    ones to check in ``_positive``, ``_nonnegative``, ... and ``_callable``.
 
     An iteration is a part of the steps and one evaluation on the full data; there are
     ``n_evaluations`` of them. The residual is infinite: a run ends with its steps.
@@ -357,9 +356,10 @@ class StochasticSolver(Solver):
     n_steps: int | None
     n_evaluations: int = 30
     _least_steps, _passes = 1000, 10  # the larger of both is the default of n_steps
-    _positive: tuple[str, ...] = ()
-    _nonnegative: tuple[str, ...] = ()
-    _callable: tuple[str, ...] = ("schedule",)
+    _positive: ClassVar[tuple[str, ...]] = ("step_size",)
+    _positive_integers: ClassVar[tuple[str, ...]] = ("batch_size", "n_evaluations", "n_steps")
+    _optional: ClassVar[tuple[str, ...]] = ("n_steps",)
+    _callable: ClassVar[tuple[str, ...]] = ("schedule",)
     _evaluates_start = False
 
     @property
@@ -369,9 +369,7 @@ class StochasticSolver(Solver):
 
     def check(self, problem: Any) -> None:
         """Raise ValueError for a bad parameter."""
-        check_numbers(self, positive=["step_size", *self._positive], nonnegative=self._nonnegative)
-        lengths = ["batch_size", "n_evaluations"] + ["n_steps"] * (self.n_steps is not None)
-        check_numbers(self, positive=lengths, kind=Integral)
+        super().check(problem)
         given = [name for name in ("optimizer",) if getattr(self, name, None) is not None]
         for name in {*self._callable, *given}:
             if not callable(getattr(self, name)):

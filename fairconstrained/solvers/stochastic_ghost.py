@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from fairconstrained.arrays import Floats
 from fairconstrained.problems import SampledProblem
-from fairconstrained.solvers.base import check_numbers
 from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver
 
 _INFEASIBLE = 1e-12
@@ -48,6 +47,7 @@ class Sample(NamedTuple):
     jacobian: Floats  # (m, n)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class StochasticGhost(StochasticSolver):
     r"""Steps along an unbiased estimate of the solution of a quadratic programme.
 
@@ -116,41 +116,26 @@ class StochasticGhost(StochasticSolver):
     StochasticGhost(p0=0.5)
     """
 
-    _positive = ("p0", "rho", "beta", "tau")
+    _positive = ("step_size", "p0", "rho", "beta", "tau")
     _nonnegative = ("step_decay", "lam")
+    _nonnegative_integers = ("max_level",)
     _callable = ()
 
-    def __init__(
-        self,
-        *,
-        step_size: float = 0.05,
-        step_decay: float = 0.05,
-        p0: float = 0.4,
-        max_level: int = 9,
-        rho: float = 0.8,
-        beta: float = 10.0,
-        lam: float = 0.5,
-        tau: float = 1.0,
-        batch_size: int = 1,
-        n_steps: int = 3000,
-        n_evaluations: int = 30,
-    ):
-        self.step_size = step_size
-        self.step_decay = step_decay
-        self.p0 = p0
-        self.max_level = max_level
-        self.rho = rho
-        self.beta = beta
-        self.lam = lam
-        self.tau = tau
-        self.batch_size = batch_size
-        self.n_steps = n_steps
-        self.n_evaluations = n_evaluations
+    step_size: float = 0.05
+    step_decay: float = 0.05
+    p0: float = 0.4
+    max_level: int = 9
+    rho: float = 0.8
+    beta: float = 10.0
+    lam: float = 0.5
+    tau: float = 1.0
+    batch_size: int = 1
+    n_steps: int = 3000
+    n_evaluations: int = 30
 
     def check(self, problem: SampledProblem) -> None:
         """Raise ValueError for a bad parameter."""
         super().check(problem)
-        check_numbers(self, nonnegative=["max_level"], kind=Integral)
         for name, allowed, wording in (
             ("p0", self.p0 < 1, "below 1"),
             ("lam", self.lam <= 1, "at most 1"),

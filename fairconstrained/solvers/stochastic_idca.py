@@ -3,6 +3,7 @@ r"""IDCA on mini-batches, for any model: convex subproblems by a stochastic prim
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from fairconstrained.solvers.stochastic import (
 )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class StochasticIDCA(StochasticSolver):
     r"""Inexact difference-of-convex algorithm with primal-dual stochastic gradients inside.
 
@@ -83,30 +85,17 @@ class StochasticIDCA(StochasticSolver):
         "constraints that are differences of convex functions of the scores, as the partial "
         "notions but group_auc are, without privacy (epsilon=None)"
     )
-    _positive = ("dual_step_size", "max_dual", "inner_steps")
+    _positive = ("step_size", "dual_step_size", "max_dual", "inner_steps")
 
-    def __init__(
-        self,
-        *,
-        step_size: float = 0.1,
-        dual_step_size: float = 0.05,
-        inner_steps: int = 50,
-        max_dual: float = 100.0,
-        batch_size: int = 64,
-        n_steps: int | None = None,
-        n_evaluations: int = 30,
-        optimizer: Callable[..., Any] | None = None,
-        schedule: Callable[[float], float] = cosine,
-    ):
-        self.step_size = step_size
-        self.dual_step_size = dual_step_size
-        self.inner_steps = inner_steps
-        self.max_dual = max_dual
-        self.batch_size = batch_size
-        self.n_steps = n_steps
-        self.n_evaluations = n_evaluations
-        self.optimizer = optimizer
-        self.schedule = schedule
+    step_size: float = 0.1
+    dual_step_size: float = 0.05
+    inner_steps: int = 50
+    max_dual: float = 100.0
+    batch_size: int = 64
+    n_steps: int | None = None
+    n_evaluations: int = 30
+    optimizer: Callable[..., Any] | None = None
+    schedule: Callable[[float], float] = cosine
 
     @classmethod
     def suits(cls, problem: DifferenceOfConvex) -> bool:

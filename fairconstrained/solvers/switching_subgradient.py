@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems import SampledProblem
-from fairconstrained.solvers.base import check_numbers
 from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
@@ -20,6 +19,7 @@ from fairconstrained.solvers.stochastic import (
 )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SwitchingSubgradient(StochasticSolver):
     r"""A step on the objective where the constraints seem to hold, else one on the worst of them.
 
@@ -77,44 +77,29 @@ class SwitchingSubgradient(StochasticSolver):
     """
 
     keeps_last = True  # the point drawn
-    _positive = ("constraint_step_size",)
-    _nonnegative = ("tolerance",)
+    _positive = ("step_size", "constraint_step_size")
+    _nonnegative = ("tolerance", "record_from")
+    _positive_integers = (*StochasticSolver._positive_integers, "constraint_batch_size")
+    _optional = ("n_steps", "constraint_batch_size")
 
-    def __init__(
-        self,
-        *,
-        step_size: float = 0.5,
-        constraint_step_size: float = 0.05,
-        tolerance: float = 1e-4,
-        batch_size: int = 128,
-        constraint_batch_size: int | None = None,
-        record_from: float = 0.5,
-        n_steps: int | None = None,
-        n_evaluations: int = 30,
-        optimizer: Callable[..., Any] | None = None,
-        schedule: Callable[[float], float] = constant,
-    ):
-        self.step_size = step_size
-        self.constraint_step_size = constraint_step_size
-        self.tolerance = tolerance
-        self.batch_size = batch_size
-        self.constraint_batch_size = constraint_batch_size
-        self.record_from = record_from
-        self.n_steps = n_steps
-        self.n_evaluations = n_evaluations
-        self.optimizer = optimizer
-        self.schedule = schedule
+    step_size: float = 0.5
+    constraint_step_size: float = 0.05
+    tolerance: float = 1e-4
+    batch_size: int = 128
+    constraint_batch_size: int | None = None
+    record_from: float = 0.5
+    n_steps: int | None = None
+    n_evaluations: int = 30
+    optimizer: Callable[..., Any] | None = None
+    schedule: Callable[[float], float] = constant
 
     def check(self, problem: SampledProblem) -> None:
         """Raise ValueError for a bad parameter."""
         super().check(problem)
-        check_numbers(self, nonnegative=["record_from"])
         if self.record_from >= 1:
             raise ValueError(
                 f"SwitchingSubgradient.record_from must be below 1; got {self.record_from!r}."
             )
-        if self.constraint_batch_size is not None:
-            check_numbers(self, positive=["constraint_batch_size"], kind=Integral)
 
     def estimates(self, problem: SampledProblem, rng: Generator) -> Estimates:
         """Return draws, of which those that decide may have a size of their own."""
