@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import t as student
 
+from fairconstrained.arrays import Floats
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.metrics.bounds import check_confidence
-
-Choose = Callable[[Mapping[str, Any]], int]
 
 
 def select_feasible(
@@ -23,7 +22,7 @@ def select_feasible(
     *,
     rule: str = "mean",
     confidence: float = 0.95,
-) -> Choose:
+) -> Callable[[Mapping[str, Any]], int]:
     r"""Choose the best candidate of a search among those that keep a fairness constraint.
 
     Parameters
@@ -80,14 +79,7 @@ def select_feasible(
     if rule not in _RULES:
         raise ValueError(f"rule must be one of {list(_RULES)}; got {rule!r}.")
     check_confidence(confidence)
-    return functools.partial(
-        _best_feasible,
-        score=score,
-        violation=violation,
-        max_violation=max_violation,
-        rule=rule,
-        confidence=confidence,
-    )
+    return _Choice(score, violation, max_violation, rule, confidence)
 
 
 # How many standard errors are added to the mean over k folds.
@@ -98,57 +90,60 @@ _RULES: Mapping[str, Callable[[int, float], float]] = {
 }
 
 
-def _best_feasible(
-    cv_results: Mapping[str, Any],
-    *,
-    score: str,
-    violation: str,
-    max_violation: float,
-    rule: str,
-    confidence: float,
-) -> int:
-    scores = _mean_scores(cv_results, score)
-    violations = -_mean_scores(cv_results, violation)
-    usable = np.flatnonzero(~np.isnan(scores) & ~np.isnan(violations))
-    if not usable.size:
-        raise ValueError(
-            f"Every candidate has a nan score in {score!r} or {violation!r}. Fairness scorers need "
-            "sensitive_features: enable metadata routing, or give them column=; "
-            'error_score="raise" in the search shows the cause.'
+@dataclass(frozen=True)
+class _Choice:
+    """The choice of :func:`select_feasible`."""
+
+    score: str
+    violation: str
+    max_violation: float
+    rule: str
+    confidence: float
+
+    def __call__(self, cv_results: Mapping[str, Any]) -> int:
+        """Return the index of the chosen candidate."""
+        scores = _mean_scores(cv_results, self.score)
+        violations = -_mean_scores(cv_results, self.violation)
+        usable = np.flatnonzero(~np.isnan(scores) & ~np.isnan(violations))
+        if not usable.size:
+            raise ValueError(
+                f"Every candidate has a nan score in {self.score!r} or {self.violation!r}. "
+                "Fairness scorers need sensitive_features: enable metadata routing, or give them "
+                'column=; error_score="raise" in the search shows the cause.'
+            )
+        if violations[usable].min() < 0:
+            raise ValueError(
+                "violation must name a scorer of a negated gap, at most 0; got "
+                f"{self.violation!r} with a mean of {-violations[usable].min():.3g}."
+            )
+        if self.rule != "mean":
+            violations = violations + self._margins(cv_results)
+        feasible = usable[violations[usable] <= self.max_violation]
+        if feasible.size:
+            return int(feasible[np.lexsort((violations[feasible], -scores[feasible]))[0]])
+        least = int(usable[np.lexsort((-scores[usable], violations[usable]))[0]])
+        warn_caller(
+            f"No candidate keeps {self.violation!r} within max_violation={self.max_violation:g}; "
+            f"chose the least violation, {violations[least]:.3g}.",
+            ConstraintNotSatisfiedWarning,
         )
-    if violations[usable].min() < 0:
-        raise ValueError(
-            f"violation must name a scorer of a negated gap, at most 0; got {violation!r} with a "
-            f"mean of {-violations[usable].min():.3g}."
-        )
-    if rule != "mean":
-        folds, errors = _standard_errors(cv_results, violation)
-        violations = violations + _RULES[rule](folds, confidence) * errors
-    feasible = usable[violations[usable] <= max_violation]
-    if feasible.size:
-        return int(feasible[np.lexsort((violations[feasible], -scores[feasible]))[0]])
-    least = int(usable[np.lexsort((-scores[usable], violations[usable]))[0]])
-    warn_caller(
-        f"No candidate keeps {violation!r} within max_violation={max_violation:g}; chose the least "
-        f"violation, {violations[least]:.3g}.",
-        ConstraintNotSatisfiedWarning,
-    )
-    return least
+        return least
+
+    def _margins(self, cv_results: Mapping[str, Any]) -> Floats:
+        """Return the standard errors that the rule adds to the mean violations."""
+        suffix = f"_test_{self.violation}"
+        keys = [key for key in cv_results if key.startswith("split") and key.endswith(suffix)]
+        if len(keys) < 2:
+            raise ValueError(
+                f"rule needs the scores of at least two folds of {self.violation!r} "
+                f"(split0{suffix}, ...), as in the cv_results_ of a search; got {len(keys)}."
+            )
+        folds = np.stack([np.asarray(cv_results[key], dtype=float) for key in keys])
+        errors = folds.std(axis=0, ddof=1) / np.sqrt(len(keys))
+        return np.asarray(_RULES[self.rule](len(keys), self.confidence) * errors)
 
 
-def _standard_errors(cv_results: Mapping[str, Any], name: str) -> tuple[int, NDArray[np.float64]]:
-    suffix = f"_test_{name}"
-    keys = [key for key in cv_results if key.startswith("split") and key.endswith(suffix)]
-    if len(keys) < 2:
-        raise ValueError(
-            f"rule needs the scores of at least two folds of {name!r} (split0_test_{name}, ...), "
-            f"as in the cv_results_ of a search; got {len(keys)}."
-        )
-    folds = np.stack([np.asarray(cv_results[key], dtype=float) for key in keys])
-    return len(keys), folds.std(axis=0, ddof=1) / np.sqrt(len(keys))
-
-
-def _mean_scores(cv_results: Mapping[str, Any], name: str) -> NDArray[np.float64]:
+def _mean_scores(cv_results: Mapping[str, Any], name: str) -> Floats:
     prefix = "mean_test_"
     if prefix + name not in cv_results:
         known = [key.removeprefix(prefix) for key in cv_results if key.startswith(prefix)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -103,15 +104,25 @@ def tradeoff_curve(
         cv = StratifiedSensitiveKFold(n_splits=5 if cv is None else cv)
     if scoring is None:
         scoring = {"accuracy": "accuracy", "dp": demographic_parity_scorer}
-    given: dict[str, Any] = {"sensitive_features": sensitive_features, **(params or {})}
-    options = {"scoring": scoring, "cv": cv, "n_jobs": n_jobs}
-    options["return_train_score"] = return_train_score
     several = isinstance(estimator, Mapping)
     models = estimator if several else {type(estimator).__name__: estimator}
     grids = _grids(models, param_name, param_range)
-    curves = {
-        name: _curve(models[name], grid, X, y, given, options) for name, grid in grids.items()
-    }
+    curves = {}
+    for name, grid in grids.items():
+        warn_of_exact_scores(models[name], "tradeoff_curve")
+        search = GridSearchCV(
+            models[name],
+            grid,
+            scoring=scoring,
+            cv=cv,
+            n_jobs=n_jobs,
+            return_train_score=return_train_score,
+            refit=False,
+            error_score="raise",
+        )
+        with config_context(enable_metadata_routing=True):
+            search.fit(X, y, sensitive_features=sensitive_features, **(params or {}))
+        curves[name] = pd.DataFrame({**grid, **_scores(search.cv_results_)})
     if not several:
         return next(iter(curves.values()))
     whole = pd.concat(curves, names=["estimator", None]).reset_index(level=0)
@@ -122,7 +133,7 @@ def tradeoff_curve(
 def _grids(
     estimators: Mapping[str, Any], param_name: Any, param_range: Any
 ) -> dict[str, dict[str, list[Any]]]:
-    """The parameter grid of each estimator; empty if it has no such parameter."""
+    """Return the parameter grid of each estimator; empty if it has no such parameter."""
     grids: dict[str, dict[str, list[Any]]] = {}
     for name, estimator in estimators.items():
         parameter = param_name.get(name) if isinstance(param_name, Mapping) else param_name
@@ -137,21 +148,8 @@ def _grids(
     return grids
 
 
-def _curve(
-    estimator: Any,
-    grid: Mapping[str, list[Any]],
-    X: Any,
-    y: ArrayLike,
-    given: Mapping[str, Any],
-    options: Mapping[str, Any],
-) -> pd.DataFrame:
-    warn_of_exact_scores(estimator, "tradeoff_curve")
-    with config_context(enable_metadata_routing=True):
-        search = GridSearchCV(estimator, grid, refit=False, error_score="raise", **options)
-        results = search.fit(X, y, **given).cv_results_
-    prefixes = ("mean_test_", "std_test_", "mean_train_", "std_train_", "mean_fit_", "std_fit_")
-    folds = [key for key in results if key.startswith("split") and "_test_" in key]
-    columns = {key: column for key, column in results.items() if key.startswith(prefixes)}
-    columns |= {key: results[key] for key in folds}
-    varied = {parameter: pd.Series(values) for parameter, values in grid.items()}
-    return pd.DataFrame({**varied, **columns})
+def _scores(cv_results: Mapping[str, Any]) -> dict[str, Any]:
+    """Select means and deviations, then the test scores of single folds."""
+    means = [key for key in cv_results if re.match("(mean|std)_(test|train|fit)_", key)]
+    folds = [key for key in cv_results if re.match(r"split\d+_test_", key)]
+    return {key: cv_results[key] for key in (*means, *folds)}
