@@ -6,7 +6,7 @@ import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import cached_property, singledispatch
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -27,65 +27,29 @@ _SMALL_NUMBERS, _SMALL_COLUMNS = 1 << 23, 256
 
 
 class ColumnStatistics(Protocol):
-    """What coordinates and penalties ask about the columns of an (n, d) feature matrix."""
+    """Statistics of columns, as of :class:`Features`, of rows that need not be in memory."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
 
-    def mean(self, weight: Tensor) -> Tensor:
-        """Weighted column means, of shape (d,)."""
+    def mean(self, weight: Tensor) -> Tensor: ...
 
-    def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
-        """Weighted second moments about `centre`, of shape (d, d)."""
+    def covariance(self, weight: Tensor, centre: Tensor) -> Tensor: ...
 
-    def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
-        """The diagonal of `covariance`, of shape (d,)."""
+    def variance(self, weight: Tensor, centre: Tensor) -> Tensor: ...
 
-    def values(self) -> ColumnValues:
-        """Least and largest value of each column, and whether there are others."""
-
-
-class Features(ColumnStatistics, Protocol):
-    """Operations on the (n, d) feature matrix X that a model may use."""
-
-    def matmul(self, v: Tensor) -> Tensor:
-        """X v, of shape (n, K)."""
-
-    def t_matmul(self, c: Tensor) -> Tensor:
-        """X' c, of shape (d, K)."""
-
-    def rows(self, index: Tensor) -> Features:
-        """The matrix of these rows."""
-
-    def to_dense(self) -> Tensor:
-        """The whole matrix as one (n, d) tensor."""
-
-    @property
-    def better_dense(self) -> bool:
-        """Whether a dense copy is better for taking many batches of rows."""
-
-    def square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
-        """Squared norms of the rows (x - centre) T, (n,), for T diagonal, (d,), full or sparse."""
-
-    def with_norms(self, centre: Tensor, transform: Tensor) -> Features:
-        """The same matrix with these norms stored, also for its rows."""
-
-    def bounded(self, low: Tensor, high: Tensor) -> Features:
-        """The matrix with columns clipped to [low, high], each (d,)."""
-
-    def split(self, n_rows: int) -> Iterator[Features]:
-        """The rows in order, at most `n_rows` at a time, in double precision."""
+    def values(self) -> ColumnValues: ...
 
 
 class ColumnValues(NamedTuple):
-    """What is known of the values of each column; that of several parts of the rows is joined."""
+    """Least and largest value of each column, and whether there are others, each (d,)."""
 
-    low: Tensor  # (d,) least value
-    high: Tensor  # (d,) largest value
-    more: Tensor  # (d,) whether there are others; low and high need not be right then
+    low: Tensor
+    high: Tensor
+    more: Tensor
 
     def joined(self, other: ColumnValues) -> ColumnValues:
-        """What is known of the rows of both."""
+        """Return the same of the rows of both."""
         low, high = self.low.minimum(other.low), self.high.maximum(other.high)
         ends = torch.stack((*self[:2], *other[:2]))
         third = ((ends != low) & (ends != high)).any(dim=0)
@@ -96,20 +60,60 @@ class ColumnValues(NamedTuple):
         return torch.where(self.more, 0.0, self.high - self.low)
 
 
-class _Rows(ABC):
-    """Base of dense and sparse matrices: selection of rows, with stored norms."""
+class Features(ABC):
+    """Operations on the (n, d) feature matrix X that a model may use."""
 
     def __init__(self, shape: Sequence[int]):
         self.shape = (shape[0], shape[1])
         self._norms: tuple[Tensor, Tensor, Tensor] | None = None  # centre, transform, squares
 
+    @abstractmethod
+    def matmul(self, v: Tensor) -> Tensor:
+        """Return X v, of shape (n, K)."""
+
+    @abstractmethod
+    def t_matmul(self, c: Tensor) -> Tensor:
+        """Return X' c, of shape (d, K)."""
+
+    @abstractmethod
+    def to_dense(self) -> Tensor:
+        """Return the whole matrix as one (n, d) tensor in double precision."""
+
+    @property
+    @abstractmethod
+    def better_dense(self) -> bool:
+        """Whether a dense copy is better for taking many batches of rows."""
+
+    @abstractmethod
+    def bounded(self, low: Tensor, high: Tensor) -> Features:
+        """Return the matrix with columns clipped to [low, high], each (d,)."""
+
+    @abstractmethod
+    def split(self, n_rows: int) -> Iterator[Features]:
+        """Iterate over the rows in order, at most `n_rows` at a time, in double precision."""
+
+    @abstractmethod
+    def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
+        """Return weighted second moments about `centre`, of shape (d, d)."""
+
+    @abstractmethod
+    def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
+        """Return the diagonal of `covariance`, of shape (d,)."""
+
+    @abstractmethod
+    def values(self) -> ColumnValues:
+        """Return the least and largest value of each column, and whether there are others."""
+
+    def mean(self, weight: Tensor) -> Tensor:
+        """Return weighted column means, of shape (d,)."""
+        return self.t_matmul(weight[:, None])[:, 0] / weight.sum()
+
     def rows(self, index: Tensor) -> Self:
-        """The matrix of these rows, with their norms if they are stored."""
-        index = self._on_device(index)
+        """Return the matrix of these rows, with their norms if they are stored."""
         rows = self._rows(index)
         if self._norms is not None:
             centre, transform, squares = self._norms
-            rows._norms = centre, transform, squares.index_select(0, index)
+            rows._norms = centre, transform, squares.index_select(0, index.to(squares.device))
         return rows
 
     def square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
@@ -121,13 +125,10 @@ class _Rows(ABC):
         return self._square_norms(centre, transform)
 
     def with_norms(self, centre: Tensor, transform: Tensor) -> Self:
-        """The same matrix with these norms stored, which private steps need for every batch."""
+        """Return the same matrix with these norms stored: private steps need them every time."""
         normed = copy.copy(self)
         normed._norms = centre, transform, self._square_norms(centre, transform)
         return normed
-
-    def _on_device(self, index: Tensor) -> Tensor:
-        return index
 
     @abstractmethod
     def _rows(self, index: Tensor) -> Self: ...
@@ -136,7 +137,7 @@ class _Rows(ABC):
     def _square_norms(self, centre: Tensor, transform: Tensor) -> Tensor: ...
 
 
-class DenseFeatures(_Rows):
+class DenseFeatures(Features):
     """A dense tensor on any device, of single or double precision.
 
     All results are those of double precision. A table of single precision is converted block by
@@ -148,7 +149,6 @@ class DenseFeatures(_Rows):
         self.X = X
 
     def matmul(self, v: Tensor) -> Tensor:
-        """X v."""
         if self.X.dtype == v.dtype:
             return self.X @ v
         if v.requires_grad:  # autograd keeps the blocks
@@ -159,25 +159,20 @@ class DenseFeatures(_Rows):
         return result
 
     def t_matmul(self, c: Tensor) -> Tensor:
-        """X' c."""
         # (c' X)' takes a sixth of the time of X' c for ten columns that are contiguous in memory.
         if self.X.dtype == c.dtype:
             return (c.T @ self.X).T
         return torch.stack([rows.T @ X for X, rows in self._blocks(c)]).sum(dim=0).T
 
-    def _on_device(self, index: Tensor) -> Tensor:
-        return index.to(self.X.device)  # generators draw it on the CPU
-
     def _rows(self, index: Tensor) -> Self:
+        index = index.to(self.X.device)  # generators draw it on the CPU
         return type(self)(self.X.index_select(0, index))  # half the time of X[index]
 
     def to_dense(self) -> Tensor:
-        """The tensor in double precision."""
         return self.X.double()
 
     @property
     def better_dense(self) -> bool:
-        """False, because the matrix is dense."""
         return False
 
     def _blocks(self, *columns: Tensor, size: int = _CHUNK_ROWS) -> Iterator[tuple[Tensor, ...]]:
@@ -203,18 +198,12 @@ class DenseFeatures(_Rows):
         return torch.cat(squares)
 
     def bounded(self, low: Tensor, high: Tensor) -> DenseFeatures:
-        """Columns clipped to [low, high]; no copy if they are within."""
         smallest, largest = self.X.aminmax(dim=0)
         if bool(((smallest >= low) & (largest <= high)).all()):
             return self
         return DenseFeatures(self.X.clamp(low, high))
 
-    def mean(self, weight: Tensor) -> Tensor:
-        """Weighted column means."""
-        return self.t_matmul(weight[:, None])[:, 0] / weight.sum()
-
     def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
-        """Weighted second moments about `centre`."""
         total = weight.new_zeros((self.shape[1], self.shape[1]))
         for X, w in self._blocks(weight):
             centred = (X - centre) * w.sqrt()[:, None]
@@ -222,37 +211,22 @@ class DenseFeatures(_Rows):
         return total / weight.sum()
 
     def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
-        """Weighted variances about `centre`."""
         total = weight.new_zeros(self.shape[1])
         for X, w in self._blocks(weight):
             total += w @ (X - centre) ** 2
         return total / weight.sum()
 
     def values(self) -> ColumnValues:
-        """Least and largest value of each column; a column is left at its third value."""
-        n_columns, device = self.shape[1], self.X.device
-        column = torch.arange(n_columns, device=device)
-        low = high = self.X[0]
-        for rows in torch.split(self.X, _CHUNK_ROWS):
-            X = rows.index_select(1, column)
-            below, above = low.minimum(X.amin(dim=0)), high.maximum(X.amax(dim=0))
-            known = torch.stack((low, high))
-            same = (known.eq(below) | known.eq(above)).all(dim=0)
-            two = same & (X.eq(below) | X.eq(above)).all(dim=0)
-            column, low, high = column[two], below[two], above[two]
-            if not len(column):
-                break
-        ends = torch.zeros((2, n_columns), dtype=torch.float64, device=device)
-        ends.index_copy_(1, column, torch.stack((low, high)).double())
-        more = torch.ones(n_columns, dtype=torch.bool, device=device).index_fill(0, column, False)
-        return ColumnValues(ends[0], ends[1], more)
+        low, high = self.X.aminmax(dim=0)
+        blocks = torch.split(self.X, _CHUNK_ROWS)
+        more = torch.stack([(rows.ne(low) & rows.ne(high)).any(dim=0) for rows in blocks])
+        return ColumnValues(low.double(), high.double(), more.any(dim=0))
 
     def split(self, n_rows: int) -> Iterator[DenseFeatures]:
-        """The rows in order, some at a time, in double precision."""
         return (DenseFeatures(X.double()) for X in torch.split(self.X, n_rows))
 
 
-class SparseFeatures(_Rows):
+class SparseFeatures(Features):
     """A scipy CSR matrix on the CPU. Linear models make a dense copy only of small ones."""
 
     def __init__(self, X: sp.csr_array):
@@ -266,23 +240,19 @@ class SparseFeatures(_Rows):
         return self.X.T
 
     def matmul(self, v: Tensor) -> Tensor:
-        """X v."""
         return torch.from_numpy(self.X @ v.numpy())
 
     def t_matmul(self, c: Tensor) -> Tensor:
-        """X' c."""
         return torch.from_numpy(self._transposed @ c.numpy())
 
     def _rows(self, index: Tensor) -> Self:
         return type(self)(self.X[index.numpy()])
 
     def to_dense(self) -> Tensor:
-        """The matrix as one tensor, for the rows of a batch."""
         return torch.from_numpy(self.X.toarray())
 
     @property
     def better_dense(self) -> bool:
-        """True if a dense copy takes little memory and rows are short."""
         n_rows, n_columns = self.shape
         return n_columns <= _SMALL_COLUMNS and n_rows * n_columns <= _SMALL_NUMBERS
 
@@ -313,10 +283,6 @@ class SparseFeatures(_Rows):
         X.data = np.clip(X.data, *(end[X.indices] for end in ends))
         return SparseFeatures(X)
 
-    def mean(self, weight: Tensor) -> Tensor:
-        """Weighted column means."""
-        return torch.from_numpy(self.X.T @ weight.numpy()) / weight.sum()
-
     def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
         """Weighted second moments about `centre`, from X'WX since centred rows would be dense."""
         w = weight.numpy()
@@ -326,7 +292,6 @@ class SparseFeatures(_Rows):
         return torch.from_numpy(second) - shift - shift.T + torch.outer(centre, centre)
 
     def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
-        """Weighted variances about `centre`."""
         w = weight.numpy()
         second: NDArray[np.float64] = self.X.multiply(self.X).T @ w / w.sum()
         return (torch.from_numpy(second) - 2 * centre * self.mean(weight) + centre**2).clamp_min(
@@ -334,7 +299,6 @@ class SparseFeatures(_Rows):
         )
 
     def values(self) -> ColumnValues:
-        """Least and largest value of each column, of which zero may be one."""
         (n_rows, n_columns), column, value = self.X.shape, self.X.indices, self.X.data
         zeros = np.bincount(column, minlength=n_columns) < n_rows  # that are not stored
         low, high = (np.where(zeros, 0.0, end) for end in (np.inf, -np.inf))
@@ -345,7 +309,6 @@ class SparseFeatures(_Rows):
         return ColumnValues(*map(torch.from_numpy, (low, high, other > 0)))
 
     def split(self, n_rows: int) -> Iterator[SparseFeatures]:
-        """The rows in order, some at a time."""
         starts = range(0, self.shape[0], n_rows)
         return (SparseFeatures(self.X[start : start + n_rows]) for start in starts)
 
@@ -363,7 +326,6 @@ def dense_features(X: Any, device: str = "cpu") -> DenseFeatures:
         return DenseFeatures(torch.as_tensor(X, device=device))
 
 
-@singledispatch
 def as_features(X: Any, device: str = "cpu") -> Features:
     """Wrap a checked array, tensor or sparse matrix of float64 or float32.
 
@@ -379,21 +341,13 @@ def as_features(X: Any, device: str = "cpu") -> Features:
     ValueError
         If X is sparse and `device` is not the CPU.
     """
-    if torch.device(device).type == "cpu" and np.count_nonzero(X) < _SPARSE_BELOW * X.size:
+    on_cpu = torch.device(device).type == "cpu"
+    if sp.issparse(X):
+        if not on_cpu:
+            raise ValueError(
+                f"sparse X needs device='cpu'; got device={device!r}. Pass X.toarray() to use it."
+            )
+        return SparseFeatures(sp.csr_array(X))
+    if on_cpu and isinstance(X, np.ndarray) and np.count_nonzero(X) < _SPARSE_BELOW * X.size:
         return SparseFeatures(sp.csr_array(X))
     return dense_features(X, device)
-
-
-@as_features.register
-def _(X: Tensor, device: str = "cpu") -> Features:
-    return dense_features(X, device)
-
-
-@as_features.register(sp.sparray)
-@as_features.register(sp.spmatrix)
-def _(X: Any, device: str = "cpu") -> Features:
-    if torch.device(device).type != "cpu":
-        raise ValueError(
-            f"sparse X needs device='cpu'; got device={device!r}. Pass X.toarray() to use it."
-        )
-    return SparseFeatures(sp.csr_array(X))
