@@ -23,7 +23,7 @@ from fairconstrained.models import NetworkModel
 from fairconstrained.process import one_thread
 from fairconstrained.solvers import EarlyStoppedSGDA
 from fairconstrained.solvers.stochastic import Estimates
-from fairconstrained.training.data import as_rows
+from fairconstrained.training.data import as_source
 from fairconstrained.training.problem import ModuleProblem
 from fairconstrained.training.terms import FunctionConstraint, Risk
 from fairconstrained.workers import Workers
@@ -95,7 +95,7 @@ def of_train(rows: Rows) -> Callable[[], None]:
     constraint = FunctionConstraint(gap)
     problem = ModuleProblem(
         NetworkModel(network()),
-        as_rows(rows, torch.float32),
+        as_source(rows, torch.float32),
         Risk(loss),
         [constraint],
         rows[2],

@@ -6,7 +6,7 @@ Each gives batches as tuples of tensors and holds no more in memory than it was 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,23 +14,38 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
-Rows = tuple[Tensor, ...]
+Batch = tuple[Tensor, ...]
 _CHUNK_ROWS = 1024
 
 
-class Source(Protocol):
-    """Batches of rows."""
+class Source:
+    """Data that give batches of rows.
+
+    Attributes
+    ----------
+    n_rows : int
+    streams : bool
+        Whether the data choose the rows of their batches themselves.
+    """
 
     n_rows: int
+    streams = False
 
-    def batch(self, rows: Tensor) -> Rows:
-        """These rows, or as many as come where rows cannot be chosen."""
+    def batch(self, rows: Tensor) -> Batch:
+        """Return these rows, or the next ones where they cannot be chosen."""
+        raise NotImplementedError
 
-    def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
-        """All rows, each once: their indices, and the rows."""
+    def chunks(self) -> Iterator[tuple[Tensor, Batch]]:
+        """Yield all rows once, about a thousand at a time: their indices, and the rows."""
+        for rows in torch.arange(self.n_rows).tensor_split(-(-self.n_rows // _CHUNK_ROWS)):
+            yield rows, self.batch(rows)
+
+    def subset(self, rows: Tensor) -> Source:
+        """Return a source of these rows only."""
+        return _Subset(self, rows)
 
 
-class Tensors:
+class _Tensors(Source):
     """Tensors in memory, of equal length; one chunk is all of them."""
 
     def __init__(self, tensors: Sequence[Tensor]):
@@ -40,17 +55,18 @@ class Tensors:
         self._tensors = tuple(tensors)
         self.n_rows = lengths[0]
 
-    def batch(self, rows: Tensor) -> Rows:
-        """These rows."""
+    def batch(self, rows: Tensor) -> Batch:
         return tuple(tensor[rows] for tensor in self._tensors)
 
-    def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
-        """Everything at once: what is in memory fits."""
+    def chunks(self) -> Iterator[tuple[Tensor, Batch]]:
         yield torch.arange(self.n_rows), self._tensors
 
 
-class Indexed:
-    """A data set with ``len`` and ``[i]``, whose items are collated as a loader does."""
+class _Indexed(Source):
+    """A data set with ``len`` and ``[i]``, whose items are collated as a loader does.
+
+    A batch is one call if the data set has ``__getitems__``, as a loader takes it.
+    """
 
     def __init__(self, dataset: Any):
         self._dataset = dataset
@@ -58,19 +74,14 @@ class Indexed:
         if not self.n_rows:
             raise ValueError("data has no rows.")
 
-    def batch(self, rows: Tensor) -> Rows:
-        """These rows, in one call if the data set has ``__getitems__``, as a loader takes them."""
+    def batch(self, rows: Tensor) -> Batch:
         index = rows.tolist()
         if hasattr(self._dataset, "__getitems__"):
             return _as_tuple(default_collate(self._dataset.__getitems__(index)))
         return _as_tuple(default_collate([self._dataset[i] for i in index]))
 
-    def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
-        """A thousand rows at a time."""
-        return _thousands(self)
 
-
-class Chosen:
+class _Subset(Source):
     """Some rows of a source that can be indexed."""
 
     def __init__(self, source: Source, rows: Tensor):
@@ -78,28 +89,21 @@ class Chosen:
         self._rows = rows
         self.n_rows = len(rows)
 
-    def batch(self, rows: Tensor) -> Rows:
-        """These of its rows."""
+    def batch(self, rows: Tensor) -> Batch:
         return self._source.batch(self._rows[rows])
 
-    def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
-        """A thousand rows at a time."""
-        return _thousands(self)
 
+class _Stream(Source):
+    """An iterable of batches, such as a ``DataLoader``, which is iterated again when it ends."""
 
-class Stream:
-    """An iterable of batches, such as a ``DataLoader``: the next batch, whatever was asked for.
-
-    It is iterated again whenever it ends.
-    """
+    streams = True
 
     def __init__(self, loader: Iterable[Any]):
         self._loader = loader
         self._pass: Iterator[Any] = iter(())
         self.n_rows = sum(len(rows) for rows, _ in self.chunks())
 
-    def batch(self, rows: Tensor) -> Rows:
-        """The next batch."""
+    def batch(self, rows: Tensor) -> Batch:
         batch = next(self._pass, None)
         if batch is None:
             self._pass = iter(self._loader)
@@ -108,8 +112,7 @@ class Stream:
             raise self._dry()
         return _as_tuple(batch)
 
-    def chunks(self) -> Iterator[tuple[Tensor, Rows]]:
-        """One pass."""
+    def chunks(self) -> Iterator[tuple[Tensor, Batch]]:
         seen = 0
         for batch in self._loader:
             rows = _as_tuple(batch)
@@ -125,13 +128,8 @@ class Stream:
         )
 
 
-def _thousands(source: Source) -> Iterator[tuple[Tensor, Rows]]:
-    for rows in torch.arange(source.n_rows).tensor_split(-(-source.n_rows // _CHUNK_ROWS)):
-        yield rows, source.batch(rows)
-
-
-def as_rows(data: Any, dtype: torch.dtype) -> Source:
-    """The source for what a user gives as data; numbers of numpy arrays become `dtype`.
+def as_source(data: Any, dtype: torch.dtype) -> Source:
+    """Return the source for a user's data; numbers of numpy arrays become `dtype`.
 
     Raises
     ------
@@ -139,13 +137,13 @@ def as_rows(data: Any, dtype: torch.dtype) -> Source:
         If it is no tensors, data set or loader, or has no rows.
     """
     if isinstance(data, TensorDataset):
-        return Tensors(data.tensors)
+        return _Tensors(data.tensors)
     if isinstance(data, (tuple, list)) and data and all(map(_is_array, data)):
-        return Tensors([_as_tensor(array, dtype) for array in data])
+        return _Tensors([_as_tensor(array, dtype) for array in data])
     if isinstance(data, Dataset) and hasattr(data, "__getitem__") and hasattr(data, "__len__"):
-        return Indexed(data)
+        return _Indexed(data)
     if isinstance(data, Iterable) and not isinstance(data, (Tensor, tuple, list, str, dict)):
-        return Stream(data)
+        return _Stream(data)
     raise ValueError(
         "data must be a tuple of tensors or arrays, a data set that can be indexed, or an iterable "
         f"of batches such as torch.utils.data.DataLoader; got {type(data).__name__}."
@@ -168,7 +166,7 @@ def _as_tensor(column: Tensor | NDArray[Any], dtype: torch.dtype) -> Tensor:
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
-def _as_tuple(batch: Any) -> Rows:
+def _as_tuple(batch: Any) -> Batch:
     rows = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
     if not rows or not all(isinstance(tensor, Tensor) for tensor in rows):
         raise ValueError(

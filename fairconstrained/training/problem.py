@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Generator, Tensor
@@ -19,11 +19,11 @@ from fairconstrained.problems import (
     one_in,
     with_penalty,
 )
-from fairconstrained.training.data import Chosen, Rows, Source, Stream
+from fairconstrained.training.data import Batch, Source
 from fairconstrained.training.terms import Drawn, FunctionConstraint, Term
 from fairconstrained.workers import Workers
 
-Draw = tuple[Sequence[Term], Tensor | None, Tensor | None]  # terms, and their rows and scales
+Draw = tuple[Sequence[Term], Tensor | None, Tensor | None]  # terms, their rows, and scales
 
 
 class _AsGiven(DenseFeatures):
@@ -71,42 +71,40 @@ class ModuleProblem(FixedSoftness):
         self._device = device
         self._alpha = alpha
         self._workers = workers
-        self._streams = isinstance(source, Stream)
         n_rows = torch.tensor(source.n_rows, device=device)
-        self._n_own = source.n_rows
-        self.n_rows = int(workers.sum(n_rows)) if self._streams else source.n_rows
+        self.n_rows = int(workers.sum(n_rows)) if source.streams else source.n_rows
         self._n_strata = int(group.max()) + 1
-        _, first = next(iter(source.chunks()))
-        self._flat = self._outputs_are_flat(first)
+        self._flat = self._outputs_are_flat()
         self.n_constraints = len(self.evaluate(model.init()).soft) - 1
 
+    @property
+    def _terms(self) -> list[Term]:
+        return [self._risk, *self._constraints]
+
     def start(self) -> Tensor:
-        """The module's parameters."""
+        """Return the module's parameters."""
         return self.model.init()
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Loss and constraints from one pass."""
-        members = [self._risk, *self._constraints]
-        return self._penalised(x, self._differentiable(x, [(members, rows, None)]))
+        """Return loss and constraints from one pass."""
+        return self._linearized(x, [(self._terms, rows, None)])
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
         """Estimate all terms by one forward and one backward pass, of batches from each draw."""
         passes: list[Draw] = [([self._risk], rows, None)]
-        passes += [(self._constraints, *draw) for draw in draws]
-        return self._penalised(x, self._differentiable(x, passes))
+        return self._linearized(x, passes + [(self._constraints, *draw) for draw in draws])
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Soft and hard values in evaluation mode.
+        """Return soft and hard values in evaluation mode.
 
         Moments that add up are summed over batches. Other terms see all outputs at once, with the
-        labels and whatever else a batch has; with the features where they read them.
+        labels and the other columns of the data; with the features where they read them.
         """
         self.settle(x)
-        members = [self._risk, *self._constraints]
-        soft, hard = self._measured(members, x)
-        values = _values(members, soft)
-        values[0] += self._alpha * self.model.penalty(x).value
-        return Evaluation(values, _values(members, hard))
+        moments = self._measured(self._terms, x)
+        soft, hard = (_values(self._terms, [own[i] for own in moments]) for i in (0, 1))
+        soft[0] += self._alpha * self.model.penalty(x).value
+        return Evaluation(soft, hard)
 
     def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
         """Return the problem on most rows, and one in `every` rows of each group.
@@ -118,48 +116,62 @@ class ModuleProblem(FixedSoftness):
         for term in self._constraints:
             cell = cell * (int(term.cell.max()) + 1) + term.cell
         kept, held = one_in(every, torch.unique(cell, return_inverse=True)[1], rng)
-        if self._streams or not len(held):
+        if self.source.streams or not len(held):
             return self, torch.arange(self.n_rows)
-        return self._on(kept), held
+        return self._subset(kept), held
 
     def begun(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
         """Return where training begins: here."""
         return x, dual
 
     def risks(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
-        held = self if self._streams else self._on(rows)
-        soft, hard = held._measured([self._risk], x)
-        return torch.cat((*soft, *hard))
-
-    def _on(self, rows: Tensor) -> Self:
-        """The problem on some rows of data that can be indexed."""
-        part = copy.copy(self)
-        part.source, part.strata = Chosen(self.source, rows), self.strata[rows]
-        part.n_rows = part._n_own = len(rows)
-        part._constraints = [term.on(rows) for term in self._constraints]
-        return part
-
-    def _measured(self, members: Sequence[Term], x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Soft and hard moments of all rows."""
-        moments = _Moments(members)
-        with torch.no_grad():
-            for rows, chunk in self.source.chunks():
-                batch = self._place(chunk)
-                drawn = self._how_drawn(rows, torch.ones(len(rows)), batch, len(rows) / self.n_rows)
-                moments.add(self._shaped(self._scores(x, batch[0])), batch, drawn)
-            soft, hard = moments.totals(self._n_own / self.n_rows)
-        if self._streams:  # each worker has rows of its own
-            soft, hard = ([self._workers.sum(own) for own in found] for found in (soft, hard))
-        return soft, hard
+        """Return the soft and hard objective of these rows alone, without penalty, (2,)."""
+        held = self if self.source.streams else self._subset(rows)
+        return held._measured([self._risk], x)[0][:, 0]
 
     def settle(self, x: Tensor) -> None:
         """Compute batch statistics of all the data at `x`, where the module has them."""
-        self.model.settle_on(x, (self._place(batch)[0] for _, batch in self.source.chunks()))
+        self.model.settle_on(x, (self._moved(batch)[0] for _, batch in self.source.chunks()))
+
+    def _subset(self, rows: Tensor) -> Self:
+        """Return the problem on some rows of data that can be indexed."""
+        part = copy.copy(self)
+        part.source, part.strata = self.source.subset(rows), self.strata[rows]
+        part.n_rows = len(rows)
+        part._constraints = [term.on(rows) for term in self._constraints]
+        return part
+
+    def _measured(self, terms: Sequence[Term], x: Tensor) -> list[Tensor]:
+        """Return soft and hard moments of each term on all rows, (2, k)."""
+        whole = [term for term in terms if isinstance(term, FunctionConstraint)]
+        moments: dict[Term, Any] = dict.fromkeys(terms, 0.0)
+        kept: list[tuple[Tensor, Batch]] = []
+        read = False  # whether functions read the features, which are kept only then
+        with torch.no_grad():
+            for rows, chunk in self.source.chunks():
+                batch = self._moved(chunk)
+                outputs = self._shaped(self._scores(x, batch[0]))
+                drawn = self._drawn(rows, torch.ones(len(rows)), batch, len(rows) / self.n_rows)
+                for term in terms:
+                    if term not in whole:
+                        moments[term] += term.measured(outputs, batch, drawn)
+                if whole:
+                    if not kept:
+                        read = any(term.reads_features(outputs, batch) for term in whole)
+                    kept.append((outputs, (batch[0] if read else batch[0].to("meta"), *batch[1:])))
+            if whole:
+                outputs = torch.cat([own for own, _ in kept])
+                columns = zip(*(batch for _, batch in kept), strict=True)
+                batch = tuple(torch.cat(column) for column in columns)
+                drawn = Drawn(self.source.n_rows / self.n_rows)
+                moments |= {term: term.measured(outputs, batch, drawn) for term in whole}
+        found: list[Tensor] = list(moments.values())
+        # Workers with loaders have rows of their own.
+        return list(map(self._workers.sum, found)) if self.source.streams else found
 
     def _scores(self, x: Tensor, X: Tensor) -> Tensor:
-        """Scores as in prediction; each worker passes a part of the rows through the module."""
-        if self._streams or self._workers.size == 1:
+        """Compute scores as in prediction, of a part of the rows on each worker."""
+        if self.source.streams or self._workers.size == 1:
             return self.model.scores(x, _AsGiven(X))
         own = self._workers.part(len(X))
         part = self.model.scores(x, _AsGiven(X[own]))
@@ -167,19 +179,19 @@ class ModuleProblem(FixedSoftness):
         scores[own] = part
         return self._workers.sum(scores)
 
-    def _differentiable(self, x: Tensor, draws: Sequence[Draw]) -> Linearization:
-        """Values of some terms on each draw."""
+    def _linearized(self, x: Tensor, draws: Sequence[Draw]) -> Linearization:
+        """Return values of terms on each draw, the first with the penalty."""
         function, leaves = self.model.differentiable(x)
-        batches = [self._drawn(rows, scale) for _, rows, scale in draws]
+        batches = [self._own_batch(rows, scale) for _, rows, scale in draws]
         X = [batch[0] for batch, _ in batches]
-        if self._streams:  # whose batches may differ in shape
+        if self.source.streams:  # whose batches may differ in shape
             outputs = [function(rows) for rows in X]
         else:
             outputs = list(torch.split(function(torch.cat(X)), [len(rows) for rows in X]))
         value = torch.cat(
             [
-                self._totals(members, self._shaped(own), *batch)
-                for (members, *_), own, batch in zip(draws, outputs, batches, strict=True)
+                self._totals(terms, self._shaped(own), *batch)
+                for (terms, *_), own, batch in zip(draws, outputs, batches, strict=True)
             ]
         )
 
@@ -188,93 +200,48 @@ class ModuleProblem(FixedSoftness):
                 return torch.zeros_like(x)
             return self._workers.sum(flat_gradient(value, leaves, weights))
 
-        return Linearization(value.detach(), pullback)
+        terms = Linearization(value.detach(), pullback)
+        return with_penalty(terms, self.model.penalty(x), self._alpha) if self._alpha else terms
 
-    def _drawn(self, rows: Tensor | None, scale: Tensor | None) -> tuple[Rows, Drawn]:
-        """The part of a draw that is this worker's."""
+    def _own_batch(self, rows: Tensor | None, scale: Tensor | None) -> tuple[Batch, Drawn]:
+        """Return this worker's part of a draw."""
         rows = torch.arange(self.n_rows) if rows is None else rows
         if scale is None:
             scale = torch.full((len(rows),), self.n_rows / len(rows))
             own = self._workers.part(len(rows))
         else:
             own = self._workers.part(len(rows), self._n_strata)
-        fraction = 1 / self._workers.size if self._streams else len(rows[own]) / len(rows)
-        batch = self._place(self.source.batch(rows[own]))
-        return batch, self._how_drawn(rows[own], scale[own], batch, fraction)
+        batch = self._moved(self.source.batch(rows[own]))
+        fraction = 1 / self._workers.size if self.source.streams else len(rows[own]) / len(rows)
+        return batch, self._drawn(rows[own], scale[own], batch, fraction)
 
-    def _totals(
-        self, members: Sequence[Term], outputs: Tensor, batch: Rows, drawn: Drawn
-    ) -> Tensor:
-        """Values from the moments of all workers."""
-        moments = [member.soft(outputs, batch, drawn) for member in members]
+    def _drawn(self, rows: Tensor, scale: Tensor, batch: Batch, fraction: float) -> Drawn:
+        if self.source.streams:  # its batches are what they are
+            return Drawn(fraction)
+        scale = scale.to(self._device, batch[0].dtype)
+        return Drawn(fraction, self.strata[rows].to(self._device), scale)
+
+    def _totals(self, terms: Sequence[Term], outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
+        """Return values from the moments of all workers."""
+        moments = [term.soft(outputs, batch, drawn) for term in terms]
         sizes = [len(moment) for moment in moments]
         total = self._workers.sum_with_gradient(torch.cat([outputs.new_zeros(0), *moments]))
-        return _values(members, torch.split(total, sizes))
+        return _values(terms, torch.split(total, sizes))
 
-    def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
-        if not self._alpha:
-            return terms
-        return with_penalty(terms, self.model.penalty(x), self._alpha)
-
-    def _how_drawn(self, rows: Tensor, scale: Tensor, batch: Rows, fraction: float) -> Drawn:
-        if self._streams:  # its batches are what they are
-            return Drawn(torch.zeros(0), torch.zeros(0), fraction)
-        scale = scale.to(self._device, batch[0].dtype)
-        return Drawn(self.strata[rows].to(self._device), scale, fraction)
-
-    def _place(self, batch: Rows) -> Rows:
+    def _moved(self, batch: Batch) -> Batch:
         return tuple(tensor.to(self._device) for tensor in batch)
 
     def _shaped(self, outputs: Tensor) -> Tensor:
         return outputs[:, 0] if self._flat else outputs
 
-    def _outputs_are_flat(self, batch: Rows) -> bool:
-        """Whether the module gives (n,): models see one column instead."""
+    def _outputs_are_flat(self) -> bool:
+        """Return whether the module gives (n,): models see one column instead."""
+        _, first = next(iter(self.source.chunks()))
         with torch.no_grad():
-            outputs = self.model.network.eval()(self._place(batch)[0][:2])
+            outputs = self.model.network.eval()(self._moved(first)[0][:2])
         return bool(outputs.ndim == 1)
 
 
-class _Moments:
-    """Soft and hard moments of all rows, from one batch after the other."""
-
-    def __init__(self, members: Sequence[Term]):
-        self._members = members
-        self._sums: list[tuple[Tensor, Tensor] | None] = [None] * len(members)
-        self._outputs: list[Tensor] = []
-        self._batches: list[Rows] = []
-        self._features = False
-
-    def add(self, outputs: Tensor, batch: Rows, drawn: Drawn) -> None:
-        """Take in a batch."""
-        whole = [member for member in self._members if isinstance(member, FunctionConstraint)]
-        if whole:
-            if not self._batches:
-                self._features = any(member.reads_features(outputs, batch) for member in whole)
-            features = batch[0] if self._features else batch[0].to("meta")
-            self._outputs.append(outputs)
-            self._batches.append((features, *batch[1:]))
-        for j, member in enumerate(self._members):
-            if not isinstance(member, FunctionConstraint):
-                own = member.soft(outputs, batch, drawn), member.hard(outputs, batch, drawn)
-                before = self._sums[j]
-                self._sums[j] = own if before is None else (before[0] + own[0], before[1] + own[1])
-
-    def totals(self, fraction: float) -> tuple[list[Tensor], list[Tensor]]:
-        """Soft and hard moments of each term; `fraction` of all rows were taken in."""
-        if self._batches:
-            outputs = torch.cat(self._outputs)
-            batch = tuple(torch.cat(column) for column in zip(*self._batches, strict=True))
-            drawn = Drawn(torch.zeros(0), torch.zeros(0), fraction)
-        found = [
-            (member.soft(outputs, batch, drawn), member.hard(outputs, batch, drawn))
-            if sums is None
-            else sums
-            for member, sums in zip(self._members, self._sums, strict=True)
-        ]
-        return [soft for soft, _ in found], [hard for _, hard in found]
-
-
-def _values(members: Sequence[Term], moments: Sequence[Tensor]) -> Tensor:
-    values = [member.values(own) for member, own in zip(members, moments, strict=True)]
+def _values(terms: Sequence[Term], moments: Sequence[Tensor]) -> Tensor:
+    values = [term.values(own) for term, own in zip(terms, moments, strict=True)]
     return torch.cat(values) if values else torch.zeros(0)

@@ -10,23 +10,24 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints import Notion, Space, Stack
+from fairconstrained.training.data import Batch
 
-Function = Callable[[Tensor, tuple[Tensor, ...]], Tensor]
+Function = Callable[[Tensor, Batch], Tensor]
 
 
 class Drawn(NamedTuple):
     """How the rows of a batch were drawn; without groups and scales where a loader chose them."""
 
-    group: Tensor  # of each row
-    scale: Tensor  # number of rows of the data that each stands for
     fraction: float  # of the whole draw that this batch is
+    group: Tensor = torch.zeros(0)  # of each row
+    scale: Tensor = torch.zeros(0)  # number of rows of the data that each stands for
 
 
 class Term:
     """Values from a module's outputs and the batch they belong to, by way of additive moments.
 
     Moments of the parts of a draw (workers) add up to those of the draw; values follow from the
-    sum. All the data are measured part by part too, but for a :class:`FunctionConstraint`.
+    sum. All the data are measured batch by batch too, except for a :class:`FunctionConstraint`.
 
     Attributes
     ----------
@@ -36,20 +37,20 @@ class Term:
 
     cell = torch.zeros(1, dtype=torch.long)
 
-    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], drawn: Drawn) -> Tensor:
-        """Differentiable moments, (k,)."""
+    def soft(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
+        """Return differentiable moments, (k,)."""
         raise NotImplementedError
 
-    def hard(self, outputs: Tensor, batch: tuple[Tensor, ...], drawn: Drawn) -> Tensor:
-        """Moments of what is measured, (k,)."""
-        return self.soft(outputs, batch, drawn)
+    def measured(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
+        """Return soft and hard moments, (2, k)."""
+        return self.soft(outputs, batch, drawn).expand(2, -1)
 
     def values(self, moments: Tensor) -> Tensor:
-        """Values from the moments of a whole draw."""
+        """Return values from the moments of a whole draw."""
         return moments
 
     def on(self, rows: Tensor) -> Term:
-        """The term for data of these rows only."""
+        """Return the term for data of these rows only."""
         return self
 
 
@@ -59,8 +60,8 @@ class Risk(Term):
     def __init__(self, loss: Function):
         self._loss = loss
 
-    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], drawn: Drawn) -> Tensor:
-        """The batch's part of the mean."""
+    def soft(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
+        """Return the batch's part of the mean."""
         value: Any = self._loss(outputs, batch)
         if not isinstance(value, Tensor) or value.shape not in ((), (len(outputs),), (1,)):
             shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
@@ -82,8 +83,8 @@ class FunctionConstraint(Term):
         self._function = function
         self._n_values: int | None = None
 
-    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], drawn: Drawn) -> Tensor:
-        """The batch's part of the function's values, after these have been checked."""
+    def soft(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
+        """Return the batch's part of the function's values, after these have been checked."""
         value: Any = self._function(outputs, batch)
         if not isinstance(value, Tensor):
             raise self._wrong(f"a tensor; it returned {type(value).__name__}")
@@ -105,8 +106,8 @@ class FunctionConstraint(Term):
         self._n_values = len(values)
         return drawn.fraction * values
 
-    def reads_features(self, outputs: Tensor, batch: tuple[Tensor, ...]) -> bool:
-        """Whether the function needs the first tensor of a batch: it fails without its numbers."""
+    def reads_features(self, outputs: Tensor, batch: Batch) -> bool:
+        """Return whether the function needs the first tensor of a batch, the features."""
         without = (batch[0].to("meta"), *batch[1:])
         try:
             value = self._function(outputs, without)
@@ -126,7 +127,8 @@ class NotionConstraint(Term):
         n_classes, n_groups = max(2, int(y.max()) + 1), int(group.max()) + 1
         self._n_groups = n_groups
         space = Space(list(range(n_classes)), list(range(n_groups)))
-        rows = torch.bincount(y * n_groups + group, minlength=space.n_cells)
+        self.cell = y * n_groups + group
+        rows = torch.bincount(self.cell, minlength=space.n_cells)
         cells = rows.reshape(n_classes, n_groups).numpy()
         bound = [notion.bind(space, slack) for notion in notions]
         for constraint in bound:
@@ -134,11 +136,10 @@ class NotionConstraint(Term):
             if missing:
                 raise ValueError(f"{constraint.name} needs rows of {'; '.join(missing)}.")
         self._stack = Stack(space, bound)
-        self.cell = y * n_groups + group
         self._counts = self._counted()
 
     def on(self, rows: Tensor) -> Term:
-        """The constraints with the counts of these rows."""
+        """Return the constraints with the counts of these rows."""
         part = copy.copy(self)
         part.cell = self.cell[rows]
         part._counts = part._counted()
@@ -149,18 +150,19 @@ class NotionConstraint(Term):
         ones = torch.ones(len(y), dtype=torch.float64)
         return self._stack.place(y, group, ones).counts()
 
-    def soft(self, outputs: Tensor, batch: tuple[Tensor, ...], drawn: Drawn) -> Tensor:
-        """The table of soft statistics."""
+    def soft(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
+        """Return the table of soft statistics."""
         rows = self._stack.place(batch[1].long(), drawn.group, drawn.scale)
         return self._stack.sums(_columns(outputs), rows, outputs.new_zeros(0)).reshape(-1)
 
-    def hard(self, outputs: Tensor, batch: tuple[Tensor, ...], drawn: Drawn) -> Tensor:
-        """The table of predicted labels."""
+    def measured(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
+        """Return the tables of soft statistics and of predicted labels."""
         rows = self._stack.place(batch[1].long(), drawn.group, drawn.scale)
-        return self._stack.hard_sums(_columns(outputs), rows).reshape(-1)
+        hard = self._stack.hard_sums(_columns(outputs), rows).reshape(-1)
+        return torch.stack((self.soft(outputs, batch, drawn), hard))
 
     def values(self, moments: Tensor) -> Tensor:
-        """Values from the table."""
+        """Return values from the table."""
         sums = moments.reshape(self._stack.n_parts, -1)
         return self._stack.of_moments(sums, self._counts.to(sums), sums.new_zeros(0))
 

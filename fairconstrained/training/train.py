@@ -20,7 +20,7 @@ from fairconstrained.process import check_device, seeded
 from fairconstrained.solvers import EarlyStoppedSGDA, Iterate, Solution, Solver, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback
 from fairconstrained.training.checkpoint import Checkpointed
-from fairconstrained.training.data import Source, Stream, as_rows
+from fairconstrained.training.data import Source, as_source
 from fairconstrained.training.problem import ModuleProblem
 from fairconstrained.training.terms import (
     Function,
@@ -178,7 +178,7 @@ def train(
     with workers.agreeing():
         network = _copied(module, device)
         first = next(p for p in network.parameters() if p.requires_grad)
-        source = as_rows(data, first.dtype)
+        source = as_source(data, first.dtype)
         group = _group_index(groups, source)
         solver = _chosen(solver)
         if checkpoint is not None:
@@ -239,7 +239,7 @@ def _chosen(solver: Any) -> Solver:
 
 def _refuse_shards(workers: Workers, source: Source, group: Tensor) -> None:
     """Refuse workers with rows of their own, which only loaders may have."""
-    own = None if isinstance(source, Stream) else (source.n_rows, group.bincount().tolist())
+    own = None if source.streams else (source.n_rows, group.bincount().tolist())
     refuse_difference(
         "numbers of rows and of those in each group (all give the same rows, or loaders of their "
         "own rows)",
@@ -257,7 +257,7 @@ def _group_index(groups: Any, source: Source) -> Tensor:
     """Group of each row; all one where none are given."""
     if groups is None:
         return torch.zeros(source.n_rows, dtype=torch.long)
-    if isinstance(source, Stream):
+    if source.streams:
         raise ValueError("groups cannot be used with a loader: it chooses its rows itself.")
     if isinstance(groups, Tensor) and not groups.is_floating_point() and groups.ndim == 1:
         index = groups.cpu().long()
@@ -285,10 +285,10 @@ def _as_constraints(given: Any, source: Source, group: Tensor | None, slack: flo
             )
     found: list[Term] = [FunctionConstraint(function) for function in functions]
     if notions:
-        if isinstance(source, Stream) or group is None:
+        if source.streams or group is None:
             raise ValueError(
                 f"{notions[0]!r} needs groups, and data that can be indexed; got "
-                f"{'a loader' if isinstance(source, Stream) else 'groups=None'}."
+                f"{'a loader' if source.streams else 'groups=None'}."
             )
         labels = torch.cat([batch[1].cpu().long() for _, batch in source.chunks()])
         found.append(NotionConstraint(notions, labels, group, slack))

@@ -11,7 +11,7 @@ from fairconstrained.constraints import DemographicParity, EqualizedOdds
 from fairconstrained.models import NetworkModel
 from fairconstrained.solvers import EarlyStoppedSGDA
 from fairconstrained.training import train
-from fairconstrained.training.data import as_rows
+from fairconstrained.training.data import as_source
 from fairconstrained.training.problem import ModuleProblem
 from fairconstrained.training.terms import FunctionConstraint, NotionConstraint, Risk
 from fairconstrained.workers import Workers
@@ -45,7 +45,7 @@ def problem(constraint, rows=ALL):
     )
     return ModuleProblem(
         NetworkModel(network.double()),
-        as_rows(data, torch.float64),
+        as_source(data, torch.float64),
         Risk(log_loss),
         [term],
         GROUP[rows],
