@@ -170,7 +170,6 @@ def _layers(graph: _Graph, record: Any, table: Any) -> Any:
         "PiecewiseLinear": lambda: _ramps(graph, arrays, table),
         "Linear": lambda: graph.Add(graph.product(table, arrays["weight"].T), arrays["bias"]),
         "ReLU": lambda: graph.Relu(table),
-        "Rescale": lambda: graph.Add(graph.Mul(table, arrays["slope"]), arrays["offset"]),
     }[record["kind"]]()
 
 

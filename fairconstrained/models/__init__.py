@@ -5,9 +5,9 @@ the two and knows nothing else.
 """
 
 from fairconstrained.models.base import Model, Penalty, Pullback
+from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.models.network import NetworkModel
-from fairconstrained.models.piecewise_linear import PiecewiseLinear
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.short_forms import as_specification
 from fairconstrained.models.specification import (
@@ -16,7 +16,6 @@ from fairconstrained.models.specification import (
     Specification,
     multilayer_perceptron,
 )
-from fairconstrained.models.standardize import Standardize
 
 __all__ = [
     "Linear",

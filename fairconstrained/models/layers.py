@@ -8,10 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 from fairconstrained.models.per_row import plain_sequence
-from fairconstrained.models.piecewise_linear import PiecewiseLinear
-from fairconstrained.models.platt import Rescale
-from fairconstrained.models.standardize import Standardize
 
 
 class Layers(nn.Sequential):
@@ -30,19 +28,16 @@ class Layers(nn.Sequential):
 
 
 def auditable(module: nn.Module) -> nn.Module:
-    """A perceptron of this package as :class:`Layers`; any other module as it is."""
+    """Return a perceptron of this package as :class:`Layers`; any other module as it is."""
     layers = plain_sequence(module) or [module]
-    known = type(layers[0]) in _FIRST and all(map(_is_known, layers))
-    return Layers(*module.children()).eval() if known else module
-
-
-def _is_known(layer: nn.Module) -> bool:
-    """Whether :func:`_layer` makes the same one of its name and arrays."""
-    return type(layer) in _BLANK and getattr(layer, "bias", layer) is not None
+    # A record says nothing of subclasses and of layers without a bias.
+    known = all(type(layer) in _KINDS and getattr(layer, "bias", 0) is not None for layer in layers)
+    ours = known and isinstance(layers[0], (Standardize, PiecewiseLinear))
+    return Layers(*module.children()).eval() if ours else module
 
 
 def _record(layer: nn.Module) -> dict[str, Any]:
-    """Name and contents of a layer."""
+    """Return name and contents of a layer."""
     if isinstance(layer, nn.Sequential):
         return {"kind": "Sequential", "layers": [_record(part) for part in layer]}
     arrays = {key: tensor.detach().cpu().numpy() for key, tensor in layer.state_dict().items()}
@@ -52,24 +47,20 @@ def _record(layer: nn.Module) -> dict[str, Any]:
 def _layer(record: dict[str, Any]) -> nn.Module:
     if record["kind"] == "Sequential":
         return nn.Sequential(*(_layer(part) for part in record["layers"]))
-    tensors = {name: torch.tensor(array) for name, array in record["arrays"].items()}
-    layer = _BLANK[_KINDS[record["kind"]]](tensors)
-    layer.load_state_dict(tensors)
+    make = next(make for kind, make in _KINDS.items() if kind.__name__ == record["kind"])
+    return make(**{name: torch.tensor(array) for name, array in record["arrays"].items()})
+
+
+def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    layer = nn.Linear(weight.shape[1], len(weight), dtype=weight.dtype)
+    layer.load_state_dict({"weight": weight, "bias": bias})
     return layer
 
 
-def _blank_linear(tensors: dict[str, Tensor]) -> nn.Linear:
-    n_outputs, n_inputs = tensors["weight"].shape
-    return nn.Linear(n_inputs, n_outputs, dtype=tensors["weight"].dtype)
-
-
-_FIRST = (Standardize, PiecewiseLinear)  # what perceptrons of this package begin with
-# What makes a layer of each kind for tensors of given shapes.
-_BLANK: dict[type[nn.Module], Callable[[dict[str, Tensor]], nn.Module]] = {
-    Standardize: lambda tensors: Standardize(tensors["centre"], tensors["scale"]),
-    PiecewiseLinear: lambda tensors: PiecewiseLinear(**tensors),
-    nn.Linear: _blank_linear,
-    nn.ReLU: lambda tensors: nn.ReLU(),
-    Rescale: lambda tensors: Rescale().to(tensors["slope"]),
+# The layers of perceptrons, and functions that make them of their arrays.
+_KINDS: dict[type[nn.Module], Callable[..., nn.Module]] = {
+    Standardize: Standardize,
+    PiecewiseLinear: PiecewiseLinear,
+    nn.Linear: _linear,
+    nn.ReLU: nn.ReLU,
 }
-_KINDS = {kind.__name__: kind for kind in _BLANK}

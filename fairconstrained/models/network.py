@@ -13,6 +13,7 @@ from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
 from fairconstrained.models.base import ClippedPullback, Penalty, Pullback, attribute, clip_factors
+from fairconstrained.models.encodings import Standardize
 from fairconstrained.models.features import DenseFeatures, Features
 from fairconstrained.models.per_row import (
     clipped_sum,
@@ -21,7 +22,6 @@ from fairconstrained.models.per_row import (
     recorded,
     row_scores,
 )
-from fairconstrained.models.platt import Rescale
 
 # Rows that a network evaluates at a time outside training: bounds the memory of its activations.
 _CHUNK_ROWS = 16_384
@@ -72,7 +72,8 @@ class NetworkModel:
 
     def for_ranking(self) -> NetworkModel:
         """The network with a last layer that :meth:`rescaled` can set."""
-        return NetworkModel(nn.Sequential(self.network, Rescale().to(self._first)))
+        identity = Standardize(self._first.new_zeros(1), self._first.new_ones(1))
+        return NetworkModel(nn.Sequential(self.network, identity))
 
     def rescaled(self, attributes: dict[str, Any], slope: float, offset: float) -> dict[str, Any]:
         """Attributes of the network whose scores are ``slope * scores + offset``."""

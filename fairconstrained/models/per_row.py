@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fairconstrained.models.base import clip_factors
-from fairconstrained.models.piecewise_linear import PiecewiseLinear
-from fairconstrained.models.standardize import Standardize
+from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 
 # Functions of each row by itself, without parameters and without a derivative that is infinite.
 _OF_ROWS = (

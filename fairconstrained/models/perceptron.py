@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from fairconstrained.models.base import Pullback
+from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 from fairconstrained.models.features import Features
 from fairconstrained.models.network import NetworkModel
-from fairconstrained.models.piecewise_linear import PiecewiseLinear
-from fairconstrained.models.standardize import Standardize
 
 
 class PerceptronModel(NetworkModel):

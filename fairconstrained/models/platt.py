@@ -4,33 +4,12 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 _RIDGE = 1e-4  # on the mean loss: keeps the slope finite if the scores separate the labels
 _FLATTEST = 1e-6  # least slope for standardised scores: the order must not be reversed
 _STEPS = 50
 _EXACT = 1e-13
-
-
-class Rescale(nn.Module):
-    """Fixed slope and offset of the scores: the last layer of a ranking network."""
-
-    slope: Tensor
-    offset: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("slope", torch.ones(1))
-        self.register_buffer("offset", torch.zeros(1))
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """Rescaled scores."""
-        return self.slope * scores + self.offset
-
-    def then(self, slope: float, offset: float) -> None:
-        """Apply another slope and offset after these."""
-        self.slope.mul_(slope)
-        self.offset.mul_(slope).add_(offset)
 
 
 def log_odds_scale(scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

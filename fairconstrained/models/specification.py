@@ -23,13 +23,12 @@ from torch import Generator, Tensor, nn
 
 from fairconstrained.arrays import as_numpy
 from fairconstrained.models.base import column_variances, standard_scale
+from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel, with_sums
 from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.models.perceptron import PerceptronModel, WidePerceptronModel
-from fairconstrained.models.piecewise_linear import PiecewiseLinear
-from fairconstrained.models.standardize import Standardize
 
 
 def _as_numbers(X: Any) -> dict[str, Any]:

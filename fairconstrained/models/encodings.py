@@ -1,4 +1,4 @@
-"""Columns as sums of ramps, so that a network sees where in its column a number lies."""
+"""First layers of perceptrons, without parameters: columns standardised, or as sums of ramps."""
 
 from __future__ import annotations
 
@@ -11,6 +11,31 @@ from torch import Tensor, nn
 from fairconstrained.models.features import Features
 
 _ROWS = 1 << 15  # rows from which bins are chosen; of more rows so many at even distances
+
+
+class Standardize(nn.Module):
+    """Shift and scale the columns by fixed amounts: outputs ``(x - centre) / scale``."""
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, centre: Tensor, scale: Tensor):
+        super().__init__()
+        self.register_buffer("centre", centre)
+        self.register_buffer("scale", scale)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return standardised columns."""
+        return (X - self.centre) / self.scale
+
+    def then(self, slope: float, offset: float) -> None:
+        """Apply ``slope * output + offset`` from now on."""
+        self.scale.div_(slope)
+        self.centre.sub_(offset * self.scale)
+
+    def linear(self, coef: Tensor) -> tuple[Tensor, Tensor]:
+        """Return weights (k, d) on the outputs and a constant (k,) that give ``coef @ x``."""
+        return coef * self.scale, coef @ self.centre
 
 
 class PiecewiseLinear(nn.Module):
@@ -45,7 +70,7 @@ class PiecewiseLinear(nn.Module):
     --------
     >>> import torch
     >>> from fairconstrained.models.features import DenseFeatures
-    >>> from fairconstrained.models.piecewise_linear import PiecewiseLinear
+    >>> from fairconstrained.models.encodings import PiecewiseLinear
     >>> X = torch.tensor([[0.0], [1.0], [3.0]], dtype=torch.float64)
     >>> layer = PiecewiseLinear.of(DenseFeatures(X), torch.ones(3).double(), n_bins=2)
     >>> (3 * 2**0.5 * layer(X)).round().tolist()  # bins from 0 to 1 and from 1 to 3
@@ -60,11 +85,9 @@ class PiecewiseLinear(nn.Module):
 
     def __init__(self, index: Tensor, centre: Tensor, scale: Tensor, low: Tensor, high: Tensor):
         super().__init__()
-        self.register_buffer("index", index)
-        self.register_buffer("centre", centre)
-        self.register_buffer("scale", scale)
-        self.register_buffer("low", low)
-        self.register_buffer("high", high)
+        tensors = {"centre": centre, "scale": scale, "low": low, "high": high}
+        for name, tensor in {"index": index, **tensors}.items():
+            self.register_buffer(name, tensor)
 
     @classmethod
     def of(cls, X: Features, weight: Tensor, n_bins: int) -> Self:
@@ -92,10 +115,11 @@ class PiecewiseLinear(nn.Module):
         low, high, centre, scale : Tensor of shape (n_features,)
         n_bins : int
         """
-        one = (low == 0.0) & (high == 1.0)
+        indicator, one = (low == 0.0) & (high == 1.0), low.new_ones(1)
+        steps = torch.linspace(0.0, 1.0, n_bins + 1).to(low)
         ramps = [
-            _scaled_indicator(a, b, c, s) if indicator else _equal_ramps(a, b, c, n_bins)
-            for indicator, a, b, c, s in zip(one.tolist(), low, high, centre, scale, strict=True)
+            _one_output(a, b, c, s) if i else _ramps_between(a + (b - a) * steps, c[None], one)
+            for i, a, b, c, s in zip(indicator.tolist(), low, high, centre, scale, strict=True)
         ]
         return cls._of_columns(ramps)
 
@@ -132,47 +156,29 @@ class PiecewiseLinear(nn.Module):
 
 
 def _ramps(column: Tensor, weight: Tensor, n_bins: int) -> Tensor:
-    """Centres, scales and bounds of the outputs of a column, (4, n_outputs)."""
+    """Return centres, scales and bounds of the outputs of a column, (4, n_outputs)."""
     values, place = torch.unique(column, return_inverse=True)
     if len(values) < 3:
         span = values[-1] - values[0]
         scale = torch.where(span > 0, span, torch.ones_like(span))
-        mean = weight @ column / weight.sum()
-        return torch.stack((mean, scale, *((end - mean) / scale for end in values[[0, -1]])))[
-            :, None
-        ]
-    ends = values
-    if len(values) > n_bins + 1:
-        mass = weight.new_zeros(len(values)).index_add(0, place, weight).sqrt().cumsum(dim=0)
-        levels = torch.linspace(0, 1, n_bins + 1).to(mass)[1:-1] * mass[-1]
-        inner = values[torch.searchsorted(mass, levels)]
-        ends = torch.unique(torch.cat((values[:1], inner, values[-1:])))
-    middle, half = _middles(ends)
+        return _one_output(values[0], values[-1], weight @ column / weight.sum(), scale)
+    if len(values) <= n_bins + 1:
+        return _ramps_between(values, column, weight)
+    mass = weight.new_zeros(len(values)).index_add(0, place, weight).sqrt().cumsum(dim=0)
+    levels = torch.linspace(0, 1, n_bins + 1).to(mass)[1:-1] * mass[-1]
+    inner = values[torch.searchsorted(mass, levels)]
+    ends = torch.unique(torch.cat((values[:1], inner, values[-1:])))
+    return _ramps_between(ends, column, weight)
+
+
+def _one_output(low: Tensor, high: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
+    """Return the output of a column of two values, (4, 1)."""
+    return torch.stack((centre, scale, (low - centre) / scale, (high - centre) / scale))[:, None]
+
+
+def _ramps_between(ends: Tensor, column: Tensor, weight: Tensor) -> Tensor:
+    """Return ramps within bins, less their means, divided by the root of their number."""
+    middle, half, size = 0.5 * (ends[1:] + ends[:-1]), 0.5 * ends.diff(), (len(ends) - 1) ** 0.5
     mean = weight @ ((column[:, None] - middle) / half).clamp(-1.0, 1.0) / weight.sum()
-    return _centred_ramps(middle, half, mean)
-
-
-def _equal_ramps(low: Tensor, high: Tensor, centre: Tensor, n_bins: int) -> Tensor:
-    """As `_ramps`, for bins of equal length, and zero at the centre."""
-    steps = torch.linspace(0.0, 1.0, n_bins + 1).to(low)
-    middle, half = _middles(low + (high - low) * steps)
-    return _centred_ramps(middle, half, ((centre - middle) / half).clamp(-1.0, 1.0))
-
-
-def _scaled_indicator(low: Tensor, high: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
-    """The one output of an indicator, (4, 1)."""
-    bounds = (end.sub(centre).div(scale) for end in (low, high))
-    return torch.stack((centre, scale, *bounds))[:, None]
-
-
-def _middles(ends: Tensor) -> tuple[Tensor, Tensor]:
-    """Middles and half lengths of bins."""
-    return 0.5 * (ends[1:] + ends[:-1]), 0.5 * ends.diff()
-
-
-def _centred_ramps(middle: Tensor, half: Tensor, mean: Tensor) -> Tensor:
-    """Ramps from -1 to 1 within the bins, less their means, divided by the root of their number."""
-    size = len(half) ** 0.5
-    return torch.stack(
-        (middle + mean * half, half * size, (-1.0 - mean) / size, (1.0 - mean) / size)
-    )
+    bounds = (-1.0 - mean) / size, (1.0 - mean) / size
+    return torch.stack((middle + mean * half, half * size, *bounds))
