@@ -1,7 +1,6 @@
 """Boosted trees under constraints: ours, the linear program, reductions, thresholds by group.
 
     python -m benchmarks.any_classifier --tasks adult compas --seeds 0 1 2 --output results
-    python -m benchmarks.any_classifier --report --output results
 
 Trees see the table as it comes, linear models its one-hot columns. What is fitted before the
 constraint matters is kept in `--cache`, so that the many cells cost the constrained training only;
@@ -28,12 +27,12 @@ from fairlearn.postprocessing import ThresholdOptimizer
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
 from benchmarks import results
-from benchmarks.equal_violation import MEASURED, UNCONSTRAINED, report
 from benchmarks.linear_post import NOISE, linear_post
-from benchmarks.objectives.rate_constrained import ALPHA, TEST_SIZE, VIOLATIONS, base_model
+from benchmarks.objectives.rate_constrained import ALPHA, TEST_SIZE, base_model, quality
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import CONSTRAINTS, Space
 from fairconstrained.datasets import load_dataset
@@ -52,8 +51,14 @@ TASKS: dict[str, tuple[str, str | None, str]] = {
     "bank": ("bank", None, "age"),
     "credit_card": ("credit_card", None, "SEX"),
 }
+UNCONSTRAINED = ["trees, unconstrained", "linear, unconstrained"]
+MEASURED = [
+    *("train_error", "test_error", "train_violation", "test_violation"),
+    *("cpu", "base_cpu", "wall"),
+]
+NEW_ROWS = 5_000  # for a frozen model
 NOTIONS = ["demographic_parity", "equalized_odds", "equal_opportunity", "false_negative_rate"]
-KEY = ["dataset", "without_group", "seed", "notion", "method", "slack"]
+KEY = ["dataset", "without_group", "seed", "constraint", "method", "slack"]
 
 
 class Split(NamedTuple):
@@ -66,7 +71,7 @@ class Split(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Columns of a notion on training rows, out of fold, and on test rows, and what they cost."""
+    """Columns of a constraint on training rows, out of fold, and on test rows, with their cost."""
 
     train: Floats
     test: Floats
@@ -101,8 +106,8 @@ def load(task: str, without_group: bool, seed: int) -> Split:
     )
 
 
-class Remembered(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier that is fitted once on the same rows: notions share the fits of the label.
+class Remembered(ClassifierMixin, BaseEstimator):
+    """A classifier that is fitted once on the same rows: constraints share the fits of the label.
 
     `spared` adds up the processor seconds of the fits that were taken from before.
     """
@@ -130,10 +135,10 @@ class Remembered(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.model_.predict_proba(X))
 
 
-def posterior_columns(split: Split, notion: str) -> Columns:
-    """Columns of boosted trees for a notion."""
+def posterior_columns(split: Split, constraint: str) -> Columns:
+    """Columns of boosted trees for a constraint."""
     start = time.process_time() + Remembered.spared
-    parts = bound_notion(split, notion, 0.05).part_of_cell.numpy()
+    parts = bound_constraint(split, constraint, 0.05).part_of_cell.numpy()
     table, fitted = Posteriors(Remembered(trees())).columns(
         split.tables[0], split.y[0], split.groups[0], parts
     )
@@ -141,19 +146,19 @@ def posterior_columns(split: Split, notion: str) -> Columns:
     return Columns(table, test, time.process_time() + Remembered.spared - start)
 
 
-def bound_notion(split: Split, notion: str, slack: float) -> Any:
+def bound_constraint(split: Split, constraint: str, slack: float) -> Any:
     """The constraint on the labels and groups of a task."""
     space = Space([0, 1], np.unique(split.groups[0]).tolist())
-    return CONSTRAINTS[notion]().bind(space, slack)
+    return CONSTRAINTS[constraint]().bind(space, slack)
 
 
 def kept(cache: Path, task: str, without_group: bool, seed: int) -> dict[str, Columns]:
-    """Columns of all notions, from the cache or fitted now."""
+    """Columns of all constraints, from the cache or fitted now."""
     path = cache / f"{task}-{without_group}-{seed}.joblib"
     if not path.exists():
         Remembered.fits.clear()
         split = load(task, without_group, seed)
-        columns = {notion: posterior_columns(split, notion) for notion in NOTIONS}
+        columns = {constraint: posterior_columns(split, constraint) for constraint in NOTIONS}
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".part")
         joblib.dump(columns, unfinished)
@@ -166,41 +171,54 @@ def kept(cache: Path, task: str, without_group: bool, seed: int) -> dict[str, Co
 Accepted = tuple[Floats, Floats]
 
 
-def unconstrained_trees(split: Split, columns: Columns, notion: str, slack: float) -> Accepted:
+def unconstrained_trees(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
     """The label's posterior, cut at one half."""
-    return tuple((table[:, 1] > 0.5).astype(float) for table in columns[:2])  # type: ignore[return-value]
+    return tuple((table[:, 1] > 0.5).astype(float) for table in columns[:2])
 
 
-def constrained_trees(split: Split, columns: Columns, notion: str, slack: float) -> Accepted:
+def constrained_trees(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
     """Our constrained model on the posteriors of trees."""
-    return _ours(split, list(columns[:2]), notion, slack)
+    return _ours(split, list(columns[:2]), constraint, slack)
 
 
-def constrained_linear(split: Split, columns: Columns, notion: str, slack: float) -> Accepted:
+def constrained_linear(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
     """Our linear model on the one-hot columns."""
-    return _ours(split, split.matrices, notion, slack)
+    return _ours(split, split.matrices, constraint, slack)
 
 
-def unconstrained_linear(split: Split, columns: Columns, notion: str, slack: float) -> Accepted:
+def unconstrained_linear(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
     """Logistic regression on the one-hot columns."""
     model = base_model(len(split.y[0])).fit(split.matrices[0], split.y[0])
-    return tuple(model.predict(X).astype(float) for X in split.matrices)  # type: ignore[return-value]
+    return tuple(model.predict(X).astype(float) for X in split.matrices)
 
 
-def constrained_network(split: Split, columns: Columns, notion: str, slack: float) -> Accepted:
-    """Our network on the one-hot columns."""
-    return _ours(split, split.matrices, notion, slack, model=(64, 32), random_state=0)
+def frozen_trees(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
+    """Trees without a constraint, frozen, and made fair with new rows.
+
+    The model of the groups uses the new rows only as well.
+    """
+    table, y, groups = split.tables[0], split.y[0], split.groups[0]
+    old, new = train_test_split(
+        np.arange(len(y)),
+        test_size=NEW_ROWS,
+        stratify=y * (groups.max() + 1) + groups,
+        random_state=0,
+    )
+    production = FrozenEstimator(trees().fit(table.iloc[old], y[old]))
+    model = RateConstrainedClassifier(constraint, slack=slack, model=production, random_state=0)
+    model.fit(table.iloc[new], y[new], sensitive_features=groups[new])
+    return tuple(model.predict(X).astype(float) for X in split.tables)
 
 
-def _ours(split: Split, tables: list[Any], notion: str, slack: float, **options: Any) -> Accepted:
-    model = RateConstrainedClassifier(constraint=notion, slack=slack, alpha=ALPHA, **options)
+def _ours(split: Split, tables: list[Any], constraint: str, slack: float) -> Accepted:
+    model = RateConstrainedClassifier(constraint, slack=slack, alpha=ALPHA)
     model.fit(tables[0], split.y[0], sensitive_features=split.groups[0])
-    return tuple(model.predict(X).astype(float) for X in tables)  # type: ignore[return-value]
+    return tuple(model.predict(X).astype(float) for X in tables)
 
 
-def linear_program(split: Split, columns: Columns, notion: str, slack: float) -> Accepted:
+def linear_program(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
     """LinearPost on the same posteriors."""
-    bound = bound_notion(split, notion, slack)
+    bound = bound_constraint(split, constraint, slack)
     # Values are affine in the rates of class 1, one for each part: what each part contributes.
     counts, aux = torch.ones(bound.n_parts).double(), torch.zeros(0)
     none = torch.tensor([[1.0, 0.0]]).double().repeat(bound.n_parts, 1)
@@ -237,25 +255,25 @@ def density_columns(part_of_cell: NDArray[np.int64]) -> list[int]:
     return [place for _, place in sorted(found)]
 
 
-def threshold_optimizer(split: Split, columns: Columns, notion: str, slack: float) -> Accepted:
+def threshold_optimizer(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
     """Thresholds by group on the posterior of the label: it needs the group to predict."""
     names = {"equal_opportunity": "true_positive_rate_parity"}
     model = ThresholdOptimizer(
         estimator=Given(),
-        constraints=names.get(notion, notion),
+        constraints=names.get(constraint, constraint),
         prefit=True,
         predict_method="predict_proba",
-        tol=None if notion == "equalized_odds" else slack,
+        tol=None if constraint == "equalized_odds" else slack,
     )
     train, test = (table[:, 1:2] for table in columns[:2])
     model.fit(train, split.y[0], sensitive_features=split.groups[0])
-    return tuple(  # type: ignore[return-value]
+    return tuple(
         model._pmf_predict(table, sensitive_features=groups)[:, 1].clip(0, 1)
         for table, groups in zip((train, test), split.groups, strict=True)
     )
 
 
-class Given(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Given(ClassifierMixin, BaseEstimator):
     """Its only column is the posterior."""
 
     classes_ = np.array([0, 1])
@@ -273,7 +291,9 @@ class Given(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return True
 
 
-def exponentiated_gradient(split: Split, columns: Columns, notion: str, slack: float) -> Accepted:
+def exponentiated_gradient(
+    split: Split, columns: Columns, constraint: str, slack: float
+) -> Accepted:
     """Fairlearn's reductions on boosted trees: random predictions, a training an iteration."""
     moments = {
         "demographic_parity": reductions.DemographicParity,
@@ -281,10 +301,10 @@ def exponentiated_gradient(split: Split, columns: Columns, notion: str, slack: f
         "equal_opportunity": reductions.TruePositiveRateParity,
     }
     # Its bound is on each group against all rows together, the gap between two may be twice that.
-    moment = moments[notion](difference_bound=slack)
+    moment = moments[constraint](difference_bound=slack)
     model = reductions.ExponentiatedGradient(trees(), moment)
     model.fit(split.tables[0], split.y[0], sensitive_features=split.groups[0])
-    return tuple(model._pmf_predict(table)[:, 1].clip(0, 1) for table in split.tables)  # type: ignore[return-value]
+    return tuple(model._pmf_predict(table)[:, 1].clip(0, 1) for table in split.tables)
 
 
 METHODS: dict[str, Callable[[Split, Columns, str, float], Accepted]] = {
@@ -295,53 +315,60 @@ METHODS: dict[str, Callable[[Split, Columns, str, float], Accepted]] = {
     "trees, linear program": linear_program,
     "trees, thresholds by group": threshold_optimizer,
     "trees, reductions": exponentiated_gradient,
-    "network, constrained": constrained_network,
+    "trees, frozen": frozen_trees,
 }
-SLOW = {"trees, reductions", "network, constrained"}
+SLOW = {"trees, reductions", "trees, frozen"}
 NO_CAPS = {"trees, thresholds by group", "trees, reductions"}
-ON_TREES = {method for method in METHODS if method.startswith("trees")}
+ON_TREES = {method for method in METHODS if method.startswith("trees")} - {"trees, frozen"}
 
 
-def slacks(method: str, notion: str, asked: list[float]) -> list[float]:
-    """The slacks to run for a notion."""
+def slacks(method: str, constraint: str, asked: list[float]) -> list[float]:
+    """The slacks to run for a constraint."""
     if method in UNCONSTRAINED:
         return [np.nan]
-    if notion == "false_negative_rate" and method in NO_CAPS:
+    if constraint == "false_negative_rate" and method in NO_CAPS:
         return []
-    if (method, notion) == ("trees, thresholds by group", "equalized_odds"):
+    if (method, constraint) == ("trees, thresholds by group", "equalized_odds"):
         return [0.0]
     return asked
 
 
 def measure(
-    split: Split, columns: Columns, notion: str, method: str, slack: float
+    split: Split, columns: Columns, constraint: str, method: str, slack: float
 ) -> dict[str, float]:
     """Train one method, and measure it on training and test rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wall, cpu = time.perf_counter(), time.process_time()
         try:
-            accepted = METHODS[method](split, columns, notion, slack)
+            accepted = METHODS[method](split, columns, constraint, slack)
         except RuntimeError:  # of HiGHS, which does not solve every program
-            accepted = tuple(np.full(len(y), np.nan) for y in split.y)  # type: ignore[assignment]
+            accepted = tuple(np.full(len(y), np.nan) for y in split.y)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    row = {"wall": wall, "cpu": cpu, "base_cpu": columns.cpu if method in ON_TREES else 0.0}
+    base_cpu = columns.cpu if method in ON_TREES else 0.0
+    return measured(split, accepted, constraint, wall=wall, cpu=cpu, base_cpu=base_cpu)
+
+
+def measured(split: Split, accepted: Any, constraint: str, **columns: float) -> dict[str, float]:
+    """Return expected errors, and violations of expected rates, on training and test rows."""
+    row = dict(columns)
     for i, part in enumerate(("train", "test")):
-        row |= quality(split.y[i], split.groups[i], accepted[i], notion, part)
+        found = np.nan, np.nan  # where a method has failed
+        if not np.isnan(accepted[i]).any():
+            found = quality(split.y[i], split.groups[i], accepted[i], constraint)
+        row[f"{part}_error"], row[f"{part}_violation"] = found
     return row
 
 
-def quality(y: Any, groups: Any, accepted: Floats, notion: str, part: str) -> dict[str, float]:
-    """Expected error, and violation of the expected rates; nan where a method has failed."""
-    if np.isnan(accepted).any():
-        return {f"{part}_error": np.nan, f"{part}_violation": np.nan}
-    weight = np.concatenate((accepted, 1 - accepted))
-    predicted = np.repeat([1, 0], len(y))
-    violation = VIOLATIONS[notion](
-        np.tile(y, 2), predicted, sensitive_features=np.tile(groups, 2), sample_weight=weight
-    )
-    error = float(np.average(np.tile(y, 2) != predicted, weights=weight))
-    return {f"{part}_error": error, f"{part}_violation": violation}
+def trained(model: Any, split: Split, tables: list[Any], constraint: str) -> dict[str, float]:
+    """Fit an estimator, and measure its labels and its time."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(tables[0], split.y[0], sensitive_features=split.groups[0])
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    accepted = [np.asarray(model.predict(table), dtype=float) for table in tables]
+    return measured(split, accepted, constraint, wall=wall, cpu=cpu)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -352,40 +379,35 @@ def run(options: argparse.Namespace) -> None:
         for task in options.tasks:
             columns = kept(options.cache, task, options.without_group, seed)
             split = load(task, options.without_group, seed)
-            for notion in options.notions:
+            for constraint in options.constraints:
                 cells = [
                     (method, slack)
                     for method in options.methods
-                    for slack in slacks(method, notion, options.slacks)
+                    for slack in slacks(method, constraint, options.slacks)
                 ]
                 for method, slack in cells:
-                    key = (task, options.without_group, seed, notion, method, slack)
+                    key = (task, options.without_group, seed, constraint, method, slack)
                     if tuple(map(str, key)) in done:
                         continue
-                    row = measure(split, columns[notion], notion, method, slack)
+                    row = measure(split, columns[constraint], constraint, method, slack)
                     row |= dict(zip(KEY, key, strict=True))
                     results.append(path, row, [*KEY, *MEASURED], KEY)
 
 
 def main() -> None:
-    """Run, or report what has run."""
+    """Run the cells that the table does not have yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     path = partial(parser.add_argument, type=Path)
     path("--output", default=Path("results"))
     path("--cache", default=Path("results") / "posteriors")
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
-    parser.add_argument("--notions", nargs="+", default=NOTIONS, choices=NOTIONS)
+    parser.add_argument("--constraints", nargs="+", default=NOTIONS, choices=NOTIONS)
     parser.add_argument("--slacks", nargs="+", type=float, default=[0.02, 0.05, 0.1])
     quick = [method for method in METHODS if method not in SLOW]
     parser.add_argument("--methods", nargs="+", default=quick, choices=METHODS)
     parser.add_argument("--without-group", action="store_true")
-    parser.add_argument("--report", action="store_true")
-    options = parser.parse_args()
-    if options.report:
-        print(report(results.table(options.output / "any_classifier.csv", KEY, MEASURED)))
-    else:
-        run(options)
+    run(parser.parse_args())
 
 
 if __name__ == "__main__":

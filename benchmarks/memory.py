@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from benchmarks import frontier, results
+from benchmarks import results
 from benchmarks.scaling import apart
 
 N_COLUMNS = 20
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         apart(generate, options.rows, Path(folder))
         rows = [{"what": what} | apart(measure, what, Path(folder)) for what in MEASURED]
-    print(frontier.markdown(results.save(options.output / "memory.csv", rows).round(2)))
+    print(results.markdown(results.save(options.output / "memory.csv", rows).round(2)))
 
 
 if __name__ == "__main__":

@@ -1,141 +1,112 @@
-"""The default network beside the linear model and boosted trees, with and without constraints.
+"""The default network beside the linear model, on six tables, and with privacy on Adult.
 
-    python -m benchmarks.networks --tasks adult acs_income_sex --seeds 0 1 2 --output results
-    python -m benchmarks.networks --report --output results
+    python -m benchmarks.networks --tasks adult acs_income_sex --seeds 0 1 2
+    python -m benchmarks.networks --private
 
-Networks and linear models see one-hot columns, trees the table. Trees under a constraint are
-posteriors under a constrained linear model. Nothing is chosen by test rows: ``--inner`` puts a
-quarter of the training rows in their place, for choices.
+Both see one-hot columns; a slack of 1 is no constraint. Private fits have slack .05 under
+demographic parity and the public ranges of Adult's columns of numbers: round numbers of common
+values, such as ages of people who work, which do not come from the table.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.model_selection import train_test_split
+import pandas as pd
 
-from benchmarks import frontier, results
-from benchmarks.any_classifier import TASKS, Split, load, quality, trees
+from benchmarks import results
+from benchmarks.any_classifier import NOTIONS, TASKS, load, trained
 from fairconstrained import RateConstrainedClassifier
-from fairconstrained.models import Network
-from fairconstrained.solvers import SGDA
+from fairconstrained.models import Linear, Network
 
-NOTIONS = ["demographic_parity", "equalized_odds", "equal_opportunity"]
-MEASURED = ["train_error", "test_error", "train_violation", "test_violation", "cpu", "wall"]
-KEY = ["dataset", "seed", "notion", "method", "slack"]
-
-
-def standardised(**params: Any) -> RateConstrainedClassifier:
-    """Standardised columns and descent-ascent on all rows: the default of earlier versions."""
-    model = Network((64, 32), n_bins=None)
-    return RateConstrainedClassifier(model=model, solver=SGDA(), random_state=0, **params)
-
-
-def network(**params: Any) -> RateConstrainedClassifier:
-    """The default network."""
-    return RateConstrainedClassifier(model=(64, 32), random_state=0, **params)
-
-
-def boosted(**params: Any) -> BaseEstimator:
-    """Boosted trees: as they are where nothing is constrained, or their posteriors."""
-    if params["slack"] >= 1.0:
-        return trees()
-    return RateConstrainedClassifier(model=trees(), random_state=0, **params)
-
-
-METHODS: dict[str, Callable[..., BaseEstimator]] = {
-    "linear": RateConstrainedClassifier,
-    "network": network,
-    "network, standardised columns": standardised,
-    "trees": boosted,
+MODELS = {
+    "linear": Linear(),
+    "network": Network(),
+    "network, standardised columns": Network(n_bins=None),
 }
+RANGES = {
+    "age": (15, 80),
+    "education-num": (0, 16),
+    "capital-gain": (0, 20_000),
+    "capital-loss": (0, 3_000),
+    "hours-per-week": (0, 80),
+}
+KEY = ["dataset", "seed", "constraint", "method", "slack"]
+PRIVATE_KEY = ["dataset", "seed", "epsilon", "method"]
+MEASURED = ["train_error", "test_error", "train_violation", "test_violation", "cpu", "wall"]
+Job = tuple[dict[str, Any], Any]
 
 
-def inner(split: Split, seed: int) -> Split:
-    """The training rows alone, a quarter of each label in each group as if they were test rows."""
-    y, groups = split.y[0], split.groups[0]
-    parts = train_test_split(
-        np.arange(len(y)),
-        test_size=0.25,
-        stratify=y * (groups.max() + 1) + groups,
-        random_state=1000 + seed,
+def on_tables(options: argparse.Namespace) -> Iterator[Job]:
+    """Return the key of each run, and how to get its row."""
+    for seed in options.seeds:
+        for task in options.tasks:
+            for slack in options.slacks:
+                # One notion where none is kept.
+                for notion in options.constraints[: 1 if slack >= 1.0 else None]:
+                    for name in options.methods:
+                        key = dict(zip(KEY, (task, seed, notion, name, slack), strict=True))
+                        yield key, lambda key=key: of_table(**key)
+
+
+def of_table(dataset: str, seed: int, constraint: str, method: str, slack: float) -> dict[str, Any]:
+    """Train one model on one split."""
+    split = load(dataset, False, seed)
+    model = RateConstrainedClassifier(constraint, slack=slack, model=MODELS[method], random_state=0)
+    return trained(model, split, split.matrices, constraint)
+
+
+def private(options: argparse.Namespace) -> Iterator[Job]:
+    """Return the key of each private run, and how to get its row."""
+    for seed in options.seeds:
+        for epsilon in options.epsilon:
+            for name in MODELS:
+                values = ("adult", seed, epsilon, name)
+                key = dict(zip(PRIVATE_KEY, values, strict=True))
+                yield key, lambda key=key: with_privacy(**key)
+
+
+def with_privacy(dataset: str, seed: int, epsilon: float, method: str) -> dict[str, Any]:
+    """Train one private model on one split."""
+    split = load(dataset, False, seed)
+    tables = [pd.get_dummies(part, dtype=float) for part in split.tables]
+    low, high = np.array([RANGES.get(name, (0, 1)) for name in tables[0]]).T
+    model = RateConstrainedClassifier(
+        slack=0.05,
+        model=MODELS[method],
+        epsilon=epsilon,
+        delta=1e-5,
+        feature_range=(low, high),
+        random_state=seed,
     )
-    return Split(
-        [split.tables[0].iloc[rows] for rows in parts],
-        *([of_all[rows] for rows in parts] for of_all in (split.matrices[0], y, groups)),
-    )
-
-
-def measure(split: Split, notion: str, method: str, slack: float) -> dict[str, float]:
-    """Train one method, and measure it on training and test rows."""
-    parts = split.tables if method == "trees" else split.matrices
-    model = METHODS[method](constraint=notion, slack=slack)
-    given = {} if method == "trees" and slack >= 1.0 else {"sensitive_features": split.groups[0]}
-    wall, cpu = time.perf_counter(), time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(parts[0], split.y[0], **given)
-    row = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
-    for i, part in enumerate(("train", "test")):
-        accepted = np.asarray(model.predict(parts[i]), dtype=float)
-        row |= quality(split.y[i], split.groups[i], accepted, notion, part)
-    return row
-
-
-def run(options: argparse.Namespace) -> None:
-    """All cells that the table does not have yet."""
-    path = table_path(options)
-    cells = [
-        (task, seed, notion, method, slack)
-        for seed in options.seeds
-        for task in options.tasks
-        for slack in options.slacks
-        for notion in options.notions[: 1 if slack >= 1.0 else None]  # one notion if none is kept
-        for method in options.methods
-    ]
-    for key in cells:
-        if tuple(map(str, key)) in results.finished(path, KEY):
-            continue
-        task, seed, notion, method, slack = key
-        split = load(task, False, seed)
-        row = measure(inner(split, seed) if options.inner else split, notion, method, slack)
-        row |= dict(zip(KEY, key, strict=True))
-        results.append(path, row, [*KEY, *MEASURED], KEY)
-        print(*key, {name: round(row[name], 4) for name in MEASURED}, flush=True)
-
-
-def table_path(options: argparse.Namespace) -> Path:
-    """The table of the runs."""
-    found: Path = options.output / ("networks_inner.csv" if options.inner else "networks.csv")
-    return found
+    return trained(model, split, tables, "demographic_parity")
 
 
 def main() -> None:
-    """Run, or report what has run."""
+    """Run what the table does not have yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("results"))
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--notions", nargs="+", default=NOTIONS, choices=NOTIONS)
-    slacks = {"nargs": "+", "type": float, "default": [1.0, 0.05]}
-    parser.add_argument("--slacks", **slacks, help="1: unconstrained")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
-    parser.add_argument("--inner", action="store_true", help="on training rows only")
-    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--constraints", nargs="+", default=NOTIONS[:1], choices=NOTIONS)
+    parser.add_argument("--slacks", nargs="+", type=float, default=[1.0, 0.05])
+    parser.add_argument("--methods", nargs="+", default=list(MODELS)[:2], choices=MODELS)
+    parser.add_argument("--private", action="store_true")
+    parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 9.0])
     options = parser.parse_args()
-    if not options.report:
-        run(options)
-        return
-    table = results.table(table_path(options), KEY, MEASURED)
-    keys = [name for name in KEY if name != "seed"]
-    print(frontier.markdown(table.groupby(keys)[MEASURED].mean().round(4).reset_index()))
+    name, keys, jobs = ("networks", KEY, on_tables(options))
+    if options.private:
+        name, keys, jobs = ("private_networks", PRIVATE_KEY, private(options))
+    path = options.output / f"{name}.csv"
+    for key, run in jobs:
+        if tuple(map(str, key.values())) not in results.finished(path, keys):
+            row = {**key, **run()}
+            results.append(path, row, [*keys, *MEASURED], keys)
+            print(*key.values(), {name: round(row[name], 4) for name in MEASURED}, flush=True)
 
 
 if __name__ == "__main__":

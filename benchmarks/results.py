@@ -6,7 +6,6 @@ import csv
 import fcntl
 import io
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-__all__ = ["append", "arrays", "finished", "save", "save_arrays", "table", "versions", "writable"]
+__all__ = ["append", "finished", "markdown", "means", "save", "table", "versions", "writable"]
 
 _PACKAGES = ("fairconstrained", "fairlearn", "numpy", "scikit-learn", "scipy", "torch")
 
@@ -124,23 +122,31 @@ def writable(path: Path, columns: Sequence[str]) -> None:
         path.unlink()
 
 
-def save_arrays(folder: Path, key: Iterable[Any], named: Mapping[str, NDArray[Any]]) -> str:
-    """Store what a run measured beside numbers; give the file's name below `folder`."""
-    words = [re.sub(r"[^\w.]+", "_", str(value)) for value in key]
-    name = f"arrays/{'-'.join(words)}.npz"
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(f".{os.getpid()}.part")
-    with unfinished.open("wb") as file:
-        np.savez_compressed(file, **named)
-    unfinished.replace(path)
-    return name
+def means(runs: pd.DataFrame, key: Sequence[str], measured: Sequence[str]) -> pd.DataFrame:
+    """Return mean and standard deviation over the seeds of all numbers that were measured."""
+    by = [name for name in key if name != "seed"]
+    numbers = [name for name in measured if runs[name].dtype.kind in "if"]
+    groups = runs.groupby(by, dropna=False, sort=False)
+    mean, std = groups[numbers].mean(), groups[numbers].std()
+    table = pd.DataFrame({"runs": groups.size()})
+    for name in numbers:
+        pairs = zip(mean[name], std[name], strict=True)
+        table[name.replace("_", " ")] = [_pair(*pair) for pair in pairs]
+    return table.reset_index()
 
 
-def arrays(folder: Path, row: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """Load what :func:`save_arrays` stored for a row."""
-    with np.load(folder / row["arrays"]) as stored:
-        return {name: stored[name] for name in stored.files}
+def _pair(mean: float, std: float) -> str:
+    texts = (f"{number:.4f}" for number in (mean, std) if not np.isnan(number))
+    return " ± ".join(texts)
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """Return a table in markdown; cells without a value stay empty."""
+    lines = [list(map(str, table.columns)), ["---"] * len(table.columns)]
+    lines += [
+        ["" if pd.isna(value) else str(value) for value in row] for row in table.to_numpy(object)
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def versions() -> str:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from tqdm.auto import tqdm
 
 from benchmarks import results
+from benchmarks.solvers import grid
 
 HERE = Path(__file__).parent
 KEY = ["objective", "dataset", "method", "seed"]
@@ -78,16 +79,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     objective_name, objective, options = _options(argv)
     path = options.output / f"{Path(objective_name).stem}.csv"
     if options.report:
-        rows = results.table(path, [*KEY, *objective.PARAMETERS], objective.COLUMNS)
-        table = objective.report(rows, options.output)
-        path.with_suffix(".md").write_text(table + "\n")
-        print(table)
+        key = [*KEY, *objective.PARAMETERS]
+        rows = results.table(path, key, objective.COLUMNS)
+        print(results.markdown(results.means(rows, key, objective.COLUMNS)))
         return 0
     asked = {name: getattr(options, name) for name in objective.PARAMETERS}
-    cells = _cells(objective, options.solvers, options.datasets, options.seeds, asked)
+    cells = _cells(options.solvers, options.datasets, options.seeds, asked)
     key = [*KEY, *objective.PARAMETERS]
-    stored = ["arrays"] if _arrays(objective) else []
-    columns = [*key, *objective.COLUMNS, *stored, "versions"]
+    columns = [*key, *objective.COLUMNS, "versions"]
     done = results.finished(path, key)
     rows = [(cell, _key(objective_name, cell)) for cell in cells]
     todo = [(cell, row) for cell, row in rows if tuple(map(str, row.values())) not in done]
@@ -126,7 +125,6 @@ def _run(
     """Store each run as it ends; a failure leaves its cell for the next call."""
     failures = []
     _prepared.cache_clear()
-    names = _arrays(component("objectives", objective_name))
     with _submitting(objective_name, workers) as submit, tqdm(total=len(todo), unit="run") as bar:
         for row, result in _ended(submit, todo):
             bar.set_postfix_str(" ".join(map(str, row.values())))
@@ -137,9 +135,6 @@ def _run(
                 continue
             finally:
                 bar.update()
-            if names:
-                named = {name: values.pop(name) for name in names}
-                values["arrays"] = results.save_arrays(path.parent, row.values(), named)
             values["versions"] = results.versions()
             results.append(path, {**row, **values}, columns, key)
     return failures
@@ -189,18 +184,12 @@ def _telling(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _arrays(objective: ModuleType) -> list[str]:
-    """Names of what an objective measures beside numbers: courses, distributions."""
-    return list(getattr(objective, "ARRAYS", []))
-
-
 def _key(objective: str, cell: Cell) -> dict[str, Any]:
     values = (Path(objective).stem, Path(cell.dataset).stem, cell.method, cell.seed)
     return {**dict(zip(KEY, values, strict=True)), **cell.parameters}
 
 
 def _cells(
-    objective: ModuleType,
     solvers: list[str],
     datasets: list[str],
     seeds: list[int],
@@ -211,7 +200,7 @@ def _cells(
     wanted = [
         (parameters, name, solver.METHOD)
         for name, solver in loaded
-        for parameters in objective.cells(solver, asked)
+        for parameters in getattr(solver, "cells", grid)(asked)
     ]
     wanted.sort(
         key=lambda run: [
@@ -271,7 +260,7 @@ def _options(argv: Sequence[str] | None) -> tuple[str, ModuleType, argparse.Name
     parser.add_argument(
         "--workers", type=_positive, default=1, help="processes; fit times want 1, the default"
     )
-    parser.add_argument("--report", action="store_true", help="make tables and pictures, run none")
+    parser.add_argument("--report", action="store_true", help="print means, run none")
     for parameter, values in objective.PARAMETERS.items():
         parser.add_argument(
             f"--{parameter}", nargs="+", type=type(values[0]), default=values, help=f"{values}"

@@ -31,7 +31,6 @@ from scipy.linalg import null_space
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks import results
-from benchmarks.frontier import markdown
 from fairconstrained import (
     AUCFairClassifier,
     DPFermiClassifier,
@@ -369,7 +368,11 @@ def main() -> None:
     )
     found = results.save(options.output / "stress.csv", rows)
     by_estimator = found.groupby("estimator", sort=False)
-    print(markdown(pd.DataFrame({"estimator": kind} | summary(of) for kind, of in by_estimator)))
+    print(
+        results.markdown(
+            pd.DataFrame({"estimator": kind} | summary(of) for kind, of in by_estimator)
+        )
+    )
 
 
 if __name__ == "__main__":

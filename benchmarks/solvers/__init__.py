@@ -1,5 +1,36 @@
-"""What is compared.
+"""Methods that are compared: each file has ``SOLVERS``, a table of them by name."""
 
-A file trains one method (``METHOD``, ``OBJECTIVES``, ``fit`` and what its objective asks for), or
-holds ``SOLVERS``, a table of methods that differ in parameters: each entry has the same attributes.
-"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any, NamedTuple
+
+__all__ = ["Method", "grid"]
+
+Cells = list[dict[str, Any]]
+
+
+def grid(asked: dict[str, list[Any]]) -> Cells:
+    """Return all combinations of parameters."""
+    return [dict(zip(asked, values, strict=True)) for values in product(*asked.values())]
+
+
+class Method(NamedTuple):
+    """A method as the runner takes it.
+
+    Attributes
+    ----------
+    METHOD : str
+        Its name in tables.
+    OBJECTIVES : list of str
+    fit : callable
+        As the objective asks for.
+    cells : callable
+        From the values that are asked for of each parameter to the parameters of the runs.
+    """
+
+    METHOD: str
+    OBJECTIVES: list[str]
+    fit: Callable[..., Any]
+    cells: Callable[[dict[str, list[Any]]], Cells] = grid

@@ -1,103 +1,85 @@
-"""PartialParityClassifier as a user gets it, and what it is compared with in its paper."""
+"""PartialParityClassifier as a user gets it, and the baselines of its paper."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.objectives.partial_parity import ALPHA, Rows, Scores
+from benchmarks.objectives.partial_parity import Scores
+from benchmarks.objectives.rate_constrained import ALPHA, Rows
 from benchmarks.partial_tasks import Task
+from benchmarks.solvers import Cells, Method, grid
 from fairconstrained import AUCFairClassifier, PartialParityClassifier
-from fairconstrained.constraints import PARTIAL, AUCParity
+from fairconstrained.constraints import AUCParity
 from fairconstrained.estimators._group_columns import with_group_columns
 
 # Slacks from loose to tight, one for each level.
 # Between the paper's loosest for rates and no constraint. The baselines end there: without these
 # slacks they would be compared with a long chord.
 LOOSE = [0.65, 0.55, 0.45, 0.35, 0.25]
-# What the paper's tables report of distributions: one minus its fairness on a9a. Of rates of
-# decisions they report the notion itself.
+# One minus the fairness of distributions in the paper's tables, on a9a. Of rates of decisions they
+# report the notion itself.
 RANKS = [0.3, 0.216, 0.127, 0.069, 0.025]
-# Gaps of all ranks are smaller than gaps inside an interval: slacks for similar fairness there.
-FULL = {
-    "statistical_parity": [0.3, 0.2, 0.12, 0.06, 0.02],
-    "demographic_parity": [0.1, 0.05, 0.03, 0.02, 0.005],
-}
 # G.3 of the paper. Paper: the quadratic surrogate, with slacks from 0.1 to 15 of its own; here: the
 # true gap of AUCs, because the surrogate's gap does not follow its slack: a stronger baseline.
 AUC_GAPS = [0.15, 0.1, 0.06, 0.03, 0.005]
 NEVER_BINDS = 10.0
 
 
-def every(notion: str, asked: list[int]) -> list[int]:
-    """All levels."""
-    return asked
+def of_statistical_parity(asked: dict[str, list[Any]]) -> Cells:
+    """Return all levels of one notion."""
+    return [cell for cell in grid(asked) if cell["constraint"] == "statistical_parity"]
 
 
-def one(notion: str, asked: list[int]) -> list[int]:
-    """One level."""
-    return asked[:1]
+def of_demographic_parity(asked: dict[str, list[Any]]) -> Cells:
+    """Return all levels of one notion."""
+    return [cell for cell in grid(asked) if cell["constraint"] == "demographic_parity"]
 
 
-def only(wanted: str) -> Callable[[str, list[int]], list[int]]:
-    """All levels of one notion."""
-    return lambda notion, asked: asked if notion == wanted else []
+def one_level(asked: dict[str, list[Any]]) -> Cells:
+    """Return one level of each notion."""
+    return grid({**asked, "level": asked["level"][:1]})
 
 
 def method(
     name: str,
     trained: Callable[[Rows, Task, str, int], Scores],
-    levels: Callable[[str, list[int]], list[int]] = every,
-) -> SimpleNamespace:
-    """What the objective asks of a solver; `trained` gets rows, task, notion and position."""
+    cells: Callable[[dict[str, list[Any]]], Cells] = grid,
+) -> Method:
+    """Return a method; `trained` gets rows, task, constraint and position."""
 
-    def fit(train: Rows, task: Task, *, notion: str, level: int, seed: int) -> Scores:
-        return trained(train, task, notion, level - 1)
+    def fit(train: Rows, task: Task, *, constraint: str, level: int, seed: int) -> Scores:
+        return trained(train, task, constraint, level - 1)
 
-    return SimpleNamespace(METHOD=name, OBJECTIVES=["partial_parity"], levels=levels, fit=fit)
+    return Method(name, ["partial_parity"], fit, cells)
 
 
-def fitted(train: Rows, **params: Any) -> Scores:
-    """Give the scores of a model with group features."""
-    model = PartialParityClassifier(group_features=True, alpha=ALPHA, **params)
+def within_interval(train: Rows, task: Task, constraint: str, slack: float) -> Scores:
+    """Train a model with group features under the notion on the task's interval."""
+    model = PartialParityClassifier(
+        constraint, interval=task.interval, slack=slack, group_features=True, alpha=ALPHA
+    )
     model.fit(train.X, train.y, sensitive_features=train.groups)
     return lambda X, groups: model.decision_function(X, sensitive_features=groups)
 
 
-def within_interval(train: Rows, task: Task, notion: str, slack: float) -> Scores:
-    """The notion on the task's interval."""
-    return fitted(train, constraint=notion, interval=task.interval, slack=slack)
-
-
-def under_full_parity(train: Rows, task: Task, notion: str, slack: float) -> Scores:
-    """The notion over all percentiles, on a grid of the interval's spacing (G.10 of the paper)."""
-    low, high = task.interval
-    n_grid = round(10 / (high - low))
-    options = {"n_grid": n_grid} if notion == "statistical_parity" else {}
-    constraint = PARTIAL[notion](**options)
-    return fitted(train, constraint=constraint, interval=(0.0, 1.0), slack=slack)
-
-
-def under_auc_parity(train: Rows, notion: str, slack: float) -> Scores:
-    """A model that is linear in (1, x, s, s x), on the same log loss, under a gap of AUCs."""
+def under_auc_parity(train: Rows, constraint: str, slack: float) -> Scores:
+    """Train a model that is linear in (1, x, s, s x), on the same log loss, under a gap of AUCs."""
     n_groups = int(train.groups.max()) + 1
 
     def columns(X: Any, groups: Any) -> Any:
         return with_group_columns(X, groups, n_groups)
 
     model = AUCFairClassifier(
-        AUCParity(notion, surrogate="binormal"), slack=slack, objective="log", alpha=ALPHA
+        AUCParity(constraint, surrogate="binormal"), slack=slack, objective="log", alpha=ALPHA
     )
     model.fit(columns(train.X, train.groups), train.y, sensitive_features=train.groups)
     return lambda X, groups: model.decision_function(columns(X, groups))
 
 
-def auc_method(name: str, auc_notion: str) -> SimpleNamespace:
-    """It does not depend on the notion."""
-    return method(
-        name, lambda train, task, notion, i: under_auc_parity(train, auc_notion, AUC_GAPS[i])
-    )
+def auc_method(name: str, auc: str) -> Method:
+    """Return a method that does not depend on the notion."""
+    return method(name, lambda train, task, _, i: under_auc_parity(train, auc, AUC_GAPS[i]))
 
 
 SOLVERS = {
@@ -108,16 +90,12 @@ SOLVERS = {
     "partial_loose": method(
         "partial parity, loose",
         lambda train, task, notion, i: within_interval(train, task, notion, LOOSE[i]),
-        only("demographic_parity"),
+        of_demographic_parity,
     ),
     "partial_ranks": method(
         "rank parity",
         lambda train, task, notion, i: within_interval(train, task, "rank_parity", RANKS[i]),
-        only("statistical_parity"),
-    ),
-    "partial_full": method(
-        "full parity",
-        lambda train, task, notion, i: under_full_parity(train, task, notion, FULL[notion][i]),
+        of_statistical_parity,
     ),
     "partial_group_auc": auc_method("group AUC", "group_auc"),
     "partial_inter_group": auc_method("inter-group pairs", "inter_group"),
@@ -126,6 +104,6 @@ SOLVERS = {
     "partial_unconstrained": method(
         "no constraint",
         lambda train, task, notion, i: within_interval(train, task, notion, NEVER_BINDS),
-        one,
+        one_level,
     ),
 }

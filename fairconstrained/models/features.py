@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 # CSR products are faster than dense ones below about this fraction of non-zeros. On Adult, one-hot
-# encoded with 13 % non-zeros, they are 5 times faster (benchmarks/speed/products.py).
+# encoded with 13 % non-zeros, they are 5 times faster (docs/decisions.md).
 _SPARSE_BELOW = 0.25
 _CHUNK_ROWS = 16_384
 _NORM_ROWS = 1024  # so many centred rows fit into the processor's cache

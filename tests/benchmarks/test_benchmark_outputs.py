@@ -1,6 +1,7 @@
 """Benchmarks that run as a whole: each can be started, and writes a row for each measurement."""
 
 import importlib
+import os
 
 import pandas as pd
 import pytest
@@ -42,14 +43,27 @@ def test_the_audit_writes_its_bounds(tmp_path):
     assert (found["bound"] <= found["claim"]).all()  # so few trainings show nothing
 
 
-def test_choices_write_every_fit(tmp_path):
-    choices = importlib.import_module("benchmarks.choices")
-    (tmp_path / "tiny.py").write_text(
-        "from fairconstrained.datasets import make_biased_classification as make\n"
-        "def load():\n    return make(400, 6, random_state=0)\n"
-    )
-    given = ["--datasets", str(tmp_path / "tiny.py"), "--seeds", "0", "1"]
-    choices.main(["temperature", *given, "--output", str(tmp_path)])
-    found = pd.read_csv(tmp_path / "temperature.csv")
-    assert len(found) == 2 * 3  # seeds, temperatures
-    assert len(choices.summary(found)) == 3
+def test_scaling_resumes(tmp_path, monkeypatch):
+    scaling = importlib.import_module("benchmarks.scaling")
+    monkeypatch.setattr(scaling, "apart", lambda function, *args: function(*args))
+    arguments = ["--rows", "1000", "2000", "--kinds", "dense20", "--output", str(tmp_path)]
+    scaling.main(arguments)
+    scaling.main(arguments)
+    table = pd.read_csv(tmp_path / "scaling.csv")
+    assert table["n_rows"].tolist() == [1000, 2000]
+    assert (table["peak_mb"] >= table["loaded_mb"]).all()
+    assert (table["violation"] <= scaling.SLACK + 1e-3).all()
+
+
+def test_scaling_measures_in_processes_of_their_own():
+    scaling = importlib.import_module("benchmarks.scaling")
+    processes = {os.getpid(), scaling.apart(os.getpid), scaling.apart(os.getpid)}
+    assert len(processes) == 3
+
+
+def test_steps_of_a_module_are_timed_in_turns(tmp_path):
+    module_steps = importlib.import_module("benchmarks.speed.module_steps")
+    module_steps.main(["--rounds", "2", "--output", str(tmp_path)])
+    runs = pd.read_csv(tmp_path / "module_steps.csv")
+    assert list(runs["method"]) == ["by hand", "train"] * 2
+    assert (runs["ms"] > 0).all()

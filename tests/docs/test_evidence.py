@@ -168,7 +168,7 @@ def test_ratios_are_rounded_to_what_they_are_worth(ratio, text):
 
 def test_slacks_kept_are_the_largest_violations_of_the_runs():
     runs = pd.read_csv(evidence.FOLDER / "runs" / "rate_constrained.csv.gz")
-    of = runs.query("dataset == 'adult' and notion == 'equalized_odds' and slack == 0.05")
+    of = runs.query("dataset == 'adult' and constraint == 'equalized_odds' and slack == 0.05")
     assert len(of) == 3
     shown = evidence.cell("slacks_kept :: Adult / equalized odds :: slack 0.05")
     assert float(shown.value) == pytest.approx(of["train_violation"].max(), abs=5e-5)
@@ -177,7 +177,7 @@ def test_slacks_kept_are_the_largest_violations_of_the_runs():
 def test_a_mean_stands_with_the_standard_deviation_of_its_splits():
     runs = pd.read_csv(evidence.FOLDER / "runs" / "any_classifier.csv.gz")
     of = runs.query(
-        "dataset == 'adult' and not without_group and notion == 'demographic_parity'"
+        "dataset == 'adult' and not without_group and constraint == 'demographic_parity'"
         " and slack == 0.05 and method == 'trees, constrained'"
     )["test_error"]
     name = "boosted_trees :: demographic parity / 0.05 / test error :: trees, constrained"
@@ -199,7 +199,7 @@ def test_a_published_point_is_beaten_by_an_error_and_a_gap_that_are_no_larger():
 
 def test_trees_are_compared_on_the_splits_that_reductions_have():
     runs = pd.read_csv(evidence.FOLDER / "runs" / "any_classifier.csv.gz")
-    of = runs.query("dataset == 'compas' and notion == 'equalized_odds' and slack == 0.05")
+    of = runs.query("dataset == 'compas' and constraint == 'equalized_odds' and slack == 0.05")
     of = of.pivot(index="seed", columns="method", values=["cpu", "base_cpu"]).dropna()
     ours = of["cpu", "trees, constrained"] + of["base_cpu", "trees, constrained"]
     least = (of["cpu", "trees, reductions"] / ours).min()

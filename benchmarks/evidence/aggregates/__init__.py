@@ -10,6 +10,7 @@ from benchmarks.evidence.aggregates import (  # noqa: F401
     rankings,
     rates,
     speed,
+    trees,
 )
 from benchmarks.evidence.aggregates.cells import AGGREGATES, Aggregate
 

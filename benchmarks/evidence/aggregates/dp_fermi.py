@@ -22,7 +22,7 @@ _POINTS = {0.5: "published, wide gap", 0.75: "published, middle", 1.0: "publishe
 def _ours(runs: pd.DataFrame, data: str, unit: str) -> Cells:
     """Give test error and gap of each penalty and budget."""
     chosen = runs[(runs["dataset"] == data) & (runs["unit"] == unit)]
-    chosen = chosen[chosen["notion"] == "demographic_parity"]
+    chosen = chosen[chosen["constraint"] == "demographic_parity"]
     for (method, penalty), of in chosen.groupby(["method", "penalty"]):
         setting = method.removeprefix("DPFermiClassifier")
         yield from by_budget(of, f"ours, penalty {penalty:g}{setting}", _TEST)
@@ -32,7 +32,7 @@ def _published(data: str, epsilons: set[str]) -> Cells:
     """Give the published points at these budgets."""
     points = published("dp_fermi")
     points = points[(points["dataset"] == data) & (points["method"] == "DP-FERMI")]
-    points = points[points["notion"] == "demographic_parity"]
+    points = points[points["constraint"] == "demographic_parity"]
     for penalty, words in _POINTS.items():
         for budget, of in budgets(points[points["penalty"] == penalty]):
             if budget in epsilons:
@@ -64,7 +64,7 @@ def _fermi_parkinsons(runs: pd.DataFrame) -> Cells:
 @table("fermi_points", "dp_fermi")
 def _fermi_points(runs: pd.DataFrame) -> Cells:
     runs = runs[(runs["unit"] == "sensitive_features") & (runs["epsilon"] == 1.0)]
-    for (data, notion), of in runs.groupby(["dataset", "notion"]):
+    for (data, notion), of in runs.groupby(["dataset", "constraint"]):
         means = of.groupby("penalty")[list(_TEST)].mean()
         for i, point in enumerate(_points(data, notion), start=1):
             row = name(data, notion, i)
@@ -83,7 +83,7 @@ def _points(data: str, notion: str) -> list[pd.Series]:
     """Give the published points at epsilon 1 that have a penalty, by test error and gap."""
     points = published("dp_fermi").rename(columns={"error": "test_error", "gap": "test_violation"})
     points = points[(points["method"] == "DP-FERMI") & (points["penalty"] > 0)]
-    points = points[(points["dataset"] == data) & (points["notion"] == notion)]
+    points = points[(points["dataset"] == data) & (points["constraint"] == notion)]
     return [point[list(_TEST)] for _, point in points[points["epsilon"] == 1.0].iterrows()]
 
 
@@ -101,9 +101,3 @@ def _step_times_published(times: pd.DataFrame) -> Cells:
     for _, time in times.iterrows():
         column = f"milliseconds, {name(time['dataset'])}"
         yield time["method"], column, f"{time['ms']:g}", f"{time['std']:g}"
-
-
-@table("fermi_convergence", "fermi_convergence")
-def _fermi_convergence(runs: pd.DataFrame) -> Cells:
-    for (n_rows, method), of in runs.groupby(["n", "method"], sort=False):
-        yield f"{n_rows:,}", method, *number(of["squared norm"].median(), ".2g")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks import promises
-from benchmarks.evidence.aggregates.cells import Cells, name, number, table
+from benchmarks.evidence.aggregates.cells import Cells, name, table
 from fairconstrained.metrics.bounds import clopper_pearson
 
 
@@ -75,17 +74,6 @@ def _certificates_wrong(runs: pd.DataFrame) -> Cells:
         yield name(method), "fraction of the trials", f"{wrong / trials:.4f}", ""
         yield name(method), "at least", f"{low:.4f}", ""
         yield name(method), "at most", f"{high:.4f}", ""
-
-
-@table("promises", "promises")
-def _promises(runs: pd.DataFrame) -> Cells:
-    words = {"margin=0": "no margin", promises.CERTIFIED: "certified"}
-    for n_rows, of in promises.summary(runs).iterrows():
-        for model, above in of.dropna().items():
-            yield f"{n_rows:,}", words.get(model, f"`{model}`"), *number(100 * above, ".0f")
-    certificates = runs[runs["model"] == promises.CERTIFIED].groupby("rows")["certified"].sum()
-    for n_rows, of in certificates.items():
-        yield f"{n_rows:,}", "certificates", str(of), ""
 
 
 @table("certificate_rows", "certificate_rows")

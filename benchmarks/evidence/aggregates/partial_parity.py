@@ -9,19 +9,20 @@ import pandas as pd
 
 from benchmarks import frontier
 from benchmarks.evidence.aggregates.cells import Cells, name, number, summary, table
-from benchmarks.objectives.partial_parity import MEASURES, OURS
 from benchmarks.partial_tasks import A9A, BANK, LAW_SCHOOL
 from benchmarks.solvers.partial_parity import RANKS
 
 _TASKS = {"a9a": A9A, "bank": BANK, "bank_duration": BANK, "law_school": LAW_SCHOOL}
 _FREE = "no constraint"
 _METHODS = {"rank parity": "`rank_parity`", "partial parity": "default"}
-_BASELINES = ["group AUC", "inter-group pairs", "intra-group pairs", "penalty"]
+_BASELINES = ["group AUC", "inter-group pairs", "intra-group pairs"]
+_OURS = ["partial parity", "partial parity, loose", "rank parity"]
+_MEASURES = {"statistical_parity": "table", "demographic_parity": "rates"}
 
 
 def _by_data(runs: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Give data, its name with the number of splits, and its runs under statistical parity."""
-    runs = runs[runs["notion"] == "statistical_parity"]
+    runs = runs[runs["constraint"] == "statistical_parity"]
     for data, of in runs.groupby("dataset", sort=False):
         yield str(data), f"{name(data)} ({of['seed'].nunique()})", of
 
@@ -62,14 +63,14 @@ def _partial_accuracies(runs: pd.DataFrame) -> Cells:
 
 @table("partial_baselines", "partial_parity")
 def _partial_baselines(runs: pd.DataFrame) -> Cells:
-    own = runs["method"].isin(OURS)
+    own = runs["method"].isin(_OURS)
     runs = runs.assign(method=runs["method"].mask(own, "ours"))
     for data, of_data in runs.groupby("dataset", sort=False):
-        for notion in of_data.loc[of_data["method"] == "ours", "notion"].unique():
-            measure = MEASURES[notion][0]
-            # Only these two depend on the notion.
-            of_notion = (of_data["notion"] == notion) & of_data["method"].isin(["ours", "penalty"])
-            compared = of_data[of_notion | of_data["method"].isin([_FREE, *_BASELINES[:3]])]
+        for notion in of_data.loc[of_data["method"] == "ours", "constraint"].unique():
+            measure = _MEASURES[notion]
+            # Only ours depends on the notion.
+            ours = (of_data["constraint"] == notion) & (of_data["method"] == "ours")
+            compared = of_data[ours | of_data["method"].isin([_FREE, *_BASELINES])]
             errors = {
                 f"{part}_{column}": 1.0 - compared[f"{part}_{of}"]
                 for part in ("train", "test")
@@ -95,43 +96,8 @@ def _partial_seconds(runs: pd.DataFrame) -> Cells:
         ("partial parity", "statistical_parity"): "default",
         ("partial parity", "demographic_parity"): "rates",
     }
-    for (data, method, notion), of in runs.groupby(["dataset", "method", "notion"], sort=False):
+    for (data, method, notion), of in runs.groupby(["dataset", "method", "constraint"], sort=False):
         if (method, notion) in names:
             words = names[method, notion]
             yield name(data), f"{words}, mean", *number(of["cpu_time"].mean(), ".1f")
             yield name(data), f"{words}, longest", *number(of["cpu_time"].max(), ".1f")
-
-
-@table("partial_against_full", "partial_against_full")
-def _partial_against_full(runs: pd.DataFrame) -> Cells:
-    measures = {
-        "loss saved": ("training loss saved", ".4f"),
-        "train accuracy gained": ("training accuracy", "+.4f"),
-        "test accuracy gained": ("test accuracy", "+.4f"),
-    }
-    for data, of_data in runs.groupby("dataset", sort=False):
-        row = f"{name(data)} ({of_data['seed'].nunique()})"
-        for slack, of in of_data.groupby("slack", sort=False):
-            for column, (words, digits) in measures.items():
-                yield f"{row} / {slack:g}", words, *summary(of[column], digits)
-
-
-@table("partial_convergence", "partial_convergence")
-def _partial_convergence(runs: pd.DataFrame) -> Cells:
-    for method in ("default", "IDCA", "switching subgradient"):
-        last = runs[runs["method"] == method].iloc[-1]
-        yield method, "passes", *number(last["passes"], ".0f")
-        yield method, "processor seconds", *number(last["seconds"], ".1f")
-        yield method, "objective", *number(last["objective"])
-        yield method, "training error", *number(last["error"])
-        excess = last["true" if method == "default" else "soft"]
-        yield method, "exceeds its slack by", *number(max(excess, 0.0))
-
-
-@table("partial_rows", "partial_scaling")
-def _partial_rows(runs: pd.DataFrame) -> Cells:
-    for _, run in runs.iterrows():
-        row = f"{run['rows']:,.0f}"
-        yield row, "processor seconds", *number(run["processor seconds"], ".0f")
-        yield row, "peak GB", *number(run["peak GB"], ".2f")
-        yield row, f"gap at slack {run['slack']:g}", *number(run["gap"])

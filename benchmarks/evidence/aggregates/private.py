@@ -27,8 +27,8 @@ def _linear(runs: pd.DataFrame, small_groups: bool = False) -> pd.DataFrame:
 def _private_rates(runs: pd.DataFrame) -> Cells:
     runs = _linear(runs)
     runs = runs[runs["epsilon"].isna() | (runs["epsilon"] == 1.0)]
-    runs = runs[runs["notion"] != "false_negative_rate"]
-    for (data, notion, slack), of in runs.groupby(["dataset", "notion", "slack"], sort=False):
+    runs = runs[runs["constraint"] != "false_negative_rate"]
+    for (data, notion, slack), of in runs.groupby(["dataset", "constraint", "slack"], sort=False):
         for budget, of_budget in budgets(of):
             yield from means(of_budget, name(data, notion, slack), _TEST, budget)
 
@@ -36,7 +36,7 @@ def _private_rates(runs: pd.DataFrame) -> Cells:
 @table("private_budgets", "private_rates")
 def _private_budgets(runs: pd.DataFrame) -> Cells:
     runs = _linear(runs)
-    runs = runs[(runs["notion"] == "demographic_parity") & (runs["slack"] == 0.05)]
+    runs = runs[(runs["constraint"] == "demographic_parity") & (runs["slack"] == 0.05)]
     for data, of in runs.groupby("dataset", sort=False):
         if of["epsilon"].nunique() > 1:
             yield from by_budget(of, name(data), _TEST)

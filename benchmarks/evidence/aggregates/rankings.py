@@ -21,7 +21,7 @@ _PEERS = {
     "correlation penalty": "correlation penalty",
     "fairconstrained, log loss": "log loss",
 }
-_CASE = ["dataset", "notion"]
+_CASE = ["dataset", "constraint"]
 _WITHOUT_MARGIN = {OURS: "0", WITH_MARGIN: "1"}
 
 
@@ -48,7 +48,7 @@ def _ranking_default(runs: pd.DataFrame) -> Cells:
     runs = runs[(runs["method"] == OURS) & (runs["slack"] == 0.01)]
     for data, of_data in runs.assign(auc=1 - runs["test_error"]).groupby("dataset"):
         for measure, words in (("auc", "test AUC"), ("test_violation", "test gap")):
-            for notion, of in of_data.groupby("notion"):
+            for notion, of in of_data.groupby("constraint"):
                 yield name(data, words), name(notion), *summary(of[measure])
 
 
@@ -94,15 +94,6 @@ def _ranking_margin(runs: pd.DataFrame) -> Cells:
             for method, margin in _WITHOUT_MARGIN.items():
                 value = of.loc[of["method"] == method, measure].mean()
                 yield name(*case), f"{words}, margin {margin}", *number(value)
-
-
-@table("ranking_penalty", "ranking_penalty")
-def _ranking_penalty(runs: pd.DataFrame) -> Cells:
-    for (data, notion, setting), of in runs.groupby(["data", "notion", "with"], sort=False):
-        alpha = float(setting.removeprefix("alpha="))
-        column = f"alpha {alpha:g}" + " (default)" * (alpha == 1e-4)
-        yield name(data, notion, "excess of the test gap"), column, *number(of["excess"].mean())
-        yield name(data, notion, "test AUC"), column, *number(1 - of["test_error"].mean())
 
 
 @table("ranking_stream", "auc_passes")

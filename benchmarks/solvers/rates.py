@@ -1,0 +1,92 @@
+"""Rates of predicted labels: RateConstrainedClassifier as a user gets it, and its peers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from fairlearn.reductions import DemographicParity, EqualizedOdds, ExponentiatedGradient
+from numpy.typing import NDArray
+
+from benchmarks.objectives.rate_constrained import ALPHA, DELTA, Fitted, base_model, dense
+from benchmarks.solvers import Cells, Method, grid
+from fairconstrained import RateConstrainedClassifier
+
+MOMENTS = {"demographic_parity": DemographicParity, "equalized_odds": EqualizedOdds}
+
+
+def default(
+    X: Any,
+    y: Any,
+    sensitive_features: Any,
+    *,
+    constraint: str,
+    slack: float,
+    seed: int,
+    epsilon: float = math.nan,
+) -> Fitted:
+    """Train with default settings, without privacy if epsilon is nan."""
+    model = RateConstrainedClassifier(
+        constraint,
+        slack=slack,
+        alpha=ALPHA,
+        epsilon=None if math.isnan(epsilon) else epsilon,
+        delta=DELTA,
+        random_state=seed,
+    )
+    model.fit(X, y, sensitive_features=sensitive_features)
+    return Fitted(lambda X, groups: model.predict(X).astype(float), model.converged_)
+
+
+def with_and_without_privacy(asked: dict[str, list[Any]]) -> Cells:
+    """Return every budget, and none."""
+    return grid({**asked, "epsilon": [*asked["epsilon"], math.nan]})
+
+
+def reductions(
+    X: Any, y: Any, sensitive_features: Any, *, constraint: str, slack: float, seed: int
+) -> Fitted:
+    """Train fairlearn's ExponentiatedGradient (Agarwal et al. 2018) with its defaults.
+
+    Its predictions are random: each row draws one of the trained classifiers. Errors and rates are
+    expectations over these draws. Its `difference_bound`, here the slack, bounds each group's rate
+    against that of everybody, so the gap between two groups may reach twice the slack; and it
+    guarantees the bound only up to its own `eps` and duality gap. Compare at equal violation.
+    """
+    moment = MOMENTS[constraint](difference_bound=slack)
+    model = ExponentiatedGradient(base_model(len(y)), moment)
+    model.fit(dense(X), y, sensitive_features=sensitive_features)
+
+    def acceptance(X: Any, groups: Any) -> NDArray[np.float64]:
+        return model._pmf_predict(dense(X))[:, 1].clip(0, 1)  # the public predict only draws
+
+    return Fitted(acceptance, bool(model.best_gap_ < model.nu))
+
+
+def without_caps(asked: dict[str, list[Any]]) -> Cells:
+    """Return the runs of parity notions."""
+    return [cell for cell in grid(asked) if cell["constraint"] in MOMENTS]
+
+
+def unconstrained(
+    X: Any, y: Any, sensitive_features: Any, *, constraint: str, slack: float, seed: int
+) -> Fitted:
+    """Train LogisticRegression without the sensitive features."""
+    model = base_model(len(y)).fit(X, y)
+    return Fitted(lambda X, groups: model.predict(X).astype(float))
+
+
+def without_slack(asked: dict[str, list[Any]]) -> Cells:
+    """Return one run of each constraint."""
+    return grid({**asked, "slack": [math.nan]})
+
+
+SOLVERS = {
+    "fairconstrained_default": Method("fairconstrained", ["rate_constrained"], default),
+    "dpsgda": Method(
+        "fairconstrained, private", ["private_rates"], default, with_and_without_privacy
+    ),
+    "reductions": Method("reductions", ["rate_constrained"], reductions, without_caps),
+    "unconstrained": Method("unconstrained", ["rate_constrained"], unconstrained, without_slack),
+}
