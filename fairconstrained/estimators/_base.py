@@ -622,7 +622,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         problem, solution = stages[-1]
         stack, iterate = problem.constraint, solution.iterate
         w = iterate.x[: problem.model.n_params]
-        problem.model.settle(w, problem.data.X)
+        problem.model.update_batch_norm(w, problem.data.X)
         vars(self).update(self._fitted(problem, iterate.x))
         self.n_iter_ = sum(stage.solution.n_iter for stage in stages)
         self.converged_ = solution.status is Status.CONVERGED

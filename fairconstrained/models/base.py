@@ -31,19 +31,19 @@ class Model(Protocol):
     offsets: Tensor  # positions of the parameters that shift the scores of all rows alike
 
     def init(self) -> Tensor:
-        """Give the starting parameters."""
+        """Return the starting parameters."""
 
     def scores(self, w: Tensor, X: Features) -> Tensor:
-        """Scores as in prediction, without an autograd graph."""
+        """Return scores as in prediction, without an autograd graph."""
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
-        """Scores as in training, and the map from cotangents (n, K) to gradients (n_params,).
+        """Return scores as in training, and the map of cotangents (n, K) to gradients (n_params,).
 
         Linear models also map several cotangents, (n, K, k), to (n_params, k).
         """
 
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
-        """Scores as in training, and a pullback that clips the gradient of each row.
+        """Return scores as in training, and a pullback that clips the gradient of each row.
 
         It maps cotangents c (n, K) and a norm C to sum_i clip(J_i' c_i, C), where the gradient of
         each row is scaled down to norm C before the sum. C may also differ between rows, (n,). It
@@ -57,26 +57,26 @@ class Model(Protocol):
         """
 
     def penalty(self, w: Tensor) -> Penalty:
-        """Half the squared norm of the penalised coefficients, without intercepts and biases."""
+        """Return the penalty on coefficients, without intercepts and biases."""
 
     def attributes(self, w: Tensor) -> dict[str, Any]:
-        """Attributes of a fitted estimator that hold the model, on the CPU."""
+        """Return the attributes of a fitted estimator that hold the model, on the CPU."""
 
     def restore(self, attributes: Mapping[str, Any]) -> Tensor:
-        """Parameters from the attributes of a fitted estimator, for warm starts."""
+        """Return parameters from the attributes of a fitted estimator, for warm starts."""
 
     def for_ranking(self) -> Model:
-        """The model as rankings use it, whose scores :meth:`rescaled` makes log odds."""
+        """Return the model for rankings, whose scores :meth:`rescaled` makes log odds."""
 
     def rescaled(self, attributes: dict[str, Any], slope: float, offset: float) -> dict[str, Any]:
-        """Attributes of the model whose scores are ``slope * scores + offset``."""
+        """Return attributes of the model whose scores are ``slope * scores + offset``."""
 
-    def settle(self, w: Tensor, X: Features) -> None:
-        """Update state that depends on parameters and data, such as batch statistics."""
+    def update_batch_norm(self, w: Tensor, X: Features) -> None:
+        """Compute the statistics of batch normalisations from these rows; without them nothing."""
 
 
 def column_variances(X: ColumnStatistics, weight: Tensor, centre: Tensor) -> Tensor:
-    """Column variances; zero where a column varies by rounding errors only.
+    """Return column variances; zero where a column varies by rounding errors only.
 
     Raises
     ------
@@ -91,12 +91,12 @@ def column_variances(X: ColumnStatistics, weight: Tensor, centre: Tensor) -> Ten
 
 
 def without_rounding(variances: Tensor, means: Tensor) -> Tensor:
-    """Variances of columns, with zeros where they are rounding errors only."""
+    """Return variances of columns, with zeros where they are rounding errors only."""
     return torch.where(variances > _ROUNDING * means**2, variances, torch.zeros_like(variances))
 
 
 def standard_scale(variances: Tensor) -> Tensor:
-    """Standard deviations of columns; 1 for a constant column."""
+    """Return standard deviations of columns; 1 for a constant column."""
     return torch.where(variances > 0, variances, torch.ones_like(variances)).sqrt()
 
 
@@ -108,7 +108,7 @@ def attribute(attributes: Mapping[str, Any], name: str) -> Any:
 
 
 def clip_factors(norms: Tensor, max_norm: float | Tensor) -> Tensor:
-    """Factors that scale rows of these norms down to at most `max_norm`.
+    """Return factors that scale rows of these norms down to at most `max_norm`.
 
     The factor is zero where a norm is not finite, so that one row cannot spoil the sum.
     """

@@ -89,28 +89,25 @@ class LinearModel:
         return cls(n_outputs, centre, whitener(hessian, units), fit_intercept, scale)
 
     def for_ranking(self) -> LinearModel:
-        """The model without an intercept.
+        """Return the model without an intercept.
 
         An intercept changes no AUC, so where solvers stop along it would depend on rounding.
         """
         return LinearModel(self.n_outputs, self.centre, self.transform, False, self.scale)
 
     def rescaled(self, attributes: dict[str, Any], slope: float, offset: float) -> dict[str, Any]:
-        """Attributes of the model whose scores are ``slope * scores + offset``."""
         coef, intercept = attributes["coef_"], attributes["intercept_"]
         return {"coef_": coef * slope, "intercept_": intercept * slope + offset}
 
     def init(self) -> Tensor:
-        """Zeros."""
         return self.centre.new_zeros(self.n_params)
 
     def scores(self, w: Tensor, X: Features) -> Tensor:
-        """Scores (n, K)."""
         coef, intercept = self.unpack(w)
         return X.matmul(coef).add_(intercept)  # in place: another (n, K) is slow to allocate
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
-        """Scores, and the pullback T' (X - c)' cotangent, also of several cotangents at once."""
+        """Return scores, and the pullback T' (X - c)' cotangent, of one or several cotangents."""
 
         def pullback(cotangent: Tensor) -> Tensor:
             several = cotangent.shape[2:]
@@ -125,7 +122,7 @@ class LinearModel:
         return self.scores(w, X), pullback
 
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
-        """Scores, and the clipped pullback: gradients have norms |cotangent| |(T'(x - c), 1)|."""
+        """Return scores, and the clipped pullback: row norms are |c| |(T'(x - centre), 1)|."""
         scores, pullback = self.linearize(w, X)
         squares = X.square_norms(self.centre, self.transform)
         row_norms = (squares + 1.0 if self.fit_intercept else squares).sqrt()
@@ -143,22 +140,21 @@ class LinearModel:
         return self, X.with_norms(self.centre, self.transform)
 
     def penalty(self, w: Tensor) -> Penalty:
-        """Half the squared norm of the coefficients of the scaled columns."""
         scale = self.scale[:, None]
         gradient = self.coordinates(scale * (scale * self._coef(w))).reshape(-1)
         value = 0.5 * gradient @ w[: self.n_coef]
         return Penalty(value, torch.cat((gradient, torch.zeros_like(w[self.n_coef :]))))
 
-    def settle(self, w: Tensor, X: Features) -> None:
-        """Nothing: a linear model has no other state."""
+    def update_batch_norm(self, w: Tensor, X: Features) -> None:
+        """Do nothing: a linear model has no other state."""
 
     def attributes(self, w: Tensor) -> dict[str, Any]:
-        """``coef_`` (K, d) and ``intercept_`` (K,) for the original columns."""
+        """Return ``coef_`` (K, d) and ``intercept_`` (K,) for the original columns."""
         coef, intercept = self.unpack(w)
         return {"coef_": coef.T.cpu().numpy().copy(), "intercept_": intercept.cpu().numpy()}
 
     def unpack(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Coefficients (d, K) and intercept (K,) for the original columns."""
+        """Return coefficients (d, K) and intercept (K,) for the original columns."""
         coef = self._coef(w)
         intercept = 0.0 - self.centre @ coef
         return coef, intercept + w[self.n_coef :] if self.fit_intercept else intercept
@@ -168,7 +164,6 @@ class LinearModel:
         return self.transform @ v if self.transform.ndim == 2 else self.transform[:, None] * v
 
     def restore(self, attributes: Mapping[str, Any]) -> Tensor:
-        """Parameters from ``coef_`` and ``intercept_``."""
         coef = torch.as_tensor(attribute(attributes, "coef_")).to(self.centre).T
         intercept = torch.as_tensor(attributes["intercept_"]).to(self.centre)
         if coef.shape != (self.centre.shape[0], self.n_outputs):
@@ -226,28 +221,23 @@ class OwnCoordinates(LinearModel):
         return model, DenseFeatures(rows).with_norms(model.centre, model.transform)
 
     def scores(self, w: Tensor, X: Features) -> Tensor:
-        """Scores (n, K)."""
         return X.matmul(w.reshape(-1, self.n_outputs))
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
-        """Scores, and the pullback X' cotangent."""
         return self.scores(w, X), lambda cotangent: X.t_matmul(cotangent).reshape(-1)
 
     def penalty(self, w: Tensor) -> Penalty:
-        """The penalty of the model for the original columns."""
         return self._given.penalty(w)
 
     def attributes(self, w: Tensor) -> dict[str, Any]:
-        """Attributes of the model for the original columns."""
         return self._given.attributes(w)
 
     def restore(self, attributes: Mapping[str, Any]) -> Tensor:
-        """Parameters as the model for the original columns restores them."""
         return self._given.restore(attributes)
 
 
 def penalty_scale(X: ColumnStatistics, mean: Tensor, variances: Tensor) -> Tensor:
-    """Scales that make the penalty independent of the units of the columns, (d,).
+    """Return scales that make the penalty independent of the units of the columns, (d,).
 
     They are the standard deviations, given the means and variances. A column of two values has its
     range: its standard deviation is small if one value is rare, and a rare category needs the
@@ -261,7 +251,7 @@ def penalty_scale(X: ColumnStatistics, mean: Tensor, variances: Tensor) -> Tenso
 
 
 def whitener(hessian: Tensor, scale: Tensor) -> Tensor:
-    """Upper triangular T with T' hessian T near the identity, or `scale` if there is none."""
+    """Return upper triangular T with T' hessian T near the identity, else `scale`."""
     # The scaled matrix has unit diagonal; a small ridge makes duplicate columns harmless.
     hessian = scale[:, None] * hessian * scale
     hessian.diagonal().add_(1e-6)
@@ -272,7 +262,7 @@ def whitener(hessian: Tensor, scale: Tensor) -> Tensor:
 
 
 def with_sums(transform: Tensor, run: Tensor) -> Tensor:
-    """Sparse (d, d + k) transform into scaled columns and into the sums of k runs of them.
+    """Return a sparse (d, d + k) transform into scaled columns and into the sums of k runs of them.
 
     Parameters
     ----------

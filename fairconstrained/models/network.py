@@ -48,7 +48,7 @@ class NetworkModel:
 
     def __init__(self, network: nn.Module):
         self.network = network
-        # What has not seen a row: a module may keep what goes through it, and is not given away.
+        # A copy that has seen no row: a module may keep rows that go through it.
         self._unused = copy.deepcopy(network)
         named = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
         self._ghosts = ghost_layers(network)
@@ -76,22 +76,21 @@ class NetworkModel:
         return NetworkModel(nn.Sequential(self.network, identity))
 
     def rescaled(self, attributes: dict[str, Any], slope: float, offset: float) -> dict[str, Any]:
-        """Attributes of the network whose scores are ``slope * scores + offset``."""
         attributes["module_"][-1].then(slope, offset)
         return attributes
 
     def init(self) -> Tensor:
-        """Give the parameters that the network came with."""
+        """Return the parameters that the network came with."""
         return self._first.clone()
 
     def scores(self, w: Tensor, X: Features) -> Tensor:
-        """Scores (n, K) in evaluation mode, in chunks of rows."""
+        """Return scores (n, K) in evaluation mode, in chunks of rows."""
         self.network.eval()
         with torch.no_grad():
             return torch.cat([self._score(w, rows.to_dense()) for rows in _chunks(X)])
 
     def differentiable(self, w: Tensor) -> tuple[Callable[[Tensor], Tensor], list[Tensor]]:
-        """The network in training mode as a function of rows, and its parameters as leaves."""
+        """Return the network in training mode as a function of rows, and its parameters."""
         if not self.network.training:  # walking through all modules takes as long as a layer
             self.network.train()
         leaves = [leaf.detach().requires_grad_() for leaf in self._unflatten(w).values()]
@@ -103,13 +102,13 @@ class NetworkModel:
         return scores, leaves
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
-        """Scores in training mode, and reverse-mode differentiation through the network."""
+        """Return scores in training mode, and reverse-mode differentiation of the network."""
         function, leaves = self.differentiable(w)
         scores = function(X.to_dense())
         return scores.detach(), lambda cotangent: flat_gradient(scores, leaves, cotangent)
 
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
-        """Scores in training mode, and the sum of the rows' clipped gradients.
+        """Return scores in training mode, and the sum of the rows' clipped gradients.
 
         No row changes another one's scores or gradient, and a row whose gradient is not finite adds
         no such number to the sum.
@@ -136,19 +135,18 @@ class NetworkModel:
         return scores.detach(), by_ghost_norms
 
     def prepared(self, X: Features) -> tuple[NetworkModel, Features]:
-        """Itself: the norms of gradients change with the parameters."""
+        """Return the model itself: the norms of gradients change with the parameters."""
         return self, DenseFeatures(X.to_dense()) if X.better_dense else X
 
     def penalty(self, w: Tensor) -> Penalty:
-        """Half the squared norm of weight matrices."""
         penalised = self._penalised * w
         return Penalty(0.5 * penalised @ w, penalised)
 
-    def settle(self, w: Tensor, X: Features) -> None:
+    def update_batch_norm(self, w: Tensor, X: Features) -> None:
         """Compute batch statistics afresh, as the average over chunks of `X` at `w`."""
-        self.settle_on(w, (rows.to_dense() for rows in _chunks(X)))
+        self.average_batch_norm(w, (rows.to_dense() for rows in _chunks(X)))
 
-    def settle_on(self, w: Tensor, chunks: Iterable[Tensor]) -> None:
+    def average_batch_norm(self, w: Tensor, chunks: Iterable[Tensor]) -> None:
         """Compute batch statistics afresh, as the average over these chunks at `w`."""
         if not self._batch_norms:
             return
@@ -168,7 +166,7 @@ class NetworkModel:
             norm.momentum = momentum
 
     def attributes(self, w: Tensor) -> dict[str, Any]:
-        """``module_``: a network with these parameters, ready for prediction.
+        """Return ``module_``: a network with these parameters, ready for prediction.
 
         It is not the one that was trained, which may hold rows that went through it: parameters
         and buffers alone are taken over.
@@ -190,7 +188,7 @@ class NetworkModel:
         return self._sizes[-1] if isinstance(last, nn.Linear) and parameter is last.bias else 0
 
     def restore(self, attributes: Mapping[str, Any]) -> Tensor:
-        """Parameters of a given ``module_``; its buffers replace those of the network."""
+        """Return the parameters of a ``module_``; its buffers replace those of the network."""
         fitted = attribute(attributes, "module_")
         self.network.load_state_dict(fitted.state_dict())
         parameters = dict(self.network.named_parameters())
@@ -216,8 +214,8 @@ class NetworkModel:
     def _holding(self, tensors: Sequence[Tensor]) -> Iterator[None]:
         """The network with these tensors as its parameters.
 
-        What ``functional_call`` does, without its walk through all modules, which takes longer
-        than the pass of a small network.
+        Like ``functional_call``, without its walk through all modules, which takes longer than the
+        pass of a small network.
         """
         held = [(owner, name, getattr(owner, name)) for own in self._places for owner, name in own]
         try:
@@ -231,7 +229,7 @@ class NetworkModel:
 
 
 def flat_gradient(values: Tensor, leaves: Sequence[Tensor], weights: Tensor) -> Tensor:
-    """Gradient of the weighted sum of values by all leaves, as one vector."""
+    """Return the gradient of the weighted sum of values by all leaves, as one vector."""
     gradients = torch.autograd.grad(
         values, leaves, weights, retain_graph=True, materialize_grads=True
     )
@@ -239,7 +237,7 @@ def flat_gradient(values: Tensor, leaves: Sequence[Tensor], weights: Tensor) -> 
 
 
 def _places(network: nn.Module, parameter: Tensor) -> list[tuple[nn.Module, str]]:
-    """Every module that has the parameter, which may be shared, and its name there."""
+    """Return every module that has the parameter, which may be shared, and its name there."""
     return [
         (owner, name)
         for owner in network.modules()

@@ -43,8 +43,14 @@ def check_rows_independent(network: nn.Module, n_features: int) -> None:
                 "rows: one row's gradient cannot be bounded, and private training is not possible. "
                 "Use group normalisation (torch.nn.GroupNorm) or layer normalisation instead."
             )
-    trial = at_random(network)
-    rows = _random_rows(trial, 6, n_features)
+    rng = torch.Generator().manual_seed(0)
+    trial = copy.deepcopy(network)
+    with torch.no_grad():
+        for parameter in trial.parameters():  # initial ones may be zero, and hide what layers do
+            noise = torch.randn(parameter.shape, generator=rng).to(parameter)
+            fan = parameter[0].numel() if parameter.ndim > 1 else 4
+            parameter.copy_(noise / fan**0.5)
+    rows = torch.randn(6, n_features, generator=rng).to(next(trial.parameters()))
     before = [buffer.clone() for buffer in trial.buffers()]
     mixes = _mixes_rows(trial.eval(), rows) or _mixes_rows(trial.train(), rows)
     kept = all(torch.equal(a, b) for a, b in zip(before, trial.buffers(), strict=True))
@@ -54,18 +60,13 @@ def check_rows_independent(network: nn.Module, n_features: int) -> None:
             "of batches: private training is not possible. Use layers that treat every row by "
             "itself and remember none."
         )
-    _check_differentiable_by_row(trial, rows)
-
-
-def _check_differentiable_by_row(network: nn.Module, rows: Tensor) -> None:
-    """Raise ValueError where ``vmap`` refuses the network: after a release it would be too late."""
-    parameters = {name: p.detach() for name, p in network.named_parameters()}
+    parameters = {name: p.detach() for name, p in trial.named_parameters()}
 
     def of_row(parameters: dict[str, Tensor], row: Tensor) -> Tensor:
-        total: Tensor = functional_call(network, parameters, (row[None],)).sum()
+        total: Tensor = functional_call(trial, parameters, (row[None],)).sum()
         return total
 
-    try:
+    try:  # after a release it would be too late
         vmap(grad(of_row), in_dims=(None, 0), randomness="different")(parameters, rows)
     except RuntimeError as error:
         raise ValueError(
@@ -76,36 +77,19 @@ def _check_differentiable_by_row(network: nn.Module, rows: Tensor) -> None:
 
 def _mixes_rows(network: nn.Module, rows: Tensor) -> bool:
     """Whether scores of single rows differ from those of all together; dropout cannot be told."""
+
+    def differ(a: Tensor, b: Tensor) -> bool:
+        return not torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True)
+
     with torch.no_grad():
         together = network(rows)
-        if not _close(network(rows), together):
+        if differ(network(rows), together):
             return False  # random numbers are drawn
-        alone = torch.cat([network(row[None]) for row in rows])
-    return not _close(alone.reshape(together.shape), together)
-
-
-def _close(a: Tensor, b: Tensor) -> bool:
-    return torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True)
-
-
-def at_random(network: nn.Module) -> nn.Module:
-    """A copy with random parameters: initial ones may be zero, and then hide what layers do."""
-    trial, rng = copy.deepcopy(network), torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in trial.parameters():
-            noise = torch.randn(parameter.shape, generator=rng).to(parameter)
-            fan = parameter[0].numel() if parameter.ndim > 1 else 4
-            parameter.copy_(noise / fan**0.5)
-    return trial
-
-
-def _random_rows(network: nn.Module, n_rows: int, n_features: int) -> Tensor:
-    rows = torch.randn(n_rows, n_features, generator=torch.Generator().manual_seed(1))
-    return rows.to(next(network.parameters()))
+        return differ(torch.cat([network(row[None]) for row in rows]).view_as(together), together)
 
 
 def ghost_layers(network: nn.Module) -> list[nn.Linear]:
-    """The linear layers of a plain sequence of them and of functions of a row, else none.
+    """Return the linear layers of a plain sequence of them and of functions of a row, else none.
 
     Types must be these very classes, and used as they are: a subclass, a hook, a weight that two
     layers share or that another computes may do more than the rule for norms knows.
@@ -119,7 +103,7 @@ def ghost_layers(network: nn.Module) -> list[nn.Linear]:
 
 
 def plain_sequence(network: nn.Module) -> list[nn.Module] | None:
-    """The modules that a network calls one after the other; None if it may do anything else."""
+    """Return the modules that a network calls one after the other; None if it may do more."""
     hooks = (network._forward_hooks, network._forward_pre_hooks, network._backward_hooks)
     if any(hooks) or network._backward_pre_hooks or "forward" in vars(network):
         return None
@@ -152,7 +136,7 @@ def recorded(layers: list[nn.Linear]) -> Iterator[list[tuple[nn.Linear, Tensor, 
 def ghost_norms(
     calls: list[tuple[nn.Linear, Tensor, Tensor]], scores: Tensor, cotangent: Tensor
 ) -> Tensor:
-    """Norms of the rows' gradients of <scores, cotangent>, (n,), from one backward pass.
+    """Return norms of the rows' gradients of <scores, cotangent>, (n,), from one backward pass.
 
     The gradient of a layer's weight is the outer product of the gradient at its output and its
     input; its norm is the product of theirs.
@@ -168,15 +152,7 @@ def ghost_norms(
 
 
 def row_scores(score: Callable[[Tensor, Tensor], Tensor], w: Tensor, X: Tensor) -> Tensor:
-    """Scores (n, K) of each row by itself: what other rows hold cannot change them.
-
-    Parameters
-    ----------
-    score : callable
-        As in :func:`clipped_sum`.
-    w : Tensor of shape (p,)
-    X : Tensor of shape (n, d)
-    """
+    """Return scores (n, K) of each row by itself: other rows cannot change them."""
     if len(X) == 0:  # a Poisson batch may be empty, and vmap refuses it
         return score(w, X)
 
@@ -195,7 +171,7 @@ def clipped_sum(
     cotangent: Tensor,
     max_norm: float | Tensor,
 ) -> Tensor:
-    """Sum of the rows' clipped gradients, from chunks of gradients.
+    """Return the sum of the rows' clipped gradients, from chunks of gradients.
 
     `score` maps parameters and one row (1, d) to its scores (1, K). Where the network draws random
     numbers (dropout), gradients are those of a new draw.

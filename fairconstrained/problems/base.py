@@ -306,7 +306,7 @@ class WithAllRows:
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values, from one pass of the model in evaluation mode."""
-        self.model.settle(x[: self.model.n_params], self.data.X)
+        self.model.update_batch_norm(x[: self.model.n_params], self.data.X)
         return self._evaluated(x)
 
     @cached_property

@@ -100,7 +100,7 @@ class ModuleProblem(FixedSoftness):
         Moments that add up are summed over batches. Other terms see all outputs at once, with the
         labels and the other columns of the data; with the features where they read them.
         """
-        self.settle(x)
+        self.update_batch_norm(x)
         moments = self._measured(self._terms, x)
         soft, hard = (_values(self._terms, [own[i] for own in moments]) for i in (0, 1))
         soft[0] += self._alpha * self.model.penalty(x).value
@@ -129,9 +129,11 @@ class ModuleProblem(FixedSoftness):
         held = self if self.source.streams else self._subset(rows)
         return held._measured([self._risk], x)[0][:, 0]
 
-    def settle(self, x: Tensor) -> None:
+    def update_batch_norm(self, x: Tensor) -> None:
         """Compute batch statistics of all the data at `x`, where the module has them."""
-        self.model.settle_on(x, (self._moved(batch)[0] for _, batch in self.source.chunks()))
+        self.model.average_batch_norm(
+            x, (self._moved(batch)[0] for _, batch in self.source.chunks())
+        )
 
     def _subset(self, rows: Tensor) -> Self:
         """Return the problem on some rows of data that can be indexed."""

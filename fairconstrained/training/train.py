@@ -305,7 +305,7 @@ def _trained(problem: ModuleProblem, solution: Solution, device: torch.device) -
     chosen = solution.iterate
     objective, constraints, multipliers = zip(*solution.history, strict=True)
     values = chosen.hard[1:].cpu().numpy()
-    problem.settle(chosen.x)
+    problem.update_batch_norm(chosen.x)
     module = problem.model.attributes(chosen.x)["module_"].to(device)
     return Trained(
         module=module,

@@ -290,17 +290,17 @@ def test_frozen_and_shared_parameters_keep_their_roles():
 
 
 @pytest.mark.parametrize("chunk", [10, 16_384])
-def test_settle_gives_batch_statistics_of_all_rows(chunk, monkeypatch):
+def test_update_gives_batch_statistics_of_all_rows(chunk, monkeypatch):
     """After it, evaluation is deterministic and does not depend on the batches seen before."""
     monkeypatch.setattr("fairconstrained.models.network._CHUNK_ROWS", chunk)
     layers = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
     model, features = NetworkModel(layers), DenseFeatures(X)
     w = some_parameters(model)
-    model.settle(w, features)
+    model.update_batch_norm(w, features)
     first = model.scores(w, features)
     model.linearize(w, DenseFeatures(100.0 + X[:5]))  # a batch that moves running statistics
     assert not torch.allclose(model.scores(w, features), first)
-    model.settle(w, features)
+    model.update_batch_norm(w, features)
     torch.testing.assert_close(model.scores(w, features), first)
     torch.testing.assert_close(model.scores(w, features), first)
     hidden = X @ w[:20].reshape(4, 5).T + w[20:24]
@@ -310,14 +310,14 @@ def test_settle_gives_batch_statistics_of_all_rows(chunk, monkeypatch):
     assert layers[1].momentum == 0.1  # as the user set it
 
 
-def test_settle_takes_any_number_of_rows(monkeypatch):
+def test_update_of_batch_norm_takes_any_number_of_rows(monkeypatch):
     """No chunk is left with one row, of which batch normalisation knows no variance."""
     monkeypatch.setattr("fairconstrained.models.network._CHUNK_ROWS", 10)
     model = NetworkModel(
         nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
     )
     for n in (2, 10, 11, 21, 29):
-        model.settle(model.init(), DenseFeatures(X[:n]))
+        model.update_batch_norm(model.init(), DenseFeatures(X[:n]))
         assert model.scores(model.init(), DenseFeatures(X[:n])).isfinite().all()
 
 

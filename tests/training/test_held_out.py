@@ -91,7 +91,7 @@ def test_what_is_left_is_the_problem_of_these_rows_alone(constraint):
 def test_the_risk_of_rows_is_their_loss_in_prediction():
     whole, rows = problem(gap), torch.tensor([3, 50, 7, 119])
     x = whole.start() + 0.2
-    whole.settle(x)
+    whole.update_batch_norm(x)
     module = whole.model.attributes(x)["module_"]
     expected = log_loss(module(X[rows]), (X[rows], Y[rows]))
     torch.testing.assert_close(whole.risks(x, rows), expected.detach().expand(2))
