@@ -14,7 +14,11 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.exceptions import SmallGroupWarning
-from fairconstrained.model_selection import CertifiedClassifier, StratifiedSensitiveKFold
+from fairconstrained.model_selection import (
+    CertifiedClassifier,
+    PrivateGridSearch,
+    StratifiedSensitiveKFold,
+)
 from tests.helpers.fits import table
 
 ESTIMATORS = [
@@ -78,8 +82,12 @@ def test_prediction_and_streams_and_splits_look_too():
         clf.predict(FRAME, sensitive_features=moved)
     with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):
         given(AUCFairClassifier(), {"sensitive_features": moved}, method="partial_fit")
-    with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):
-        CertifiedClassifier(RateConstrainedClassifier()).fit(FRAME, Y, sensitive_features=moved)
+    for search in (
+        CertifiedClassifier(RateConstrainedClassifier()),
+        PrivateGridSearch(RateConstrainedClassifier(epsilon=1.0), {}),
+    ):
+        with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):
+            search.fit(FRAME, Y, sensitive_features=moved)
     with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):
         next(StratifiedSensitiveKFold().split(FRAME, Y, sensitive_features=moved))
 

@@ -4,7 +4,6 @@ import pickle
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from scipy.integrate import trapezoid
@@ -67,10 +66,8 @@ def test_all_fits_together_keep_the_total(clf, grid, unit):
     search = searched(clf, grid, epsilon=1.5, delta=1e-6, random_state=0)
     phases = [p for model in search.estimators_ for p in model.privacy_.phases]
     assert 0.97 * 1.5 <= privacy_spent(phases, delta=1e-6, unit=unit) <= 1.5
-    assert (search.privacy_.epsilon, search.privacy_.delta, search.privacy_.unit) == (
-        *(1.5, 1e-6),
-        unit,
-    )
+    total = search.privacy_
+    assert (total.epsilon, total.delta, total.unit) == (1.5, 1e-6, unit)
     assert search.privacy_.phases == tuple(phases)
     assert "report noisy max" in str(search.privacy_)
     # The square root of the number of candidates, and not the number itself.
@@ -103,56 +100,37 @@ class Told:
         self.feasible_ = self.excess_ <= 0
 
 
-def test_the_choice_is_among_those_that_keep_their_constraints():
+@pytest.mark.parametrize(
+    ("told", "right", "best"),
+    [
+        ([Told(0.01), Told(0.3), Told(0.02)], [500, 900, 700], 2),
+        ([Told(0.4), Told(0.3), Told(0.5)], [500, 100, 700], 1),  # none keeps the slack of .1
+        ([Told(0.05, 0.03), Told(0.12, 0.03), Told(0.14, 0.03)], [500, 700, 900], 1),
+    ],
+    ids=["kept", "none kept", "within the error of the estimate"],
+)
+def test_the_choice_is_among_those_that_keep_their_constraints(told, right, best):
     search = PrivateGridSearch(RATES, {}, epsilon=50.0, random_state=0)
-    fitted = [Told(0.01), Told(0.3), Told(0.02)]
-    assert search._choose(fitted, [500, 900, 700], "record") == 2
-    none = [Told(0.4), Told(0.3), Told(0.5)]
-    assert search._choose(none, [500, 100, 700], "record") == 1
-
-
-def test_an_excess_within_the_error_of_its_estimate_excludes_nothing():
-    search = PrivateGridSearch(RATES, {}, epsilon=50.0, random_state=0)
-    fitted = [Told(0.05, 0.03), Told(0.12, 0.03), Told(0.14, 0.03)]
-    assert search._choose(fitted, [500, 700, 900], "record") == 1
+    assert search._choose(told, right, "record") == best
 
 
 @quiet
-def test_an_error_tells_what_all_fits_so_far_have_spent():
-    """The third of three candidates is interrupted; two are spent before it, and its own."""
+@pytest.mark.parametrize("when", ["in the third fit", "after all fits"])
+def test_an_error_tells_what_all_fits_so_far_have_spent(when, monkeypatch):
+    """All that ended, and its own where a fit is interrupted."""
 
-    def interrupt(iterate):
+    def interrupt(*_):
         raise KeyboardInterrupt
 
-    grid = [{"slack": [0.05, 0.1]}, {"callbacks": [interrupt]}]
+    grid = [{"slack": [0.05, 0.1]}]
+    if when == "in the third fit":
+        grid += [{"callbacks": [interrupt]}]
+    else:
+        monkeypatch.setattr(PrivateGridSearch, "_choose", interrupt)
     with pytest.raises(KeyboardInterrupt) as caught:
         searched(RATES, grid, epsilon=1.5, delta=1e-6)
     assert 0.97 * 1.5 <= caught.value.privacy.epsilon <= 1.5
     assert any("2 candidates had been trained before" in note for note in caught.value.__notes__)
-
-
-@quiet
-def test_an_error_after_the_last_fit_tells_it_too(monkeypatch):
-    def interrupt(*scores):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(PrivateGridSearch, "_choose", interrupt)
-    with pytest.raises(KeyboardInterrupt) as caught:
-        searched(RATES, {"slack": [0.05, 0.1]}, epsilon=1.5, delta=1e-6)
-    assert 0.97 * 1.5 <= caught.value.privacy.epsilon <= 1.5
-
-
-def test_groups_in_another_order_are_refused_before_any_fit():
-    y = pd.Series(DATA.target)
-    groups = pd.Series(DATA.sensitive_features)[::-1]
-    with pytest.raises(ValueError, match="sensitive_features has the samples of y in another"):
-        PrivateGridSearch(RATES, {}).fit(DATA.data, y, sensitive_features=groups)
-
-
-def rates(counts, scale):
-    rng = torch.Generator().manual_seed(0)
-    drawn = [noisy_argmax(counts, scale, rng) for _ in range(10_000)]
-    return np.bincount(drawn, minlength=len(counts)) / len(drawn)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +148,9 @@ def test_the_choice_is_as_private_as_its_proof_says(one, other, scale):
         assert ratio.max() <= np.e * (1 + 1e-6)
     if scale == 2.0:  # at half of the noise the promise would be broken
         assert (winning(one, 1.0) / winning(other, 1.0)).max() > np.e
-    np.testing.assert_allclose(rates(one, scale), winning(one, scale), atol=0.025)
+    rng = torch.Generator().manual_seed(0)
+    drawn = [noisy_argmax(one, scale, rng) for _ in range(10_000)]
+    np.testing.assert_allclose(np.bincount(drawn) / 1e4, winning(one, scale), atol=0.025)
 
 
 def winning(counts, scale):
@@ -196,21 +176,16 @@ def test_pipelines_and_what_they_learn_of_protected_rows():
         searched(make_pipeline(StandardScaler(), RATES), grid)
 
 
-@pytest.mark.filterwarnings(
-    "ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning",
-)
-def test_seeded_candidates_are_named():
-    with pytest.warns(PrivacyWarning, match="fits of this search are seeded"):
-        searched(RateConstrainedClassifier(solver=STEPS, random_state=0), {"slack": [0.1, 0.2]})
-
-
 @quiet
 @pytest.mark.parametrize("wrap", [lambda clf: clf, make_pipeline], ids=["alone", "in a pipeline"])
 def test_seeds_are_named_and_are_not_pickled(wrap):
     """Neither that of the choice nor that of the fits: whoever has them can subtract the noise."""
     clf = RateConstrainedClassifier(solver=STEPS, feature_range=(-4, 4), random_state=987654321)
     seeded = PrivateGridSearch(wrap(clf), {}, random_state=123456789)
-    with pytest.warns(PrivacyWarning, match="random_state=123456789 seeds the noise of the choice"):
+    with (
+        pytest.warns(PrivacyWarning, match="fits of this search are seeded"),
+        pytest.warns(PrivacyWarning, match="random_state=123456789 seeds the noise of the choice"),
+    ):
         seeded.fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)
     seeds = [seed.to_bytes(4, "little") for seed in (987654321, 123456789)]
     assert not any(seed in pickle.dumps(seeded) for seed in seeds)
