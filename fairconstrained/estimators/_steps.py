@@ -15,7 +15,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.solvers import Iterate, LevelSet, Solution, Status
-from fairconstrained.solvers.level_set_stream import LevelSetStream
+from fairconstrained.solvers.level_set import LevelSetStream
 
 _WHITEN_ROWS = 5  # rows per column that decorrelating coordinates need
 
@@ -63,7 +63,7 @@ class Steps:
         batches = (
             as_batch(rows.part(slice(start, start + size)), device) for start in range(0, end, size)
         )
-        state = self.state.through(solver, self.problem, batches)
+        state = self.state.through(solver, batches)
         return replace(self, state=state, waiting=rows.part(slice(end, None)))
 
     def on(self, data: Batch) -> FairERM:

@@ -32,7 +32,9 @@ from fairconstrained.problems.base import (
     with_penalty,
 )
 from fairconstrained.problems.lines import Line, grid, of_labels, on_grid, thresholds
+from fairconstrained.problems.majorant import Majorant
 from fairconstrained.problems.objectives import Objective
+from fairconstrained.problems.saddle import Saddle
 from fairconstrained.problems.variants import Varied
 
 
@@ -365,6 +367,19 @@ class FairERM(Varied, WithAllRows):
             return torch.cat((risk, parts.reshape(-1)))
 
         return self._penalised(x, through_scores(terms, self.model, x, batch.X))
+
+    @property
+    def has_convex_bounds(self) -> bool:
+        """Whether the constraints are differences of convex functions of the scores."""
+        return self.constraint.difference_of_convex
+
+    def convex_bounds(self, anchor: Tensor) -> Majorant:
+        """Convex upper bounds on the constraints, equal to them at an anchor."""
+        return Majorant(self, anchor)
+
+    def saddle(self) -> Saddle | None:
+        """The min-max form of AUCs with one quadratic surrogate, or None for other problems."""
+        return Saddle.of(self)
 
     @property
     def offsets(self) -> Tensor:

@@ -14,12 +14,15 @@ bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from fairconstrained.problems.base import Batch, Linearization
-from fairconstrained.problems.erm import FairERM
+
+if TYPE_CHECKING:
+    from fairconstrained.problems.erm import FairERM
 
 
 @dataclass(frozen=True)

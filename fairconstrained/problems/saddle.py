@@ -17,6 +17,7 @@ and :math:`u = 1[G] / p`, :math:`u' = 1[G'] / p'` (AUC-fairness paper, equation 
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -25,8 +26,10 @@ from fairconstrained.autograd import linearized
 from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.problems.base import Batch, Linearization, with_penalty
-from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.objectives import PairwiseLoss
+
+if TYPE_CHECKING:
+    from fairconstrained.problems.erm import FairERM
 
 
 class Saddle:
@@ -46,7 +49,7 @@ class Saddle:
 
     def __init__(self, problem: FairERM):
         self.problem = problem
-        surrogate = self.surrogate_of(problem)
+        surrogate = _surrogate_of(problem)
         assert surrogate is not None
         self.c1, self.c2 = surrogate.c1, surrogate.c2
         pairs, slack = [], [torch.zeros(1, dtype=torch.float64)]
@@ -75,44 +78,40 @@ class Saddle:
         # (n_cells, n_pairs) for each side
         self._indicators = torch.cat(pairs).to(device).flatten(start_dim=2).permute(1, 2, 0)
         self._n_groups = problem.constraint.part_of_cell.shape[1]
-        self._weigh(self.cell_weights(problem.data), problem.n_rows)
+        self._cell_weights = self._weights_of_cells(problem.data)
+        self._n_rows = self._n_ahead = problem.n_rows
+        self._weigh()
 
-    @staticmethod
-    def surrogate_of(problem: FairERM) -> Quadratic | None:
-        """The quadratic surrogate that all AUCs of a problem have in common, or None."""
-        members = getattr(problem.constraint, "members", ())
-        if not all(isinstance(member, AUCConstraint) for member in members):
-            return None
-        found = {member.surrogate for member in members}
-        if isinstance(problem.risk, PairwiseLoss):
-            found.add(problem.risk.surrogate)
-        quadratic = [surrogate for surrogate in found if isinstance(surrogate, Quadratic)]
-        return quadratic[0] if len(found) == len(quadratic) == 1 else None
-
-    @staticmethod
-    def least_slack_of(problem: FairERM) -> float:
-        """Return the smallest slack of a problem's constraints, infinite without any."""
-        slack = problem.constraint.slack
-        return float(slack.min()) if len(slack) else torch.inf
+    @classmethod
+    def of(cls, problem: FairERM) -> Saddle | None:
+        """Return F and G of a problem, or None if its AUCs do not have one quadratic surrogate."""
+        return None if _surrogate_of(problem) is None else cls(problem)
 
     def rows(self, index: Tensor | None = None) -> Batch:
         """Return rows of the problem; default: all."""
         return self.problem.data if index is None else self.problem.data.rows(index)
 
-    def _weigh(self, cell_weights: Tensor, n_rows: int) -> None:
-        """Divide the indicators of both sides by their fractions of the rows."""
-        total = cell_weights.sum()
-        fractions = torch.tensordot(cell_weights / total, self._indicators, dims=([0], [1]))
+    def _weigh(self) -> None:
+        """Divide the indicators of both sides by their fractions of the rows counted so far."""
+        total = self._cell_weights.sum()
+        fractions = torch.tensordot(self._cell_weights / total, self._indicators, dims=([0], [1]))
         self.sides = self._indicators / fractions[:, None]
-        self._mean_weight = total / n_rows
+        self._mean_weight = total / self._n_rows
 
-    def weighed(self, cell_weights: Tensor, n_rows: int) -> Saddle:
-        """The same functions with the fractions of other rows, such as of a stream so far."""
-        other = copy.copy(self)
-        other._weigh(cell_weights, n_rows)
+    def after(self, batch: Batch) -> Saddle:
+        """Return the same functions with the fractions of all rows of a stream so far.
+
+        The stream begins with the rows of the problem, which are counted from the start.
+        """
+        other, n = copy.copy(self), len(batch.y)
+        new = batch.rows(torch.arange(min(self._n_ahead, n), n, device=batch.y.device))
+        other._n_ahead = max(self._n_ahead - n, 0)
+        other._n_rows = self._n_rows + len(new.y)
+        other._cell_weights = self._cell_weights + self._weights_of_cells(new)
+        other._weigh()
         return other
 
-    def cell_weights(self, batch: Batch) -> Tensor:
+    def _weights_of_cells(self, batch: Batch) -> Tensor:
         """Sum of the weights in each cell, (n_cells,)."""
         zeros = batch.weight.new_zeros(self._indicators.shape[1])
         return zeros.index_add(0, self._cells(batch), batch.weight)
@@ -169,3 +168,15 @@ class Saddle:
             return torch.cat((model_pullback(on_scores), on_centres))
 
         return with_penalty(Linearization(value, pullback), problem.model.penalty(w), problem.alpha)
+
+
+def _surrogate_of(problem: FairERM) -> Quadratic | None:
+    """The quadratic surrogate that all AUCs of a problem have in common, or None."""
+    members = getattr(problem.constraint, "members", ())
+    if not all(isinstance(member, AUCConstraint) for member in members):
+        return None
+    found = {member.surrogate for member in members}
+    if isinstance(problem.risk, PairwiseLoss):
+        found.add(problem.risk.surrogate)
+    quadratic = [surrogate for surrogate in found if isinstance(surrogate, Quadratic)]
+    return quadratic[0] if len(found) == len(quadratic) == 1 else None

@@ -1,8 +1,8 @@
-"""The stochastic feasible level-set method for AUC constraints, and its proximal outer loop."""
+"""The stochastic feasible level-set method for AUCs: in levels, in proximal rounds, on a stream."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,8 +10,8 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems.saddle import Saddle
-from fairconstrained.solvers.base import Iterate, Solver
-from fairconstrained.solvers.stochastic import ShuffledBatches
+from fairconstrained.solvers.base import Iterate, Solver, check_solves
+from fairconstrained.solvers.stochastic import shuffled
 
 
 class Dual(NamedTuple):
@@ -59,7 +59,7 @@ def primal_step(x: Tensor, gradient: Tensor, eta: float, rho: float, centre: Ten
 
 
 @dataclass(frozen=True)
-class Descent:
+class MirrorDescent:
     """State of Algorithm 2: iterates, and their averages weighted by tau."""
 
     x: Tensor
@@ -73,7 +73,7 @@ class Descent:
     distance_sum: float  # of |x - centre|^2
 
     @classmethod
-    def begin(cls, x: Tensor, saddle: Saddle) -> Descent:
+    def begin(cls, x: Tensor, saddle: Saddle) -> MirrorDescent:
         """At x, with equal weights and alpha = 0."""
         n = saddle.n_values
         y = Dual(x.new_full((n,), 1.0 / n), x.new_zeros(saddle.n_pairs))
@@ -89,12 +89,6 @@ class Descent:
         """The constraints' averaged weights over that of the objective."""
         weights = self.weights_sum / self.total
         return weights[1:] / weights[0]
-
-
-_SCOPE = (
-    "AUC constraints with the quadratic surrogate: AUCFairClassifier(AUCParity(..., "
-    "surrogate='quadratic')) with sensitive features, without privacy (epsilon=None)"
-)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -147,7 +141,7 @@ class LevelSet(Solver):
 
     ``AUCFairClassifier.partial_fit`` goes on from the state of the last call, a step for each
     `batch_size` rows of the stream, every row being used once: see
-    ``solvers.level_set_stream``. A step on a single row wants a `step_size` many times
+    ``solvers.level_set.LevelSetStream``. A step on a single row wants a `step_size` many times
     smaller (with 100 columns 0.0005) and more `n_steps`.
 
     References
@@ -164,7 +158,10 @@ class LevelSet(Solver):
 
     requires = ("saddle",)
     keeps_last = True  # true gaps are not used
-    scope = _SCOPE
+    scope = (
+        "AUC constraints with the quadratic surrogate: AUCFairClassifier(AUCParity(..., "
+        "surrogate='quadratic')) with sensitive features, without privacy (epsilon=None)"
+    )
 
     n_steps: int = 1000
     batch_size: int = 100
@@ -179,26 +176,26 @@ class LevelSet(Solver):
     @classmethod
     def suits(cls, problem: Any) -> bool:
         """Whether all AUCs have the quadratic surrogate."""
-        return Saddle.surrogate_of(problem) is not None
+        return problem.saddle() is not None
 
     def check(self, problem: Any) -> None:
         """Raise ValueError unless constant scores are strictly feasible and theta > 1."""
         if not self.theta > 1:
             raise ValueError(f"{type(self).__name__}.theta must be > 1; got {self.theta!r}.")
-        surrogate = Saddle.surrogate_of(problem)
-        slack = Saddle.least_slack_of(problem)
-        if surrogate is not None and not 2.0 * surrogate.c1 * surrogate.c2**2 < 1.0 + slack:
+        saddle = problem.saddle()
+        room = min(saddle.slack[1:].tolist(), default=torch.inf)
+        if not 2.0 * saddle.c1 * saddle.c2**2 < room:
             raise ValueError(
                 f"{type(self).__name__} needs 2 c1 c2^2 < 1 + slack, so that constant scores are "
-                f"strictly feasible (Lemma 2); got c1={surrogate.c1}, c2={surrogate.c2}, "
-                f"slack={slack:g}. Increase the slack, or take a smaller c1."
+                f"strictly feasible (Lemma 2); got c1={saddle.c1}, c2={saddle.c2}, "
+                f"slack={room - 1.0:g}. Increase the slack, or take a smaller c1."
             )
 
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """A level an iteration, from x or, where x breaks a constraint, from the model's zero."""
-        saddle = Saddle(problem)
+        saddle = problem.saddle()
         start = saddle.extended(x) if _feasible(saddle, x) else saddle.constants()
         yield from self.levels(saddle, start, 0.0, rng)
 
@@ -207,11 +204,11 @@ class LevelSet(Solver):
     ) -> Iterator[Iterate]:
         """Algorithm 1, with the proximal term ``rho / 2 |x - start|^2`` on every value."""
         problem = saddle.problem
-        batches = ShuffledBatches(problem.n_rows, self.batch_size, rng)
+        batches = shuffled(problem.n_rows, self.batch_size, rng)
         r = self.first_level(saddle, saddle.parameters(start))
         accuracy, first = torch.inf, True
         for _ in range(self.max_levels):
-            state = Descent.begin(start, saddle)
+            state = MirrorDescent.begin(start, saddle)
             for _ in range(self.n_steps):
                 state = self.step(saddle, state, saddle.rows(next(batches)), r, rho, start)
             bound = self.upper_bound(saddle, state, rho)
@@ -243,11 +240,9 @@ class LevelSet(Solver):
         return min(float(saddle.problem.linearize(w).value[0]), constants)
 
     def step(
-        self, saddle: Saddle, state: Descent, batch: Any, r: float, rho: float, centre: Tensor
-    ) -> Descent:
+        self, saddle: Saddle, state: MirrorDescent, batch: Any, r: float, rho: float, centre: Tensor
+    ) -> MirrorDescent:
         """One step of Algorithm 2 on these rows: both x and y move from where they are."""
-        surrogate_interval = self.interval * saddle.c2
-        bound = saddle.c1**0.5 * surrogate_interval  # of the scaled alpha
         decay = (state.t + 1) ** -0.5
         eta, tau = self.step_size * decay, self.dual_step_size * decay
         terms = saddle.linearize(state.x, batch)
@@ -258,8 +253,8 @@ class LevelSet(Solver):
         x = primal_step(state.x, gradient, eta, rho, centre)
         return replace(
             state,
-            x=self.project(saddle, x, centre, surrogate_interval),
-            y=dual_step(y, u, v, tau, bound, saddle.owner),
+            x=self.project(saddle, x, centre),
+            y=dual_step(y, u, v, tau, self._largest_alpha(saddle), saddle.owner),
             t=state.t + 1,
             total=state.total + tau,
             x_sum=state.x_sum + tau * state.x,
@@ -269,15 +264,19 @@ class LevelSet(Solver):
             distance_sum=state.distance_sum + tau * float(((state.x - centre) ** 2).sum()),
         )
 
-    def upper_bound(self, saddle: Saddle, state: Descent, rho: float) -> float:
+    def upper_bound(self, saddle: Saddle, state: MirrorDescent, rho: float) -> float:
         """U(r) of equation 26, averaged as Algorithm 2 averages."""
-        bound = saddle.c1**0.5 * self.interval * saddle.c2
         u, v = state.u_sum / state.total, state.v_sum / state.total
-        return upper_bound(u, v, bound, saddle.owner) + 0.5 * rho * state.distance_sum / state.total
+        bound = upper_bound(u, v, self._largest_alpha(saddle), saddle.owner)
+        return bound + 0.5 * rho * state.distance_sum / state.total
 
-    def project(self, saddle: Saddle, x: Tensor, centre: Tensor, interval: float) -> Tensor:
+    def _largest_alpha(self, saddle: Saddle) -> float:
+        return float(saddle.c1**0.5 * self.interval * saddle.c2)
+
+    def project(self, saddle: Saddle, x: Tensor, centre: Tensor) -> Tensor:
         """Nearest point of the ball for w times the box for a and b."""
         w, about = saddle.parameters(x), saddle.parameters(centre)
+        interval = self.interval * saddle.c2
         distance = (w - about).norm()
         if distance > self.radius:
             w = about + (w - about) * (self.radius / distance)
@@ -329,7 +328,7 @@ class ProximalLevelSet(Solver):
     """
 
     requires = ("saddle",)
-    scope = _SCOPE
+    scope = LevelSet.scope
 
     level_set: LevelSet | None = None
     rho: float = 1e-5
@@ -351,7 +350,7 @@ class ProximalLevelSet(Solver):
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Levels of the first proximal problem, then of the next about its solution."""
-        saddle, inner = Saddle(problem), self._inner()
+        saddle, inner = problem.saddle(), self._inner()
         # Paper: starts nearly feasible; here: at the network's own start, because constants, which
         # are feasible, have no gradient in the layers below.
         for _ in range(self.n_rounds):
@@ -360,3 +359,77 @@ class ProximalLevelSet(Solver):
             for iterate in inner.levels(saddle, saddle.extended(x), self.rho, rng):
                 yield iterate
             x = iterate.x
+
+
+@dataclass(frozen=True)
+class LevelSetStream:
+    """State of Algorithm 1 between two mini-batches of a stream; a step gives a new one.
+
+    Parameters
+    ----------
+    saddle : Saddle
+        F and G, with the fractions of all rows so far.
+    centre : Tensor
+        Where it began: constant scores, of a linear model.
+    descent : MirrorDescent
+        Algorithm 2 on the present level.
+    level : float
+    n_steps, n_levels : int
+        Mini-batches so far, and levels that are done.
+    accuracy : float or None
+        epsilon_opt, known once the first level is done.
+    falling : bool
+        Whether the level still falls: the last bound was below -epsilon_opt.
+    """
+
+    saddle: Saddle
+    centre: Tensor
+    descent: MirrorDescent
+    level: float
+    n_steps: int = 0
+    n_levels: int = 0
+    accuracy: float | None = None
+    falling: bool = True
+
+    @classmethod
+    def begin(cls, solver: LevelSet, problem: Any) -> LevelSetStream:
+        """Begin at the model's zero, at a level above the optimum, on the first rows."""
+        check_solves(solver, problem)
+        solver.check(problem)
+        saddle = problem.saddle()
+        x = saddle.constants()
+        level = solver.first_level(saddle, saddle.parameters(x))
+        return cls(saddle, x, MirrorDescent.begin(x, saddle), level)
+
+    @property
+    def x(self) -> Tensor:
+        """The output so far: the average of the level's points (w, a, b), or where it begins."""
+        return self.descent.average() if self.descent.t else self.descent.x
+
+    def through(self, solver: LevelSet, batches: Iterable[Any]) -> LevelSetStream:
+        """One step on each of these mini-batches."""
+        state = self
+        for batch in batches:
+            state = state.after(solver, batch)
+        return state
+
+    def after(self, solver: LevelSet, batch: Any) -> LevelSetStream:
+        """One step on these rows, and the end of the level if it was its last."""
+        saddle = self.saddle.after(batch)
+        descent = solver.step(saddle, self.descent, batch, self.level, 0.0, self.centre)
+        moved = replace(self, saddle=saddle, descent=descent, n_steps=self.n_steps + 1)
+        falling = self.falling and self.n_levels < solver.max_levels - 1
+        return moved._fallen(solver) if falling and descent.t >= solver.n_steps else moved
+
+    def _fallen(self, solver: LevelSet) -> LevelSetStream:
+        """At the next level, unless this one is the last: that one takes all further rows."""
+        bound = solver.upper_bound(self.saddle, self.descent, 0.0)
+        accuracy = solver.accuracy(bound) if self.accuracy is None else self.accuracy
+        falling = bound < -accuracy
+        done = replace(self, n_levels=self.n_levels + 1, accuracy=accuracy, falling=falling)
+        if not falling:
+            return done
+        # Paper: each level starts where the first did; here where the last one ended, because the
+        # first steps of a level are all that a stream may have until its next row.
+        descent = MirrorDescent.begin(self.x, self.saddle)
+        return replace(done, level=solver.next_level(self.level, bound), descent=descent)

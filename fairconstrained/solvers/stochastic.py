@@ -110,70 +110,56 @@ class Balanced:
         index = self._order[self._starts + (u * self._counts).long()]
         return index.reshape(-1), self.scale(size)
 
+    def size(self, batch_size: int) -> int:
+        """Return the size of a draw of about `batch_size` rows: one of each stratum or more."""
+        return max(1, round(batch_size / self.n_strata))
+
+    def batches(self, size: int, rng: Generator) -> Batches:
+        """Return draws of a size, for ever."""
+        n_rows = size * self.n_strata
+        n_draws = max(1, _BLOCK_ROWS // n_rows)
+        return Batches(n_rows, lambda: self.draw(size * n_draws, rng)[0])
+
     def scale(self, size: int) -> Tensor:
         """Return how many rows of the data each row of a draw stands for, (size * n_strata,)."""
         return (self._counts.double() / size).expand(size, -1).reshape(-1)
 
 
-class ShuffledBatches:
-    """Batches of row indices for ever: every pass visits each row once, in a new order.
+class Batches:
+    """Batches of row indices for ever, cut from longer draws of rows.
 
-    The last batch of a pass is dropped if it would be smaller, unless it is the only one.
+    Many at a time: a single draw is mostly the overhead of its operations. What is left of a draw
+    is dropped if it does not fill a batch.
 
     Parameters
     ----------
-    n_rows, batch_size : int
-    rng : Generator
+    size : int
+    draw : callable
+        Returns the indices of at least `size` rows.
     """
 
-    def __init__(self, n_rows: int, batch_size: int, rng: Generator):
-        self._n_rows = n_rows
-        self._size = min(batch_size, n_rows)
-        self._rng = rng
-        self.state = (torch.zeros(0, dtype=torch.long), 0)  # the order of this pass, and where
+    def __init__(self, size: int, draw: Callable[[], Tensor]):
+        self._size = size
+        self._draw = draw
+        self.state = (torch.zeros(0, dtype=torch.long), 0)  # the last draw, and where
 
     def __iter__(self) -> Iterator[Tensor]:
         return self
 
     def __next__(self) -> Tensor:
-        order, start = self.state
-        if start + self._size > len(order):
-            order, start = torch.randperm(self._n_rows, generator=self._rng), 0
-        self.state = order, start + self._size
-        return order[start : start + self._size]
-
-
-class BalancedBatches:
-    """Draws of about `batch_size` rows, at least one from each stratum, for ever.
-
-    Many at a time: a single draw is mostly the overhead of its operations.
-
-    Parameters
-    ----------
-    balanced : Balanced
-    batch_size : int
-    rng : Generator
-    """
-
-    def __init__(self, balanced: Balanced, batch_size: int, rng: Generator):
-        self._balanced = balanced
-        self._size = max(1, round(batch_size / balanced.n_strata))
-        self._n_rows = self._size * balanced.n_strata
-        self._n_draws = max(1, _BLOCK_ROWS // self._n_rows)
-        self._rng = rng
-        self._scale = balanced.scale(self._size)
-        self.state = (torch.zeros(0, dtype=torch.long), 0)  # rows of a block of draws, and where
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return self
-
-    def __next__(self) -> tuple[Tensor, Tensor]:
         rows, start = self.state
-        if start == len(rows):
-            rows, start = self._balanced.draw(self._size * self._n_draws, self._rng)[0], 0
-        end = start + self._n_rows
-        self.state = rows, end
-        return rows[start:end], self._scale
+        if start + self._size > len(rows):
+            rows, start = self._draw(), 0
+        self.state = rows, start + self._size
+        return rows[start : start + self._size]
+
+
+def shuffled(n_rows: int, batch_size: int, rng: Generator) -> Batches:
+    """Return batches of which every pass visits each row once, in a new order.
+
+    The last batch of a pass is dropped if it would be smaller, unless it is the only one.
+    """
+    return Batches(min(batch_size, n_rows), lambda: torch.randperm(n_rows, generator=rng))
 
 
 class Estimates:
@@ -210,40 +196,42 @@ class Estimates:
         strata = getattr(problem, "strata", torch.zeros(problem.n_rows, dtype=torch.long))
         self.balanced = Balanced(strata)
         self.shift: Tensor | float = 0.0
-        self._batches = ShuffledBatches(problem.n_rows, batch_size, rng)
-        self._first = BalancedBatches(self.balanced, batch_size, rng)
-        self._second = BalancedBatches(self.balanced, constraint_batch_size or batch_size, rng)
+        sizes = [self.balanced.size(n) for n in (batch_size, constraint_batch_size or batch_size)]
+        self._scales = [self.balanced.scale(size) for size in sizes]
+        of_constraints = (self.balanced.batches(size, rng) for size in sizes)
+        self._streams = shuffled(problem.n_rows, batch_size, rng), *of_constraints
 
     @property
     def state(self) -> dict[str, Any]:
         """Whatever determines the next draws; may be set."""
-        streams = (self._batches.state, self._first.state, self._second.state)
+        streams = tuple(stream.state for stream in self._streams)
         return {"streams": streams, "shift": self.shift, "rng": self.rng.get_state()}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._batches.state, self._first.state, self._second.state = state["streams"]
+        for stream, saved in zip(self._streams, state["streams"], strict=True):
+            stream.state = saved
         self.shift = state["shift"]
         self.rng.set_state(state["rng"])
 
     def rows(self) -> Tensor:
         """Return the next uniform draw of rows."""
-        return next(self._batches)
+        return next(self._streams[0])
 
     def objective(self, x: Tensor) -> Tensor:
         """Return the gradient of the objective."""
-        terms = self.problem.estimates(x, next(self._batches))
+        terms = self.problem.estimates(x, self.rows())
         return terms.pullback(torch.ones_like(terms.value))
 
     def balanced_rows(self) -> tuple[Tensor, Tensor]:
         """Return rows for constraints, and how many rows of the data each stands for."""
-        return next(self._first)
+        return next(self._streams[1]), self._scales[0]
 
     def independent(self, x: Tensor) -> Draws:
         """Estimate the objective and, twice, the constraints, all from rows of their own."""
-        terms = self.problem.estimates(
-            x, next(self._batches), next(self._first), next(self._second)
-        )
+        rows, first = self.rows(), self.balanced_rows()
+        second = next(self._streams[2]), self._scales[1]
+        terms = self.problem.estimates(x, rows, first, second)
         c_1, c_2 = terms.value[1:].tensor_split(2)
         # Paper (Kliachkin et al., Algorithms 2 and 3): c as it is; here: moved by the shift, which
         # is 0 for losses, because rates are judged on predicted labels.
@@ -251,11 +239,11 @@ class Estimates:
 
     def all(self, x: Tensor) -> Linearization:
         """Estimate objective and constraints from the same uniform rows."""
-        return self._moved(self.problem.linearize(x, next(self._batches)))
+        return self._moved(self.problem.linearize(x, self.rows()))
 
     def both(self, x: Tensor) -> Linearization:
         """Estimate the objective, and the constraints from rows of their own."""
-        return self._moved(self.problem.estimates(x, next(self._batches), next(self._first)))
+        return self._moved(self.problem.estimates(x, self.rows(), self.balanced_rows()))
 
     def _moved(self, terms: Linearization) -> Linearization:
         value = terms.value.clone()

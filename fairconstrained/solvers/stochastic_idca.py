@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-from fairconstrained.problems import DifferenceOfConvex
-from fairconstrained.problems.majorant import Majorant
 from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
@@ -98,9 +96,9 @@ class StochasticIDCA(StochasticSolver):
     schedule: Callable[[float], float] = cosine
 
     @classmethod
-    def suits(cls, problem: DifferenceOfConvex) -> bool:
+    def suits(cls, problem: Any) -> bool:
         """Whether the constraints are known differences of convex functions of the scores."""
-        return problem.difference_of_convex
+        return bool(problem.has_convex_bounds)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
         """Let the point be the first anchor."""
@@ -117,7 +115,8 @@ class StochasticIDCA(StochasticSolver):
         draw = estimates.balanced_rows()
         # Paper: concave parts linearised in the parameters; here: in the scores, because for
         # networks only that is a bound on the constraints (for linear models both are the same).
-        bound = Majorant(estimates.problem, now.anchor)  # type: ignore[arg-type]
+        problem: Any = estimates.problem
+        bound = problem.convex_bounds(now.anchor)
         gradient = estimates.objective(now.x)
         gradient = gradient + bound.constraints(now.x, *draw).pullback(now.dual)
         now.x = now.descent.step(now.x, gradient, factor * self.step_size)

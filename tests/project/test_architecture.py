@@ -134,6 +134,29 @@ def test_the_table_allows_no_import_that_nothing_needs():
     assert not {name: names for name, names in unused.items() if names}
 
 
+def test_solvers_see_problems_and_neither_data_nor_notions():
+    """Of the problems they import what names capabilities and values, and points to compare with.
+
+    Private solvers are for one problem each, whose releases they ask for by name.
+    """
+    vocabulary = {
+        *("Problem", "SampledProblem", "Divisible", "Sharpenable", "Loosenable"),
+        *("DifferenceOfConvex", "QuadraticProgram", "Linearization", "Evaluation"),
+        *("base.last_kept", "known.ERROR_TOL", "Known", "saddle.Saddle"),
+    }
+    allowed = {f"fairconstrained.problems.{name}" for name in vocabulary}
+
+    def of_problems(path):
+        if unit(path) != "solvers" or path.parent.name == "private":
+            return set()
+        names = {n for n in imports(ast.walk(parsed(path))) if n.startswith("fairconstrained.")}
+        rooms = ("solvers", "arrays", "exceptions", "process", "privacy.Budget")
+        elsewhere = tuple(f"fairconstrained.{room}" for room in rooms)
+        return {name for name in names if not name.startswith(elsewhere)} - allowed
+
+    assert not offenders(of_problems)
+
+
 def test_the_walk_sees_imports_in_functions():
     """The quick start imports the displays, and with them matplotlib, only where it draws."""
     reports = ROOT / "quickstart" / "reports.py"

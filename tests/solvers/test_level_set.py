@@ -25,7 +25,7 @@ from fairconstrained.solvers import (
     run,
 )
 from fairconstrained.solvers.level_set import (
-    Descent,
+    MirrorDescent,
 )
 from tests.helpers.level_set import ByHand
 from tests.helpers.quadratic import QuadraticProblem
@@ -118,7 +118,7 @@ def test_projection_is_the_nearest_point_of_ball_times_box():
     saddle, solver = Saddle(p), LevelSet(radius=0.5)
     x = torch.linspace(-3, 3, 4 + 2 * saddle.n_pairs, dtype=torch.float64)
     centre = saddle.extended(p.start())
-    projected = solver.project(saddle, x, centre, 2.0)
+    projected = solver.project(saddle, x, centre)
     z = cp.Variable(len(x))
     domain = [cp.norm(z[:4] - p.start().numpy()) <= 0.5, cp.abs(z[4:]) <= 2.0]
     cp.Problem(cp.Minimize(cp.sum_squares(z - x.numpy())), domain).solve()
@@ -130,7 +130,7 @@ def test_two_steps_by_hand_on_single_rows():
     saddle = Saddle(p)
     solver = LevelSet(step_size=0.05, dual_step_size=2.0, interval=1.5)
     by_hand = ByHand(solver, saddle.owner.numpy(), 0.4, 1.1, p.model, p.alpha)
-    state = Descent.begin(saddle.extended(p.start() * 0), saddle)
+    state = MirrorDescent.begin(saddle.extended(p.start() * 0), saddle)
     mean_weight = p.data.weight.mean().item()
     for row in (7, 11):
         batch = p.data.rows(torch.tensor([row]))
@@ -189,7 +189,7 @@ def test_the_upper_bound_is_above_the_level_set_function_up_to_noise():
     start = saddle.extended(p.start() * 0)
     rng = torch.Generator().manual_seed(0)
     r = optimum + 0.05
-    state = Descent.begin(start, saddle)
+    state = MirrorDescent.begin(start, saddle)
     for _ in range(1500):
         batch = p.data.rows(torch.randint(p.n_rows, (50,), generator=rng))
         state = SHORT.step(saddle, state, batch, r, 0.0, start)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairconstrained.exceptions import DivergenceError, IncompatibleSolverError
 from fairconstrained.solvers import Iterate, Solver, Status, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL, best_feasible, violation
-from fairconstrained.solvers.stochastic import ShuffledBatches
+from fairconstrained.solvers.stochastic import shuffled
 from tests.helpers.quadratic import QuadraticProblem
 
 PROBLEM = QuadraticProblem.random(0, 2, 1)
@@ -174,7 +174,7 @@ def test_violation_is_the_largest_constraint_value_and_zero_of_none():
 @given(n_rows=st.integers(1, 40), batch_size=st.integers(1, 50), seed=st.integers(0, 5))
 def test_batches_visit_each_row_at_most_once_a_pass(n_rows, batch_size, seed):
     """Batches of full size; all rows where it divides their number, or where it is larger."""
-    batches = ShuffledBatches(n_rows, batch_size, torch.Generator().manual_seed(seed))
+    batches = shuffled(n_rows, batch_size, torch.Generator().manual_seed(seed))
     size = min(n_rows, batch_size)
     passes = [[next(batches) for _ in range(n_rows // size)] for _ in range(2)]
     for one_pass in passes:
@@ -186,7 +186,7 @@ def test_batches_visit_each_row_at_most_once_a_pass(n_rows, batch_size, seed):
 
 def test_every_pass_has_its_own_order_from_the_generator():
     def first(n, seed):
-        batches = ShuffledBatches(50, 50, torch.Generator().manual_seed(seed))
+        batches = shuffled(50, 50, torch.Generator().manual_seed(seed))
         return [next(batches).tolist() for _ in range(n)]
 
     one, two = first(2, seed=0)

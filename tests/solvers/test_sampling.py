@@ -1,6 +1,7 @@
 """Draws of equal numbers from each part: their numbers, their independence, what they estimate."""
 
-from itertools import islice, product
+from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.solvers.stochastic import Balanced, BalancedBatches
+from fairconstrained.solvers.stochastic import Balanced, Estimates
 
 strata_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=40)
 
@@ -50,9 +51,10 @@ def test_rows_of_a_stratum_are_equally_likely_and_draws_independent():
 def test_batches_have_about_their_size_and_go_on_for_ever(size, rows):
     """At least a row of each stratum; each row stands for its stratum's rows over those drawn."""
     strata = torch.arange(14) % 4  # 4, 4, 3, 3 rows
-    batches = BalancedBatches(Balanced(strata), size, generator())
-    n_draws = 65_536 // rows + 2  # beyond one block
-    for index, scale in islice(batches, n_draws):
+    problem = SimpleNamespace(strata=strata, n_rows=len(strata))
+    estimates = Estimates(problem, size, generator())
+    for _ in range(65_536 // rows + 2):  # beyond one block
+        index, scale = estimates.balanced_rows()
         assert len(index) == len(scale) == rows
         assert torch.equal(strata[index].reshape(-1, 4), torch.arange(4).expand(rows // 4, 4))
     expected = torch.bincount(strata)[strata[index]] * 4 / rows
