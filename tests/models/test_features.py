@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from fairconstrained.models import features
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
 
 
@@ -37,18 +36,8 @@ def test_products_are_those_of_numpy(wrapped, n_columns):
 
 
 @both
-def test_rows_may_repeat_and_come_in_any_order(wrapped):
-    index = torch.tensor([5, 0, 5, 39])
-    chosen = wrapped.rows(index)
-    assert type(chosen) is type(wrapped)
-    np.testing.assert_array_equal(chosen.to_dense().numpy(), X[index.numpy()])
-
-
-@both
 @pytest.mark.parametrize("full", [False, True], ids=["diagonal", "triangular"])
-def test_norms_that_are_known_are_those_of_the_rows_and_of_no_other_coordinates(
-    wrapped, full, monkeypatch
-):
+def test_norms_that_are_known_are_those_of_the_rows_and_of_no_other_coordinates(wrapped, full):
     """Clips rest on them: rows pass them on, and other coordinates are worked out anew."""
     rng = np.random.default_rng(4)
     transforms = [
@@ -58,7 +47,6 @@ def test_norms_that_are_known_are_those_of_the_rows_and_of_no_other_coordinates(
         for _ in range(2)
     ]
     index = torch.tensor([5, 0, 5, 39])
-    monkeypatch.setattr(features, "_NORM_ROWS", 7)
     known = wrapped.with_norms(CENTRE, transforms[0])
     for transform in transforms:
         t = transform.numpy() if full else np.diag(transform.numpy())
@@ -72,9 +60,7 @@ def test_norms_that_are_known_are_those_of_the_rows_and_of_no_other_coordinates(
 
 
 @both
-@pytest.mark.parametrize("chunk", [7, 16_384])  # several uneven chunks, or one
-def test_moments_are_those_of_numpy_with_weights(wrapped, chunk, monkeypatch):
-    monkeypatch.setattr(features, "_CHUNK_ROWS", chunk)
+def test_moments_are_those_of_numpy_with_weights(wrapped):
     w, centre = WEIGHT.numpy(), CENTRE.numpy()
     mean = np.average(X, axis=0, weights=w)
     about_centre = (X - centre).T @ np.diag(w) @ (X - centre) / w.sum()
@@ -84,18 +70,6 @@ def test_moments_are_those_of_numpy_with_weights(wrapped, chunk, monkeypatch):
     np.testing.assert_allclose(
         wrapped.covariance(WEIGHT, wrapped.mean(WEIGHT)).numpy(), np.cov(X.T, aweights=w, ddof=0)
     )
-
-
-@both
-def test_integer_weights_equal_repeated_rows(wrapped):
-    copies = torch.arange(len(X)) % 4
-    repeated = wrapped.rows(torch.arange(len(X)).repeat_interleave(copies))
-    ones = torch.ones(repeated.shape[0], dtype=torch.float64)
-    weight = copies.double()
-    torch.testing.assert_close(wrapped.mean(weight), repeated.mean(ones))
-    for moment in ("covariance", "variance"):
-        expected = getattr(repeated, moment)(ones, CENTRE)
-        torch.testing.assert_close(getattr(wrapped, moment)(weight, CENTRE), expected)
 
 
 def test_a_constant_column_has_no_negative_variance():

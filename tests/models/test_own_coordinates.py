@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.models import features
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel, OwnCoordinates, with_sums
@@ -98,22 +95,6 @@ def test_a_model_with_sums_is_that_of_a_table_with_their_columns(
         assert torch.equal(model.offsets, reference.offsets)
 
 
-def test_without_runs_the_columns_stay_as_they_are():
-    factors = TRANSFORMS["diagonal"]
-    assert with_sums(factors, torch.full((D,), -1)) is factors
-
-
-@given(st.floats(1e-3, 1e3), st.integers(0, N - 1))
-def test_no_row_moves_the_sum_by_more_than_the_clip(bound, row):
-    model, rows = LinearModel(1, CENTRE, TRANSFORMS["diagonal"], True).prepared(
-        as_features(sp.csr_array(X.numpy()))
-    )
-    one = rows.rows(torch.tensor([row]))
-    _, clipped = model.linearize_rows(model.init(), one)
-    length = clipped(torch.full((1, 1), 1e4, dtype=torch.float64), bound).norm()
-    assert length == pytest.approx(min(bound, 1e4 * float(one.X.norm())))
-
-
 @pytest.mark.parametrize("entry", [1e160, 1e300, -1e308])
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 def test_a_row_too_long_for_its_length_gives_nothing_and_spoils_nothing(entry, transform):
@@ -126,29 +107,3 @@ def test_a_row_too_long_for_its_length_gives_nothing_and_spoils_nothing(entry, t
     _, clipped = model.linearize_rows(draw(model.n_params), rows)
     _, without = model.linearize_rows(draw(model.n_params), rows.rows(torch.arange(1, N)))
     torch.testing.assert_close(clipped(cotangent, 1.0), without(cotangent[1:], 1.0))
-
-
-def test_large_tables_stay_as_they_are(monkeypatch):
-    monkeypatch.setattr(features, "_SMALL_NUMBERS", N * D - 1)
-    given_model, rows = (
-        LinearModel(1, CENTRE, TRANSFORMS["full"], True),
-        as_features(sp.csr_array(X.numpy())),
-    )
-    model, prepared = given_model.prepared(rows)
-    assert model is given_model
-    assert type(prepared) is type(rows)
-
-
-@given(st.floats(0.0, 3.0))
-def test_projection_is_the_nearest_point_of_each_ball(scale):
-    """Also where the shortcut (all of W is shorter than the least radius) does not hold."""
-    condition = torch.tensor([0, 0, 1, 1])
-    counts = torch.tensor([30.0, 70.0, 50.0, 50.0]).double()
-    information = MutualInformation(condition, 2, counts)
-    direction = torch.tensor([[3.0, 1.0], [1.0, 2.0], [0.1, 0.0], [0.2, 0.1]]).double()
-    dual = scale * direction
-    projected = information.project(dual)
-    for part in (slice(0, 2), slice(2, 4)):
-        radius = float(information.radius[part][0])
-        factor = min(1.0, radius / max(float(dual[part].norm()), 1e-300))
-        torch.testing.assert_close(projected[part], factor * dual[part])

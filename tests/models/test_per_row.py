@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fairconstrained.models import LinearModel, NetworkModel
-from fairconstrained.models.features import DenseFeatures, SparseFeatures
-from fairconstrained.models.per_row import check_rows_independent, ghost_layers
+from fairconstrained.models import LinearModel, Network, NetworkModel
+from fairconstrained.models.features import DenseFeatures
+from fairconstrained.models.per_row import check_rows_independent
 from tests.helpers.steep import STEEP
 
 N, D = 12, 5
@@ -58,6 +57,13 @@ def linear(transform, n_outputs=1, intercept=True):
     return LinearModel(n_outputs, tensor(np.linspace(-1, 1, D)), transform, intercept)
 
 
+def binned():
+    """A perceptron on ramps within the bins of public ranges."""
+    low, high = tensor(np.full(D, -3.0)), tensor([3.0, 3.0, 40.0, 3.0, 3.0])
+    torch.manual_seed(0)
+    return Network((4, 3)).build_private(torch.zeros_like(low), high, 1, (low, high))
+
+
 PERCEPTRON = module(lambda: nn.Sequential(nn.Linear(D, 4), nn.Tanh(), nn.Linear(4, 3, bias=False)))
 NORMALISED = module(lambda: nn.Sequential(nn.Linear(D, 4), nn.LayerNorm(4), nn.Linear(4, 1)))
 MODELS = {
@@ -68,6 +74,7 @@ MODELS = {
     "layer normalisation": NORMALISED,
     "group normalisation": module(Image),
     "shared layer": module(Shared),
+    "bins": binned(),
 }
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 
@@ -118,16 +125,6 @@ def test_rows_may_each_have_a_limit(model):
     torch.testing.assert_close(clipped(cotangent, limits), expected, rtol=1e-9, atol=1e-11)
 
 
-@every_model
-def test_without_a_limit_it_is_the_plain_gradient(model):
-    w, X, cotangent = case(model)
-    _, clipped = model.linearize_rows(w, DenseFeatures(X))
-    _, pullback = model.linearize(w, DenseFeatures(X))
-    torch.testing.assert_close(
-        clipped(cotangent, torch.inf), pullback(cotangent), rtol=1e-9, atol=1e-11
-    )
-
-
 @given(st.sampled_from(sorted(MODELS)), st.integers(0, 1000), st.floats(1e-3, 10))
 def test_one_row_more_moves_the_sum_by_at_most_the_limit(name, seed, max_norm):
     """The sensitivity that the accountant is told."""
@@ -140,28 +137,6 @@ def test_one_row_more_moves_the_sum_by_at_most_the_limit(name, seed, max_norm):
     assert float((sums[1] - sums[0]).norm()) <= max_norm * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("name", ["diagonal", "triangular", "no intercept", "perceptron"])
-def test_sparse_rows_give_the_sum_of_dense_rows(name):
-    model = MODELS[name]
-    w, X, cotangent = case(model)
-    X = X * (X > 0)
-    sums = [
-        model.linearize_rows(w, rows)[1](cotangent, 0.5)
-        for rows in (DenseFeatures(X), SparseFeatures(sp.csr_array(X.numpy())))
-    ]
-    torch.testing.assert_close(*sums)
-
-
-@pytest.mark.parametrize("n_chunks", [1, 3, N])
-def test_chunks_change_nothing(n_chunks, monkeypatch):
-    w, X, cotangent = case(NORMALISED)
-    expected = NORMALISED.linearize_rows(w, DenseFeatures(X))[1](cotangent, 0.5)
-    numbers = len(w) * -(-N // n_chunks)
-    monkeypatch.setattr("fairconstrained.models.per_row._CHUNK_NUMBERS", numbers)
-    chunked = NORMALISED.linearize_rows(w, DenseFeatures(X))[1](cotangent, 0.5)
-    torch.testing.assert_close(chunked, expected)
-
-
 def test_no_rows_sum_to_nothing():
     """A Poisson batch may be empty."""
     for model in MODELS.values():
@@ -171,54 +146,16 @@ def test_no_rows_sum_to_nothing():
         assert not clipped(cotangent[:0], 1.0).any()
 
 
-@pytest.mark.parametrize(
-    ("name", "n_layers"), [("perceptron", 2), ("layer normalisation", 0), ("shared layer", 0)]
-)
-def test_ghost_norms_serve_networks_of_linear_layers_only(name, n_layers):
-    assert len(ghost_layers(MODELS[name].network)) == n_layers
-
-
-def test_tied_weights_are_not_taken_for_two_layers():
-    network = nn.Sequential(nn.Linear(D, D), nn.Tanh(), nn.Linear(D, D), nn.Linear(D, 1))
-    network[2].weight = network[0].weight
-    assert ghost_layers(network) == []
-
-
 def hooked():
     layer = nn.Linear(D, 1)
     layer.register_forward_hook(lambda module, inputs, output: 30 * output)
-    return layer
+    return nn.Sequential(layer)
 
 
 def overridden():
     layer = nn.Linear(D, 1)
     layer.forward = lambda X: 30 * nn.functional.linear(X, layer.weight, layer.bias)
-    return layer
-
-
-@pytest.mark.parametrize(
-    "build", [hooked, overridden, lambda: nn.utils.weight_norm(nn.Linear(D, 1))]
-)
-@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
-def test_layers_that_do_more_than_their_type_says_are_not_trusted(build):
-    assert ghost_layers(nn.Sequential(build())) == []
-
-
-def test_a_layer_that_comes_twice_is_not_trusted():
-    layer = nn.Linear(D, D)
-    assert ghost_layers(nn.Sequential(layer, nn.Tanh(), layer, nn.Linear(D, 1))) == []
-
-
-@pytest.mark.parametrize(
-    ("layers", "message"),
-    [
-        ([nn.Linear(D, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)], r"batch normalisation \(1.*Group"),
-        ([nn.Linear(D, 1), nn.Softmax(dim=0)], "other rows are in its batch"),
-    ],
-)
-def test_networks_that_mix_rows_are_refused(layers, message):
-    with pytest.raises(ValueError, match=message):
-        check_rows_independent(nn.Sequential(*layers), D)
+    return nn.Sequential(layer)
 
 
 @pytest.mark.parametrize("name", ["perceptron", "layer normalisation", "shared layer"])
@@ -249,21 +186,26 @@ def zeroed(layer):
     return layer
 
 
-LAST = nn.Sequential(nn.Flatten(), nn.Linear(D, 1))
-
-
 @pytest.mark.parametrize(
-    "layers",
+    ("layers", "message"),
     [
-        [nn.Linear(D, 3), Running(), nn.Linear(3, 1)],
-        [nn.Linear(D, 3), CentredInTraining(), nn.Linear(3, 1)],
-        [nn.Linear(D, 3), Running(), zeroed(nn.Linear(3, 1))],  # all scores are 0 at first
-        [nn.Unflatten(1, (1, D)), nn.InstanceNorm1d(1, track_running_stats=True), LAST],
+        ([nn.Linear(D, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)], r"batch normalisation \(1.*Group"),
+        ([nn.Linear(D, 1), nn.Softmax(dim=0)], "other rows are in its batch"),
+        ([nn.Linear(D, 3), Running(), nn.Linear(3, 1)], "other rows are in its batch"),
+        ([nn.Linear(D, 3), CentredInTraining(), nn.Linear(3, 1)], "other rows are in its batch"),
+        ([nn.Linear(D, 3), Running(), zeroed(nn.Linear(3, 1))], "other rows are in its batch"),
+        (
+            [
+                *(nn.Unflatten(1, (1, D)), nn.InstanceNorm1d(1, track_running_stats=True)),
+                *(nn.Flatten(), nn.Linear(D, 1)),
+            ],
+            "keeps statistics",
+        ),
     ],
-    ids=["later rows", "in training", "hidden by zeros", "statistics kept"],
 )
-def test_hidden_ways_to_mix_rows_are_found(layers):
-    with pytest.raises(ValueError, match="private training is not possible"):
+def test_networks_that_mix_rows_are_refused(layers, message):
+    """Also in training only, behind scores that are zero at first, and by kept statistics."""
+    with pytest.raises(ValueError, match=message):
         check_rows_independent(nn.Sequential(*layers), D)
 
 
@@ -296,6 +238,14 @@ class InPlace(nn.Module):
         return self.last(torch.tanh(self.first(X).mul_(30)))
 
 
+class TiedLayers(nn.Sequential):
+    """Two layers of one weight, which are not two layers of their own."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(D, D), nn.Tanh(), nn.Linear(D, D), nn.Linear(D, 1))
+        self[2].weight = self[0].weight
+
+
 class TiedInTraining(Tied):
     """The weight is used once more, in training only."""
 
@@ -321,10 +271,18 @@ class TiedForFarRows(Tied):
         lambda: nn.Sequential(Louder(D, 3), nn.Tanh(), nn.Linear(3, 1)),
         Tied,
         InPlace,
+        TiedLayers,
+        lambda: nn.Sequential(*[nn.Linear(D, D)] * 2, nn.Linear(D, 1)),
+        hooked,
+        overridden,
+        lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(D, 1))),
         lambda: nn.Sequential(nn.Linear(D, 4), nn.SELU(inplace=True), nn.Linear(4, 1)),
         lambda: nn.Sequential(nn.Linear(D, 4), nn.ReLU(inplace=True), nn.Linear(4, 1)),
     ],
-    ids=["in training", "far rows", "subclass", "tied", "in place", "selu", "relu"],
+    ids=[
+        *("in training", "far rows", "subclass", "tied", "in place", "tied layers", "twice"),
+        *("hooked", "overridden", "weight norm", "selu", "relu"),
+    ],
 )
 def test_every_row_is_clipped_to_the_limit_whatever_the_network(build):
     """The sum over one row is its clipped gradient: of norm at most 1, and 1 where it is cut."""

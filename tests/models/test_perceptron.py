@@ -4,9 +4,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from fairconstrained.models import Network
+from fairconstrained.models import Network, NetworkModel
 from fairconstrained.models.features import DenseFeatures, as_features
-from fairconstrained.models.network import NetworkModel
 from fairconstrained.models.perceptron import PerceptronModel, WidePerceptronModel
 
 N, D = 30, 4
@@ -47,17 +46,6 @@ def test_without_weights_the_gradient_is_zero_and_with_nan_it_is_nan():
     assert pullback(cotangent).isnan().any()
 
 
-def test_units_at_rest_pass_nothing_on():
-    """At exactly zero the derivative of the rectifier is zero, as in autograd."""
-    model, X = perceptron((6, 5), 1)
-    w = torch.zeros(model.n_params).double()
-    w[-1] = 1.0
-    _, pullback = model.linearize(w, X)
-    gradient = pullback(torch.ones((N, 1), dtype=torch.float64))
-    assert gradient[-1] == N
-    assert not gradient[:-1].any()
-
-
 @pytest.mark.parametrize("n_bins", [5, 64, None])
 @pytest.mark.parametrize("hidden", [(6,), (8, 6), (7, 6, 9)])
 @pytest.mark.parametrize("n_outputs", [1, 3])
@@ -85,17 +73,3 @@ def test_sparse_rows_give_the_same():
     )
     torch.testing.assert_close(scores, expected)
     torch.testing.assert_close(pullback(cotangent), reference(cotangent))
-
-
-def test_networks_of_the_user_are_left_to_autograd():
-    def network(n_features, n_outputs):
-        return torch.nn.Sequential(
-            torch.nn.Identity(),
-            torch.nn.Linear(n_features, 3),
-            torch.nn.Tanh(),
-            torch.nn.Linear(3, n_outputs),
-        )
-
-    X = DenseFeatures(torch.randn(N, D).double())
-    model = Network(network).build(X, torch.ones(N).double(), 1, 0.0)
-    assert type(model) is NetworkModel

@@ -11,7 +11,6 @@ from hypothesis.extra import numpy as hnp
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.models import Network, PiecewiseLinear, Standardize
 from fairconstrained.models.features import DenseFeatures, as_features
-from fairconstrained.models.per_row import clipped_sum, ghost_layers
 from tests.helpers.fits import table
 
 
@@ -119,19 +118,6 @@ def test_within_public_ranges_outputs_are_bounded_whatever_x_is(X):
     norms = torch.linalg.vector_norm(layer(torch.tensor(X))[:, :-1], dim=1)
     assert bool((norms <= 2 * 2**0.5 + 1e-12).all())  # two columns, each of a norm of 2 at most
     assert bool((layer(torch.tensor(X))[:, -1].abs() <= 1.0 / scale[2]).all())
-
-
-def test_gradients_of_single_rows_behind_bins_are_bounded_by_their_norms():
-    """Ghost norms, which make a private step fast, are those of the rows' gradients."""
-    _, centre, scale = in_ranges()
-    model = Network((5, 3)).build_private(centre, scale, 1, tuple(RANGES))
-    X = DenseFeatures(torch.randn((20, 3), generator=torch.Generator().manual_seed(0)).double())
-    w, cotangent = model.init(), torch.ones((20, 1)).double()
-    assert len(ghost_layers(model.network)) == 3
-    _, pullback = model.linearize_rows(w, X)
-    for clip in (0.1, 1.0, 100.0):
-        expected = clipped_sum(model._score, w, X.to_dense(), cotangent, clip)
-        torch.testing.assert_close(pullback(cotangent, clip), expected)
 
 
 def test_a_network_without_bins_and_private_ones_without_ranges_standardise():
