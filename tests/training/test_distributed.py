@@ -10,7 +10,6 @@ from multiprocessing import get_context
 import pytest
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -20,6 +19,7 @@ from fairconstrained.exceptions import WorkerError
 from fairconstrained.solvers import ALM, StochasticGhost, SwitchingSubgradient
 from fairconstrained.training import train
 from fairconstrained.workers import Workers
+from tests.helpers.modules import gap_at_most, log_loss, weights
 from tests.helpers.repository import ROOT
 
 
@@ -40,25 +40,13 @@ class Lazy(Dataset):
         return tuple(column[i] for column in made())
 
 
-def log_loss(outputs, batch):
-    return F.binary_cross_entropy_with_logits(outputs[:, 0], batch[1].to(outputs))
-
-
-def gap_of_losses(outputs, batch):
-    losses = F.binary_cross_entropy_with_logits(
-        outputs[:, 0], batch[1].to(outputs), reduction="none"
-    )
-    gap = losses[batch[2] == 1].mean() - losses[batch[2] == 0].mean()
-    return torch.stack((gap - 0.05, -gap - 0.05))
-
-
 def network():
     torch.manual_seed(int(os.environ.get("RANK", "0")))  # workers start from the first one's
     return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
 
 
 CASES = {
-    "function": (gap_of_losses, ALM(n_steps=30, batch_size=24)),
+    "function": (gap_at_most(0.05), ALM(n_steps=30, batch_size=24)),
     "notions": (
         [LossParity(0.02, within="labels"), DemographicParity(0.05)],
         ALM(n_steps=30, batch_size=24),
@@ -72,23 +60,21 @@ CASES = {
 }
 
 
-def trained(case):
+def run(case, data=None, **options):
+    """Train as in this case."""
     constraints, solver = CASES[case]
-    data = made()
-    result = train(
-        network(), log_loss, constraints, data, groups=data[2], solver=solver, random_state=0
-    )
-    weights = torch.cat([p.detach().reshape(-1) for p in result.module.parameters()])
-    return weights, torch.as_tensor(result.values), torch.as_tensor(result.multipliers)
+    data, options = made() if data is None else data, {"groups": made()[2], **options}
+    return train(network(), log_loss, constraints, data, solver=solver, random_state=0, **options)
+
+
+def trained(case):
+    result = run(case)
+    return weights(result), torch.as_tensor(result.values), torch.as_tensor(result.multipliers)
 
 
 def all_cases():
     found = {case: trained(case) for case in CASES}
-    constraints, solver = CASES["notions"]
-    lazy = train(
-        network(), log_loss, constraints, Lazy(), groups=made()[2], solver=solver, random_state=0
-    )
-    found["data set"] = (torch.as_tensor(lazy.values),)
+    found["data set"] = (torch.as_tensor(run("notions", Lazy()).values),)
     return found
 
 
@@ -104,16 +90,12 @@ def streamed():
 def interrupted(path):
     """A run with checkpoints that is stopped; the checkpoint stays."""
     seen = []
-    constraints, solver = CASES["notions"]
 
     def stops(iterate):
         seen.append(iterate)
         return len(seen) == 4
 
-    train(
-        network(), log_loss, constraints, made(), groups=made()[2], solver=solver, random_state=0,
-        checkpoint=path / "checkpoint.pt", callbacks=[stops],
-    )  # fmt: skip
+    run("notions", checkpoint=path / "checkpoint.pt", callbacks=[stops])
 
 
 def lost():
@@ -197,14 +179,8 @@ def test_a_worker_that_dies_stops_the_others_with_its_name(found):
 @pytest.mark.slow
 @needs_gloo
 def test_one_worker_goes_on_from_the_checkpoint_of_two(found):
-    constraints, solver = CASES["notions"]
-    data = made()
-    result = train(
-        network(), log_loss, constraints, data, groups=data[2], solver=solver, random_state=0,
-        checkpoint=found[3],
-    )  # fmt: skip
-    weights = torch.cat([p.detach().reshape(-1) for p in result.module.parameters()])
-    torch.testing.assert_close(weights, trained("notions")[0], rtol=0, atol=1e-9)
+    result = run("notions", checkpoint=found[3])
+    torch.testing.assert_close(weights(result), trained("notions")[0], rtol=0, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -231,15 +207,6 @@ def test_torchrun_gives_what_one_process_gives():
         assert f"workers: {len(values)};" in done.stdout
     assert values[0] == pytest.approx(values[1], abs=1e-9)
     assert len(values[0]) == 2
-
-
-def test_alone_nothing_is_shared():
-    alone = Workers()
-    assert (alone.rank, alone.size) == (0, 1)
-    tensor = torch.ones(2, requires_grad=True)
-    assert alone.sum(tensor) is tensor
-    assert alone.sum_with_gradient(tensor) is tensor
-    assert alone.part(7, 2) == slice(0, 6)
 
 
 @pytest.mark.parametrize("size", [2, 3])

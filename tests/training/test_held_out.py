@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -15,6 +14,7 @@ from fairconstrained.training.data import as_source
 from fairconstrained.training.problem import ModuleProblem
 from fairconstrained.training.terms import FunctionConstraint, NotionConstraint, Risk
 from fairconstrained.workers import Workers
+from tests.helpers.modules import log_loss
 
 N = 120
 RNG = np.random.default_rng(0)
@@ -22,10 +22,6 @@ GROUP = torch.tensor(RNG.permutation(np.repeat([0, 1], [80, 40])))
 Y = torch.tensor(RNG.integers(2, size=N))
 X = torch.tensor(RNG.normal(size=(N, 3)) + Y.numpy()[:, None])
 ALL = torch.arange(N)
-
-
-def log_loss(outputs, batch):
-    return F.binary_cross_entropy_with_logits(outputs[:, 0], batch[1].to(outputs))
 
 
 def gap(outputs, batch):

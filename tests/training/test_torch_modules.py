@@ -12,14 +12,11 @@ from fairconstrained import RateConstrainedClassifier
 from fairconstrained.solvers import ALM, SGDA
 from fairconstrained.training import train
 from tests.helpers.fits import table
+from tests.helpers.modules import log_loss, weights
 
 X, Y, GROUP = table()
 DATA = torch.tensor(X).float(), torch.tensor(Y)
 SHORT = ALM(n_steps=60, batch_size=64)
-
-
-def log_loss(outputs, batch):
-    return nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], batch[1].to(outputs))
 
 
 def few_positives(outputs, batch):
@@ -33,10 +30,6 @@ def module():
 
 def trained(network, data=DATA):
     return train(network, log_loss, few_positives, data, solver=SHORT, random_state=0)
-
-
-def weights(result):
-    return torch.cat([parameter.detach().reshape(-1) for parameter in result.module.parameters()])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -97,19 +90,18 @@ def compiled(n_features, n_outputs):
     return torch.compile(nn.Linear(n_features, n_outputs), backend="eager")
 
 
-def test_lazy_layers_in_a_factory():
+@pytest.mark.parametrize(
+    ("factory", "same"), [(lazy, lazy), pytest.param(compiled, plain, marks=pytest.mark.slow)]
+)
+def test_lazy_and_compiled_modules_in_a_factory(factory, same):
+    scores = (fitted(kind).decision_function(X) for kind in (factory, same))
+    np.testing.assert_allclose(*scores, atol=1e-10)
+
+
+def test_lazy_layers_can_be_pickled():
     clf = fitted(lazy)
-    np.testing.assert_array_equal(
-        pickle.loads(pickle.dumps(clf)).decision_function(X), clf.decision_function(X)
-    )
-    np.testing.assert_allclose(clf.decision_function(X), fitted(lazy).decision_function(X))
-
-
-@pytest.mark.slow
-def test_compiled_modules_in_a_factory():
-    np.testing.assert_allclose(
-        fitted(compiled).decision_function(X), fitted(plain).decision_function(X), atol=1e-10
-    )
+    read = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(read.decision_function(X), clf.decision_function(X))
 
 
 def test_estimators_compute_in_double_precision_whatever_the_factory_gives():
