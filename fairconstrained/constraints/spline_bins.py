@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.statistics import ByAutograd
+from fairconstrained.constraints.statistics import Statistic
 
 
 @dataclass(frozen=True)
-class SplineBins(ByAutograd):
+class SplineBins(Statistic):
     r"""Weights of a row in `n_columns` bins: cubic B-splines of its squashed score.
 
     The score is squashed to :math:`\tilde z = z / \sqrt{1 + (z / r)^2}` with the reach :math:`r`.
@@ -34,7 +34,6 @@ class SplineBins(ByAutograd):
 
     n_columns: int
     reach: float = 8.0
-    bound: float = field(default=1.0, init=False)
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, replace
+from math import inf
 
 import torch
 from torch import Tensor
@@ -23,78 +23,60 @@ BLOCK_ROWS = 65_536
 Linear = tuple[Tensor, Callable[[Tensor], Tensor]]  # values and their pullback
 
 
-class Statistic(Protocol):
-    """A statistic of a row: a function of its scores and its label.
+class Statistic:
+    """Base of statistics of a row, functions of its scores and its label.
 
-    ``bound`` is the largest l1 norm of the statistics of a row, possibly infinite. It is the
-    sensitivity of the table to one row. A statistic that may be released privately has
-    ``widths``: the numbers of neighbouring columns that are not negative and add up to one for
-    every row, and 1 for a column from 0 to 1 by itself. Others have none.
+    A subclass has ``n_columns`` and implements :meth:`soft`. By default its hard values are the
+    soft ones, it cannot be sharpened, and derivatives come from autograd. A statistic that may be
+    released privately has ``widths``: the numbers of neighbouring columns that are not negative and
+    add up to one for every row, and 1 for a column from 0 to 1 by itself. Others have none.
     """
 
-    @property
-    def n_columns(self) -> int: ...
-
-    @property
-    def bound(self) -> float: ...
-
-    @property
-    def widths(self) -> tuple[int, ...]: ...
-
-    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Differentiable values, (n, n_columns)."""
-
-    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """`soft`, and the map from weights (n, n_columns) to derivatives by the scores."""
-
-    def sums(
-        self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
-    ) -> Tensor:
-        """Weighted sums of `soft` over rows of equal index, (n_parts, n_columns)."""
-
-    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Values as users measure them on predicted labels, (n, n_columns)."""
-
-    def sharpened(self) -> Statistic:
-        """The statistic with soft values closer to the hard ones, if possible."""
-
-
-class ByRows:
-    """A statistic whose sums are computed from `soft` of every row."""
-
-    soft: Callable[[Tensor, Tensor], Tensor]
+    n_columns: int
 
     @property
     def widths(self) -> tuple[int, ...]:
         """Empty: nothing is known about the columns, and no table of them is released."""
         return ()
 
+    @property
+    def bound(self) -> float:
+        """Largest l1 norm of a row's statistics: the sensitivity of the table to one row."""
+        return float(len(self.widths)) if sum(self.widths) == self.n_columns else inf
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Differentiable values, (n, n_columns)."""
+        raise NotImplementedError
+
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        """`soft`, and the map from weights (n, n_columns) to derivatives by the scores."""
+        soft, pullback = linearized(lambda z: self.soft(z, y), scores)
+        return soft, lambda weights: pullback(weights)[0]
+
     def sums(
         self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
     ) -> Tensor:
-        """Weighted sums of `soft`."""
+        """Weighted sums of `soft` over rows of equal index, (n_parts, n_columns)."""
         own = (scores, y, weight, index)
         return sum_of_blocks(
             lambda z, y, w, part: sum_by(self.soft(z, y) * w[:, None], part, n_parts), *own
         )
 
+    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Values as users measure them on predicted labels, (n, n_columns)."""
+        return self.soft(scores, y)
 
-class ByAutograd(ByRows):
-    """A statistic that is differentiated by autograd."""
-
-    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """By autograd."""
-        soft, pullback = linearized(lambda z: self.soft(z, y), scores)
-        return soft, lambda weights: pullback(weights)[0]
+    def sharpened(self) -> Statistic:
+        """The statistic with soft values closer to the hard ones, if possible."""
+        return self
 
 
 @dataclass(frozen=True)
-class ClassProbabilities(ByRows):
+class ClassProbabilities(Statistic):
     """Tempered class probabilities; hard values are the one-hot predicted class."""
 
     n_columns: int
     temperature: float = 1.0
-    bound: float = field(default=1.0, init=False)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -121,12 +103,11 @@ class ClassProbabilities(ByRows):
 
 
 @dataclass(frozen=True)
-class Losses(ByRows):
+class Losses(Statistic):
     """The loss of a row, whose soft and hard values are the same."""
 
     loss: Loss
-    n_columns: int = field(default=1, init=False)
-    bound: float = field(default=float("inf"), init=False)
+    n_columns = 1
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """The loss as one column."""
@@ -136,28 +117,17 @@ class Losses(ByRows):
         """In closed form."""
         return self.soft(scores, y), lambda weights: weights * self.loss.gradient(scores, y)
 
-    hard = soft
-
-    def sharpened(self) -> Losses:
-        """The statistic itself."""
-        return self
-
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(Statistic):
     """Several statistics side by side."""
 
     members: tuple[Statistic, ...]
 
     @property
-    def n_columns(self) -> int:
+    def n_columns(self) -> int:  # type: ignore[override]
         """Number of columns of all members."""
         return sum(member.n_columns for member in self.members)
-
-    @property
-    def bound(self) -> float:
-        """Sum of the bounds of all members."""
-        return sum(member.bound for member in self.members)
 
     @property
     def widths(self) -> tuple[int, ...]:

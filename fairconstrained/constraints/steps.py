@@ -8,12 +8,12 @@ parameters and thresholds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.statistics import ByAutograd, ByRows, Linear
+from fairconstrained.constraints.statistics import Linear, Statistic
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ STEPS: dict[str, Step] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Above(ByRows):
+class Above(Statistic):
     """Whether the score is above each of several thresholds, one column for each.
 
     Parameters
@@ -61,14 +61,9 @@ class Above(ByRows):
     temperature: float
 
     @property
-    def n_columns(self) -> int:
+    def n_columns(self) -> int:  # type: ignore[override]
         """Number of thresholds."""
         return len(self.thresholds)
-
-    @property
-    def bound(self) -> float:
-        """Number of columns, because each is at most 1."""
-        return float(self.n_columns)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -117,7 +112,7 @@ class Above(ByRows):
 
 
 @dataclass(frozen=True)
-class ScoreBins(ByAutograd):
+class ScoreBins(Statistic):
     """Weights of a row in the bins between `n_columns` - 1 thresholds on [-reach, reach].
 
     The scores of a logistic model are log odds, few of which lie beyond 8.
@@ -126,7 +121,6 @@ class ScoreBins(ByAutograd):
     n_columns: int
     temperature: float
     reach: float = 8.0
-    bound: float = field(default=1.0, init=False)
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -7,53 +7,47 @@ pairs, and its cost is linear in the number of rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from fairconstrained.constraints.spline_bins import SplineBins
-from fairconstrained.constraints.statistics import ByAutograd, Statistic
+from fairconstrained.constraints.statistics import Statistic
 
 _SPREAD = 1e-9  # added to variances, since constant scores would give 0 / 0
 
 
 @dataclass(frozen=True)
-class ScoreMoments(ByAutograd):
+class ScoreMoments(Statistic):
     """The score and its square, soft and hard, because true AUCs are measured by sorting."""
 
-    n_columns: int = field(default=2, init=False)
-    bound: float = field(default=float("inf"), init=False)
+    n_columns = 2
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """(z, z^2)."""
         return torch.cat((scores, scores**2), dim=1)
 
-    hard = soft
 
-    def sharpened(self) -> ScoreMoments:
-        """The statistic itself."""
-        return self
-
-
-class Surrogate(Protocol):
+class Surrogate:
     """An estimate of P(z <= z') for rows of two parts from the means of both."""
 
-    @property
-    def statistic(self) -> Statistic: ...
+    #: Whether a linear model needs only means and covariances of the features.
+    of_score_moments = True
 
     @property
-    def of_score_moments(self) -> bool:
-        """Whether a linear model needs only means and covariances of the features."""
+    def statistic(self) -> Statistic:
+        """The statistic of the scores whose means are taken."""
+        return ScoreMoments()
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
         """Estimate from the means (..., n_columns) of each part, (...)."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Quadratic:
+class Quadratic(Surrogate):
     r"""The mean of :math:`c_1 (z - z' - c_2)^2` over all pairs (AUC-fairness paper, Section 3).
 
     .. math:: c_1 \big( \sigma^2 + \sigma'^2 + (\mu - \mu' - c_2)^2 \big)
@@ -70,8 +64,6 @@ class Quadratic:
 
     c1: float = 0.5
     c2: float = 1.0
-    of_score_moments: bool = field(default=True, init=False)
-    statistic: Statistic = field(default=ScoreMoments(), init=False)
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
         """The mean over all pairs, from the means of (z, z^2)."""
@@ -93,7 +85,7 @@ class Quadratic:
 
 
 @dataclass(frozen=True)
-class Binormal:
+class Binormal(Surrogate):
     r"""The exact probability for normal scores in both parts.
 
     .. math:: \Phi\Big( \frac{\mu' - \mu}{\sqrt{\sigma^2 + \sigma'^2}} \Big)
@@ -107,9 +99,6 @@ class Binormal:
     tensor(0.2398)
     """
 
-    of_score_moments: bool = field(default=True, init=False)
-    statistic: Statistic = field(default=ScoreMoments(), init=False)
-
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
         """The probability, from the means of (z, z^2)."""
         spread = (_variance(first) + _variance(second) + _SPREAD).sqrt()
@@ -118,7 +107,7 @@ class Binormal:
 
 
 @dataclass(frozen=True)
-class SoftBins:
+class SoftBins(Surrogate):
     """Pairs counted in smooth bins of the score, where rows of the same bin count one half.
 
     It tends to the true probability as the number of bins grows. The cost hardly depends on the
@@ -140,7 +129,7 @@ class SoftBins:
 
     n_bins: int = 64
     reach: float = 8.0
-    of_score_moments: bool = field(default=False, init=False)
+    of_score_moments = False
 
     def __post_init__(self) -> None:
         if self.n_bins < 4 or not 0 < self.reach < inf:

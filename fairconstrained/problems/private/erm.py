@@ -116,13 +116,6 @@ class NoisySteps(PrivateProblem):
         # The counts never change, and a step is mostly the overhead of small operations.
         self._affine = constraint.affine(counts)
         self._widths = constraint.statistic.widths
-        bounded = constraint.bound < math.inf  # solvers refuse others
-        if bounded and sum(self._widths) != constraint.statistic.n_columns:
-            raise ValueError(
-                f"{constraint.name} cannot be trained privately: the `widths` of "
-                f"{type(constraint.statistic).__name__} do not say what a row adds to each of its "
-                f"{constraint.statistic.n_columns} columns; got {self._widths!r}."
-            )
         width = torch.tensor(self._widths).to(counts)
         block = torch.repeat_interleave(width.long())
         same = (block[:, None] == block) & (width[block] > 1)

@@ -7,12 +7,13 @@ import torch
 
 from fairconstrained.constraints import DemographicParity, FalseNegativeRate, Space, Stack
 from fairconstrained.constraints.statistics import ClassProbabilities
+from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.problems import Batch
 from fairconstrained.problems.private.erm import PrivateERM
-from fairconstrained.solvers import DPSGDA, Budget
+from fairconstrained.solvers import DPSGDA, Budget, check_solves
 
 SIZES = [10, 30, 60]
 SPACE = Space([0, 1], ["a", "b", "c"])
@@ -79,5 +80,5 @@ def test_gains_are_sums_over_all_values_that_compare_the_same_groups():
 def test_a_statistic_that_does_not_say_what_a_row_adds_is_refused(monkeypatch):
     """Before anything is released: what is not known cannot be priced."""
     monkeypatch.setattr(ClassProbabilities, "widths", ())
-    with pytest.raises(ValueError, match="do not say what a row adds to each of its 4 columns"):
-        problem()
+    with pytest.raises(IncompatibleSolverError, match="a bound on what one row"):
+        check_solves(DPSGDA(), problem())
