@@ -18,7 +18,7 @@ from scipy.stats import binom, norm
 from tqdm.auto import tqdm
 
 from benchmarks import results
-from fairconstrained.metrics._differences import difference_p_value
+from fairconstrained.metrics.bounds import difference_p_value
 
 __all__ = ["power", "rows_needed"]
 

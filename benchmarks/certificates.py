@@ -45,11 +45,10 @@ from benchmarks.results import append, finished, table
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import load_dataset, make_biased_classification
 from fairconstrained.groups import encode_groups
-from fairconstrained.metrics._differences import difference_p_value
-from fairconstrained.metrics._findings import CAPS
-from fairconstrained.metrics.bounds import clopper_pearson
+from fairconstrained.metrics.bounds import clopper_pearson, difference_p_value
 from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
 from fairconstrained.model_selection.certified import FRACTIONS
+from fairconstrained.rates import CAPS
 
 __all__ = ["Population", "certificates", "report"]
 

@@ -28,7 +28,7 @@ from tqdm.auto import tqdm
 
 from benchmarks.results import append, finished
 from fairconstrained import metrics
-from fairconstrained.metrics import _draws, _score_components, intervals
+from fairconstrained.metrics import components, intervals
 
 __all__ = ["Population", "coverage"]
 
@@ -140,7 +140,7 @@ def main() -> None:
     add("--output", type=Path, default=Path("results/intervals.csv"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    _draws.N_DRAWS = _score_components.N_DRAWS_OF_CURVES = N_DRAWS
+    components.N_DRAWS = components.N_DRAWS_OF_CURVES = N_DRAWS
     key = COLUMNS[:7]
     jobs = [
         (name, population, n_groups, n_rows, options.method, options.trials, options.seed)

@@ -11,10 +11,10 @@ Parity notions bound the differences of a rate between groups. Caps bound the ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,8 +26,10 @@ from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
+from fairconstrained.rates import Rate
 
 T = TypeVar("T")
+StaticRates: TypeAlias = "staticmethod[[Sequence[Any], Sequence[int]], Iterator[Rate]]"
 
 _MOST_VALUES = 2_000_000  # of a notion: 1,000 groups pairwise, within each of two labels
 
@@ -143,13 +145,15 @@ class Parity(Notion):
     'constraint: group a against group b'
     """
 
+    rates: ClassVar[StaticRates]
+
     slack: float | None = None
     reference: str = field(default="pairwise", kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
 
     def events(self, classes: Sequence[Any]) -> list[Event]:
         """The events whose rates are to be equal, given the labels in sorted order."""
-        raise NotImplementedError
+        return _events(type(self).rates(classes, self.positive(classes)))
 
     def statistic(self, n_classes: int) -> Statistic:
         """The statistic of the events; by default class probabilities."""
@@ -193,6 +197,8 @@ class Cap(Notion):
     tensor([0.1000], dtype=torch.float64)
     """
 
+    rates: ClassVar[StaticRates]
+
     max: float | None = None
     per_group: bool = field(default=False, kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
@@ -204,7 +210,7 @@ class Cap(Notion):
 
     def events(self, classes: Sequence[Any]) -> list[Event]:
         """The events whose rates are capped, given the labels in sorted order."""
-        raise NotImplementedError
+        return _events(type(self).rates(classes, self.positive(classes)))
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and groups."""
@@ -342,6 +348,11 @@ _REFERENCES: dict[str, _Reference] = {
     "rest": _Reference(_rest, lambda n: n * n, _OVERALL),
     "overall": _Reference(_overall, lambda n: 2 * n, _FEWER),
 }
+
+
+def _events(rates: Iterable[Rate]) -> list[Event]:
+    """Rates given the true label, as events."""
+    return [Event(rate.possible[:, 0], rate.hits) for rate in rates]
 
 
 def _linear(

@@ -16,11 +16,11 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from fairconstrained import rates
 from fairconstrained.arrays import Floats
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.notions import (
     Cap,
-    Event,
     Notion,
     Parity,
     checked_number,
@@ -54,11 +54,7 @@ class DemographicParity(Parity):
     """
 
     name = "demographic_parity"
-
-    def events(self, classes: Sequence[Any]) -> list[Event]:
-        """One per predicted class."""
-        n = len(classes)
-        return [Event(np.ones(n), _predicts(k, n)) for k in _worst(n)]
+    rates = staticmethod(rates.selection_rates)
 
 
 class EqualizedOdds(Parity):
@@ -74,13 +70,7 @@ class EqualizedOdds(Parity):
     """
 
     name = "equalized_odds"
-
-    def events(self, classes: Sequence[Any]) -> list[Event]:
-        """One per true label and predicted class."""
-        n = len(classes)
-        return [
-            Event(label, label[:, None] * _predicts(k, n)) for label in np.eye(n) for k in _worst(n)
-        ]
+    rates = staticmethod(rates.odds)
 
 
 @dataclass(eq=False, repr=False)
@@ -107,12 +97,9 @@ class EqualOpportunity(Parity):
     """
 
     name = "equal_opportunity"
+    rates = staticmethod(rates.true_positive_rates)
 
     pos_label: Any = field(default=None, kw_only=True)
-
-    def events(self, classes: Sequence[Any]) -> list[Event]:
-        """One per class."""
-        return [Event(label, np.outer(label, label)) for label in _positives(self, classes)]
 
 
 @dataclass(eq=False, repr=False)
@@ -130,16 +117,13 @@ class FalsePositiveRateParity(Parity):
     """
 
     name = "false_positive_rate_parity"
+    rates = staticmethod(rates.false_positive_rates)
 
     pos_label: Any = field(default=None, kw_only=True)
 
     def title(self, classes: Sequence[Any]) -> str:
         """The name with the positive class."""
         return _named_positive(self, classes)
-
-    def events(self, classes: Sequence[Any]) -> list[Event]:
-        """One per class."""
-        return [_false_positive(label) for label in _positives(self, classes)]
 
 
 class ErrorRateParity(Parity):
@@ -155,10 +139,7 @@ class ErrorRateParity(Parity):
     """
 
     name = "error_rate_parity"
-
-    def events(self, classes: Sequence[Any]) -> list[Event]:
-        """A single event, a wrong prediction."""
-        return [Event(np.ones(len(classes)), 1.0 - np.eye(len(classes)))]
+    rates = staticmethod(rates.error_rates)
 
 
 @dataclass(eq=False, repr=False)
@@ -193,12 +174,9 @@ class FalseNegativeRate(Cap):
     """
 
     name = "false_negative_rate"
+    rates = staticmethod(rates.false_negative_rates)
 
     pos_label: Any = field(default=None, kw_only=True)
-
-    def events(self, classes: Sequence[Any]) -> list[Event]:
-        """One per class."""
-        return [Event(label, np.outer(label, 1.0 - label)) for label in _positives(self, classes)]
 
 
 @dataclass(eq=False, repr=False)
@@ -215,16 +193,13 @@ class FalsePositiveRate(Cap):
     """
 
     name = "false_positive_rate"
+    rates = staticmethod(rates.false_positive_rates)
 
     pos_label: Any = field(default=None, kw_only=True)
 
     def title(self, classes: Sequence[Any]) -> str:
         """The name with the positive class."""
         return _named_positive(self, classes)
-
-    def events(self, classes: Sequence[Any]) -> list[Event]:
-        """One per class."""
-        return [_false_positive(label) for label in _positives(self, classes)]
 
 
 @dataclass(eq=False, repr=False)
@@ -396,25 +371,7 @@ def _positions(rows: Mapping[str, Any], key: str, part: str, known: Sequence[Any
     return sorted({i for positions in found for i in positions})
 
 
-def _worst(n_classes: int) -> list[int]:
-    """The classes with an event: the positive one of two, or all."""
-    return [1] if n_classes == 2 else list(range(n_classes))
-
-
-def _positives(notion: Notion, classes: Sequence[Any]) -> Floats:
-    """One-hot rows of the classes that the notion is about."""
-    return np.asarray(np.eye(len(classes))[notion.positive(classes)])
-
-
 def _named_positive(notion: Notion, classes: Sequence[Any]) -> str:
     """The name with the positive class, which the condition of the rates does not say."""
     positive = notion.positive(classes)
     return notion.name if len(positive) > 1 else f"{notion.name} of {classes[positive[0]]}"
-
-
-def _predicts(k: int, n_classes: int) -> Floats:
-    return np.tile(np.eye(n_classes)[k], (n_classes, 1))
-
-
-def _false_positive(label: Floats) -> Event:
-    return Event(1.0 - label, np.outer(1.0 - label, label))

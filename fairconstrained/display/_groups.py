@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.display._style import axes_of, legend, next_style
-from fairconstrained.metrics._answers import last_step, scores_of
-from fairconstrained.metrics.partial import Scored
+from fairconstrained.metrics.partial import read_scored
+from fairconstrained.metrics.responses import last_step, scores_of
 from fairconstrained.percentiles import Intervals
 
 
@@ -36,7 +36,13 @@ class _OfScores:
 
     def _read(self) -> Any:
         whole = (0.0, 1.0) if self.interval is None else self.interval
-        return Scored(self.y_score, self.sensitive_features, whole, self.sample_weight)
+        return read_scored(
+            None,
+            self.y_score,
+            sensitive_features=self.sensitive_features,
+            interval=whole,
+            sample_weight=self.sample_weight,
+        )
 
     @classmethod
     def from_predictions(
@@ -176,7 +182,7 @@ class GroupScoreDisplay(_OfScores):
         covered = data.intervals.fraction(rank) * data.intervals.lengths[:, None]
         density, inside = (-np.diff(above, axis=1) / np.diff(edges) for above in (rank, covered))
         self.lines_, self.shades_ = [], []
-        for g, name in enumerate(data.groups):
+        for g, name in enumerate(data.rows.names):
             style = {"color": next_style(g)["color"], "linewidth": 1.4, "label": name, **kwargs}
             self.lines_.append(ax.stairs(density[g], edges, **style))
             if self.interval is not None:
@@ -245,14 +251,14 @@ class ParityCurveDisplay(_OfScores):
         drawn = len(ax.lines)
         rank = data.ranks().rank[:, ::-1]
         self.lines_ = []
-        for g, group in enumerate(data.groups[1:], start=1):
+        for g, group in enumerate(data.rows.names[1:], start=1):
             label = group if name is None else f"{name}, {group}"
             style = {"color": next_style(drawn + g - 1)["color"], "linewidth": 1.4, "label": label}
             self.lines_ += ax.plot(rank[0], rank[g], **{**style, **kwargs})
         (self.diagonal_,) = ax.plot([0, 1], [0, 1], color="0.35", linestyle="--", linewidth=1)
         self.shades_ = self._shade(ax, data.intervals) if self.interval is not None else []
         ax.set(
-            xlabel=f"fraction above threshold, {data.groups[0]}",
+            xlabel=f"fraction above threshold, {data.rows.names[0]}",
             ylabel="fraction above threshold",
             aspect="equal",
         )

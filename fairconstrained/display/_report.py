@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.display._style import axes_of, legend, next_style
 from fairconstrained.metrics import group_report
-from fairconstrained.metrics._answers import predicted
+from fairconstrained.metrics.responses import predicted
 
 
 class GroupReportDisplay:

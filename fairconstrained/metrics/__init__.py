@@ -6,26 +6,7 @@
 
 from collections.abc import Callable
 
-from fairconstrained.metrics import gaps, rates
-from fairconstrained.metrics._certificate import Certificate
-from fairconstrained.metrics._scorers import (
-    bpsn_bnsp_scorer,
-    demographic_parity_ratio_scorer,
-    demographic_parity_scorer,
-    equal_opportunity_scorer,
-    equalized_odds_scorer,
-    error_rate_parity_scorer,
-    fairness_scorer,
-    false_positive_rate_parity_scorer,
-    group_auc_scorer,
-    inter_group_auc_scorer,
-    intra_group_auc_scorer,
-    loss_gap_scorer,
-    mutual_information_scorer,
-    negative_equality_scorer,
-    positive_equality_scorer,
-    scorers,
-)
+from fairconstrained.metrics import rates
 from fairconstrained.metrics.auc import (
     auc_between,
     bpsn_bnsp_gap,
@@ -36,15 +17,10 @@ from fairconstrained.metrics.auc import (
     positive_equality_gap,
     roc_auc_score_group_min,
 )
-from fairconstrained.metrics.certificates import certify
-from fairconstrained.metrics.gaps import (
-    independence_gap,
-    separation_gap,
-    sufficiency_gap,
-    wasserstein_distance_between_groups,
-)
-from fairconstrained.metrics.information import (
+from fairconstrained.metrics.certificates import Certificate, certify
+from fairconstrained.metrics.dependence import (
     exponential_renyi_mutual_information,
+    wasserstein_distance_between_groups,
 )
 from fairconstrained.metrics.intervals import bias_corrected, confidence_interval
 from fairconstrained.metrics.losses import (
@@ -81,10 +57,13 @@ from fairconstrained.metrics.rates import (
     false_positive_rate,
     false_positive_rate_difference,
     false_positive_rate_ratio,
+    independence_gap,
     precision_score_group_min,
     recall_score_group_min,
     selection_rate_difference,
     selection_rate_ratio,
+    separation_gap,
+    sufficiency_gap,
     true_negative_rate_difference,
     true_negative_rate_ratio,
     true_positive_rate_difference,
@@ -94,13 +73,35 @@ from fairconstrained.metrics.rates import (
     zero_one_loss_ratio,
 )
 from fairconstrained.metrics.report import group_report
+from fairconstrained.metrics.scorers import (
+    bpsn_bnsp_scorer,
+    demographic_parity_ratio_scorer,
+    demographic_parity_scorer,
+    equal_opportunity_scorer,
+    equalized_odds_scorer,
+    error_rate_parity_scorer,
+    fairness_scorer,
+    false_positive_rate_parity_scorer,
+    group_auc_scorer,
+    inter_group_auc_scorer,
+    intra_group_auc_scorer,
+    loss_gap_scorer,
+    mutual_information_scorer,
+    name_of,
+    negative_equality_scorer,
+    positive_equality_scorer,
+    scorers,
+)
 
-METRICS: dict[str, Callable[..., float]] = {
-    name: getattr(module, name)
-    for module in (rates, gaps)
-    for name in module.__all__
-    if name != "wasserstein_distance_between_groups"  # of scores
-} | {"exponential_renyi_mutual_information": exponential_renyi_mutual_information}
+_OF_LABELS: list[Callable[..., float]] = [
+    *rates.DERIVED,
+    balanced_accuracy_score_group_min,
+    independence_gap,
+    separation_gap,
+    sufficiency_gap,
+    exponential_renyi_mutual_information,
+]
+METRICS = {name_of(metric): metric for metric in _OF_LABELS}
 
 __all__ = [
     "METRICS",

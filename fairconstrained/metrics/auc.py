@@ -7,7 +7,6 @@ labels the larger is the positive one, as in scikit-learn's ``roc_auc_score``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,29 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from fairconstrained.arrays import Array, check_array
 from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.metrics._metric import composed, docstring, metric_of
-from fairconstrained.metrics._tables import (
-    Rates,
-    check_labels,
-    check_weights,
-    classes_of,
-    encode_labels,
-    grouped_rows,
-    least,
-    warn_absent,
-    warn_single_group,
-)
-
-__all__ = [
-    "auc_between",
-    "bpsn_bnsp_gap",
-    "group_auc_gap",
-    "inter_group_auc_gap",
-    "intra_group_auc_gap",
-    "negative_equality_gap",
-    "positive_equality_gap",
-    "roc_auc_score_group_min",
-]
+from fairconstrained.metrics.comparisons import GroupRates, least, warn_absent, warn_single_group
+from fairconstrained.metrics.inputs import GroupedRows, check_weights, grouped_rows, two_labels
+from fairconstrained.metrics.metric import examples, metric_of
 
 
 def auc_between(
@@ -101,19 +80,23 @@ class Ranked(NamedTuple):
     """Scores in cells: the negatives of each group, then the positives."""
 
     scores: Array
-    cell: NDArray[np.int64]  # of each row
-    row_weight: Array
+    cells: GroupedRows  # the rows by cell
     groups: list[str]
+
+    @classmethod
+    def of(cls, scores: Array, positive: Array, rows: GroupedRows) -> Ranked:
+        """Put rows into cells."""
+        cell = np.where(positive, len(rows.names), 0) + rows.group
+        return cls(scores, GroupedRows(cell, 2 * rows.names, rows.weight), rows.names)
 
     @property
     def weight(self) -> Array:
         """The weight of each cell, (n_cells,)."""
-        n_cells = 2 * len(self.groups)
-        return np.bincount(self.cell, weights=self.row_weight, minlength=n_cells)
+        return self.cells.sums(np.ones(1))
 
     def table(self) -> Array:
-        """How much of each cell ranks above each other cell, as in ``win_table``."""
-        return win_table(self.scores, self.cell, self.row_weight, 2 * len(self.groups))
+        """Return the weight of each cell that ranks above each other cell, as ``win_table``."""
+        return win_table(self.scores, self.cells.group, self.cells.weight, 2 * len(self.groups))
 
     def within_groups(self) -> tuple[Array, Array]:
         """Weight of the pairs (positive, negative) of each group in order, and of all its pairs."""
@@ -122,7 +105,7 @@ class Ranked(NamedTuple):
         return np.diag(self.table()[n_groups:, :n_groups]), negative * positive
 
     def differences(self, sets: Array) -> Array:
-        """Differences of two AUCs between sets of cells, (n_differences, 4, n_cells)."""
+        """Return differences of two AUCs between sets of cells, (n_differences, 4, n_cells)."""
         return auc_differences(self.table(), self.weight, sets)
 
 
@@ -134,32 +117,21 @@ def ranked_rows(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> Ranked:
-    """The arguments of the metrics of AUCs, checked."""
-    true = check_labels(y_true, "y_true")
-    scores = _scores(y_score, len(true))
-    group, groups, weight = grouped_rows(
-        len(true), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
+    """Check the arguments of the metrics of AUCs."""
+    codes, _, positive = two_labels(y_true, "y_true", pos_label)
+    scores = _scores(y_score, len(codes))
+    rows = grouped_rows(
+        len(codes), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
     )
-    (codes,), seen = encode_labels(true)
-    if len(seen) > 2:
-        raise ValueError(f"y_true must hold two labels for an AUC; got {len(seen)}: {seen}.")
-    _, (positive,) = classes_of(seen, pos_label)
-    cell = np.where(codes == positive, len(groups), 0) + group
-    return Ranked(scores, cell, weight, groups)
+    return Ranked.of(scores, codes == positive, rows)
 
 
-@dataclass(frozen=True)
-class Gap:
-    """The largest difference of AUCs that a notion compares."""
-
-    notion: str
-
-    def __call__(self, ranked: Ranked) -> float:
-        """The metric."""
-        comparisons = COMPARISONS[self.notion](len(ranked.groups))
-        _warn_of_empty(comparisons, ranked.weight.reshape(2, -1), ranked.groups)
-        differences = ranked.differences(comparisons.reshape(-1, 4, 2 * len(ranked.groups)))
-        return float(np.abs(differences).max(initial=0.0))
+def _largest_difference(ranked: Ranked, notion: str) -> float:
+    """Return the largest difference of AUCs that a notion compares."""
+    comparisons = COMPARISONS[notion](len(ranked.groups))
+    _warn_of_empty(comparisons, ranked.weight.reshape(2, -1), ranked.groups)
+    differences = ranked.differences(comparisons.reshape(-1, 4, 2 * len(ranked.groups)))
+    return float(np.abs(differences).max(initial=0.0))
 
 
 def _warn_of_empty(comparisons: Array, cell_weight: Array, groups: list[str]) -> None:
@@ -221,95 +193,141 @@ def roc_auc_score_group_min(ranked: Ranked) -> float:
     0.5
     """
     won, pairs = ranked.within_groups()
-    return least(Rates(won[:, None], pairs[:, None], [" with some label"], ranked.groups))
+    return least(GroupRates(won[:, None], pairs[:, None], [" with some label"], ranked.groups))
 
 
-group_auc_gap = composed(
-    ranked_rows,
-    Gap("group_auc"),
-    "group_auc_gap",
-    docstring(
-        "How well scores tell two groups apart, whatever the label.",
-        r"\max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |",
-        "Between 0 and 1/2; nan where a group has no weight.",
-        'group_auc_gap([0, 1, 0, 1], [1, 3, 2, 4], sensitive_features=list("aabb"))',
-        0.25,
-        note='(Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.)',
-    ),
-)
+@metric_of(ranked_rows)
+def group_auc_gap(ranked: Ranked) -> float:
+    r"""How well scores tell two groups apart, whatever the label.
 
-inter_group_auc_gap = composed(
-    ranked_rows,
-    Gap("inter_group"),
-    "inter_group_auc_gap",
-    docstring(
-        "Difference of cross-AUCs: positives of one group against negatives of another.",
-        r"\max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |",
-        "Between 0 and 1; nan where a group has no rows with some label.",
-        'inter_group_auc_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))',
-        1.0,
-        note='(Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.)',
-    ),
-)
+    .. math:: \max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |
 
-intra_group_auc_gap = composed(
-    ranked_rows,
-    Gap("intra_group"),
-    "intra_group_auc_gap",
-    docstring(
-        "Difference of the AUCs within each group.",
-        r"\max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |",
-        "Between 0 and 1; nan where a group has no rows with some label.",
-        'intra_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))',
-        1.0,
-        note='(Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons",\n'
-        "2019.)",
-    ),
-)
+    (Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.)
 
-positive_equality_gap = composed(
-    ranked_rows,
-    Gap("positive_equality_gap"),
-    "positive_equality_gap",
-    docstring(
-        "Average equality gap of the positives: those of a group against all.",
-        r"\max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |",
-        "Between 0 and 1/2; nan where a group has no positives.",
-        'positive_equality_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))',
-        0.25,
-        note=(
-            '(Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one\n'
-            "protected group; here the worst group.)"
-        ),
-    ),
-)
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no weight.
 
-negative_equality_gap = composed(
-    ranked_rows,
-    Gap("negative_equality_gap"),
-    "negative_equality_gap",
-    docstring(
-        "Average equality gap of the negatives: those of a group against all.",
-        r"\max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |",
-        "Between 0 and 1/2; nan where a group has no negatives.",
-        'negative_equality_gap([0, 1, 0, 1], [1, 2, 1, 4], sensitive_features=list("aabb"))',
-        0.0,
-        note="(Borkan et al., 2019, as :func:`positive_equality_gap`.)",
-    ),
-)
+    Examples
+    --------
+    >>> from fairconstrained.metrics import group_auc_gap
+    >>> group_auc_gap([0, 1, 0, 1], [1, 3, 2, 4], sensitive_features=list("aabb"))
+    0.25
+    """
+    return _largest_difference(ranked, "group_auc")
 
-bpsn_bnsp_gap = composed(
-    ranked_rows,
-    Gap("bpsn_bnsp"),
-    "bpsn_bnsp_gap",
-    docstring(
-        "Background-positive subgroup-negative AUC against its counterpart.",
-        r"\max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |",
-        "Between 0 and 1; nan where a group has no rows with some label.",
-        'bpsn_bnsp_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))',
-        0.5,
-        note="(Borkan et al., 2019, for one protected group; here the worst group.)",
-    ),
-)
 
-__test__ = {name: globals()[name] for name in __all__}
+@metric_of(ranked_rows)
+def inter_group_auc_gap(ranked: Ranked) -> float:
+    r"""Difference of cross-AUCs: positives of one group against negatives of another.
+
+    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |
+
+    (Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import inter_group_auc_gap
+    >>> inter_group_auc_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
+    1.0
+    """
+    return _largest_difference(ranked, "inter_group")
+
+
+@metric_of(ranked_rows)
+def intra_group_auc_gap(ranked: Ranked) -> float:
+    r"""Difference of the AUCs within each group.
+
+    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |
+
+    (Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons",
+    2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import intra_group_auc_gap
+    >>> intra_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
+    1.0
+    """
+    return _largest_difference(ranked, "intra_group")
+
+
+@metric_of(ranked_rows)
+def positive_equality_gap(ranked: Ranked) -> float:
+    r"""Average equality gap of the positives: those of a group against all.
+
+    .. math:: \max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |
+
+    (Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one
+    protected group; here the worst group.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no positives.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import positive_equality_gap
+    >>> positive_equality_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
+    0.25
+    """
+    return _largest_difference(ranked, "positive_equality_gap")
+
+
+@metric_of(ranked_rows)
+def negative_equality_gap(ranked: Ranked) -> float:
+    r"""Average equality gap of the negatives: those of a group against all.
+
+    .. math:: \max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |
+
+    (Borkan et al., 2019, as :func:`positive_equality_gap`.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no negatives.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import negative_equality_gap
+    >>> negative_equality_gap([0, 1, 0, 1], [1, 2, 1, 4], sensitive_features=list("aabb"))
+    0.0
+    """
+    return _largest_difference(ranked, "negative_equality_gap")
+
+
+@metric_of(ranked_rows)
+def bpsn_bnsp_gap(ranked: Ranked) -> float:
+    r"""Background-positive subgroup-negative AUC against its counterpart.
+
+    .. math:: \max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |
+
+    (Borkan et al., 2019, for one protected group; here the worst group.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import bpsn_bnsp_gap
+    >>> bpsn_bnsp_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
+    0.5
+    """
+    return _largest_difference(ranked, "bpsn_bnsp")
+
+
+__test__ = examples(globals())

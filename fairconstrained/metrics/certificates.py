@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from numbers import Integral, Real
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.metrics._answers import predicted, scores_of
-from fairconstrained.metrics._certificate import Certificate
-from fairconstrained.metrics._findings import (
-    CAPS,
+from fairconstrained.metrics.bounds import check_confidence, wilson
+from fairconstrained.metrics.inputs import check_labels, count_table, two_labels
+from fairconstrained.metrics.partial import read_scored
+from fairconstrained.metrics.responses import predicted, scores_of
+from fairconstrained.metrics.violations import (
     DISTRIBUTIONS,
     NOTHING,
-    PARITIES,
-    Finding,
-    auc_finding,
-    cap_finding,
-    cell_rows,
-    distribution_finding,
-    parity_finding,
-    partial_parity_finding,
+    Bound,
+    auc_bound,
+    cap_bound,
+    distribution_bound,
+    parity_bound,
+    partial_parity_bound,
 )
-from fairconstrained.metrics._tables import (
-    check_labels,
-    classes_of,
-    count_table,
-    encode_labels,
-)
-from fairconstrained.metrics.bounds import check_confidence
-from fairconstrained.metrics.partial import Scored
+from fairconstrained.rates import CAPS, PARITIES
 from fairconstrained.samples import check_samples
 
 OVERALL = "all"
@@ -229,7 +226,7 @@ class _Sought(NamedTuple):
     pos_label: Any  # of the constraint; None for the second label
 
 
-_Judged = tuple[Finding, dict[str, Any], list[str]]
+_Judged = tuple[Bound, dict[str, Any], list[str]]
 
 
 def _of_labels(
@@ -244,17 +241,16 @@ def _of_labels(
     sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
     groups = dict(zip(counts.groups, sizes, strict=True))
     if sought.notion in CAPS and not sought.per_group:
-        table = counts.table.sum(axis=0, keepdims=True)
-        counts = counts._replace(table=table, groups=[OVERALL])
-    notion = {**PARITIES, **CAPS}[sought.notion][0]
-    rows, given = cell_rows(counts, notion), notion(counts).given
-    kept = rows >= sought.least
+        counts = counts._replace(table=counts.table.sum(axis=0, keepdims=True), groups=[OVERALL])
+    notion = {**PARITIES, **CAPS}[sought.notion]
+    rates = counts.decided().rates(notion)
+    kept = rates.rows >= sought.least
     left_out = [
-        f"group {counts.groups[g]}{given[e % len(given)]}: {int(rows[g, e])} rows"
+        f"group {counts.groups[g]}{rates.given[e]}: {int(rates.rows[g, e])} rows"
         for g, e in np.argwhere(~kept)
     ]
-    find = parity_finding if sought.notion in PARITIES else cap_finding
-    return find(counts, sought.notion, sought.alpha, kept), groups, list(dict.fromkeys(left_out))
+    bound = parity_bound if sought.notion in PARITIES else cap_bound
+    return bound(counts, notion, sought.alpha, kept), groups, list(dict.fromkeys(left_out))
 
 
 def _of_scores(
@@ -262,31 +258,213 @@ def _of_scores(
 ) -> _Judged:
     """Of rankings: AUCs, or what lies inside an interval of ranks."""
     whole = (0.0, 1.0) if sought.interval is None else sought.interval
-    data = Scored(scores_of(estimator, X, sensitive_features), sensitive_features, whole, None)
-    sizes = np.bincount(data.group, minlength=len(data.groups))
-    groups = dict(zip(data.groups, sizes.tolist(), strict=True))
+    scores, members, intervals = read_scored(
+        None,
+        scores_of(estimator, X, sensitive_features),
+        sensitive_features=sensitive_features,
+        interval=whole,
+    )
+    names, sizes = members.names, np.bincount(members.group, minlength=len(members.labels))
+    groups = dict(zip(names, sizes.tolist(), strict=True))
     small = np.flatnonzero(sizes < sought.least)
-    left_out = [f"group {data.groups[g]}: {sizes[g]} rows" for g in small]
+    left_out = [f"group {names[g]}: {sizes[g]} rows" for g in small]
     if len(small) > len(sizes) - 2:
-        return Finding(float("nan"), 1.0, NOTHING, "none", []), groups, left_out
+        return Bound(float("nan"), 1.0, NOTHING, "none", []), groups, left_out
     # Codes of the groups that remain.
-    rows = ~np.isin(data.group, small)
-    group = (np.cumsum(sizes >= sought.least) - 1)[data.group[rows]]
-    names = [name for g, name in enumerate(data.groups) if g not in small]
-    intervals = data.intervals.take(sizes >= sought.least)
-    scores, alpha = data.scores[rows], sought.alpha
+    rows, large = ~np.isin(members.group, small), sizes >= sought.least
+    group = (np.cumsum(large) - 1)[members.group[rows]]
+    names = [name for name, kept in zip(names, large, strict=True) if kept]
+    scores, intervals, alpha = scores[rows], intervals.take(large), sought.alpha
     if sought.interval is not None and sought.notion in DISTRIBUTIONS:
-        found = distribution_finding(scores, group, names, intervals, sought.notion, alpha)
+        found = distribution_bound(scores, group, names, intervals, sought.notion, alpha)
         return found, groups, left_out
-    (codes,), seen = encode_labels(true)
-    classes, targets = classes_of(seen, sought.pos_label)
-    if len(classes) > 2:
-        raise ValueError(f"y must have two labels for {sought.notion!r}; got {classes}.")
-    positive = (codes == targets[0])[rows]
+    codes, _, target = two_labels(true, "y", sought.pos_label)
+    positive = (codes == target)[rows]
     if sought.interval is None:
-        found = auc_finding(scores, positive, group, names, sought.notion, alpha)
+        found = auc_bound(scores, positive, group, names, sought.notion, alpha)
     else:
         counts = count_table(positive, scores > sought.threshold, group, pos_label=True)
         counts = counts._replace(groups=names)
-        found = partial_parity_finding(counts, sought.notion, intervals, alpha)
+        found = partial_parity_bound(counts, PARITIES[sought.notion], intervals, alpha)
     return found, groups, left_out
+
+
+# --- the certificate ------------------------------------------------------------------------------
+
+_COLUMNS, _INDENT = 88, 15  # of a statement, and of the text after a label
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What :func:`certify` found. ``print`` it for a statement, ``to_json`` for a file.
+
+    Parameters
+    ----------
+    constraint : str
+        The notion, such as "equalized_odds".
+    slack : float
+        The bound that was asked for.
+    confidence : float
+        Probability, over the rows of certification, that the bounds hold.
+    kept : bool
+        Whether the upper bound is at most the slack: then the constraint is certified.
+    estimate, upper : float
+        The notion on these rows, and its upper confidence bound on the population.
+    binding : str
+        The comparison or rate that the upper bound comes from.
+    method : str
+        How the bound was found.
+    n_samples : int
+        Number of rows of certification.
+    groups : dict of str to int
+        Rows of each group.
+    left_out : list of str
+        Groups, or groups within a label, about which it says nothing.
+    rates : list of dict
+        Every rate involved, with bounds that hold for all of them together.
+    estimator : str
+        What was certified.
+    name : str
+        The sample, as named by the caller.
+    assumptions : list of str
+        Under which all of this holds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from fairconstrained.metrics import certify
+    >>> X, y, group = np.zeros((400, 1)), np.arange(400) % 2, np.arange(400) // 2 % 2
+    >>> model = DummyClassifier().fit(X, y)  # always the same label
+    >>> certificate = certify(model, X, y, sensitive_features=group,
+    ...                       constraint="demographic_parity", slack=0.05)
+    >>> certificate.kept, round(certificate.upper, 3)
+    (True, 0.028)
+    """
+
+    constraint: str
+    slack: float
+    confidence: float
+    kept: bool
+    estimate: float
+    upper: float
+    binding: str
+    method: str
+    n_samples: int
+    groups: dict[str, int]
+    left_out: list[str]
+    rates: list[dict[str, Any]]
+    estimator: str
+    name: str = "certification rows"
+    assumptions: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dicts; None for what could not be measured.
+
+        Returns
+        -------
+        dict
+        """
+        return dict(_without_nan(asdict(self)))
+
+    def to_json(self, **kwargs: Any) -> str:
+        """Text that every reader of JSON reads.
+
+        Parameters
+        ----------
+        **kwargs
+            Of ``json.dumps``, such as ``indent=2``.
+
+        Returns
+        -------
+        str
+        """
+        return json.dumps(self.to_dict(), **kwargs)
+
+    def compare(self, later: Certificate) -> pd.DataFrame:
+        r"""What has changed between two samples: ``certificate.compare(later)``.
+
+        Parameters
+        ----------
+        later : Certificate
+            Of the same constraint on other rows, such as those of the next quarter.
+
+        Returns
+        -------
+        DataFrame
+            A row per rate that both have: ``event``, ``group``, ``before``, ``after``, ``change``
+            with ``low`` and ``high``, and ``drifted``: whether zero lies outside. The intervals
+            hold together with about the confidence of `self` (Newcombe's, which are good
+            approximations and not exact; Bonferroni over the rates).
+
+        Raises
+        ------
+        ValueError
+            If the constraints differ or are not of rates.
+        """
+        if later.constraint != self.constraint:
+            raise ValueError(
+                f"later must certify {self.constraint!r} too; got {later.constraint!r}."
+            )
+        if not all("rows" in rate for rate in self.rates + later.rates):
+            raise ValueError(f"compare needs certificates of rates; got {self.constraint!r}.")
+        key = ["event", "group"]
+        both = pd.DataFrame(self.rates).merge(pd.DataFrame(later.rates), on=key)
+        level = 1 - (1 - self.confidence) / max(len(both), 1)
+        sides = []
+        for suffix in ("_x", "_y"):
+            low, high = wilson(both[f"hits{suffix}"], both[f"rows{suffix}"], level)
+            sides.append((both[f"rate{suffix}"].to_numpy(), low, high))
+        (before, low, high), (after, later_low, later_high) = sides
+        change = after - before
+        lower = change - np.hypot(after - later_low, high - before)
+        upper = change + np.hypot(later_high - after, before - low)
+        found = {"before": before, "after": after, "change": change, "low": lower, "high": upper}
+        return both[key].assign(**found, drifted=(lower > 0) | (upper < 0))
+
+    def __str__(self) -> str:
+        """The statement."""
+        verdict = "IS CERTIFIED" if self.kept else "is NOT certified"
+        relation = "at most" if self.kept else "not shown to be at most"
+        groups = ", ".join(f"{name} ({rows})" for name, rows in self.groups.items())
+        entries = {
+            "model": [self.estimator],
+            "sample": [f"{self.name}: {self.n_samples} rows"],
+            "groups": [groups],
+            "measured": [f"{self.estimate:.4f} on these rows"],
+            "upper bound": [f"{self.upper:.4f} on the population, {relation} {self.slack:g}"],
+            "decided by": [self.binding],
+            "method": [self.method],
+            "left out": ["; ".join(self.left_out)] if self.left_out else [],
+            "assuming": self.assumptions,
+        }
+        lines = [
+            f"{self.constraint} within {self.slack:g} {verdict} (confidence {self.confidence:g}).",
+            *(line for label, texts in entries.items() for line in _entry(label, texts)),
+        ]
+        if self.rates:
+            lines.append("  rates, with bounds that hold together")
+        for rate in self.rates:
+            rows = f" of {rate['rows']} rows" if "rows" in rate else ""
+            lines.append(
+                f"    {rate['event']}, {rate['group']}: {rate['rate']:.4f}{rows}, "
+                f"between {rate['low']:.4f} and {rate['high']:.4f}"
+            )
+        return "\n".join(lines)
+
+
+def _entry(label: str, texts: Sequence[str]) -> Iterator[str]:
+    """Texts in lines of at most `_COLUMNS`, the label before the first."""
+    width = _COLUMNS - _INDENT
+    for i, text in enumerate(texts):
+        for k, line in enumerate(wrap(text, width, break_long_words=False, break_on_hyphens=False)):
+            yield f"  {label if i == k == 0 else '':<{_INDENT - 2}}{line}"
+
+
+def _without_nan(value: Any) -> Any:
+    """The same with None in place of nan, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(entry) for entry in value]
+    return None if isinstance(value, float) and np.isnan(value) else value

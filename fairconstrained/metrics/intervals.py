@@ -25,9 +25,9 @@ from scipy.stats import norm
 from sklearn.utils import check_random_state
 
 from fairconstrained.arrays import Array, rows_of
-from fairconstrained.metrics._components import components_of
-from fairconstrained.metrics._summaries import Components
 from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.metrics.components import components_of
+from fairconstrained.metrics.summaries import Components
 
 N_RESAMPLES = 1_000  # of rows, for metrics whose components are not known
 
@@ -281,9 +281,8 @@ def _estimate(
     components = None
     if method != "bootstrap":
         function, options = _taken_apart(metric)
-        components = components_of(
-            function, y_true, y_pred, sensitive_features, sample_weight, options, rng
-        )
+        given = {**options, "sensitive_features": sensitive_features, **weights}
+        components = components_of(function, y_true, y_pred, given, rng)
     if components is not None:
         return _Inverted(components)
     if method == "inversion":

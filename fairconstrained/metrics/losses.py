@@ -6,30 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, check_array
-from fairconstrained.metrics._metric import documented, metric_of
-from fairconstrained.metrics._tables import (
+from fairconstrained.arrays import Array, Ints, check_array
+from fairconstrained.metrics.comparisons import GroupRates, choose, gap, largest, least
+from fairconstrained.metrics.inputs import (
     GroupedRows,
-    Rates,
     check_labels,
-    choose,
     classes_of,
     encode_labels,
-    gap,
     grouped_rows,
-    largest,
-    least,
 )
-
-__all__ = [
-    "log_loss_group_max",
-    "loss_gap",
-    "mean_absolute_error_group_max",
-    "mean_squared_error_group_max",
-    "r2_score_group_min",
-]
+from fairconstrained.metrics.metric import examples, metric_of
 
 
 def _log_loss(y: Array, proba: Array) -> Array:
@@ -44,8 +32,15 @@ def _brier_loss(y: Array, proba: Array) -> Array:
 LOSSES: dict[str, Callable[[Array, Array], Array]] = {"log": _log_loss, "brier": _brier_loss}
 
 
-@documented
-def loss_gap(
+class RowLosses(NamedTuple):
+    """The loss of each row, and how groups are compared."""
+
+    losses: Array
+    rows: GroupedRows
+    method: str = "between_groups"
+
+
+def read_losses(
     y_true: ArrayLike,
     y_proba: ArrayLike,
     *,
@@ -55,7 +50,20 @@ def loss_gap(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
     labels: Sequence[Any] | None = None,
-) -> float:
+) -> RowLosses:
+    """Compute the loss of each row."""
+    row_loss = choose(LOSSES, "loss", loss)
+    true = check_labels(y_true, "y_true")
+    rows = grouped_rows(
+        len(true), sensitive_features, sample_weight, y_true=y_true, y_proba=y_proba
+    )
+    proba = _probabilities(y_proba, len(true))
+    y = _column_of_label(true, proba.shape[1], pos_label, labels)
+    return RowLosses(row_loss(y, proba), rows, method)
+
+
+@metric_of(read_losses)
+def loss_gap(found: RowLosses) -> float:
     r"""Largest minus smallest mean loss of the groups.
 
     .. math:: \max_{g, h} \; E[\ell(\hat p, y) \mid g] - E[\ell(\hat p, y) \mid h]
@@ -72,20 +80,11 @@ def loss_gap(
     >>> round(gap, 4)  # log(2) - log(1 / 0.9)
     0.5878
     """
-    found = row_losses(y_true, y_proba, sensitive_features, loss, sample_weight, pos_label, labels)
-    return gap(_means(*found), method)
+    return gap(_means(found.losses, found.rows), found.method)
 
 
-@documented
-def log_loss_group_max(
-    y_true: ArrayLike,
-    y_proba: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    labels: Sequence[Any] | None = None,
-) -> float:
+@metric_of(read_losses, "loss", "method")
+def log_loss_group_max(found: RowLosses) -> float:
     r"""Largest mean log loss of any group.
 
     .. math:: \max_g \; E[-\log \hat p_y \mid g]
@@ -102,36 +101,12 @@ def log_loss_group_max(
     >>> round(log_loss_group_max(y_true, [0.5, 0.5, 0.1, 0.9], sensitive_features=groups), 4)
     0.6931
     """
-    found = row_losses(y_true, y_proba, sensitive_features, "log", sample_weight, pos_label, labels)
-    return largest(_means(*found))
+    return largest(_means(found.losses, found.rows))
 
 
-def row_losses(
-    y_true: ArrayLike,
-    y_proba: ArrayLike,
-    sensitive_features: Any,
-    loss: str,
-    sample_weight: ArrayLike | None,
-    pos_label: Any,
-    labels: Sequence[Any] | None,
-) -> tuple[Array, GroupedRows]:
-    """The loss of each row."""
-    row_loss = choose(LOSSES, "loss", loss)
-    true = check_labels(y_true, "y_true")
-    rows = grouped_rows(
-        len(true), sensitive_features, sample_weight, y_true=y_true, y_proba=y_proba
-    )
-    proba = _probabilities(y_proba, len(true))
-    y = _column_of_label(true, proba.shape[1], pos_label, labels)
-    return row_loss(y, proba), rows
-
-
-def _means(values: Array, rows: GroupedRows) -> Rates:
-    """Mean over the rows of each group."""
-    group, groups, weight = rows
-    sums = (np.bincount(group, weights=w, minlength=len(groups)) for w in (weight * values, weight))
-    hits, total = (sum_[:, None] for sum_ in sums)
-    return Rates(hits, total, [""], groups)
+def _means(values: Array, rows: GroupedRows) -> GroupRates:
+    """Return the mean over the rows of each group."""
+    return GroupRates(rows.sums(values)[:, None], rows.sums(np.ones(1))[:, None], [""], rows.names)
 
 
 def _probabilities(y_proba: ArrayLike, n_samples: int) -> Array:
@@ -156,7 +131,7 @@ def _probabilities(y_proba: ArrayLike, n_samples: int) -> Array:
 
 def _column_of_label(
     true: Array, n_classes: int, pos_label: Any, labels: Sequence[Any] | None
-) -> NDArray[np.int64]:
+) -> Ints:
     """The column of `y_proba` that belongs to each row's label."""
     (codes,), seen = encode_labels(true)
     columns = list(labels) if labels is not None else _columns(seen, pos_label)
@@ -273,7 +248,7 @@ def r2_score_group_min(data: _Predicted) -> float:
     mean = sums.hits / np.where(sums.rows > 0, sums.rows, 1.0)
     total = _means((true - mean[rows.group, 0]) ** 2, rows).hits
     residual = _means((true - predicted) ** 2, rows).hits
-    return least(Rates(total - residual, total, [" with different targets"], rows.names))
+    return least(GroupRates(total - residual, total, [" with different targets"], rows.names))
 
 
-__test__ = {name: globals()[name] for name in __all__}
+__test__ = examples(globals())

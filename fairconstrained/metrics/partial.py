@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, check_array
-from fairconstrained.groups import encode_groups, group_name
-from fairconstrained.metrics._metric import documented, metric_of
-from fairconstrained.metrics._tables import (
-    Rates,
-    check_labels,
-    check_weights,
-    classes_of,
-    encode_labels,
-    gap,
+from fairconstrained.metrics.comparisons import GroupRates, gap
+from fairconstrained.metrics.inputs import (
+    Counts,
+    GroupedRows,
+    Labels,
+    counted,
+    grouped_rows,
+    two_labels,
 )
+from fairconstrained.metrics.metric import examples, metric_of
 from fairconstrained.percentiles import (
     Intervals,
     Ranks,
@@ -33,7 +33,7 @@ from fairconstrained.percentiles import (
     rank_of_scores,
     read_intervals,
 )
-from fairconstrained.samples import check_samples
+from fairconstrained.rates import Rates, odds, selection_rates, true_positive_rates
 
 
 def checked_scores(y_score: ArrayLike) -> Array:
@@ -48,65 +48,69 @@ def checked_scores(y_score: ArrayLike) -> Array:
     return np.asarray(scores)
 
 
-class Scored:
-    """Checked input: scores, groups and their intervals, weights."""
+class Scored(NamedTuple):
+    """Scores, groups and their intervals, weights."""
 
-    def __init__(
-        self,
-        y_score: ArrayLike,
-        sensitive_features: Any,
-        interval: Any,
-        sample_weight: Any,
-        y_true: Any = None,  # may say that the samples are in another order
-    ):
-        check_samples(
-            y_true=y_true,
-            y_score=y_score,
-            sensitive_features=sensitive_features,
-            sample_weight=sample_weight,
-        )
-        scores = checked_scores(y_score)
-        if sensitive_features is None:
-            raise ValueError("sensitive_features must hold one group per row; got None.")
-        self.scores = scores
-        self.group, labels = encode_groups(sensitive_features, len(scores))
-        self.weight = check_weights(sample_weight, len(scores))
-        self.groups = [group_name(label) for label in labels]
-        self.intervals: Intervals = read_intervals(interval, labels.tolist())
+    scores: Array
+    rows: GroupedRows
+    intervals: Intervals
 
     def ranks(self) -> Ranks:
         """Ranks of all thresholds in each group."""
-        return rank_of_scores(self.scores, self.group, self.weight, len(self.groups))
-
-    def rank_at(self, threshold: float, weight: Array) -> Array:
-        """Weighted fraction of each group above it, (n_groups, 1); nan without weight."""
-        above, total = (
-            np.bincount(self.group, weights=w, minlength=len(self.groups))
-            for w in (weight * (self.scores > threshold), weight)
-        )
-        return np.asarray(above / np.where(total > 0, total, np.nan))[:, None]
+        return rank_of_scores(self.scores, self.rows.group, self.rows.weight, len(self.rows.labels))
 
 
-def _scored(
-    y_true: ArrayLike,
+def read_scored(
+    y_true: ArrayLike | None,  # may say that the samples are in another order
     y_score: ArrayLike,
     *,
     sensitive_features: Any,
     interval: Any,
     sample_weight: ArrayLike | None = None,
 ) -> Scored:
-    return Scored(y_score, sensitive_features, interval, sample_weight, y_true)
+    """Check the arguments of the metrics of distributions."""
+    scores = checked_scores(y_score)
+    rows = grouped_rows(
+        len(scores), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
+    )
+    return Scored(scores, rows, read_intervals(interval, rows.labels))
 
 
-class _Decided(NamedTuple):
-    """Scores, and the ranks of a threshold among the rows of each label."""
+class Decided(NamedTuple):
+    """Counts of labels and decisions, and the intervals of the groups."""
 
-    data: Scored
-    ranks: dict[Any, Array]  # (n_groups, 1)
-    positive: Any  # the positive label
+    counts: Counts
+    intervals: Intervals
+
+    def gap(self, notion: Rates) -> float:
+        """Return the largest difference between groups inside the interval."""
+        rates = self.counts.rates(notion)
+        inside = self.intervals.fraction(rates.values())
+        return gap(rates._replace(hits=inside, rows=np.ones_like(inside)))
 
 
-def _decided(
+def read_decisions(
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    interval: Any,
+    threshold: float = 0.0,
+    sample_weight: ArrayLike | None = None,
+) -> Decided:
+    """Count decisions."""
+    scores, rows, intervals = read_scored(
+        y_true,
+        y_score,
+        sensitive_features=sensitive_features,
+        interval=interval,
+        sample_weight=sample_weight,
+    )
+    above = (scores > threshold).astype(np.int64)
+    return Decided(counted(rows, Labels(above, above, [False, True], [1])), intervals)
+
+
+def read_labelled(
     y_true: ArrayLike,
     y_score: ArrayLike,
     *,
@@ -115,14 +119,25 @@ def _decided(
     threshold: float = 0.0,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
-) -> _Decided:
-    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
-    labels, (positive,) = two_labels(y_true, len(data.scores), pos_label)
-    ranks = {y: data.rank_at(threshold, data.weight * rows) for y, rows in labels.items()}
-    return _Decided(data, ranks, positive)
+) -> Decided:
+    """Count labels and decisions."""
+    scores, rows, intervals = read_scored(
+        y_true,
+        y_score,
+        sensitive_features=sensitive_features,
+        interval=interval,
+        sample_weight=sample_weight,
+    )
+    codes, classes, positive = two_labels(y_true, "y_true", pos_label)
+    if len(codes) != len(scores):
+        raise ValueError(f"y_true has {len(codes)} rows, but y_score has {len(scores)}.")
+    labels = (codes == positive).astype(np.int64)
+    decisions = (scores > threshold).astype(np.int64)
+    ordered = [classes[1 - positive], classes[positive]]
+    return Decided(counted(rows, Labels(labels, decisions, ordered, [1])), intervals)
 
 
-@metric_of(_scored)
+@metric_of(read_scored)
 def partial_statistical_parity(data: Scored) -> float:
     r"""Largest distance between the groups' distributions of scores inside the interval.
 
@@ -146,10 +161,10 @@ def partial_statistical_parity(data: Scored) -> float:
     >>> partial_statistical_parity(None, scores, sensitive_features=groups, interval=(0.5, 1))
     1.0
     """
-    return _gap(data, data.intervals.fraction(data.ranks().rank), "")
+    return _worst(data, np.ptp(data.intervals.fraction(data.ranks().rank), axis=0))
 
 
-@metric_of(_scored)
+@metric_of(read_scored)
 def ccdf_gap(data: Scored) -> float:
     r"""Largest difference of ranks where at least one of them lies in the interval.
 
@@ -178,20 +193,11 @@ def ccdf_gap(data: Scored) -> float:
     inside = inside_intervals(rank, data.intervals)
     # Against the highest and the lowest of all groups, the group itself included: that adds zeros.
     to_others = np.maximum(rank.max(axis=0) - rank, rank - rank.min(axis=0))
-    largest = np.where(inside, to_others, 0.0).max(axis=1)
-    return _worst(data, largest)
+    return _worst(data, np.where(inside, to_others, 0.0))
 
 
-@documented
-def partial_demographic_parity(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    interval: Any,
-    threshold: float = 0.0,
-    sample_weight: ArrayLike | None = None,
-) -> float:
+@metric_of(read_decisions)
+def partial_demographic_parity(decided: Decided) -> float:
     r"""Gap between groups in the rate of positive decisions inside the interval.
 
     .. math:: \max_{g, h} \; | G_g(r_g(\theta)) - G_h(r_h(\theta)) |
@@ -211,12 +217,11 @@ def partial_demographic_parity(
     ...     None, scores, sensitive_features=groups, interval=(0, 0.5), threshold=7)
     0.5
     """
-    data = Scored(y_score, sensitive_features, interval, sample_weight, y_true)
-    return _gap(data, data.intervals.fraction(data.rank_at(threshold, data.weight)), "")
+    return decided.gap(selection_rates)
 
 
-@metric_of(_decided)
-def partial_equal_opportunity(decided: _Decided) -> float:
+@metric_of(read_labelled)
+def partial_equal_opportunity(decided: Decided) -> float:
     r"""Partial demographic parity among the rows of the positive label (Definition A.2).
 
     Returns
@@ -237,12 +242,11 @@ def partial_equal_opportunity(decided: _Decided) -> float:
     ...     y, scores, sensitive_features=groups, interval=(0.5, 1), threshold=7)
     1.0
     """
-    data, ranks, positive = decided
-    return _gap(data, data.intervals.fraction(ranks[positive]), f" with label {positive!r}")
+    return decided.gap(true_positive_rates)
 
 
-@metric_of(_decided)
-def partial_equalized_odds(decided: _Decided) -> float:
+@metric_of(read_labelled)
+def partial_equalized_odds(decided: Decided) -> float:
     r"""Partial demographic parity within each label, the worse of the two (Definition A.3).
 
     Returns
@@ -261,12 +265,10 @@ def partial_equalized_odds(decided: _Decided) -> float:
     >>> partial_equalized_odds(y, scores, sensitive_features=groups, interval=(0, 1), threshold=7)
     0.5
     """
-    data, ranks, _positive = decided
-    rates = data.intervals.fraction(np.concatenate(list(ranks.values()), axis=1))
-    return _gap(data, rates, *(f" with label {label!r}" for label in ranks))
+    return decided.gap(odds)
 
 
-@metric_of(_scored)
+@metric_of(read_scored)
 def partial_group_auc(data: Scored) -> float:
     r"""How well scores tell two groups apart inside the interval.
 
@@ -288,33 +290,14 @@ def partial_group_auc(data: Scored) -> float:
     0.5
     """
     aucs = auc_inside(data.intervals.fraction(data.ranks().rank))
-    return _worst(data, np.abs(aucs - 0.5).max(axis=1))
+    return _worst(data, np.abs(aucs - 0.5))
 
 
-def two_labels(
-    y_true: ArrayLike, n_samples: int, pos_label: Any
-) -> tuple[dict[Any, Array], list[Any]]:
-    """The rows of each label, and the positive label."""
-    true = check_labels(y_true, "y_true")
-    if len(true) != n_samples:
-        raise ValueError(f"y_true has {len(true)} rows, but y_score has {n_samples}.")
-    (codes,), seen = encode_labels(true)
-    classes, targets = classes_of(seen, pos_label)
-    if len(classes) > 2:
-        raise ValueError(f"y_true must have two labels; got {classes}.")
-    return {label: codes == i for i, label in enumerate(classes)}, [classes[i] for i in targets]
+def _worst(data: Scored, values: Array) -> float:
+    """Return the largest of values, or nan with a warning if a group has no weight."""
+    weight = data.rows.sums(np.ones(1))[:, None]
+    nothing = gap(GroupRates(np.zeros_like(weight), weight, [""], data.rows.names))
+    return nothing + float(values.max())
 
 
-def _gap(data: Scored, rates: Array, *given: str) -> float:
-    """Largest minus smallest of the groups' rates, the worst column; warns where one is nan.
-
-    The columns belong to the conditions `given`, or all to a single one.
-    """
-    rows = np.isfinite(rates[:, : len(given)]).astype(float)
-    return gap(Rates(np.nan_to_num(rates), rows, list(given), data.groups))
-
-
-def _worst(data: Scored, by_group: Array) -> float:
-    """The largest of the groups' values, or nan with a warning if a group has no weight."""
-    weight = np.bincount(data.group, weights=data.weight, minlength=len(data.groups))[:, None]
-    return gap(Rates(np.zeros_like(weight), weight, [""], data.groups)) + float(by_group.max())
+__test__ = examples(globals())

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array
-from fairconstrained.groups import encode_groups, group_name
-from fairconstrained.metrics._draws import effective_rows
-from fairconstrained.metrics._tables import (
-    check_labels,
-    check_weights,
-    count_table,
-    encode_labels,
-)
+from fairconstrained.arrays import Array, Ints
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
+from fairconstrained.metrics.inputs import (
+    GroupedRows,
+    Labels,
+    counted,
+    grouped_rows,
+    read_labels,
+)
 from fairconstrained.metrics.partial import checked_scores
+from fairconstrained.rates import (
+    Rates,
+    base_rates,
+    error_rates,
+    false_positive_rates,
+    precisions,
+    selection_rates,
+    true_positive_rates,
+)
 from fairconstrained.samples import check_samples
 
 OVERALL = "overall"
+_RATES: Mapping[str, Rates] = {
+    "base_rate": base_rates,
+    "selection_rate": selection_rates,
+    "true_positive_rate": true_positive_rates,
+    "false_positive_rate": false_positive_rates,
+    "error": error_rates,
+    "precision": precisions,
+}
 
 
 def group_report(
@@ -92,40 +108,37 @@ def group_report(
     """
     check_confidence(confidence)
     check_samples(y_true=y_true, y_score=y_score)
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    if len(counts.targets) > 1:
-        raise ValueError(f"pos_label must name one of the labels {counts.classes}; got None.")
-    targets = counts.targets
-    true, predicted = check_labels(y_true, "y_true"), check_labels(y_pred, "y_pred")
-    weight = check_weights(sample_weight, len(true))
-    (true, predicted), _ = encode_labels(true, predicted)
-    positive = true == targets[0], predicted == targets[0]
+    labels = read_labels(y_true, y_pred, pos_label)
+    rows = grouped_rows(
+        len(labels.true), sensitive_features, sample_weight, y_true=y_true, y_pred=y_pred
+    )
+    if len(counted(rows, labels).targets) > 1:
+        raise ValueError(f"pos_label must name one of the labels {labels.classes}; got None.")
     scores = None if y_score is None else checked_scores(y_score)
-    if scores is not None and len(scores) != len(true):
-        raise ValueError(f"y_score has {len(scores)} rows, but y_true has {len(true)}.")
+    if scores is not None and len(scores) != len(labels.true):
+        raise ValueError(f"y_score has {len(scores)} rows, but y_true has {len(labels.true)}.")
     index, columns = [], []
-    for names, group in _groupings(sensitive_features, len(true)):
+    for names, group in _groupings(sensitive_features, rows):
         index += names
-        found = _counted(group, len(names), *positive, true != predicted, weight, confidence)
+        own = GroupedRows(group, names, rows.weight)
+        found = _rates(own, labels, confidence)
         if scores is not None:
-            cell = np.where(positive[0], len(names), 0) + group
-            found |= _aucs(Ranked(scores, cell, weight, names), confidence)
+            found |= _aucs(Ranked.of(scores, labels.true == labels.candidates[0], own), confidence)
         columns.append(pd.DataFrame(found))
     report = pd.concat(columns, ignore_index=True)
     report.index = pd.Index(index)
     return report
 
 
-def _groupings(sensitive_features: Any, n_samples: int) -> Iterator[tuple[list[str], Array]]:
+def _groupings(sensitive_features: Any, rows: GroupedRows) -> Iterator[tuple[list[str], Ints]]:
     """Names of the groups and the group of each row: of each column, crossed, and overall."""
-    crossed = encode_groups(sensitive_features, n_samples)
-    if crossed.labels.dtype == object and isinstance(crossed.labels[0], tuple):
-        values = zip(*crossed.labels, strict=True)
+    if isinstance(rows.labels[0], tuple):
+        values = zip(*rows.labels, strict=True)
         for name, column in zip(_column_names(sensitive_features), values, strict=True):
             of_label, levels = pd.factorize(np.array(column, dtype=object), sort=True)
-            yield [f"{name}: {level}" for level in levels], of_label[crossed.codes]
-    yield [group_name(label) for label in crossed.labels], crossed.codes
-    yield [OVERALL], np.zeros(n_samples, dtype=np.int64)
+            yield [f"{name}: {level}" for level in levels], of_label[rows.group]
+    yield rows.names, rows.group
+    yield [OVERALL], np.zeros_like(rows.group)
 
 
 def _column_names(sensitive_features: Any) -> list[str]:
@@ -138,46 +151,25 @@ def _column_names(sensitive_features: Any) -> list[str]:
     return [str(name) for name in names]
 
 
-def _counted(
-    group: Array,
-    n_groups: int,
-    true: Array,
-    predicted: Array,
-    wrong: Array,
-    weight: Array,
-    confidence: float,
-) -> dict[str, Array]:
-    """The rates of each group: of the rows in a condition those where something happened."""
-    everywhere = np.ones(len(true), dtype=bool)
-    rates = {
-        "base_rate": (true, everywhere),
-        "selection_rate": (predicted, everywhere),
-        "true_positive_rate": (predicted, true),
-        "false_positive_rate": (predicted, ~true),
-        "error": (wrong, everywhere),
-        "precision": (true, predicted),
-    }
-
-    def summed(values: Array) -> Array:
-        return np.asarray(np.bincount(group, weights=values, minlength=n_groups))
-
-    found: dict[str, Array] = {"samples": np.bincount(group, minlength=n_groups)}
-    for name, (event, condition) in rates.items():
-        inside = weight * condition
-        total, effective = summed(inside), effective_rows(group, inside, n_groups)
-        rate = summed(inside * event) / np.where(total > 0, total, np.nan)
+def _rates(rows: GroupedRows, labels: Labels, confidence: float) -> dict[str, Array]:
+    """Return the rates of each group with their intervals."""
+    counts = counted(rows, labels)
+    squares = counted(rows._replace(weight=rows.weight**2), labels)
+    found: dict[str, Array] = {"samples": np.bincount(rows.group, minlength=len(rows.labels))}
+    for name, notion in _RATES.items():
+        hits, total = (sums[:, 0] for sums in counts.rates(notion)[:2])
+        rate = hits / np.where(total > 0, total, np.nan)
+        squared = squares.rates(notion).rows[:, 0]
+        effective = total**2 / np.where(squared > 0, squared, 1.0)
         low, high = wilson(rate * effective, effective, confidence)
         found |= {name: rate, f"{name}_low": low, f"{name}_high": high}
     return found
 
 
 def _aucs(ranked: Ranked, confidence: float) -> dict[str, Array]:
-    """AUC of the positives against the negatives of each group."""
-    n_groups = len(ranked.groups)
+    """Return the AUC of the positives against the negatives of each group, with its interval."""
     won, pairs = ranked.within_groups()
     aucs = won / np.where(pairs > 0, pairs, np.nan)
-    negatives, positives = effective_rows(ranked.cell, ranked.row_weight, 2 * n_groups).reshape(
-        2, n_groups
-    )
+    negatives, positives = ranked.cells.effective().reshape(2, -1)
     low, high = newcombe_auc(aucs, positives, negatives, confidence)
     return {"auc": aucs, "auc_low": low, "auc_high": high}

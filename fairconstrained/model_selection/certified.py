@@ -27,13 +27,13 @@ from fairconstrained.exceptions import (
     warn_caller,
 )
 from fairconstrained.metrics import Certificate, certify
-from fairconstrained.metrics._answers import last_step, predicted
-from fairconstrained.metrics._findings import CAPS, PARITIES
 from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.metrics.responses import last_step, predicted
 from fairconstrained.model_selection._delegation import DelegatingClassifier
 from fairconstrained.model_selection._exact import warn_of_exact_scores
 from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
 from fairconstrained.model_selection.splits import holdout_split
+from fairconstrained.rates import CAPS, PARITIES
 from fairconstrained.samples import check_all_samples, check_samples
 
 FRACTIONS = 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95  # of the slack: what candidates are trained to keep

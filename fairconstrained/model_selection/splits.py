@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups, group_name
-from fairconstrained.metrics._tables import check_labels, encode_labels
+from fairconstrained.metrics.inputs import check_labels, encode_labels
 from fairconstrained.samples import check_samples
 
 

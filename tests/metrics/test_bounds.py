@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from fairconstrained.metrics._differences import difference_bound, difference_p_value
 from fairconstrained.metrics.bounds import (
     clopper_pearson,
+    difference_bound,
+    difference_p_value,
     distribution_band,
     newcombe_auc,
     wilson,

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from fairconstrained import metrics
-from fairconstrained.metrics import _draws, bias_corrected, confidence_interval
-from fairconstrained.metrics._components import COMPONENTS, components_of
-from fairconstrained.metrics._summaries import CurveRange, Extreme, Largest, Norm, Range
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.metrics import bias_corrected, components, confidence_interval
+from fairconstrained.metrics.components import COMPONENTS, components_of
+from fairconstrained.metrics.summaries import CurveRange, Extreme, Largest, Norm, Range
 
 TOP = {"interval": (0.1, 0.6)}
 
@@ -18,7 +19,7 @@ TOP = {"interval": (0.1, 0.6)}
 @pytest.fixture
 def _few_draws(monkeypatch):
     """Whether an interval covers depends little on how many draws it takes."""
-    monkeypatch.setattr(_draws, "N_DRAWS", 2_000)
+    monkeypatch.setattr(components, "N_DRAWS", 2_000)
 
 
 def sample(seed=0, n=1500, n_groups=3, shift=0.4):
@@ -51,7 +52,8 @@ def test_components_give_the_metric(metric):
     observed = function(true, values, sensitive_features=group)
     options = getattr(function, "keywords", {})
     rng = np.random.RandomState(0)
-    found = components_of(metric, true, values, group, None, options, rng)
+    given = {**options, "sensitive_features": group}
+    found = components_of(metric, true, values, given, rng)
     size = float(found.summary.size(found.values))
     at_thresholds = metric.__name__ in (
         "partial_statistical_parity",
@@ -166,7 +168,7 @@ def test_weights():
 def test_nan_stays_nan():
     """A group without positives has no true positive rate."""
     y_true, y_pred, group = [0, 0, 1, 0], [0, 1, 1, 0], list("aabb")
-    with pytest.warns(metrics._tables.SmallGroupWarning, match="group a"):
+    with pytest.warns(SmallGroupWarning, match="group a"):
         ends = confidence_interval(
             metrics.equal_opportunity_difference, y_true, y_pred, sensitive_features=group
         )

@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "samples": set(),
     "percentiles": {"arrays", "groups"},
     "auc": {"arrays"},
+    "rates": {"arrays"},
     "autograd": set(),
     "losses": set(),
     "process": set(),
@@ -31,9 +32,9 @@ MAY_IMPORT = {
     "distributed": {"samples", "workers"},
     "blocks": set(),
     "models": {"arrays"},
-    "constraints": {"arrays", "auc", "autograd", "groups", "losses", "percentiles"},
+    "constraints": {"arrays", "auc", "autograd", "groups", "losses", "percentiles", "rates"},
     "privacy": {"arrays"},
-    "metrics": {"arrays", "auc", "exceptions", "groups", "percentiles", "samples"},
+    "metrics": {"arrays", "auc", "exceptions", "groups", "percentiles", "rates", "samples"},
     "datasets": {"_version", "arrays"},
     "problems": {"auc", "autograd", "constraints", "losses", "models", "workers"},
     "problems.private": {
@@ -50,7 +51,9 @@ MAY_IMPORT = {
         *("models", "percentiles", "privacy", "problems", "problems.private", "process"),
         *("samples", "solvers", "workers"),
     },
-    "model_selection": {"arrays", "exceptions", "groups", "metrics", "privacy", "samples"},
+    "model_selection": {
+        *("arrays", "exceptions", "groups", "metrics", "privacy", "rates", "samples"),
+    },
     "display": {"metrics", "model_selection", "percentiles"},
     "export": {"estimators", "groups", "metrics", "models"},
     "the package": {"_version", "estimators"},
@@ -60,8 +63,8 @@ MAY_IMPORT = {
 }
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
-    *("exceptions", "arrays", "blocks", "groups", "samples", "percentiles", "auc", "metrics"),
-    *("datasets", "privacy", "model_selection", "display"),
+    *("exceptions", "arrays", "blocks", "groups", "samples", "percentiles", "auc", "rates"),
+    *("metrics", "datasets", "privacy", "model_selection", "display"),
 }
 # Installed by extras only: imported inside the functions that need them.
 OPTIONAL = {

@@ -17,10 +17,13 @@ from scipy.stats import norm
 
 from fairconstrained.arrays import Array
 from fairconstrained.auc import COMPARISONS, auc_differences, win_table
-from fairconstrained.metrics import _notions as notions
-from fairconstrained.metrics._differences import difference_bound, difference_p_value
-from fairconstrained.metrics._tables import Counts, Rates
-from fairconstrained.metrics.bounds import clopper_pearson, distribution_band
+from fairconstrained.metrics.bounds import (
+    clopper_pearson,
+    difference_bound,
+    difference_p_value,
+    distribution_band,
+)
+from fairconstrained.metrics.inputs import Counts
 from fairconstrained.percentiles import (
     Intervals,
     auc_inside,
@@ -28,10 +31,11 @@ from fairconstrained.percentiles import (
     may_be_inside,
     rank_of_scores,
 )
+from fairconstrained.rates import Rates
 
 
-class Finding(NamedTuple):
-    """What was measured, and what is therefore known."""
+class Bound(NamedTuple):
+    """Estimate and upper confidence bound of a violation."""
 
     estimate: float  # the notion on these rows
     upper: float  # its bound
@@ -42,20 +46,6 @@ class Finding(NamedTuple):
 
 
 NOTHING = "no rates to compare"
-
-# By the constraint's name: the notion of rates, and what the event is called.
-PARITIES: Mapping[str, tuple[Callable[[Counts], Rates], str]] = {
-    "demographic_parity": (notions.selections, "predicted {!r}"),
-    "equalized_odds": (notions.odds, "predicted {!r}"),
-    "equal_opportunity": (notions.true_positives, "predicted {!r}"),
-    "false_positive_rate_parity": (notions.false_positives, "predicted {!r}"),
-    "error_rate_parity": (notions.error_rates, "predicted wrongly"),
-}
-CAPS: Mapping[str, tuple[Callable[[Counts], Rates], str]] = {
-    "false_negative_rate": (notions.false_negatives, "predicted another than {!r}"),
-    "false_positive_rate": (notions.false_positives, "predicted {!r}"),
-}
-
 
 # --- rates ----------------------------------------------------------------------------------------
 
@@ -69,41 +59,29 @@ class _Counted(NamedTuple):
     groups: list[str]
 
 
-def _counted(
-    counts: Counts, notion: Callable[[Counts], Rates], event: str, kept: Array | None
-) -> _Counted:
-    rates = notion(counts)
-    hits = np.rint(rates.hits).astype(np.int64)
-    rows = np.broadcast_to(np.rint(rates.rows).astype(np.int64), hits.shape)
-    targets = [counts.classes[k] for k in counts.targets]
-    events = [
-        event.format(targets[e % len(targets)]) + rates.given[e % len(rates.given)]
-        for e in range(hits.shape[1])
-    ]
-    kept = np.ones(hits.shape, dtype=bool) if kept is None else kept
-    return _Counted(np.where(kept, hits, 0), np.where(kept, rows, 0), events, rates.groups)
+def _counted(counts: Counts, notion: Rates, kept: Array) -> _Counted:
+    events = [rate.event + rate.given for rate in counts.definitions(notion)]
+    rates = counts.rates(notion)
+    hits, rows = (
+        np.where(kept, np.rint(weight).astype(np.int64), 0) for weight in (rates.hits, rates.rows)
+    )
+    return _Counted(hits, rows, events, rates.groups)
 
 
-def cell_rows(counts: Counts, notion: Callable[[Counts], Rates]) -> Array:
-    """Rows of each group (rows of the array) that could show each event."""
-    rates = notion(counts)
-    return np.asarray(np.broadcast_to(rates.rows, rates.hits.shape))
-
-
-def parity_finding(counts: Counts, name: str, alpha: float, kept: Array | None = None) -> Finding:
-    """Largest difference between groups in any event's rate; `kept` says which cells count."""
-    found = _counted(counts, *PARITIES[name], kept)
+def parity_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:
+    """Bound the largest difference between groups in any event's rate; `kept` cells count."""
+    found = _counted(counts, notion, kept)
     pairs = [
         (g, h, e)
         for e in range(len(found.events))
         for g, h in permutations(range(len(found.groups)), 2)
-        if kept is None or (kept[g, e] and kept[h, e])
+        if kept[g, e] and kept[h, e]
     ]
     estimates = [_rate(found, g, e) - _rate(found, h, e) for g, h, e in pairs]
     upper, binding = _largest_difference(found, pairs, alpha)
     if len({e for *_, e in pairs}) < len(found.events):  # what was not looked at is not kept
         upper, binding = 1.0, NOTHING
-    return Finding(
+    return Bound(
         max(estimates, default=float("nan")),
         upper,
         binding,
@@ -113,16 +91,16 @@ def parity_finding(counts: Counts, name: str, alpha: float, kept: Array | None =
     )
 
 
-def cap_finding(counts: Counts, name: str, alpha: float, kept: Array | None = None) -> Finding:
-    """Largest rate of any group."""
-    found = _counted(counts, *CAPS[name], kept)
+def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:
+    """Bound the largest rate of any group."""
+    found = _counted(counts, notion, kept)
     upper, binding = 0.0, NOTHING
     highs = clopper_pearson(found.hits, found.rows, alpha)[1]
     cells = [tuple(cell) for cell in np.argwhere(found.rows > 0)]
     for g, e in cells:
         if highs[g, e] > upper:
             upper, binding = float(highs[g, e]), f"{found.events[e]}, group {found.groups[g]}"
-    return Finding(
+    return Bound(
         max((_rate(found, *cell) for cell in cells), default=float("nan")),
         upper if cells else 1.0,
         binding,
@@ -183,14 +161,14 @@ def _rate_bounds(found: _Counted, alpha: float) -> list[dict[str, Any]]:
     ]
 
 
-def partial_parity_finding(
-    counts: Counts, name: str, intervals: Intervals, alpha: float
-) -> Finding:
-    """Largest difference in the rates of decisions inside an interval of ranks.
+def partial_parity_bound(
+    counts: Counts, notion: Rates, intervals: Intervals, alpha: float
+) -> Bound:
+    """Bound the largest difference in the rates of decisions inside an interval of ranks.
 
     The rate inside grows with the rate of all rows, so that bounds of one are bounds of the other.
     """
-    found = _counted(counts, *PARITIES[name], None)
+    found = _counted(counts, notion, np.array(True))
     rates = found.hits / np.where(found.rows > 0, found.rows, np.nan)
     bounds = clopper_pearson(found.hits, found.rows, alpha / 2)
     low, middle, high = (fraction_inside(r, *intervals) for r in (bounds[0], rates, bounds[1]))
@@ -201,7 +179,7 @@ def partial_parity_finding(
             upper = float(high[g, worst] - low[h, worst])
             event, groups = found.events[worst], found.groups
             binding = f"{event}: group {groups[g]} less group {groups[h]}"
-    return Finding(
+    return Bound(
         float(np.ptp(middle, axis=0).max()),
         upper,
         binding,
@@ -213,10 +191,10 @@ def partial_parity_finding(
 # --- AUCs -----------------------------------------------------------------------------------------
 
 
-def auc_finding(
+def auc_bound(
     scores: Array, positive: Array, group: Array, groups: list[str], name: str, alpha: float
-) -> Finding:
-    r"""Largest absolute AUC comparison, by bounded differences.
+) -> Bound:
+    r"""Bound the largest absolute AUC comparison, by bounded differences.
 
     A row of a set with m rows moves an AUC by at most 1 / m: deviations t have probability at most
     :math:`\exp(-2 t^2 / \sum c_i^2)` (McDiarmid 1989). For one AUC of two separate sets Hoeffding's
@@ -245,7 +223,7 @@ def auc_finding(
         {"event": name, "group": text, "rate": a, "low": max(a - w, -1.0), "high": min(a + w, 1.0)}
         for text, a, w in zip(against, estimates.tolist(), joint.tolist(), strict=True)
     ]
-    return Finding(
+    return Bound(
         float(np.abs(estimates).max()),
         min(float(uppers[worst]), 1.0),
         against[worst],
@@ -342,10 +320,10 @@ DISTRIBUTIONS: Mapping[str, tuple[Callable[[_Band], tuple[Array, Array]], int]] 
 }
 
 
-def distribution_finding(
+def distribution_bound(
     scores: Array, group: Array, groups: list[str], intervals: Intervals, name: str, alpha: float
-) -> Finding:
-    """Largest gap between two groups' distributions inside the interval.
+) -> Bound:
+    """Bound the largest gap between two groups' distributions inside the interval.
 
     The bands of the two groups hold at all thresholds at once (Dvoretzky, Kiefer and Wolfowitz):
     one side of each, with probability 1 - alpha / 2, or both where ranks say what is inside. For
@@ -369,7 +347,7 @@ def distribution_finding(
         }
         for a, b in permutations(range(len(groups)), 2)
     ]
-    return Finding(
+    return Bound(
         float(gaps.max()),
         min(float(bounds.max()), 1.0),
         f"group {groups[g]} less group {groups[h]}",

@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import accuracy_score, make_scorer
 
 from fairconstrained.arrays import read_columns
-from fairconstrained.metrics._metric import name_of
-from fairconstrained.metrics._tables import choose
 from fairconstrained.metrics.auc import (
     bpsn_bnsp_gap,
     group_auc_gap,
@@ -24,7 +22,8 @@ from fairconstrained.metrics.auc import (
     negative_equality_gap,
     positive_equality_gap,
 )
-from fairconstrained.metrics.information import exponential_renyi_mutual_information
+from fairconstrained.metrics.comparisons import choose
+from fairconstrained.metrics.dependence import exponential_renyi_mutual_information
 from fairconstrained.metrics.losses import loss_gap
 from fairconstrained.metrics.rates import (
     demographic_parity_difference,
@@ -132,6 +131,12 @@ def fairness_scorer(
     if sensitive_features is not None:
         return _ReadingScorer(metric, _Held(sensitive_features), options)
     return _RoutedScorer(metric, options)
+
+
+def name_of(metric: Callable[..., float]) -> str:
+    """Return the name of a metric; of a ``functools.partial`` that of its function."""
+    function = metric.func if isinstance(metric, functools.partial) else metric
+    return str(getattr(function, "__name__", repr(function)))
 
 
 def _grows_with_fairness(metric: Metric) -> bool:

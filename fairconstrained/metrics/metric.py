@@ -1,4 +1,4 @@
-"""How metrics are made: a function that reads the arguments, and one that measures what was read.
+"""How metrics are made: one function reads the arguments, and one measures what was read.
 
 Metrics of the same arguments share the first, and all share sections of their docstrings.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 Metric = TypeVar("Metric", bound=Callable[..., float])
 Inputs = TypeVar("Inputs")
@@ -71,31 +71,6 @@ SmallGroupWarning
 """
 
 
-def name_of(metric: Callable[..., float]) -> str:
-    """The name of a metric; of a ``functools.partial`` that of its function."""
-    function = metric.func if isinstance(metric, functools.partial) else metric
-    return str(getattr(function, "__name__", repr(function)))
-
-
-def docstring(
-    summary: str, formula: str, returns: str, example: str, value: float, *, note: str = ""
-) -> str:
-    """A docstring in parts; `example` are lines of code, the last one a metric of `value`."""
-    *lines, call = example.splitlines()
-    code = "\n".join([*(f">>> {line}" for line in lines), f">>> {call}"])
-    name = call.removeprefix("round(").split("(")[0]
-    return "\n".join(
-        [
-            f"{summary}\n\n.. math:: {formula}\n",
-            *([f"{note}\n"] if note else []),
-            f"Returns\n-------\nfloat\n    {returns}\n",
-            "Examples\n--------",
-            f">>> from fairconstrained.metrics import {name}",
-            f"{code}\n{value}\n",
-        ]
-    )
-
-
 def documented(metric: Metric) -> Metric:
     """Insert the sections that metrics share into the docstring of `metric`.
 
@@ -111,35 +86,29 @@ def documented(metric: Metric) -> Metric:
 
 
 def metric_of(
-    read: Callable[Arguments, Inputs],
+    read: Callable[Arguments, Inputs], *without: str
 ) -> Callable[[Callable[[Inputs], float]], Callable[Arguments, float]]:
-    """Decorator: a function of what `read` returns becomes a metric of the arguments of `read`."""
+    """Decorator: a function of the inputs that `read` returns becomes a metric of its arguments.
+
+    The metric has no parameters `without`, which keep their defaults. doctest does not find
+    functions that were made here: modules of metrics list them in ``__test__``.
+    """
+    signature = inspect.signature(read)
+    kept = [p for name, p in signature.parameters.items() if name not in without]
+    signature = signature.replace(parameters=kept, return_annotation="float")
 
     def decorate(measure: Callable[[Inputs], float]) -> Callable[Arguments, float]:
-        return composed(read, measure, measure.__name__, measure.__doc__)
+        @functools.wraps(measure)
+        def metric(*args: Arguments.args, **kwargs: Arguments.kwargs) -> float:
+            signature.bind(*args, **kwargs)  # raises TypeError
+            return measure(read(*args, **kwargs))
+
+        metric.__signature__ = signature  # type: ignore[attr-defined]
+        return documented(metric)
 
     return decorate
 
 
-def composed(
-    read: Callable[Arguments, Inputs],
-    measure: Callable[[Inputs], float],
-    name: str,
-    doc: str | None,
-) -> Callable[Arguments, float]:
-    """``measure(read(...))`` as a metric, which must stand under `name` in the module of `read`.
-
-    It can then be pickled. Its attribute `measure` is the argument. doctest finds no functions that
-    were made in another module: modules of metrics list them in ``__test__``.
-    """
-
-    def metric(*args: Arguments.args, **kwargs: Arguments.kwargs) -> float:
-        return measure(read(*args, **kwargs))
-
-    signature = inspect.signature(read).replace(return_annotation="float")
-    metric.__signature__ = signature  # type: ignore[attr-defined]
-    metric.measure = measure  # type: ignore[attr-defined]
-    metric.__module__ = read.__module__
-    metric.__name__ = metric.__qualname__ = name
-    metric.__doc__ = doc
-    return documented(metric)
+def examples(names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics among the names of a module, for doctest."""
+    return {name: value for name, value in names.items() if hasattr(value, "__wrapped__")}

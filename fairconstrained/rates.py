@@ -1,0 +1,151 @@
+r"""Rates of predictions: constraints, metrics, intervals and certificates are made of these.
+
+A rate is a ratio of two sums over a table of rows, true label by predicted label,
+
+.. math:: \frac{\sum_{y, k} \mathrm{hits}_{yk}\, n_{yk}}
+          {\sum_{y, k} \mathrm{possible}_{yk}\, n_{yk}} .
+
+The functions below give the rates of a notion, one for each class c that it looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairconstrained.arrays import Floats
+
+
+class Rate(NamedTuple):
+    """How much each cell counts where the event happened, and where it could have.
+
+    Examples
+    --------
+    >>> from fairconstrained.rates import true_positive_rates
+    >>> (recall,) = true_positive_rates(["no", "yes"], [1])
+    >>> recall.hits.tolist(), recall.possible.tolist()
+    ([[0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [1.0, 1.0]])
+    >>> recall.event + recall.given
+    "predicted 'yes' with label 'yes'"
+    """
+
+    hits: Floats  # (n_classes true, n_classes predicted)
+    possible: Floats
+    event: str
+    given: str = ""  # the condition, for messages
+
+
+# The labels in sorted order, and the positions of the classes c.
+Rates = Callable[[Sequence[Any], Sequence[int]], Iterator[Rate]]
+
+
+def selection_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(prediction = c)."""
+    for c, one in _one_hot(classes, targets):
+        yield _of_label(np.ones_like(one), one, f"predicted {c!r}")
+
+
+def base_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(label = c)."""
+    for c, one in _one_hot(classes, targets):
+        yield _of_prediction(one, np.ones_like(one), f"labelled {c!r}", "")
+
+
+def true_positive_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(prediction = c | label = c)."""
+    for c, one in _one_hot(classes, targets):
+        yield _of_label(one, one, f"predicted {c!r}", f" with label {c!r}")
+
+
+def false_negative_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(prediction != c | label = c)."""
+    for c, one in _one_hot(classes, targets):
+        yield _of_label(one, 1.0 - one, f"predicted another than {c!r}", f" with label {c!r}")
+
+
+def false_positive_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(prediction = c | label != c)."""
+    for c, one in _one_hot(classes, targets):
+        yield _of_label(1.0 - one, one, f"predicted {c!r}", f" with a label other than {c!r}")
+
+
+def true_negative_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(prediction != c | label != c)."""
+    for c, one in _one_hot(classes, targets):
+        event, given = f"predicted another than {c!r}", f" with a label other than {c!r}"
+        yield _of_label(1.0 - one, 1.0 - one, event, given)
+
+
+def odds(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(prediction = c | label = y), for every label y."""
+    for y, label in _one_hot(classes, range(len(classes))):
+        for c, one in _one_hot(classes, targets):
+            yield _of_label(label, one, f"predicted {c!r}", f" with label {y!r}")
+
+
+def error_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(prediction != label)."""
+    right = np.eye(len(classes))
+    yield Rate(1.0 - right, np.ones_like(right), "predicted wrongly")
+
+
+def accuracies(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(prediction = label)."""
+    right = np.eye(len(classes))
+    yield Rate(right, np.ones_like(right), "predicted right")
+
+
+def precisions(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(label = c | prediction = c)."""
+    for c, one in _one_hot(classes, targets):
+        yield _of_prediction(one, one, f"labelled {c!r}", f" with prediction {c!r}")
+
+
+def predictive_values(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(label = c | prediction = k), for every prediction k."""
+    for k, prediction in _one_hot(classes, range(len(classes))):
+        for c, one in _one_hot(classes, targets):
+            yield _of_prediction(one, prediction, f"labelled {c!r}", f" with prediction {k!r}")
+
+
+def f1_scores(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """Harmonic mean of P(prediction = c | label = c) and P(label = c | prediction = c)."""
+    for c, one in _one_hot(classes, targets):
+        both = np.outer(one, one)
+        either = one[:, None] + one  # two where label and prediction are c
+        given = f" with label or prediction {c!r}"
+        yield Rate(2.0 * both, either, f"predicted {c!r}", given)
+
+
+# The rates of each constraint: equal in all groups, or at most so large.
+PARITIES: Mapping[str, Rates] = {
+    "demographic_parity": selection_rates,
+    "equalized_odds": odds,
+    "equal_opportunity": true_positive_rates,
+    "false_positive_rate_parity": false_positive_rates,
+    "error_rate_parity": error_rates,
+}
+CAPS: Mapping[str, Rates] = {
+    "false_negative_rate": false_negative_rates,
+    "false_positive_rate": false_positive_rates,
+}
+
+
+def _one_hot(classes: Sequence[Any], positions: Sequence[int]) -> Iterator[tuple[Any, Floats]]:
+    """Some of the classes, each with its indicator."""
+    indicators = np.eye(len(classes))
+    return ((classes[c], indicators[c]) for c in positions)
+
+
+def _of_label(labels: Floats, predictions: Floats, event: str, given: str = "") -> Rate:
+    """P(prediction in one set | label in another), the sets as zeros and ones."""
+    possible = np.outer(labels, np.ones_like(labels))
+    return Rate(np.outer(labels, predictions), possible, event, given)
+
+
+def _of_prediction(labels: Floats, predictions: Floats, event: str, given: str) -> Rate:
+    """P(label in one set | prediction in another), the sets as zeros and ones."""
+    possible = np.outer(np.ones_like(labels), predictions)
+    return Rate(np.outer(labels, predictions), possible, event, given)
