@@ -28,8 +28,9 @@ from tqdm.auto import tqdm
 from benchmarks import results
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.models import LinearModel
+from fairconstrained.privacy import Gaussian
 from fairconstrained.privacy.audit import epsilon_lower_bound
-from fairconstrained.problems.private import erm
+from fairconstrained.privacy.mechanisms import ADD_NOISE
 from fairconstrained.solvers import DPSGDA
 
 EPSILON, DELTA = 3.0, 0.01  # thousands of trainings say little about rarer events
@@ -57,12 +58,10 @@ def fitted(with_canary: bool, histogram_noise: str, seed: int) -> RateConstraine
 
 
 def too_little_noise() -> Any:
-    """Gradients with a tenth of the noise that the plan says."""
-    honest = erm.with_gaussian_noise
-    return mock.patch.object(
-        erm,
-        "with_gaussian_noise",
-        lambda value, deviation, rng: honest(value, deviation / 10, rng),
+    """A tenth of the noise that the plan says."""
+    honest = ADD_NOISE[Gaussian]
+    return mock.patch.dict(
+        ADD_NOISE, {Gaussian: lambda value, deviation, rng: honest(value, deviation / 10, rng)}
     )
 
 

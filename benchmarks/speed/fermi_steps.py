@@ -24,6 +24,7 @@ from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
+from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems import Batch
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
 from fairconstrained.process import one_thread
@@ -63,7 +64,7 @@ def private_steps(solver: DPFERMI, unit: str, rows: Batch) -> Iterator[object]:
         counts=counts,
         information=MutualInformation.within(stack, counts),
         weight=1.0,
-        plan=solver.plan(_ROWS, budget, counts=True),
+        releases=Releases(solver.plan(_ROWS, budget)),
     )
     rng = torch.Generator().manual_seed(0)
     x = problem.start()

@@ -33,10 +33,10 @@ from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
-from fairconstrained.privacy.mechanisms import noise_generator
+from fairconstrained.privacy import Gaussian
+from fairconstrained.privacy.mechanisms import ADD_NOISE, Releases, noise_generator
 from fairconstrained.problems import Batch, FairERM
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.problems.private import erm as erm_module
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.process import one_thread
 from fairconstrained.solvers import DPSGDA, Budget
@@ -60,7 +60,11 @@ def not_hardened(value: Tensor, deviation: float, rng: Generator) -> Tensor:
 
 
 def private_round(
-    data: Batch, batch_size: int, fair: bool, seed: int | None = 0, **patches: Any
+    data: Batch,
+    batch_size: int,
+    fair: bool,
+    seed: int | None = 0,
+    add_noise: Any = ADD_NOISE[Gaussian],
 ) -> Callable[[], None]:
     """Steps as the estimator makes them; the plan is priced once, outside the clock."""
     n_rows, n_columns = data.X.shape
@@ -72,8 +76,8 @@ def private_round(
 
     def run() -> None:
         model = Linear().build_private(zero, one, 1)
-        with mock.patch.dict(vars(erm_module), patches):
-            erm = PrivateERM(model, data, log_loss, stack, 1e-4, counts, plan)
+        with mock.patch.dict(ADD_NOISE, {Gaussian: add_noise}):
+            erm = PrivateERM(model, data, log_loss, stack, 1e-4, counts, Releases(plan))
             dual, rng = zero.new_zeros(erm.n_constraints), noise_generator(seed)
             for _ in solver.iterate(erm, erm.start(), dual, 0.0, rng):
                 pass
@@ -130,14 +134,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     data = table(options.rows, options.columns)
-    plain_noise = {"with_gaussian_noise": not_hardened, "NOISES": {"gaussian": not_hardened}}
     methods = {
         "by hand": by_hand(data, options.batch),
         "plain": plain_round(data, options.batch),
         "private": private_round(data, options.batch, fair=False),
         "private and fair": private_round(data, options.batch, fair=True),
         "of the system": private_round(data, options.batch, fair=True, seed=None),
-        "not hardened": private_round(data, options.batch, fair=True, **plain_noise),
+        "not hardened": private_round(data, options.batch, fair=True, add_noise=not_hardened),
     }
     rows = []
     with one_thread():

@@ -18,17 +18,14 @@ from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import Posteriors
 from fairconstrained.models.features import dense_features
 from fairconstrained.privacy import Budget, PrivacyGuarantee
-from fairconstrained.privacy.mechanisms import (
-    SharedGenerator,
-    SystemGenerator,
-    with_gaussian_noise,
-)
+from fairconstrained.privacy.mechanisms import Releases, SharedGenerator, SystemGenerator
 from fairconstrained.problems.private.coordinates import (
     Coordinates,
     release_coordinates,
     release_scales,
 )
-from fairconstrained.problems.private.erm import PrivateERM
+from fairconstrained.problems.private.erm import GRADIENT, PrivateERM
+from fairconstrained.problems.private.secret_groups import COUNTS, released_counts
 from fairconstrained.solvers import DPSGDA, check_solves
 from fairconstrained.workers import ALONE, refuse_difference
 
@@ -198,7 +195,7 @@ class PrivateFairClassifier(FairClassifier):
 
     def _spends(self, plan):
         """From now on something may have been released: an error has to say so."""
-        self._spent = plan.privacy
+        self._spent = plan
 
     def _refuse_early(self, task, pose):
         """Pose the problem on one row and on no releases: what cannot be solved is refused here."""
@@ -215,18 +212,18 @@ class PrivateFairClassifier(FairClassifier):
         """Build the problem of noisy releases; here the mean log loss under the constraints."""
         data, space, rng = task.data, task.space, task.rng
         plan = task.solver.plan(task.n_rows, self._budget())
+        releases = Releases(plan)
 
         def pose(model, rows, stack, counts):
             alpha, n_rows = float(self.alpha), task.n_rows
-            return PrivateERM(model, rows, log_loss, stack, alpha, counts, plan, n_rows)
+            return PrivateERM(model, rows, log_loss, stack, alpha, counts, releases, n_rows)
 
         trial = self._trial_model(task)
         self._refuse_early(task, partial(pose, trial))
-        model = self._private_model(task, plan, trial.n_params)
-        exact = space.count_cells(data.y, data.group).to(data.weight)
-        counts = with_gaussian_noise(exact, plan.counts_noise, rng)
-        stack = self._stack(space, counts.round(), least_rows(self, plan.counts_noise))
-        _warn_of_small_groups(stack, counts, plan.privacy.sampling_rate)
+        model = self._private_model(task, releases, trial.n_params)
+        counts = released_counts(data, space, releases, rng)
+        stack = self._stack(space, counts.round(), least_rows(self, plan.noise(COUNTS)))
+        _warn_of_small_groups(stack, counts, plan.sampling_rate)
         parts = stack.counts_of_cells(counts).clamp_min(1.0)
         return pose(model, data, stack, parts)
 
@@ -263,7 +260,7 @@ class PrivateFairClassifier(FairClassifier):
                 f"{type(self).__name__}.epsilon must be a number or a Budget for planned_privacy; "
                 "got None."
             )
-        return self._planned(n_samples).privacy
+        return self._planned(n_samples)
 
     def _planned(self, n_samples):
         return self._chosen_solver().plan(n_samples, self._budget())
@@ -300,16 +297,16 @@ class PrivateFairClassifier(FairClassifier):
         centre, scale, _, run = coordinates
         return self.model_.build_private(centre, scale, outputs, given, run)
 
-    def _private_model(self, task, plan, n_params):
+    def _private_model(self, task, releases, n_params):
         """The model in released coordinates."""
-        X, n_rows, noise, rng = task.data.X, task.n_rows, plan.scaling_noise, task.rng
+        X, n_rows, rng = task.data.X, task.n_rows, task.rng
         public = self._public_range(task.data)
-        self._warn_of_noise(plan, n_rows, n_params)
+        self._warn_of_noise(releases.plan, n_rows, n_params)
         self._warn_of_delta(n_rows)
-        self._spends(plan)
+        self._spends(releases.plan)
         if self.feature_range is None:
-            public = release_scales(X, n_rows, public, noise, rng)
-        coordinates = release_coordinates(X, n_rows, public, noise, rng)
+            public = release_scales(X, n_rows, public, releases, rng)
+        coordinates = release_coordinates(X, n_rows, public, releases, rng)
         if coordinates.far:
             self._warn_of_range()
         return self._built(task, coordinates)
@@ -318,7 +315,7 @@ class PrivateFairClassifier(FairClassifier):
         """Two standard deviations of the noise on the measured constraints."""
         if self.epsilon is None:
             return super()._errors_of_estimates(problem)
-        return 2.0 * problem.deviations_of_estimates()
+        return 2.0 * problem.deviations_of_estimates().cpu()
 
     def __getstate__(self):
         """The state to pickle: without the seed of a private fit, which undoes its noise."""
@@ -330,13 +327,13 @@ class PrivateFairClassifier(FairClassifier):
     def _store(self, stages, rows):
         super()._store(stages, rows)
         if self.epsilon is not None:
-            self.privacy_ = stages[-1].problem.plan.privacy
+            self.privacy_ = stages[-1].problem.plan
             # The time of a step would reveal the exact size of its batch.
             self.history_["time"] = np.full(len(self.history_["time"]), np.nan)
 
     def _warn_of_noise(self, plan, n_rows, n_params):
-        rate, n_steps = plan.privacy.sampling_rate, plan.privacy.n_steps
-        noise = plan.gradient_noise * np.sqrt(n_params / n_steps) / (rate * n_rows)
+        rate, n_steps = plan.sampling_rate, plan.n_steps
+        noise = plan.noise(GRADIENT) * np.sqrt(n_params / n_steps) / (rate * n_rows)
         if noise > _MUCH_NOISE:
             warn_caller(
                 f"With {n_rows} rows, {n_params} parameters and "

@@ -9,8 +9,10 @@ from fairconstrained.constraints import Stack
 from fairconstrained.constraints.surrogates import Binormal
 from fairconstrained.estimators._private import least_rows
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
+from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.private.moments import (
     PrivateMomentERM,
+    count_deviation,
     made_up,
     plan_moments,
     release,
@@ -41,29 +43,30 @@ def check_private_ranking(estimator):
 def released_problem(estimator, task):
     """Release the moments of all cells, and build the problem from them."""
     data, public = task.data, estimator._public_range(task.data)
-    plan = plan_moments(*estimator._budget())
+    plan = plan_moments(estimator._budget())
+    releases = Releases(plan)
     estimator._warn_of_delta(task.n_rows)
     n_groups = len(task.space.groups)
-    _refuse_early(estimator, task, plan)
+    _refuse_early(estimator, task, releases)
     estimator._spends(plan)
     cell = data.y * n_groups + data.group
     rows = data.X, task.n_rows, cell, 2 * n_groups
-    released = release(*rows, public.centre, public.scale, plan, task.rng)
+    released = release(*rows, public.centre, public.scale, releases, task.rng)
     if released.far:
         estimator._warn_of_range()
     counts = released.counts.reshape(2, n_groups).round()
     _warn_of_noise(estimator, released, task.space)
-    constraint = estimator._stack(task.space, counts, least_rows(estimator, plan.count_deviation))
-    return PrivateMomentERM.of(released, constraint, float(estimator.alpha), plan)
+    constraint = estimator._stack(task.space, counts, least_rows(estimator, count_deviation(plan)))
+    return PrivateMomentERM.of(released, constraint, float(estimator.alpha), releases)
 
 
-def _refuse_early(estimator, task, plan):
+def _refuse_early(estimator, task, releases):
     """Pose the problem on made-up moments: a solver that does not suit is refused here."""
     space, n_features = task.space, task.data.X.shape[1]
     released = made_up(space.n_cells, n_features, task.n_rows)
     counts = released.counts.reshape(len(space.classes), len(space.groups))
     stack = Stack(space, [kept for kept, _ in estimator._kept(space, counts, 1)])
-    trial = PrivateMomentERM.of(released, stack, float(estimator.alpha), plan)
+    trial = PrivateMomentERM.of(released, stack, float(estimator.alpha), releases)
     check_solves(task.solver, trial)
     task.solver.check(trial)
 

@@ -248,7 +248,7 @@ class AUCFairClassifier(StreamingClassifier):
         return kind(model, task.data, risk, constraint, alpha)
 
     def _planned(self, n_samples):
-        return plan_moments(*self._budget())
+        return plan_moments(self._budget())
 
     def _private_problem(self, task):
         return released_problem(self, task)

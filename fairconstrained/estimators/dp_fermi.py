@@ -10,16 +10,13 @@ from fairconstrained.estimators._private import PrivateFairClassifier, least_row
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss
 from fairconstrained.models.per_row import check_rows_independent
-from fairconstrained.privacy import ReleasePlan, privacy_guarantee
+from fairconstrained.privacy import privacy_guarantee
+from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.membership import Members
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.problems.private.fermi import (
-    AttributeFermi,
-    RecordFermi,
-    SecretGroups,
-    released_counts,
-)
+from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
+from fairconstrained.problems.private.secret_groups import COUNTS, SecretGroups, released_counts
 from fairconstrained.solvers import FERMI, LabelRounds, NoisyTables, ReleasedMoments, solves
 
 _NEVER_BINDS = 1.0  # no gap of rates is larger, so the notion is measured and not constrained
@@ -211,6 +208,7 @@ class DPFermiClassifier(PrivateFairClassifier):
     def _private_problem(self, task):
         data, rng = task.data, task.rng
         plan = self._plan(task)
+        releases = Releases(plan)
         problem, of_record = self._problem_class(), self._protects_records()
 
         def pose(model, rows, stack, counts):
@@ -226,7 +224,7 @@ class DPFermiClassifier(PrivateFairClassifier):
                 counts=counts,
                 information=MutualInformation.within(stack, counts),
                 weight=float(self.penalty),
-                plan=plan,
+                releases=releases,
                 **own,
             )
 
@@ -236,21 +234,21 @@ class DPFermiClassifier(PrivateFairClassifier):
         self._refuse_early(task, partial(pose, model))
         self._spends(plan)
         if of_record:
-            model = self._private_model(task, plan, model.n_params)
-        cells = released_counts(data, task.space, plan.counts_noise, self._budget().unit, rng)
+            model = self._private_model(task, releases, model.n_params)
+        cells = released_counts(data, task.space, releases, rng)
         return pose(model, data, *self._stack_on(task.space, cells, plan))
 
     def _plan(self, task):
         """Plan the noise of all releases; there are none if the only secret is a single group."""
         solver, n_rows, budget = task.solver, task.n_rows, self._budget()
         if len(task.space.groups) < 2 and self._problem_class() is SecretGroups:
-            return ReleasePlan({}, privacy_guarantee([], delta=budget.delta, unit=budget.unit))
+            return privacy_guarantee([], delta=budget.delta, unit=budget.unit)
         plan = solver.plan(n_rows, budget)
         if not self._protects_records():  # else it is said together with the noise
             self._warn_of_delta(n_rows)
-        if plan.privacy.epsilon > budget.epsilon:
+        if plan.epsilon > budget.epsilon:
             warn_caller(
-                f"{type(solver).__name__} spends epsilon = {plan.privacy.epsilon:.3g}, more than "
+                f"{type(solver).__name__} spends epsilon = {plan.epsilon:.3g}, more than "
                 f"the {budget.epsilon:g} asked for: see privacy_.",
                 PrivacyWarning,
             )
@@ -258,7 +256,7 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     def _stack_on(self, space, cells, plan):
         """The notion that is measured and the counts of its parts, from released counts."""
-        stack = self._stack(space, cells.round(), least_rows(self, plan.counts_noise))
+        stack = self._stack(space, cells.round(), least_rows(self, plan.noise(COUNTS)))
         counts = stack.counts_of_cells(cells).clamp_min(1.0)
         used = stack.used_parts().to(counts.device)
         fractions = (counts / counts[used].sum()).tolist()

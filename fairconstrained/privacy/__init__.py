@@ -13,14 +13,7 @@ from fairconstrained.privacy.accounting import (
     privacy_guarantee,
     privacy_spent,
 )
-from fairconstrained.privacy.calibration import calibrate
-from fairconstrained.privacy.plans import (
-    ReleasePlan,
-    TrainingPlan,
-    one_off_gaussian,
-    plan_releases,
-    plan_training,
-)
+from fairconstrained.privacy.plans import calibrate, plan_releases
 
 __all__ = [
     "Budget",
@@ -28,13 +21,9 @@ __all__ = [
     "Laplace",
     "Phase",
     "PrivacyGuarantee",
-    "ReleasePlan",
-    "TrainingPlan",
     "Unit",
     "calibrate",
-    "one_off_gaussian",
     "plan_releases",
-    "plan_training",
     "privacy_guarantee",
     "privacy_spent",
 ]

@@ -17,7 +17,7 @@ import importlib.metadata
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from fairconstrained.privacy._loss_distributions import Batch, epsilon_of
 
@@ -96,9 +96,15 @@ class Gaussian:
 
     noise_multiplier: float
     of: str = field(default="sum", compare=False)
+    order: ClassVar[int] = 2  # of the norm in which noise is priced
 
     def __post_init__(self) -> None:
         check_positive("noise_multiplier", self.noise_multiplier)
+
+    @property
+    def noise(self) -> float:
+        """The noise multiplier."""
+        return self.noise_multiplier
 
     @property
     def shifts(self) -> tuple[float, float]:
@@ -131,9 +137,15 @@ class Laplace:
 
     scale: float
     of: str = field(default="sum", compare=False)
+    order: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
+
+    @property
+    def noise(self) -> float:
+        """The scale."""
+        return self.scale
 
     @property
     def shifts(self) -> tuple[float, float]:
@@ -282,7 +294,7 @@ def as_batch(phase: Phase) -> Batch:
 
 @dataclass(frozen=True)
 class PrivacyGuarantee:
-    """The guarantee of a private fit: the attribute ``privacy_`` of private estimators.
+    """The plan of a private fit, and what it guarantees: ``privacy_`` of private estimators.
 
     Attributes
     ----------
@@ -329,6 +341,15 @@ class PrivacyGuarantee:
     n_steps: int
     accountant: str
     phases: tuple[Phase, ...] = field(repr=False)
+
+    @property
+    def releases(self) -> dict[str, tuple[Gaussian | Laplace, int]]:
+        """The releases by their names, each with the number of times that it may be made."""
+        return {one.of: (one, phase.n_steps) for phase in self.phases for one in phase.releases}
+
+    def noise(self, release: str) -> float:
+        """Noise of a release, in units of its sensitivity; ``inf`` for one that is not planned."""
+        return self.releases[release][0].noise if release in self.releases else math.inf
 
     def to_dict(self) -> dict[str, Any]:
         """The promise as plain values, for a model card or a JSON file."""

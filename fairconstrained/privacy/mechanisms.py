@@ -31,7 +31,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol, Self
 
 import numpy as np
@@ -39,6 +39,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.arrays import Floats, Ints
+from fairconstrained.privacy.accounting import Gaussian, Laplace, PrivacyGuarantee
 
 _BLOCK_ROWS = 8192  # expected rows of the batches that are drawn together
 _BLOCK_NORMALS = 1024  # pairs
@@ -46,8 +47,6 @@ _GRID = 2.0**-24  # most that rounding adds to the norm of what a row adds, in u
 _LARGEST = 2.0**61  # steps of the grid; two such numbers add up within 64 bits
 
 _SEEDS = 2**63
-
-AddNoise = Callable[[Tensor, float, Generator], Tensor]
 
 
 class SystemGenerator(Generator):
@@ -301,4 +300,66 @@ def _rounded(numbers: Floats, step: float) -> Ints:
     return np.rint(np.minimum(np.maximum(numbers, -largest), largest) / step).astype(np.int64)
 
 
-NOISES: dict[str, AddNoise] = {"gaussian": with_gaussian_noise, "laplace": with_laplace_noise}
+ADD_NOISE = {Gaussian: with_gaussian_noise, Laplace: with_laplace_noise}
+
+
+class Releases:
+    """The noisy sums of a plan: each is made as often as it was priced, and no more often.
+
+    Parameters
+    ----------
+    plan : PrivacyGuarantee
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.privacy import Budget, plan_releases
+    >>> from fairconstrained.privacy.mechanisms import Releases, noise_generator
+    >>> releases = Releases(plan_releases({"counts": 0.99}, Budget(1.0, 1e-5, "record")))
+    >>> releases.noisy("counts", torch.tensor([200.0, 100.0]), 1.0, noise_generator(0)).shape
+    torch.Size([2])
+    >>> releases.noisy("counts", torch.tensor([200.0, 100.0]), 1.0, noise_generator(0))
+    Traceback (most recent call last):
+    ...
+    RuntimeError: The privacy budget is spent: the plan has no counts left.
+    """
+
+    def __init__(self, plan: PrivacyGuarantee):
+        self.plan = plan
+        self._planned = plan.releases
+        self._left = {name: times for name, (_, times) in self._planned.items()}
+
+    def noisy(self, name: str, total: Tensor, bound: float, rng: Generator) -> Tensor:
+        """Release a sum over rows: add the planned noise to it.
+
+        Parameters
+        ----------
+        name : str
+        total : Tensor
+            The sum over the rows of this worker.
+        bound : float
+            The most that a row adds to it: in the l2 norm, or the l1 norm for Laplace noise.
+        rng : Generator
+            With a :class:`SharedGenerator` the sums of all workers are added up.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        RuntimeError
+            If the release has been made as often as planned.
+        """
+        return self.noisy_parts(name, [total], bound, rng)[0]
+
+    def noisy_parts(
+        self, name: str, totals: Sequence[Tensor], bound: float, rng: Generator
+    ) -> list[Tensor]:
+        """Release several sums, to which a row adds at most `bound` together."""
+        if self._left.get(name, 0) < 1:
+            raise RuntimeError(f"The privacy budget is spent: the plan has no {name} left.")
+        self._left[name] -= 1
+        release, _ = self._planned[name]
+        add_noise = ADD_NOISE[type(release)]
+        return [add_noise(total, release.noise * bound, rng) for total in totals]

@@ -1,292 +1,214 @@
-"""Plans: the noise of all releases of a training within a budget, and what they cost together."""
+"""Plans: how much noise the releases of a training need within a budget."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
+from scipy.optimize import brentq
+
+from fairconstrained.privacy._loss_distributions import library
 from fairconstrained.privacy.accounting import (
     GRID_SHIFT,
     REPLACING,
+    Budget,
     Gaussian,
     Laplace,
     Phase,
     PrivacyGuarantee,
     Unit,
+    as_batch,
     check_budget,
     check_positive,
     privacy_guarantee,
+    privacy_spent,
 )
-from fairconstrained.privacy.calibration import calibrate, gaussian_multiplier
 
-NOISES: dict[str, Callable[..., Gaussian | Laplace]] = {"gaussian": Gaussian, "laplace": Laplace}
-_MOMENTS = "moments of the columns"
-_SCALING = ("sizes of the columns' entries", "mean squared norm", _MOMENTS)
-
-
-def one_off_gaussian(
-    fraction: float,
-    *,
-    epsilon: float,
-    delta: float,
-    unit: Unit = "record",
-    of: str = "group counts",
-) -> Gaussian:
-    """A Gaussian release, made once and of all rows, for a fraction of a budget.
-
-    Fractions are of the variance of the privacy loss, which adds up over releases. A fraction of 1
-    spends all of (epsilon, delta).
-
-    Parameters
-    ----------
-    fraction : float
-        In (0, 1].
-    epsilon, delta, unit
-        The whole budget.
-    of : str, default="group counts"
-        Name of the release.
-
-    Returns
-    -------
-    Gaussian
-
-    Examples
-    --------
-    >>> from fairconstrained.privacy import one_off_gaussian
-    >>> print(one_off_gaussian(0.01, epsilon=1.0, delta=1e-5))
-    group counts with Gaussian noise, multiplier 37.31
-    """
-    check_positive("epsilon", epsilon)
-    check_budget(delta=delta, unit=unit)
-    if not 0 < fraction <= 1:
-        raise ValueError(f"fraction must be in (0, 1]; got {fraction!r}.")
-    moves = 2 if unit in REPLACING else 1
-    shift = math.sqrt(fraction) / (moves * gaussian_multiplier(epsilon, delta)) - GRID_SHIFT
-    if shift <= 0:
-        raise ValueError(
-            f"epsilon = {epsilon:g} at delta = {delta:g} is less than what rounding costs."
-        )
-    return Gaussian(1 / shift, of=of)
-
-
-@dataclass(frozen=True)
-class ReleasePlan:
-    """Noise of one-off releases, and what they cost together.
-
-    Attributes
-    ----------
-    noise : dict of str to float
-        Standard deviation of the noise on each release, divided by the largest l2 norm of a row's
-        contribution.
-    privacy : PrivacyGuarantee
-
-    Examples
-    --------
-    >>> from fairconstrained.privacy import plan_releases
-    >>> plan = plan_releases({"group counts": 0.5, "means": 0.5}, epsilon=2.0, delta=1e-6)
-    >>> plan.privacy.epsilon <= 2.0, round(plan.counts_noise, 2)
-    (True, 3.17)
-    """
-
-    noise: Mapping[str, float]
-    privacy: PrivacyGuarantee
-
-    @property
-    def counts_noise(self) -> float:
-        """Noise of the release "group counts"; ``inf`` without."""
-        return self.noise.get("group counts", math.inf)
+PhasesAt = Callable[[float], Sequence[Phase]]
+# Calibrated noise spends between this and all of the budget.
+TIGHT = 0.995
+MOST_NOISE = 1e9
+NONE: Mapping[str, int] = MappingProxyType({})
 
 
 def plan_releases(
-    fractions: Mapping[str, float], *, epsilon: float, delta: float, unit: Unit = "record"
-) -> ReleasePlan:
-    """Split a budget over Gaussian releases that are each made once and of all rows.
+    fractions: Mapping[str, float],
+    budget: Budget,
+    *,
+    times: Mapping[str, int] = NONE,
+    step: Mapping[str, float] = NONE,
+    sampling_rate: float = 1.0,
+    n_steps: int = 1,
+    laplace: Collection[str] = (),
+) -> PrivacyGuarantee:
+    """Split a budget over noisy sums: some of all rows, and the rest for steps on Poisson batches.
 
     Parameters
     ----------
     fractions : dict of str to float
-        The names of the releases with positive numbers; the precisions 1/noise**2 are in these
-        proportions.
-    epsilon, delta, unit
-        The budget of all of them.
+        Names of Gaussian releases of all rows, with fractions of the budget in (0, 1). Fractions
+        are of the variance of the privacy loss, which adds up over releases.
+    budget : Budget
+        The budget of all releases.
+    times : dict of str to int, optional
+        How often a release of all rows is made, if not once; its fraction is for all times.
+    step : dict of str to float, optional
+        Names of the joint releases of each step, with fractions of 1 by which the precision
+        1/noise**2 of a step is split. The steps get what the other releases leave of the budget.
+    sampling_rate : float, default=1.0
+        Probability of each row to be in the batch of a step.
+    n_steps : int, default=1
+        Number of steps.
+    laplace : collection of str, default=()
+        The releases of a step with Laplace noise. Noise of scale b costs about as much as Gaussian
+        noise of multiplier b where b is large.
 
     Returns
     -------
-    ReleasePlan
+    PrivacyGuarantee
+        The plan: ``noise`` and ``times`` of each release by its name, and what they cost together.
+
+    Raises
+    ------
+    ValueError
+        If a fraction is not in (0, 1), or if the fractions are more than the budget.
 
     Examples
     --------
-    >>> from fairconstrained.privacy import plan_releases
-    >>> plan = plan_releases({"counts": 0.1, "moments": 0.9}, epsilon=1.0, delta=1e-5)
-    >>> print({name: round(noise, 1) for name, noise in plan.noise.items()})
-    {'counts': 11.8, 'moments': 3.9}
+    >>> from fairconstrained.privacy import Budget, plan_releases
+    >>> budget = Budget(1.0, 1e-5, "record")
+    >>> plan = plan_releases({"counts": 0.1, "moments": 0.89}, budget)
+    >>> print(f"{plan.noise('counts'):.1f} {plan.noise('moments'):.1f} {plan.epsilon:.3f}")
+    11.8 4.0 0.994
+    >>> steps = {"histogram": 0.1, "gradient": 0.9}
+    >>> plan = plan_releases({}, budget, step=steps, sampling_rate=0.05, n_steps=400)
+    >>> print(f"{plan.noise('gradient'):.2f} {plan.noise('histogram'):.1f} {plan.epsilon:.2f}")
+    4.10 12.3 1.00
     """
-    if not fractions or not all(fraction > 0 for fraction in fractions.values()):
+    check_positive("epsilon", budget.epsilon)
+    check_budget(delta=budget.delta, unit=budget.unit)
+    for name, fraction in (*fractions.items(), *step.items()):
+        if not 0 < fraction < 1:
+            raise ValueError(f"The fraction of {name!r} must be in (0, 1); got {fraction!r}.")
+    once = []
+    for name, fraction in fractions.items():
+        n = times.get(name, 1)
+        once.append(Phase([Gaussian(one_off_noise(fraction / n, budget), of=name)], n_steps=n))
+
+    def phases_at(noise: float) -> list[Phase]:
+        releases = [
+            (Laplace if name in laplace else Gaussian)(noise / math.sqrt(fraction), of=name)
+            for name, fraction in step.items()
+        ]
+        return [*once, Phase(releases, sampling_rate, n_steps)] if releases else once
+
+    epsilon, delta, unit = budget
+    noise = calibrate(phases_at, epsilon=epsilon, delta=delta, unit=unit) if step else math.inf
+    plan = privacy_guarantee(phases_at(noise), delta=delta, unit=unit)
+    if plan.epsilon > epsilon:
         raise ValueError(
-            f"fractions must be positive numbers, at least one; got {dict(fractions)}."
+            f"The fractions {dict(fractions)} cost epsilon = {plan.epsilon:.4g}, more than "
+            f"{epsilon:g}: leave 1 % because the accountant rounds up."
         )
-    total = sum(fractions.values())
-
-    def noises(noise: float) -> dict[str, float]:
-        return {name: noise * math.sqrt(total / fraction) for name, fraction in fractions.items()}
-
-    def phases(noise: float) -> list[Phase]:
-        return [Phase([Gaussian(s, of=name)]) for name, s in noises(noise).items()]
-
-    noise = calibrate(phases, epsilon=epsilon, delta=delta, unit=unit)
-    return ReleasePlan(noises(noise), privacy_guarantee(phases(noise), delta=delta, unit=unit))
+    # A single step of all rows would pass for a release that is made once, and several releases of
+    # all rows for steps.
+    return replace(plan, n_steps=n_steps if step else 0, sampling_rate=sampling_rate)
 
 
-@dataclass(frozen=True)
-class TrainingPlan:
-    """Noise of a private training, and what it costs.
-
-    Attributes
-    ----------
-    gradient_noise : float
-        Standard deviation of the noise on the sum of clipped gradients, divided by the clip.
-    histogram_noise : float
-        Standard deviation (Gaussian) or scale (Laplace) of the noise on each table of a batch,
-        divided by the largest norm (l2 or l1) of a row's entries; ``inf`` without tables.
-    counts_noise, final_noise : float
-        Standard deviation of the noise on the group counts, released once, and on each final
-        table, both of all rows; ``inf`` without.
-    privacy : PrivacyGuarantee
-        For the attribute ``privacy_``.
-    scaling_noise : float, default=inf
-        Noise multiplier of the sizes of entries in each column (released only where no range is
-        public), of the rows' mean squared norm and of the columns' means and mean squares, each
-        released once.
-    final_tables : int, default=1
-        How many final tables there may be, each with ``final_noise``.
-    histogram_kind : {"gaussian", "laplace"}, default="gaussian"
-        Distribution of the noise on each table of a batch.
-
-    Examples
-    --------
-    >>> from fairconstrained.privacy import plan_training
-    >>> plan = plan_training(epsilon=1.0, delta=1e-5, sampling_rate=0.05, n_steps=100)
-    >>> type(plan).__name__, plan.final_noise
-    ('TrainingPlan', inf)
-    """
-
-    gradient_noise: float
-    histogram_noise: float
-    counts_noise: float
-    final_noise: float
-    privacy: PrivacyGuarantee
-    scaling_noise: float = math.inf
-    final_tables: int = 1
-    histogram_kind: str = "gaussian"
+def one_off_noise(fraction: float, budget: Budget) -> float:
+    """Multiplier of one Gaussian release of all rows for a fraction of a budget."""
+    moves = 2 if budget.unit in REPLACING else 1
+    whole = moves * gaussian_multiplier(budget.epsilon, budget.delta)
+    shift = math.sqrt(fraction) / whole - GRID_SHIFT
+    if shift <= 0:
+        raise ValueError(
+            f"epsilon = {budget.epsilon:g} at delta = {budget.delta:g} is less than what rounding "
+            "costs."
+        )
+    return 1 / shift
 
 
-def plan_training(
-    *,
-    epsilon: float,
-    delta: float,
-    sampling_rate: float,
-    n_steps: int,
-    unit: Unit = "record",
-    histogram_fraction: float = 0.1,
-    histogram_noise: str = "gaussian",
-    counts_fraction: float = 0.0,
-    final_fraction: float = 0.0,
-    scaling_fraction: float = 0.0,
-    final_tables: int = 1,
-) -> TrainingPlan:
-    """Noise for steps that release a table and a gradient of one Poisson batch each.
+def gaussian_multiplier(epsilon: float, delta: float) -> float:
+    """The multiplier at which one Gaussian release costs (epsilon, delta); Balle and Wang, 2018."""
+    return float(library("").get_sigma_gaussian(epsilon, delta))
+
+
+def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit = "record") -> float:
+    """The least noise with which a training keeps a budget.
 
     Parameters
     ----------
+    phases_at : callable
+        ``phases_at(noise)`` lists the phases of the training; more noise must not cost more, and
+        ``phases_at(inf)`` holds what does not depend on it.
     epsilon, delta : float
-        The budget of the whole training.
-    sampling_rate : float
-        Probability of each row to be in a batch.
-    n_steps : int
-        Number of batches.
+        The budget.
     unit : {"record", "record_replacement", "sensitive_features"}, default="record"
         As in :func:`privacy_spent`.
-    histogram_fraction : float, default=0.1
-        The table's fraction of each step, in [0, 1), by which the precision 1/noise**2 of the joint
-        release is split. 0 for no table.
-    histogram_noise : {"gaussian", "laplace"}, default="gaussian"
-        The table's noise. Laplace noise of scale b costs about as much as Gaussian noise of
-        multiplier b where b is large.
-    counts_fraction, final_fraction : float, default=0.0
-        Fractions of the budget, in [0, 1), for the counts of all rows, released once before the
-        training, and for the tables of all rows, released after it.
-    scaling_fraction : float, default=0.0
-        Fraction of the budget for three releases together: the sizes of entries in each column,
-        the rows' mean squared norm, and the means and mean squares of the columns.
-    final_tables : int, default=1
-        How many tables are released after the training; they divide `final_fraction`.
 
     Returns
     -------
-    TrainingPlan
+    float
+        A noise with ``0.995 * epsilon <= privacy_spent(phases_at(noise)) <= epsilon``; the upper
+        bound is checked, not approximated. Where epsilon jumps as a function of the noise, the
+        least noise above the jump.
+
+    Raises
+    ------
+    ValueError
+        If the budget is spent by releases that do not depend on the noise.
 
     Examples
     --------
-    >>> from fairconstrained.privacy import plan_training
-    >>> plan = plan_training(epsilon=1.0, delta=1e-5, sampling_rate=0.05, n_steps=400)
-    >>> print(f"{plan.gradient_noise:.2f} {plan.histogram_noise:.1f} {plan.privacy.epsilon:.2f}")
-    4.09 12.3 1.00
+    >>> from fairconstrained.privacy import Gaussian, Phase, calibrate
+    >>> noise = calibrate(lambda s: [Phase([Gaussian(s)], 0.2, 150)], epsilon=1.0, delta=1e-5,
+    ...                   unit="sensitive_features")
+    >>> print(f"{noise:.1f}")
+    18.3
     """
     check_positive("epsilon", epsilon)
     check_budget(delta=delta, unit=unit)
-    _check_fractions(
-        histogram_fraction=histogram_fraction,
-        counts_fraction=counts_fraction,
-        final_fraction=final_fraction,
-        scaling_fraction=scaling_fraction,
-    )
-    if final_tables < 1:
-        raise ValueError(f"final_tables must be at least 1; got {final_tables!r}.")
-    if histogram_noise not in NOISES:
-        raise ValueError(f"histogram_noise must be one of {list(NOISES)}; got {histogram_noise!r}.")
-    once = {
-        what: one_off_gaussian(fraction, epsilon=epsilon, delta=delta, unit=unit, of=what)
-        for what, fraction in (
-            ("group counts", counts_fraction),
-            ("final table", final_fraction / final_tables),
-            *((what, scaling_fraction / len(_SCALING)) for what in _SCALING),
+
+    def spent(noise: float) -> float:
+        return privacy_spent(phases_at(noise), delta=delta, unit=unit)
+
+    if spent(math.inf) >= TIGHT * epsilon:
+        raise ValueError(
+            f"Releases with noise that was fixed beforehand spend epsilon = {spent(math.inf):.4g} "
+            f"at delta = {delta:g}, which leaves nothing of epsilon = {epsilon:g} for the rest."
         )
-        if fraction
-    }
 
-    def phases_at(noise: float) -> list[Phase]:
-        table, gradient = _split(noise, histogram_fraction)
-        releases = [NOISES[histogram_noise](table, of="histogram")] if histogram_fraction else []
-        releases.append(Gaussian(gradient, of="gradient"))
-        times = {"final table": final_tables}
-        single = [Phase([release], n_steps=times.get(what, 1)) for what, release in once.items()]
-        return [*single, Phase(releases, sampling_rate, n_steps)]
+    def excess(log_noise: float) -> float:
+        ratio = min(max(spent(math.exp(log_noise)) / epsilon, 1e-6), 1e6)
+        return 0.0 if TIGHT <= ratio <= 1 else math.log(ratio / TIGHT**0.5)
 
-    noise = calibrate(phases_at, epsilon=epsilon, delta=delta, unit=unit)
-    table, gradient = _split(noise, histogram_fraction)
-    privacy = privacy_guarantee(phases_at(noise), delta=delta, unit=unit)
-    never = Gaussian(math.inf)
-    return TrainingPlan(
-        gradient_noise=gradient,
-        histogram_noise=table,
-        counts_noise=once.get("group counts", never).noise_multiplier,
-        final_noise=once.get("final table", never).noise_multiplier,
-        # A single step of all rows would pass for a release that is made once.
-        privacy=replace(privacy, n_steps=n_steps, sampling_rate=sampling_rate),
-        scaling_noise=once.get(_MOMENTS, never).noise_multiplier,
-        final_tables=final_tables,
-        histogram_kind=histogram_noise,
-    )
+    low = high = _guess(phases_at, epsilon, delta, unit)
+    step = 0.02
+    while excess(low) < 0:
+        low, step = low - step, 2 * step
+    while excess(high) > 0:
+        high, step = high + step, 2 * step
+        if high > math.log(MOST_NOISE):
+            raise ValueError(
+                "No noise meets the budget: phases_at(noise) must cost less with more."
+            )
+    found = float(brentq(excess, low, high, xtol=1e-6))
+    while excess(found) > 0:  # a jump
+        found += 1e-6
+    return math.exp(found)
 
 
-def _split(noise: float, histogram_fraction: float) -> tuple[float, float]:
-    """Noise of the table and of the gradient, whose joint precision is 1/noise**2."""
-    table = noise / math.sqrt(histogram_fraction) if histogram_fraction else math.inf
-    return table, noise / math.sqrt(1 - histogram_fraction)
+def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> float:
+    """Logarithm of the noise that would meet the budget if privacy losses were normal."""
+    replaces, goal = unit in REPLACING, 1 / gaussian_multiplier(epsilon, delta) ** 2
 
+    def excess(log_noise: float) -> float:
+        batches = [as_batch(phase) for phase in phases_at(math.exp(log_noise))]
+        return sum(b.n_steps * b.variance(replace=replaces) for b in batches) - goal
 
-def _check_fractions(**fractions: float) -> None:
-    for name, fraction in fractions.items():
-        if not 0 <= fraction < 1:
-            raise ValueError(f"{name} must be in [0, 1); got {fraction!r}.")
+    ends = math.log(1e-2), math.log(MOST_NOISE)
+    if excess(ends[0]) <= 0 or excess(ends[1]) >= 0:
+        return 0.0
+    return float(brentq(excess, *ends, rtol=1e-3))

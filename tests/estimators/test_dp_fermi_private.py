@@ -10,10 +10,8 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.privacy import privacy_spent
-from fairconstrained.problems.private import coordinates as private_scaling
-from fairconstrained.problems.private import erm as private_problem
-from fairconstrained.problems.private import fermi as private_fermi
 from fairconstrained.solvers import DPFERMI, NoisyTables, ReleasedMoments
+from tests.helpers.releases import answered_by, honest
 
 LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 UNITS = ("sensitive_features", "record")
@@ -112,16 +110,7 @@ def test_networks_and_three_groups():
 @every_solver
 def test_the_promise_covers_every_release(unit, solver, monkeypatch):
     """Every use of noise is one of the phases, and these cost what is said."""
-    noise = []
-    for module in (private_problem, private_fermi, private_scaling):
-        honest = module.with_gaussian_noise
-
-        def noted(value, deviation, rng, honest=honest):
-            noise.append(deviation)
-            return honest(value, deviation, rng)
-
-        monkeypatch.setattr(module, "with_gaussian_noise", noted)
-    monkeypatch.setitem(private_problem.NOISES, "gaussian", private_problem.with_gaussian_noise)
+    noise = answered_by(monkeypatch, honest)
     privacy = private(unit=unit, solver=solver, epsilon=0.7).privacy_
     assert 0.99 * 0.7 <= privacy.epsilon <= 0.7
     assert privacy.unit == unit
@@ -139,13 +128,11 @@ def test_nothing_is_told_that_is_not_released(unit, solver, constraint, monkeypa
     coefficients, history, number of iterations, status and warnings.
     """
 
-    def only_noise(value, deviation, rng):
-        noise = torch.randn(value.shape, generator=rng, dtype=torch.float64)
+    def only_noise(add_noise, total, deviation, rng):
+        noise = torch.randn(total.shape, generator=rng, dtype=torch.float64)
         return 1500.0 + deviation * noise
 
-    for module in (private_problem, private_fermi, private_scaling):
-        monkeypatch.setattr(module, "with_gaussian_noise", only_noise)
-    monkeypatch.setitem(private_problem.NOISES, "gaussian", only_noise)
+    answered_by(monkeypatch, only_noise)
     rng = np.random.default_rng(0)
     X, y, group = LARGE.data[:5000], LARGE.target[:5000], LARGE.sensitive_features[:5000]
     other = (X, y, rng.permutation(1 - group))

@@ -21,8 +21,9 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.metrics import inter_group_auc_gap
 from fairconstrained.models.features import as_features
-from fairconstrained.privacy import privacy_spent
+from fairconstrained.privacy import Budget, privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
+from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.moments import GroupMoments
 from fairconstrained.problems.private import moments as private_moments
 from fairconstrained.problems.private.moments import (
@@ -36,6 +37,7 @@ from fairconstrained.problems.private.moments import (
 )
 from fairconstrained.solvers import QCQP, SGDA
 from tests.helpers.fits import FORGIVEN
+from tests.helpers.releases import answered_by, honest, without_noise
 
 # Whether most rows lie outside of their range is read off released norms, so the noise decides.
 pytestmark = pytest.mark.filterwarnings(
@@ -122,32 +124,25 @@ def test_a_long_row_moves_them_by_one():
 def test_the_parts_share_one_unit_and_the_budget_is_not_exceeded():
     assert sum(private_moments._PARTS) == pytest.approx(1.0)
     for epsilon in (0.1, 1.0, 9.0):
-        plan = plan_moments(epsilon, 1e-5)
-        assert 0.97 * epsilon <= plan.privacy.epsilon <= epsilon
-        assert plan.privacy.epsilon == privacy_spent(plan.privacy.phases, delta=1e-5)
-        assert len(plan.privacy.phases) == 4
+        plan = plan_moments(Budget(epsilon, 1e-5, "record"))
+        assert 0.97 * epsilon <= plan.epsilon <= epsilon
+        assert plan.epsilon == privacy_spent(plan.phases, delta=1e-5)
+        assert len(plan.phases) == 4
 
 
 def test_every_use_of_noise_is_one_that_the_plan_has_priced(monkeypatch):
-    used = []
-    add = private_moments.with_gaussian_noise
-
-    def recorded(value, deviation, rng):
-        used.append((tuple(value.shape), float(deviation)))
-        return add(value, deviation, rng)
-
-    monkeypatch.setattr(private_moments, "with_gaussian_noise", recorded)
+    used = answered_by(monkeypatch, honest)
     clf = fitted()
-    plan = plan_moments(1.0, 1e-5)
-    moments = plan.moments.noise_multiplier
-    assert clf.privacy_ == plan.privacy
-    assert used == [
-        ((6,), plan.centre.noise_multiplier),
-        ((64,), plan.norms.noise_multiplier),
+    plan = plan_moments(Budget(1.0, 1e-5, "record"))
+    assert clf.privacy_ == plan
+    centre, norms, moments, scores = (release.noise for release, _ in plan.releases.values())
+    assert [asked[:2] for asked in used] == [
+        ((6,), centre),
+        ((64,), norms),
         ((4,), moments),
         ((4, 6), moments),
         ((4, 6, 6), moments),
-        ((4, 12), plan.scores.noise_multiplier),
+        ((4, 12), scores),
     ]
 
 
@@ -169,7 +164,7 @@ def canary_statistics(plan, n, with_row, factor):
     shares = private_moments._PARTS
     drawn = np.zeros(n)
     for part, along, share in zip(parts, direction, shares, strict=True):
-        noise = plan.moments.noise_multiplier * torch.randn(
+        noise = plan.noise(private_moments._MOMENTS) * torch.randn(
             (n, *part[1].shape), generator=rng, dtype=torch.float64
         )
         released = part[1].numpy() * share**0.5 + noise.numpy()
@@ -180,11 +175,11 @@ def canary_statistics(plan, n, with_row, factor):
 @pytest.mark.parametrize(("factor", "caught"), [(lambda v: clipped(v, 1.0), False), (None, True)])
 def test_audit(factor, caught):
     """The claim holds for a canary's likelihood ratio, and breaks if rows are not clipped."""
-    plan, delta = plan_moments(2.0, 0.02), 0.02
+    plan, delta = plan_moments(Budget(2.0, 0.02, "record")), 0.02
     factor = factor or torch.ones_like
     samples = [canary_statistics(plan, 20_000, row, factor) for row in (0, 1)]
     bound = epsilon_lower_bound(*samples, delta=delta)
-    assert (bound > plan.privacy.epsilon) == caught
+    assert (bound > plan.epsilon) == caught
     assert bound > 0.5  # the audit is not blind
 
 
@@ -193,11 +188,12 @@ def test_audit(factor, caught):
 
 def test_without_noise_the_moments_are_exact(monkeypatch):
     X, y, groups = data(500)
-    monkeypatch.setattr(private_moments, "with_gaussian_noise", lambda value, *_: value)
+    answered_by(monkeypatch, without_noise)
     monkeypatch.setattr(private_moments, "_WITHIN", 1.0)
     cell = torch.as_tensor(y * 2 + np.unique(groups, return_inverse=True)[1])
     low, width = torch.full((6,), -4.0).double(), torch.full((6,), 8.0).double()
-    released = release(as_features(X), len(X), cell, 4, low, width, plan_moments(1.0, 1e-5), None)
+    releases = Releases(plan_moments(Budget(1.0, 1e-5, "record")))
+    released = release(as_features(X), len(X), cell, 4, low, width, releases, None)
     scaled = (X - released.centre.numpy()) / released.scale.numpy()
     np.testing.assert_allclose(released.centre, X.mean(axis=0), atol=1e-12)
     assert np.linalg.norm(scaled, axis=1).max() <= 1

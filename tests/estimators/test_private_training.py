@@ -30,10 +30,8 @@ from fairconstrained.exceptions import (
     PrivacyWarning,
     SmallGroupWarning,
 )
-from fairconstrained.privacy import Gaussian, Phase, privacy_spent
-from fairconstrained.privacy.calibration import gaussian_multiplier
-from fairconstrained.problems.private import coordinates as private_scaling
-from fairconstrained.problems.private import erm as private_problem
+from fairconstrained.privacy import privacy_spent
+from fairconstrained.privacy.plans import gaussian_multiplier
 from fairconstrained.solvers import (
     DPSGDA,
     QCQP,
@@ -45,6 +43,7 @@ from fairconstrained.solvers import (
     ReleasedMoments,
 )
 from tests.helpers.fits import CAPS, METRIC_OF
+from tests.helpers.releases import answered_by, honest
 from tests.helpers.steep import STEEP
 
 LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
@@ -186,42 +185,22 @@ def test_the_promise_covers_every_release():
 @quiet
 def test_no_more_is_released_than_was_priced(monkeypatch):
     """Every use of noise is one of the plan's, with the plan's deviation."""
-    noise = []
-    from fairconstrained.estimators import _private
-
-    for module in (private_problem, private_scaling, _private):
-        honest = module.with_gaussian_noise
-
-        def noted(value, deviation, rng, honest=honest):
-            noise.append((tuple(value.shape), deviation))
-            return honest(value, deviation, rng)
-
-        monkeypatch.setattr(module, "with_gaussian_noise", noted)
-    monkeypatch.setitem(private_problem.NOISES, "gaussian", private_problem.with_gaussian_noise)
+    asked = answered_by(monkeypatch, honest)
     plan = DPSGDA(n_steps=20).plan(3000, Budget(1.0, 1e-6, "record"))
-    private(n=3000, solver=DPSGDA(n_steps=20))
+    assert private(n=3000, solver=DPSGDA(n_steps=20)).privacy_ == plan
+    of_sizes, of_norms, of_moments, *others = [one[:2] for one in asked]
     of_labels = 0.5**0.5  # the norm of (1, 0) less its mean
-    steps = [((2, 2), of_labels * plan.histogram_noise), ((7,), plan.gradient_noise)] * 20
-    (of_sizes, of_norms, of_moments), others = noise[:3], noise[3:]
-    assert of_sizes == ((60,), 6**0.5 * plan.scaling_noise)  # at most 6 large entries in a row
-    assert of_norms == ((), 6 * plan.scaling_noise)  # of 6 columns in [0, 1]
+    scaling = plan.noise("mean squared norm")
+    assert of_sizes == ((60,), 6**0.5 * scaling)  # at most 6 large entries in a row
+    assert of_norms == ((), 6 * scaling)  # of 6 columns in [0, 1]
     assert of_moments[0] == (12,)  # mean and mean square of each column
-    assert 2 * plan.scaling_noise <= of_moments[1] <= 2 * 6**0.5 * plan.scaling_noise
+    assert 2 * scaling <= of_moments[1] <= 2 * 6**0.5 * scaling
+    of_table = ((2, 2), of_labels * plan.noise("histogram"))
+    steps = [of_table, ((7,), plan.noise("gradient"))] * 20
     before, after = others[:41], others[41:]
-    assert before == [((2, 2), plan.counts_noise), *steps]
-    assert 1 <= len(after) <= plan.final_tables
-    assert set(after) == {((2, 2), of_labels * plan.final_noise)}
-    expected = [
-        *[Phase([Gaussian(plan.scaling_noise)])] * 3,
-        Phase([Gaussian(plan.counts_noise)]),
-        Phase([Gaussian(plan.final_noise)], n_steps=plan.final_tables),
-        Phase(
-            [Gaussian(plan.histogram_noise), Gaussian(plan.gradient_noise)],
-            plan.privacy.sampling_rate,
-            20,
-        ),
-    ]
-    assert privacy_spent(expected, delta=1e-6) == pytest.approx(plan.privacy.epsilon)
+    assert before == [((2, 2, 1), plan.noise("group counts")), *steps]
+    assert 1 <= len(after) <= plan.releases["final table"][1] == 6
+    assert set(after) == {((2, 2), of_labels * plan.noise("final table"))}
 
 
 @quiet
@@ -251,12 +230,12 @@ def test_a_spent_plan_refuses_another_step():
 
         def iterate(self, problem, x, dual, tol, rng):
             while True:
-                problem.release(x, torch.zeros_like, 1.0, rng)
+                problem.release(x, lambda table: dual, 1.0, rng)
                 seen.append(x)
                 values = torch.zeros(1 + len(dual))
                 yield Iterate(x, values, values, dual, torch.inf)
 
-    with pytest.raises(RuntimeError, match="no step left"):
+    with pytest.raises(RuntimeError, match="no histogram left"):
         private(n=3000, solver=Greedy())
     assert len(seen) == 1
 
@@ -323,20 +302,6 @@ def test_a_constraint_with_variables_of_its_own_is_refused():
         private(PartialStatisticalParity(interval=(0.0, 0.3)), n=4000)
 
 
-def no_noise(*args):
-    raise AssertionError("Something was released.")
-
-
-@pytest.fixture
-def unreleased(monkeypatch):
-    """Whatever is released fails."""
-    from fairconstrained.estimators import _private
-    from fairconstrained.problems.private import fermi, moments
-
-    for module in (private_problem, private_scaling, _private, fermi, moments):
-        monkeypatch.setattr(module, "with_gaussian_noise", no_noise)
-
-
 REFUSED = {
     "variables of its own": RateConstrainedClassifier(
         PartialStatisticalParity(interval=(0.0, 0.3)), epsilon=1.0
@@ -357,15 +322,16 @@ REFUSED = {
 }
 
 
-@pytest.mark.usefixtures("unreleased")
 @pytest.mark.parametrize("clf", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_trained_is_refused_before_any_release(clf):
+def test_what_cannot_be_trained_is_refused_before_any_release(clf, monkeypatch):
+    released = answered_by(monkeypatch, honest)
     rows = LARGE.data[:3000], LARGE.target[:3000]
     with pytest.raises(
         ValueError, match=r"cannot solve|variables of its own|private training"
     ) as caught:
         clone(clf).fit(*rows, sensitive_features=LARGE.sensitive_features[:3000])
     assert not hasattr(caught.value, "privacy")
+    assert not released
 
 
 @quiet

@@ -22,17 +22,18 @@ from sklearn.base import clone
 
 import fairconstrained
 from fairconstrained.distributed import sharded_rows
-from fairconstrained.estimators import _private, _private_ranking
+from fairconstrained.estimators import _private_ranking
 from fairconstrained.estimators._rows import Task
 from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.privacy import Budget, mechanisms
 from fairconstrained.privacy.accounting import REPLACING, as_batch
-from fairconstrained.problems.private import coordinates, erm, fermi, moments
-from fairconstrained.problems.private.erm import NoisySteps
+from fairconstrained.problems.private import coordinates, moments
+from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
 from tests.helpers.marks import slow_where
 from tests.helpers.private_fits import DATA, PRIVATE
 from tests.helpers.processes import needs_gloo, run_on_workers
+from tests.helpers.releases import answered_by, with_less_noise, without_noise
 
 N = 2000
 FEATURES = DATA.data[:N].copy()
@@ -243,9 +244,8 @@ def test_the_fifth_estimator_promises_nothing():
 # --- broken variants are caught ------------------------------------------------------------------
 
 
-def too_little_noise(patch, module):
-    honest = module.with_gaussian_noise
-    patch.setattr(module, "with_gaussian_noise", lambda v, s, rng: honest(v, 0.01 * s, rng))
+def too_little_noise(patch):
+    answered_by(patch, with_less_noise(0.01))
 
 
 def no_clip(patch, model):
@@ -260,28 +260,19 @@ def no_clip(patch, model):
 
 
 def unpriced_releases(patch):
-    honest = NoisySteps.release_table
+    honest = PrivateERM.release_table
 
     def many(self, x, rng):
         for _ in range(200):
-            self._left["final table"] += 1
+            self.releases._left["final table"] += 1
             honest(self, x, rng)
         return honest(self, x, rng)
 
-    patch.setattr(NoisySteps, "release_table", many)
+    patch.setattr(PrivateERM, "release_table", many)
 
 
 MOVES_MORE = {
-    "noise of counts": ("rates", lambda patch: too_little_noise(patch, _private)),
-    "noise of coordinates": (
-        "rates of raw columns",
-        lambda patch: too_little_noise(patch, coordinates),
-    ),
-    "noise of steps": ("rates", lambda patch: too_little_noise(patch, erm)),
-    "noise of steps, partial": ("partial parity", lambda patch: too_little_noise(patch, erm)),
-    "noise of moments": ("ranking", lambda patch: too_little_noise(patch, moments)),
-    "noise of penalties": ("penalty, records", lambda patch: too_little_noise(patch, erm)),
-    "noise of sums by group": ("penalty, groups", lambda patch: too_little_noise(patch, fermi)),
+    **{f"noise, {name}": (name, too_little_noise) for name in PRIVATE},
     "gradients are not clipped": ("rates", lambda patch: no_clip(patch, LinearModel)),
     "gradients of a network are not clipped": (
         "rates of a network",
@@ -299,7 +290,7 @@ MOVES_MORE = {
     ),
     "releases without a price": ("rates", unpriced_releases),
 }
-SLOW = ("noise of sums by group", "noise of steps, partial")
+SLOW = [f"noise, {name}" for name in PRIVATE if name not in ("rates", "ranking")]
 
 
 def units_of(name):
@@ -316,16 +307,16 @@ def test_the_audit_sees_what_moves_more(case, monkeypatch):
         assert moved > priced
 
 
-def exact_tables(patch):
-    patch.setitem(erm.NOISES, "gaussian", lambda value, scale, rng: value)
+def exact_releases(patch):
+    answered_by(patch, without_noise)
 
 
 def exact_final_table(patch):
     def exact(self, x, rng):
         scores = self.model.scores(x, self.data.X)
-        return self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.part)
+        return self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.group)
 
-    patch.setattr(NoisySteps, "release_table", exact)
+    patch.setattr(PrivateERM, "release_table", exact)
 
 
 def exact_groups_in_a_warning(patch):
@@ -336,8 +327,8 @@ def exact_groups_in_a_warning(patch):
 
 
 LEAKS = {
-    "exact tables": ("rates", exact_tables),
-    "exact tables of probabilities": ("penalty, records", exact_tables),
+    "exact releases": ("rates", exact_releases),
+    "exact releases of a penalty": ("penalty, records", exact_releases),
     "an exact violation": ("partial parity", exact_final_table),
     "an exact number in a warning": ("ranking", exact_groups_in_a_warning),
 }

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from fairconstrained.privacy import Gaussian, Laplace, mechanisms, plan_releases
+from fairconstrained.privacy import Gaussian, Laplace, mechanisms
 from fairconstrained.privacy.accounting import GRID_SHIFT
 from fairconstrained.privacy.mechanisms import (
-    NOISES,
+    ADD_NOISE,
     PoissonBatches,
     SystemGenerator,
     with_gaussian_noise,
@@ -109,7 +109,7 @@ def test_noise_comes_from_the_system_alone(monkeypatch):
         torch.manual_seed(seed)
         rng = SystemGenerator()
         rng.manual_seed(seed)
-        return torch.stack([add(zeros, 1.0, rng) for add in NOISES.values()])
+        return torch.stack([add(zeros, 1.0, rng) for add in ADD_NOISE.values()])
 
     before = drawn(0)
     assert torch.equal(drawn(1), before)
@@ -209,19 +209,3 @@ def test_everything_comes_from_the_generator():
     ):
         assert torch.equal(draw(generator(1)), draw(generator(1)))
         assert not torch.equal(draw(generator(1)), draw(generator(2)))
-
-
-@pytest.mark.parametrize("shares", [{}, {"counts": 0.0}, {"counts": 1.0, "moments": -0.1}])
-def test_fractions_of_a_budget_are_positive(shares):
-    with pytest.raises(ValueError, match="fractions must be positive numbers, at least one"):
-        plan_releases(shares, epsilon=1.0, delta=1e-5)
-
-
-def test_fractions_of_a_budget_are_shares_of_the_inverse_variance():
-    """Four times the share is half the noise, whatever the unit of the shares."""
-    one, other = (
-        plan_releases({"a": 0.2 * unit, "b": 0.8 * unit}, epsilon=1.0, delta=1e-5).noise
-        for unit in (1.0, 7.0)
-    )
-    assert one["a"] == pytest.approx(2.0 * one["b"])
-    assert one == pytest.approx(other)

@@ -5,8 +5,6 @@ of its own, on which its clipped gradient lies. The statistic is the likelihood 
 releases of a batch, so the audit is nearly as sharp as the accountant.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -15,19 +13,13 @@ from fairconstrained.constraints import DemographicParity, Space, Stack
 from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.privacy import (
-    Gaussian,
-    Laplace,
-    Phase,
-    TrainingPlan,
-    mechanisms,
-    privacy_guarantee,
-)
+from fairconstrained.privacy import Gaussian, Laplace, Phase, mechanisms, privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
-from fairconstrained.privacy.mechanisms import SharedGenerator
+from fairconstrained.privacy.mechanisms import Releases, SharedGenerator
 from fairconstrained.problems import Batch
 from fairconstrained.problems.private import erm as private_problem
 from fairconstrained.problems.private.erm import PrivateERM
+from tests.helpers.releases import answered_by, plan_of, with_less_noise, without_noise
 
 # A large delta: a few thousand outputs say little about rare ones.
 RATE, DELTA, CLIP, N_SAMPLES, N_ROWS = 6 / 7, 0.02, 0.5, 3_000, 6
@@ -46,12 +38,14 @@ def batch(n_rows, others):
     return Batch(DenseFeatures(X), y, group, weight).rows(torch.arange(n_rows))
 
 
-def plan(kind):
-    noise = {"gaussian": Gaussian, "laplace": Laplace}[kind](TABLE_NOISE)
-    steps = Phase([noise, Gaussian(GRADIENT_NOISE)], RATE, 2 * N_SAMPLES)
-    one = privacy_guarantee([replace(steps, n_steps=1)], delta=DELTA)
-    privacy = replace(one, n_steps=2 * N_SAMPLES)
-    return TrainingPlan(GRADIENT_NOISE, TABLE_NOISE, np.inf, np.inf, privacy, histogram_kind=kind)
+def steps(kind, n_steps):
+    noise = {"gaussian": Gaussian, "laplace": Laplace}[kind](TABLE_NOISE, of="histogram")
+    return Phase([noise, Gaussian(GRADIENT_NOISE, of="gradient")], RATE, n_steps)
+
+
+def claim(kind):
+    """The price of one step."""
+    return privacy_spent([steps(kind, 1)], delta=DELTA)
 
 
 def outputs(with_canary, kind, seed, others=0.0):
@@ -71,14 +65,16 @@ def outputs_of(data, n_rows, kind, rng):
     )
     stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.1)])
     counts = torch.ones(stack.n_parts, dtype=torch.float64)
-    problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, plan(kind), n_rows)
+    releases = Releases(plan_of(steps(kind, N_SAMPLES)))
+    problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, releases, n_rows)
     x = torch.tensor([0.0, 0.0, -1.0], dtype=torch.float64)
+    no_dual = torch.zeros(problem.n_constraints).double()
     rows = []
     for _ in range(N_SAMPLES):
-        released = problem.release(x, torch.zeros_like, CLIP, rng)
-        table = (released.table @ torch.tensor([1.0, -1.0]).double()) * RATE  # predicted 0, less 1
+        table, gradient = problem.release(x, lambda _: no_dual, CLIP, rng)
+        table = (table @ torch.tensor([1.0, -1.0]).double()) * RATE  # predicted 0, less 1
         table = table[stack.part_of_cell[0]]
-        along = released.gradient[1] * RATE * n_rows / CLIP
+        along = gradient[1] * RATE * n_rows / CLIP
         rows.append([*table.tolist(), along.item()])
     return np.array(rows)
 
@@ -107,7 +103,7 @@ def bound(kind="gaussian", seed=0):
 
 def compared(without, with_canary, kind):
     audited = epsilon_lower_bound(loss_of(without, kind), loss_of(with_canary, kind), delta=DELTA)
-    return audited, plan(kind).privacy.epsilon
+    return audited, claim(kind)
 
 
 @pytest.mark.slow
@@ -121,13 +117,7 @@ def test_an_audit_stays_below_the_claim(kind, least):
 
 @pytest.mark.slow
 def test_the_audit_sees_noise_that_is_not_scaled(monkeypatch):
-    honest = private_problem.with_gaussian_noise
-
-    def too_little(value, deviation, rng):
-        return honest(value, 0.4 * deviation, rng)
-
-    monkeypatch.setattr(private_problem, "with_gaussian_noise", too_little)
-    monkeypatch.setitem(private_problem.NOISES, "gaussian", too_little)
+    answered_by(monkeypatch, with_less_noise(0.4))
     audited, claimed = bound()
     assert audited > claimed
 
@@ -146,8 +136,8 @@ def test_the_audit_sees_a_clip_that_is_skipped(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_audit_sees_exact_tables(monkeypatch):
-    monkeypatch.setitem(private_problem.NOISES, "gaussian", lambda value, scale, rng: value)
+def test_the_audit_sees_exact_releases(monkeypatch):
+    answered_by(monkeypatch, without_noise)
     audited, claimed = bound()
     assert audited > claimed
 
@@ -166,7 +156,7 @@ def test_the_audit_sees_batches_of_fixed_size(monkeypatch):
         return 2 * gradient / GRADIENT_NOISE**2 + (canary - others) / TABLE_NOISE**2
 
     audited = epsilon_lower_bound(statistic(False), statistic(True), delta=DELTA)
-    assert audited > plan("gaussian").privacy.epsilon
+    assert audited > claim("gaussian")
 
 
 # --- releases that two workers make together -----------------------------------------------------

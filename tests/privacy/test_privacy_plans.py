@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairconstrained.privacy import (
+    Budget,
     Gaussian,
     Laplace,
     Phase,
     calibrate,
-    one_off_gaussian,
-    plan_training,
+    plan_releases,
     privacy_guarantee,
     privacy_spent,
 )
@@ -31,35 +31,31 @@ from tests.helpers.releases import DELTA, few, spent, units
     epsilon=st.floats(0.05, 10),
     q=st.one_of(st.floats(1e-3, 0.5), st.just(1.0)),
     n=st.integers(1, 3000),
-    share=st.sampled_from([0.0, 0.1, 0.5]),
-    kind=st.sampled_from(["gaussian", "laplace"]),
+    share=st.sampled_from([0.1, 0.5]),
+    laplace=st.sampled_from([(), ("table",)]),
     unit=units,
 )
-@example(epsilon=1.0, q=0.001, n=10_000, share=0.1, kind="gaussian", unit="sensitive_features")
+@example(epsilon=1.0, q=0.001, n=10_000, share=0.1, laplace=(), unit="sensitive_features")
 @settings(max_examples=12)
-def test_a_plan_spends_its_budget_and_no_more(epsilon, q, n, share, kind, unit):
-    if unit == "sensitive_features":
-        kind = "gaussian"
-    plan = plan_training(
-        epsilon=epsilon,
-        delta=DELTA,
-        sampling_rate=q,
-        n_steps=n,
-        unit=unit,
-        histogram_fraction=share,
-        histogram_noise=kind,
-        counts_fraction=0.02,
+def test_a_plan_spends_its_budget_and_no_more(epsilon, q, n, share, laplace, unit):
+    laplace = laplace if unit == "record" else ()
+    fractions, step = {"counts": 0.02, "final": 0.02}, {"table": share, "gradient": 1 - share}
+    budget = Budget(epsilon, DELTA, unit)
+    plan = plan_releases(
+        fractions, budget, times={"final": 2}, step=step, sampling_rate=q, n_steps=n,
+        laplace=laplace,
+    )  # fmt: skip
+    assert 0.99 * epsilon <= plan.epsilon <= epsilon
+    assert (plan.unit, plan.sampling_rate, plan.n_steps) == (unit, q, n)
+    assert {name: times for name, (_, times) in plan.releases.items()} == {
+        "counts": 1, "final": 2, "table": n, "gradient": n,
+    }  # fmt: skip
+    assert (plan.noise("gradient") / plan.noise("table")) ** -2 == pytest.approx(
+        (1 - share) / share
     )
-    assert 0.99 * epsilon <= plan.privacy.epsilon <= epsilon
-    # The noises of the plan are those of its guarantee.
-    releases = [Gaussian(plan.gradient_noise)]
-    if share:
-        releases.append({"gaussian": Gaussian, "laplace": Laplace}[kind](plan.histogram_noise))
-        ratio = plan.gradient_noise**-2 / plan.histogram_noise**-2
-        assert ratio == pytest.approx((1 - share) / share)
-    phases = [Phase([Gaussian(plan.counts_noise)]), Phase(releases, q, n)]
-    again = privacy_spent(phases, delta=DELTA, unit=unit)
-    assert again == pytest.approx(plan.privacy.epsilon, rel=1e-9)
+    assert plan.noise("counts") == pytest.approx(plan.noise("final") / 2**0.5)
+    assert plan.noise("nothing") == math.inf
+    assert privacy_spent(plan.phases, delta=DELTA, unit=unit) == pytest.approx(plan.epsilon)
 
 
 def test_calibration_of_the_attribute_setting():
@@ -95,19 +91,14 @@ def test_a_template_in_which_noise_does_not_help_is_refused():
         )
 
 
-@given(share=st.floats(0.01, 1.0), epsilon=st.floats(0.1, 8), unit=units)
+@given(share=st.floats(0.01, 0.99), epsilon=st.floats(0.1, 8), unit=units)
 @few
-def test_a_one_off_release_takes_its_fraction(share, epsilon, unit):
-    release = one_off_gaussian(share, epsilon=epsilon, delta=DELTA, unit=unit)
-    whole = one_off_gaussian(1.0, epsilon=epsilon, delta=DELTA, unit=unit)
-    assert spent(whole, unit=unit) == pytest.approx(epsilon, rel=5e-3)
-    # The shift is split, after what rounding adds to it.
-    assert release.shifts[0] == pytest.approx(whole.shifts[0] * math.sqrt(share))
-
-
-def test_a_budget_below_the_cost_of_rounding_is_refused():
-    with pytest.raises(ValueError, match="less than what rounding costs"):
-        one_off_gaussian(1e-13, epsilon=1.0, delta=DELTA)
+def test_fractions_are_of_the_variance_of_the_loss(share, epsilon, unit):
+    """The squared shift is split, after what rounding adds to it, whatever is planned besides."""
+    budget = Budget(epsilon, DELTA, unit)
+    part, most = (plan_releases({"a": f}, budget).releases["a"][0] for f in (share, 0.99))
+    assert 0.985 * epsilon <= spent(most, unit=unit) <= epsilon
+    assert part.shifts[0] == pytest.approx(most.shifts[0] * math.sqrt(share / 0.99))
 
 
 def test_a_guarantee_can_be_read_aloud():
@@ -172,10 +163,10 @@ def test_full_batches_report_their_steps():
             "no known worst case for unit=.sensitive_features.*: use Gaussian noise",
         ),
         (lambda: calibrate(lambda s: [], epsilon=-1.0, delta=DELTA), "epsilon must be positive"),
-        (lambda: one_off_gaussian(0.0, epsilon=1.0, delta=DELTA), r"fraction must be in \(0, 1\]"),
-        (lambda: plan(histogram_fraction=1.0), r"histogram_fraction must be in \[0, 1\); got 1.0"),
-        (lambda: plan(counts_fraction=-0.1), r"counts_fraction must be in \[0, 1\); got -0.1"),
-        (lambda: plan(histogram_noise="uniform"), "must be one of .*'laplace'.*; got 'uniform'"),
+        (lambda: plan({"a": 0.0}), r"fraction of 'a' must be in \(0, 1\); got 0.0"),
+        (lambda: plan({}, step={"b": 1.0}), r"fraction of 'b' must be in \(0, 1\); got 1.0"),
+        (lambda: plan({"a": 0.6, "b": 0.6}), r"more than 1: leave 1 % because"),
+        (lambda: plan({"a": 1e-13}), "less than what rounding costs"),
     ],
 )
 def test_bad_input_is_named(call, message):
@@ -183,7 +174,7 @@ def test_bad_input_is_named(call, message):
         call()
 
 
-plan = functools.partial(plan_training, epsilon=1.0, delta=DELTA, sampling_rate=0.1, n_steps=10)
+plan = functools.partial(plan_releases, budget=Budget(1.0, DELTA, "record"))
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch):
@@ -202,7 +193,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     with pytest.raises(ImportError, match=r"pip install 'fairconstrained\[privacy\]'"):
         spent(Gaussian(1.2345), q=0.1)
     with pytest.raises(ImportError, match=r"fairconstrained\[privacy\]"):
-        plan()
+        plan({"a": 0.5})
 
 
 @pytest.mark.slow

@@ -18,18 +18,20 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.privacy import Gaussian, Phase, TrainingPlan, privacy_guarantee, privacy_spent
+from fairconstrained.privacy import Gaussian, Phase, privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
+from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems import Batch
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.problems.private.moments import plan_moments
 from fairconstrained.solvers import DPSGDA, Budget, NoisyTables
+from tests.helpers.releases import plan_of
 
 DATA = make_biased_classification(4000, 6, bias=0.6, random_state=0)
 
 RATE, DELTA, CLIP, N_SAMPLES = 6 / 7, 0.02, 0.5, 6_000
 GRADIENT_NOISE, TABLE_NOISE = 2.0, 1e3  # the table does not tell the neighbours apart
-STEP = Phase([Gaussian(TABLE_NOISE), Gaussian(GRADIENT_NOISE)], RATE)
+STEP = Phase([Gaussian(TABLE_NOISE, "histogram"), Gaussian(GRADIENT_NOISE, "gradient")], RATE)
 
 
 def claim(unit):
@@ -45,13 +47,13 @@ def gradients(label, seed):
     data = Batch(DenseFeatures(X), y, torch.tensor([0, 1, 0, 1, 0, 1, 0]), weight)
     one = torch.ones(2, dtype=torch.float64)
     stack = Stack(Space([0, 1], ["a", "b"]), [DemographicParity().bind(Space([0, 1], "ab"), 0.1)])
-    steps = privacy_guarantee([Phase(STEP.releases, RATE, N_SAMPLES)], delta=DELTA)
-    plan = TrainingPlan(GRADIENT_NOISE, TABLE_NOISE, np.inf, np.inf, steps)
+    releases = Releases(plan_of(Phase(STEP.releases, RATE, N_SAMPLES)))
     counts = torch.ones(stack.n_parts, dtype=torch.float64)
     model = LinearModel(1, 0 * one, one, True)
-    problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, plan)
+    problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, releases)
     rng, x = torch.Generator().manual_seed(seed), torch.zeros(3, dtype=torch.float64)
-    drawn = [problem.release(x, torch.zeros_like, CLIP, rng).gradient[1] for _ in range(N_SAMPLES)]
+    no_dual = torch.zeros(problem.n_constraints).double()
+    drawn = [problem.release(x, lambda _: no_dual, CLIP, rng)[1][1] for _ in range(N_SAMPLES)]
     return torch.stack(drawn).numpy() * RATE * 7 / CLIP
 
 
@@ -76,9 +78,10 @@ def test_the_audit_of_a_replaced_record_is_between_both_claims():
 @pytest.mark.parametrize(("epsilon", "steps", "moments"), [(0.1, 0.21, 0.21), (9.0, 18.6, 22.2)])
 def test_what_replacing_a_record_costs_where_a_null_record_was_meant(epsilon, steps, moments):
     """The figures of the documentation: the default steps on 20,000 rows, and a private ranking."""
-    plans = DPSGDA().plan(20_000, Budget(epsilon, 1e-5, "record")), plan_moments(epsilon, 1e-5)
+    budget = Budget(epsilon, 1e-5, "record")
+    plans = DPSGDA().plan(20_000, budget), plan_moments(budget)
     for plan, expected in zip(plans, (steps, moments), strict=True):
-        replaced = privacy_spent(plan.privacy.phases, delta=1e-5, unit="record_replacement")
+        replaced = privacy_spent(plan.phases, delta=1e-5, unit="record_replacement")
         assert replaced == pytest.approx(expected, rel=0.03)
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from fairconstrained.privacy import mechanisms
 from fairconstrained.privacy.mechanisms import (
-    NOISES,
+    ADD_NOISE,
     PoissonBatches,
     SharedGenerator,
     SystemGenerator,
@@ -31,7 +31,7 @@ def released(add_noise, parts, scale, source=seeded):
     return run_in_threads(release, len(parts))
 
 
-@pytest.mark.parametrize("add_noise", NOISES.values(), ids=NOISES)
+@pytest.mark.parametrize("add_noise", ADD_NOISE.values(), ids=["gaussian", "laplace"])
 @given(
     parts=st.lists(st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3), min_size=1, max_size=4),
     scale=st.floats(1e-3, 1e3),

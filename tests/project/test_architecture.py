@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "datasets": {"_version", "arrays"},
     "problems": {"auc", "autograd", "constraints", "losses", "models", "workers"},
     "problems.private": {
-        *("constraints", "exceptions", "losses", "models", "privacy", "problems", "workers"),
+        *("constraints", "exceptions", "losses", "models", "privacy", "problems"),
     },
     "solvers": {
         *("arrays", "exceptions", "models", "privacy", "problems", "problems.private", "process"),

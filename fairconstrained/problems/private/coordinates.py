@@ -18,8 +18,13 @@ from torch import Generator, Tensor
 
 from fairconstrained.models.base import clip_factors
 from fairconstrained.models.features import Features
-from fairconstrained.privacy.mechanisms import with_gaussian_noise
+from fairconstrained.privacy.mechanisms import Releases
 
+_SIZES, _NORM, _MOMENTS = SCALING = (
+    "sizes of the columns' entries",
+    "mean squared norm",
+    "moments of the columns",
+)
 _REACH = 2.0  # largest norm in the mean, in units of the typical norm; larger rows are clipped
 _CHUNK_NUMBERS = 1 << 22  # of dense rows held at a time: 32 MB
 _FAR = 0.99  # of the largest mean squared norm that rows within the range can have
@@ -43,7 +48,7 @@ class Coordinates(NamedTuple):
 
 
 def release_scales(
-    X: Features, n_rows: int, public: Coordinates, noise: float, rng: Generator
+    X: Features, n_rows: int, public: Coordinates, releases: Releases, rng: Generator
 ) -> Coordinates:
     r"""Scales of columns without a public range: powers of 4 where numbers are large, else 1.
 
@@ -57,7 +62,7 @@ def release_scales(
     at most C. The scale of column j is :math:`4^{b+1}` with the largest b whose count is beyond
     the noise and at least 1 % of the rows.
 
-    The centre of the `public` coordinates is kept, and `noise` is the multiplier :math:`\sigma`.
+    The centre of the `public` coordinates is kept, and :math:`\sigma` is the planned multiplier.
     Of `n_rows` rows, those of X are this worker's.
     """
     n_columns = X.shape[1]
@@ -71,14 +76,14 @@ def release_scales(
         weight = (norm / n_large.clamp_min(1).sqrt()).clamp_max(1.0)
         place = column * _BINS + size[row, column] - 1
         table += torch.bincount(place, weight[row], minlength=len(table))
-    counts = with_gaussian_noise(table, noise * norm, rng).reshape(n_columns, _BINS)
-    seen = counts > max(_SURE * noise * norm, _FEW * n_rows)
+    counts = releases.noisy(_SIZES, table, norm, rng).reshape(n_columns, _BINS)
+    seen = counts > max(_SURE * releases.plan.noise(_SIZES) * norm, _FEW * n_rows)
     largest = (seen * torch.arange(1, _BINS + 1, device=seen.device)).amax(dim=1)
     return public._replace(scale=torch.where(largest > 0, _FACTOR ** (largest + one), one))
 
 
 def release_coordinates(
-    X: Features, n_rows: int, public: Coordinates, noise: float, rng: Generator
+    X: Features, n_rows: int, public: Coordinates, releases: Releases, rng: Generator
 ) -> Coordinates:
     r"""Coordinates from releases of the rows' mean squared norm and of the columns' moments.
 
@@ -103,14 +108,14 @@ def release_coordinates(
     n_columns = X.shape[1]
     squares = X.square_norms(public.centre, 1.0 / public.scale)
     total = squares.clamp_max(n_columns).sum()
-    typical = with_gaussian_noise(total, noise * n_columns, rng) / n_rows
+    typical = releases.noisy(_NORM, total, n_columns, rng) / n_rows
     far = bool(typical > _FAR * n_columns)
     typical = typical.clamp(1.0, float(n_columns))
     reach = _REACH * float(typical.sqrt())
     sums = _sums_of_moments(X, public, reach)
-    moments = with_gaussian_noise(sums, noise * reach, rng) / n_rows
+    moments = releases.noisy(_MOMENTS, sums, reach, rng) / n_rows
     mean, square = moments[:n_columns], moments[n_columns:]
-    deviation = noise * reach / n_rows
+    deviation = releases.plan.noise(_MOMENTS) * reach / n_rows
     of_noise = n_columns * deviation**2
     mean = mean * (1.0 - of_noise / mean.square().sum().clamp_min(1e-30)).clamp_min(0.0)
     total_variance = (typical - mean.square().sum()).clamp_min(0.0)

@@ -1,7 +1,8 @@
 r"""Empirical risk minimisation as a private solver sees it: noisy tables and noisy gradients.
 
 Each step draws one Poisson batch and makes one joint release of it, a noisy table of moments and a
-noisy sum of clipped gradients. It takes one step off the plan that the accountant has priced.
+noisy sum of clipped gradients. Private problems give nothing exact away: they have neither
+``linearize`` nor ``evaluate``, and are no :class:`~fairconstrained.problems.Problem`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -19,49 +20,35 @@ from fairconstrained.constraints.statistics import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import Loss
 from fairconstrained.models import Model
-from fairconstrained.models.features import Features
-from fairconstrained.privacy import TrainingPlan
-from fairconstrained.privacy.mechanisms import NOISES, PoissonBatches, with_gaussian_noise
+from fairconstrained.privacy.mechanisms import PoissonBatches, Releases
 from fairconstrained.problems.base import Batch
-from fairconstrained.problems.private.base import PrivateProblem
+
+# The releases of a step, and that of a point that may be the result.
+TABLE, GRADIENT, FINAL = "histogram", "gradient", "final table"
 
 _LARGEST = 1e6  # score in place of an infinite one
 _RATES = tuple((i + 0.5) / 20 for i in range(20))  # at which slopes of values are taken
 
 
-class Release(NamedTuple):
-    """The releases of one step."""
+class PrivateERM:
+    r"""Empirical risk minimisation under a moment constraint, by noisy releases.
 
-    table: Tensor  # (n_parts, n_columns): estimate of the moments of all rows' labels
-    gradient: Tensor  # (n_variables,): of `scale` times the Lagrangian, without the penalty
-    scale: float
+    With the released counts :math:`\tilde N`, a Poisson batch B of rate q, and the projection
+    :math:`P = I - \frac1k 1 1^T` that subtracts the mean of k columns that add up to one, the
+    released table on predicted labels is
+    :math:`\tilde M = \frac1k \tilde N 1^T + \frac1q (\sum_{i \in B} s(z_i) P + \text{noise}) P`.
+    A row adds at most :math:`\lVert s P \rVert = (1 - 1/k)^{1/2}` to it. The gradient is
 
+    .. math::
 
-class Sampled(NamedTuple):
-    """Rows that Poisson batches are drawn from, or such a batch."""
+        \frac{1}{qn} \Big( \sum_{i \in B} \mathrm{clip}_C \frac{1}{1 + \kappa} \big(
+        \nabla \ell_i
+        + n \, \partial_M (\lambda \cdot g)(\tilde M, \tilde N) \cdot \nabla s(z_i) \big)
+        + \text{noise} \Big).
 
-    X: Features
-    y: Tensor  # (n,) class indices
-    part: Tensor  # (n,) part of each row; n_parts for rows in no part
-
-    def rows(self, index: Tensor) -> Sampled:
-        """Select rows by their indices."""
-        y, part = self.y.index_select(0, index), self.part.index_select(0, index)
-        return Sampled(self.X.rows(index), y, part)
-
-
-def finite(scores: Tensor) -> Tensor:
-    """Scores that one row cannot use to make a whole table nan."""
-    return scores.nan_to_num(0.0, _LARGEST, -_LARGEST)
-
-
-def with_zero_row(table: Tensor) -> Tensor:
-    """Append a row of zeros, for the rows in no part."""
-    return torch.cat((table, table.new_zeros((1, table.shape[1]))))
-
-
-class NoisySteps(PrivateProblem):
-    """Base: steps on Poisson batches, each with a noisy table and a noisy clipped gradient.
+    :math:`\kappa` is the mean spread of the weights on the statistics. Without the division by
+    :math:`1 + \kappa`, clipping reduces the constraint more than the loss if multipliers are large:
+    a cap of 0.3 on false negative rates ended at 0.99 on the heart data.
 
     Parameters
     ----------
@@ -71,9 +58,11 @@ class NoisySteps(PrivateProblem):
     loss : callable
     constraint : MomentConstraint
     alpha : float
+        Weight of the l2 penalty.
     counts : Tensor of shape (n_parts,)
         Released, not exact.
-    plan : TrainingPlan
+    releases : Releases
+        The noisy sums that may be made: "histogram" and "gradient" of each step, "final table".
     n_rows : int, optional
         Number of rows, which is public, if other workers have more rows than those in `data`.
 
@@ -83,7 +72,7 @@ class NoisySteps(PrivateProblem):
         If the constraint has extra variables.
     """
 
-    plan: TrainingPlan
+    offers: ClassVar[frozenset[str]] = frozenset({"noisy_rates"})
 
     def __init__(
         self,
@@ -93,7 +82,7 @@ class NoisySteps(PrivateProblem):
         constraint: MomentConstraint,
         alpha: float,
         counts: Tensor,
-        plan: TrainingPlan,
+        releases: Releases,
         n_rows: int | None = None,
     ):
         if constraint.n_aux:
@@ -102,40 +91,78 @@ class NoisySteps(PrivateProblem):
                 "variables of its own (partial statistical parity). Use a constraint of rates, or "
                 "epsilon=None."
             )
-        prepared, X = model.prepared(data.X)
-        releases = {"step": plan.privacy.n_steps, "final table": plan.final_tables}
-        super().__init__(prepared, plan, releases)
+        self.model, X = model.prepared(data.X)
         part = constraint.place(data.y, data.group, data.weight).part
-        self.data = Sampled(X, data.y, part)
+        self.data = data._replace(X=X, group=part)  # n_parts is the group of rows in no part
         self.n_rows = len(data.y) if n_rows is None else n_rows
         self.loss = loss
         self.constraint = constraint
         self.alpha = alpha
         self.counts = counts
-        self._add_noise = NOISES[plan.histogram_kind]
+        self.releases = releases
+        self.plan = releases.plan
         # The counts never change, and a step is mostly the overhead of small operations.
         self._affine = constraint.affine(counts)
-        self._widths = constraint.statistic.widths
-        width = torch.tensor(self._widths).to(counts)
+        width = torch.tensor(constraint.statistic.widths).to(counts)
         block = torch.repeat_interleave(width.long())
         same = (block[:, None] == block) & (width[block] > 1)
         self._means = same / width[block]  # the product with it has the means of blocks
-        self._batches = PoissonBatches(len(data.y), self._rate)
-
-    def penalty_gradient(self, x: Tensor) -> Tensor:
-        """Gradient of the l2 penalty, which does not depend on the data."""
-        return self.alpha * self.model.penalty(x).gradient
-
-    def values(self, table: Tensor) -> Tensor:
-        """Constraint values from a released table, (m,)."""
-        if self._affine is None:
-            return self.constraint.hard_of_moments(table, self.counts, self.counts[:0])
-        return self._affine.of_table(table)
+        self._batches = PoissonBatches(len(data.y), self.plan.sampling_rate)
 
     @property
-    def final_noise(self) -> float:
-        """Standard deviation of the noise on a final table, before rows are made to add up."""
-        return self.plan.final_noise * self._norm("gaussian")
+    def n_constraints(self) -> int:
+        """Number m of constraint values."""
+        return len(self.values(self._uniform_table()))
+
+    def start(self) -> Tensor:
+        """Point at which a fit begins; it does not depend on the secret."""
+        return self.model.init()
+
+    def release(
+        self,
+        x: Tensor,
+        choose_dual: Callable[[Tensor], Tensor],
+        max_norm: float,
+        rng: Generator,
+        table: str = "labels",
+    ) -> tuple[Tensor, Tensor]:
+        """Make one step: release a table and, at the multipliers chosen for it, a gradient.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n_variables,)
+        choose_dual : callable
+            Multipliers, as a function of the released table.
+        max_norm : float
+            Norm to which the gradients of rows are clipped.
+        rng : Generator
+        table : {"labels", "probabilities"}, default="labels"
+            What the table adds up.
+
+        Returns
+        -------
+        table : Tensor of shape (n_parts, n_columns)
+            Estimate of the table of all rows.
+        gradient : Tensor of shape (n_variables,)
+            Of the Lagrangian and the penalty, divided by one plus the mean spread of the weights.
+
+        Raises
+        ------
+        RuntimeError
+            If the plan has no step left.
+        """
+        X, y, part, _ = self.data.rows(self._batches.draw(rng))
+        scores, clipped = self.model.linearize_rows(x, X)
+        scores = finite(scores)
+        released = self._noisy_table(scores, y, part, table, rng)
+        weights = self.n_rows * self.weights(released, choose_dual(released))
+        scale = 1.0 / (1.0 + self._mean_spread(weights))
+        cotangent = self.loss.gradient(scores, y) + self._on_scores(scores, y, part, weights)
+        cotangent = (scale * cotangent).nan_to_num(0.0, 0.0, 0.0)
+        total = clipped(cotangent, max_norm)
+        total = self.releases.noisy(GRADIENT, total, max_norm, rng)
+        gradient = total / (self.plan.sampling_rate * self.n_rows)
+        return released, gradient + scale * self._penalty_gradient(x)
 
     def release_table(self, x: Tensor, rng: Generator) -> Tensor:
         """Release the table of all rows at `x`, a point that may be the result.
@@ -145,49 +172,87 @@ class NoisySteps(PrivateProblem):
         RuntimeError
             If the plan has no final table left.
         """
-        self._spend("final table")
         scores = finite(self.model.scores(x, self.data.X))
-        table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.part)
-        return self._adding_up(with_gaussian_noise(table, self.final_noise, rng))
+        table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.group)
+        return self._adding_up(self.releases.noisy(FINAL, table, self._bound(FINAL), rng))
 
-    def _joint_release(
-        self,
-        x: Tensor,
-        weigh: Callable[[Tensor], Tensor],
-        max_norm: float,
-        rng: Generator,
-        counted: Callable[[Tensor, Tensor], Tensor],
-    ) -> Release:
-        """One step: a table and, with the weights that `weigh` gives for it, a gradient.
+    def values(self, table: Tensor) -> Tensor:
+        """Constraint values from a released table, (m,)."""
+        if self._affine is None:
+            return self.constraint.hard_of_moments(table, self.counts, self.counts[:0])
+        return self._affine.of_table(table)
 
-        The table adds up `counted`, a function of the scores and labels of rows.
+    def weights(self, table: Tensor, dual: Tensor) -> Tensor:
+        """Derivative of dual . g with respect to the table, (n_parts, n_columns)."""
+        if self._affine is not None:
+            return self._affine.on_table(dual)
+        table = table.detach().requires_grad_()
+        with torch.enable_grad():
+            total = dual @ self.constraint.of_moments(table, self.counts, self.counts[:0])
+        (weights,) = torch.autograd.grad(total, table)
+        return weights
+
+    def deviations_of_estimates(self) -> Tensor:
+        """Approximate standard deviations of the noise on the values of the final table, (m,).
+
+        For values that are not linear in the table it is the largest over tables of equal rates,
+        because values that are flat outside of an interval would seem to have no noise there.
         """
-        batch = self.data.rows(self._next_rows(rng))
-        scores, clipped = self.model.linearize_rows(x, batch.X)
-        scores = finite(scores)
-        _, on_scores = self.constraint.statistic.linearize(scores, batch.y)
-        table = self._noisy_table(counted(scores, batch.y), batch.part, rng)
-        weights = self.n_rows * weigh(table)
-        scale = 1.0 / (1.0 + self._mean_spread(weights))
-        # Row by row what the weights on the table are: no sum over parts, forth and back.
-        on_rows = with_zero_row(weights).index_select(0, batch.part)
-        cotangent = self.loss.gradient(scores, batch.y) + on_scores(on_rows)
-        cotangent = (scale * cotangent).nan_to_num(0.0, 0.0, 0.0)
-        gradient = with_gaussian_noise(
-            clipped(cotangent, max_norm), self.plan.gradient_noise * max_norm, rng
-        )
-        return Release(table, gradient / (self._rate * self.n_rows), scale)
+        noise = self.plan.noise(FINAL) * self._bound(FINAL)
+        return self._slopes.square().sum(dim=(1, 2)).sqrt() * noise
 
-    def _next_rows(self, rng: Generator) -> Tensor:
-        """Take a step off the plan, and draw the rows of its Poisson batch."""
-        self._spend("step")
-        return self._batches.draw(rng).to(self.data.y.device)
+    def gains(self) -> Tensor:
+        r"""Return the change of each value by a unit of its multiplier, through all rows, (m,).
 
-    def _noisy_table(self, statistics: Tensor, part: Tensor, rng: Generator) -> Tensor:
-        """The table of a batch, scaled up to all rows."""
-        noise = self.plan.histogram_noise * self._norm(self.plan.histogram_kind)
-        noisy = self._add_noise(self._table(statistics, part), noise, rng)
-        return self._adding_up(noisy / self._rate)
+        With slopes :math:`A_{jq}` of value j in part q, of :math:`N_q` rows, it is
+
+        .. math:: n \sum_q N_q \lvert A_{jq} \rvert \cdot \sum_i \lvert A_{iq} \rvert ,
+
+        which for pairs of k groups with fractions p of the rows, and two classes, is
+        :math:`(k - 1) (1/p_a + 1/p_b)`.
+        """
+        together = self._slopes.sum(dim=0) * self.counts[:, None]
+        return self.n_rows * (self._slopes * together).sum(dim=(1, 2))
+
+    @cached_property
+    def _slopes(self) -> Tensor:
+        """Size of the slope of each value in each entry of the table, (m, n_parts, n_columns)."""
+        table = self._uniform_table()
+        unit = torch.eye(self.n_constraints, dtype=table.dtype, device=table.device)
+        rates = _RATES if self._affine is None else (1.0,)
+        sizes = table.new_zeros((len(unit), *table.shape))
+        for rate in rates:
+            for size, row in zip(sizes, unit, strict=True):
+                slope = self._less_means(self.weights(rate * table, row)).abs()
+                torch.maximum(size, slope, out=size)
+        return sizes
+
+    def _uniform_table(self) -> Tensor:
+        columns = self.constraint.statistic.n_columns
+        return self.counts[:, None].expand(-1, columns) / max(columns, 1)
+
+    def _penalty_gradient(self, x: Tensor) -> Tensor:
+        """Gradient of the l2 penalty, which does not depend on the data."""
+        return self.alpha * self.model.penalty(x).gradient
+
+    def _noisy_table(
+        self, scores: Tensor, y: Tensor, part: Tensor, table: str, rng: Generator
+    ) -> Tensor:
+        """Release the table of a batch, scaled up to all rows."""
+        statistic = self.constraint.statistic
+        counted = statistic.hard if table == "labels" else statistic.soft
+        exact = self._table(counted(scores, y), part)
+        noisy = self.releases.noisy(TABLE, exact, self._bound(TABLE), rng)
+        return self._adding_up(noisy / self.plan.sampling_rate)
+
+    def _on_scores(self, scores: Tensor, y: Tensor, part: Tensor, weights: Tensor) -> Tensor:
+        """Gradients of weighted sums of statistics with respect to the scores.
+
+        Row by row the weights on the table are looked up: no sum over parts, forth and back.
+        """
+        _, pullback = self.constraint.statistic.linearize(scores, y)
+        on_scores: Tensor = pullback(with_zero_row(weights).index_select(0, part))
+        return on_scores
 
     def _mean_spread(self, weights: Tensor) -> float:
         """Mean spread of the weights over the rows of the released counts."""
@@ -209,116 +274,23 @@ class NoisySteps(PrivateProblem):
         """The table whose columns add up to the counts, from a noisy `_table`."""
         return self._less_means(noisy) + self.counts[:, None] * self._means.diagonal()
 
-    def _norm(self, noise: str) -> float:
-        """Largest norm of a row's statistics less their means, in which this noise is priced.
+    def _bound(self, release: str) -> float:
+        """Largest norm of a row's statistics less their means, in which a release is priced.
 
         Less their means, k columns that add up to one have a squared l2 norm of at most 1 - 1/k,
         and an l1 norm of at most twice that. A column by itself adds at most one to both.
         """
-        squares = [1.0 - 1.0 / k if k > 1 else 1.0 for k in self._widths]
-        l1_norms = [2.0 * (1.0 - 1.0 / k) if k > 1 else 1.0 for k in self._widths]
-        return {"gaussian": math.sqrt(sum(squares)), "laplace": sum(l1_norms)}[noise]
-
-    @property
-    def _rate(self) -> float:
-        return self.plan.privacy.sampling_rate
+        parts = [1.0 - 1.0 / k if k > 1 else 1.0 for k in self.constraint.statistic.widths]
+        if self.plan.releases[release][0].order == 2:
+            return math.sqrt(sum(parts))
+        return sum(2.0 * part if part < 1 else part for part in parts)
 
 
-class PrivateERM(NoisySteps):
-    r"""Empirical risk minimisation under a moment constraint, by noisy releases.
+def finite(scores: Tensor) -> Tensor:
+    """Replace scores that one row could use to make a whole table nan."""
+    return scores.nan_to_num(0.0, _LARGEST, -_LARGEST)
 
-    With the released counts :math:`\tilde N`, a Poisson batch B of rate q, and the projection
-    :math:`P = I - \frac1k 1 1^T` that subtracts the mean of k columns that add up to one, the
-    released table on predicted labels is
-    :math:`\tilde M = \frac1k \tilde N 1^T + \frac1q (\sum_{i \in B} s(z_i) P + \text{noise}) P`.
-    A row adds at most :math:`\lVert s P \rVert = (1 - 1/k)^{1/2}` to it. The gradient is
 
-    .. math::
-
-        \frac{1}{qn} \Big( \sum_{i \in B} \mathrm{clip}_C \frac{1}{1 + \kappa} \big(
-        \nabla \ell_i
-        + n \, \partial_M (\lambda \cdot g)(\tilde M, \tilde N) \cdot \nabla s(z_i) \big)
-        + \text{noise} \Big).
-
-    :math:`\kappa` is the mean spread of the weights on the statistics. Without the division by
-    :math:`1 + \kappa`, clipping reduces the constraint more than the loss if multipliers are large:
-    a cap of 0.3 on false negative rates ended at 0.99 on the heart data.
-
-    The parameters are those of :class:`NoisySteps`.
-    """
-
-    offers = frozenset({"noisy_rates"})
-
-    @property
-    def n_constraints(self) -> int:  # type: ignore[override]
-        """Number m of constraint values."""
-        return len(self.values(self._uniform_table()))
-
-    def release(
-        self, x: Tensor, weigh: Callable[[Tensor], Tensor], max_norm: float, rng: Generator
-    ) -> Release:
-        """Make one step: release a table and, with the weights `weigh` gives for it, a gradient.
-
-        Raises
-        ------
-        RuntimeError
-            If the plan has no step left.
-        """
-        return self._joint_release(x, weigh, max_norm, rng, self.constraint.statistic.hard)
-
-    def weights(self, table: Tensor, dual: Tensor) -> Tensor:
-        """Derivative of dual . g by the table, (n_parts, n_columns)."""
-        if self._affine is not None:
-            return self._affine.on_table(dual)
-        table = table.detach().requires_grad_()
-        with torch.enable_grad():
-            total = dual @ self.constraint.of_moments(table, self.counts, self.counts[:0])
-        (weights,) = torch.autograd.grad(total, table)
-        return weights
-
-    @property
-    def table_noise(self) -> float:
-        """As `final_noise`, of a step's table, scaled up to all rows."""
-        return self.plan.histogram_noise * self._norm(self.plan.histogram_kind) / self._rate
-
-    def noise_of_values(self, table_noise: float) -> Tensor:
-        """Approximate standard deviations of constraint values, (m,), from that of a table.
-
-        For values that are not linear in the table it is the largest over tables of equal rates,
-        because values that are flat outside of an interval would seem to have no noise there.
-        """
-        return self.slopes.square().sum(dim=(1, 2)).sqrt() * table_noise
-
-    @cached_property
-    def slopes(self) -> Tensor:
-        """Size of the slope of each value in each entry of the table, (m, n_parts, n_columns)."""
-        table = self._uniform_table()
-        unit = torch.eye(self.n_constraints, dtype=table.dtype, device=table.device)
-        rates = _RATES if self._affine is None else (1.0,)
-        sizes = table.new_zeros((len(unit), *table.shape))
-        for rate in rates:
-            for size, row in zip(sizes, unit, strict=True):
-                slope = self._less_means(self.weights(rate * table, row)).abs()
-                torch.maximum(size, slope, out=size)
-        return sizes
-
-    def gains(self) -> Tensor:
-        r"""What a unit of each multiplier moves, in values, through all rows, (m,).
-
-        With slopes :math:`A_{jq}` of value j in part q, of :math:`N_q` rows, it is
-
-        .. math:: n \sum_q N_q \lvert A_{jq} \rvert \cdot \sum_i \lvert A_{iq} \rvert ,
-
-        which for pairs of k groups with fractions p of the rows, and two classes, is
-        :math:`(k - 1) (1/p_a + 1/p_b)`.
-        """
-        together = self.slopes.sum(dim=0) * self.counts[:, None]
-        return self.n_rows * (self.slopes * together).sum(dim=(1, 2))
-
-    def deviations_of_estimates(self) -> Tensor:
-        """Standard deviations of the noise on the values of the final table, (m,)."""
-        return self.noise_of_values(self.final_noise).cpu()
-
-    def _uniform_table(self) -> Tensor:
-        columns = self.constraint.statistic.n_columns
-        return self.counts[:, None].expand(-1, columns) / max(columns, 1)
+def with_zero_row(table: Tensor) -> Tensor:
+    """Append a row of zeros, for the rows in no part."""
+    return torch.cat((table, table.new_zeros((1, table.shape[1]))))

@@ -17,9 +17,7 @@ from: gaps by these moments are too small (a9a, inter-group, epsilon 1: 0.02 for
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -29,27 +27,18 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 from fairconstrained.models.base import clip_factors
 from fairconstrained.models.features import Features, as_features
-from fairconstrained.privacy import (
-    Gaussian,
-    Phase,
-    PrivacyGuarantee,
-    Unit,
-    one_off_gaussian,
-    privacy_guarantee,
-)
-from fairconstrained.privacy.mechanisms import with_gaussian_noise
+from fairconstrained.privacy import Budget, PrivacyGuarantee, plan_releases
+from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.base import Batch, Evaluation
 from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_model
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.private.coordinates import centred_chunks, weighted_sum
 
 # The releases with their fractions of the budget; 1 % is left because the accountant rounds up.
-_FRACTIONS = {
-    "sum of the rows": 0.03,
-    "histogram of the rows' norms": 0.02,
-    "counts and moments of clipped rows in every cell": 0.64,
-    "binned scores in every cell": 0.30,
-}
+_CENTRE, _NORMS = "sum of the rows", "histogram of the rows' norms"
+_MOMENTS = "counts and moments of clipped rows in every cell"
+_SCORES = "binned scores in every cell"
+_FRACTIONS = {_CENTRE: 0.03, _NORMS: 0.02, _MOMENTS: 0.64, _SCORES: 0.30}
 _PARTS = (0.02, 0.28, 0.70)  # s_0, s_1, s_2
 _BINS = 64  # of distances
 _SCORE_BINS = 12
@@ -57,31 +46,14 @@ _WITHIN = 0.95  # fraction of rows that are not clipped
 _RIDGE = 0.5  # on the objective's curvature, in units of the spectral norm of its noise
 
 
-class MomentPlan(NamedTuple):
-    """Noise of the four releases, and what they cost."""
-
-    centre: Gaussian
-    norms: Gaussian
-    moments: Gaussian
-    scores: Gaussian
-    privacy: PrivacyGuarantee
-
-    @property
-    def count_deviation(self) -> float:
-        """Standard deviation of the noise on a cell's count."""
-        return float(self.moments.noise_multiplier / _PARTS[0] ** 0.5)
+def plan_moments(budget: Budget) -> PrivacyGuarantee:
+    """Plan the noise of the four releases for a budget that protects the record."""
+    return plan_releases(_FRACTIONS, budget)
 
 
-@functools.cache
-def plan_moments(epsilon: float, delta: float, unit: Unit = "record") -> MomentPlan:
-    """Noise for a budget that protects the record, against a null record or any other."""
-    releases = [
-        one_off_gaussian(fraction, epsilon=epsilon, delta=delta, unit=unit, of=words)
-        for words, fraction in _FRACTIONS.items()
-    ]
-    privacy = privacy_guarantee([Phase([one]) for one in releases], delta=delta, unit=unit)
-    centre, norms, moments, scores = releases
-    return MomentPlan(centre, norms, moments, scores, privacy)
+def count_deviation(plan: PrivacyGuarantee) -> float:
+    """Standard deviation of the noise on a cell's count."""
+    return float(plan.noise(_MOMENTS) / _PARTS[0] ** 0.5)
 
 
 @dataclass(frozen=True)
@@ -115,7 +87,7 @@ def release(
     n_cells: int,
     low: Tensor,
     width: Tensor,
-    plan: MomentPlan,
+    releases: Releases,
     rng: Generator,
 ) -> Released:
     """Make the first three releases, of columns whose public range is [low, low + width].
@@ -125,20 +97,20 @@ def release(
     n_features = X.shape[1]
     middle, longest = low + 0.5 * width, 0.5 * n_features**0.5
     total = weighted_sum(X, clipped(distances(X, middle, width), longest), middle, width)
-    total = with_gaussian_noise(total, plan.centre.noise_multiplier, rng)
+    total = releases.noisy(_CENTRE, total, 1.0, rng)
     centre = middle + width * (longest * total / n_rows).clamp(-0.5, 0.5)
     norms = distances(X, centre, width)
     histogram = norm_histogram(norms, 2.0 * longest)
-    histogram = with_gaussian_noise(histogram, plan.norms.noise_multiplier, rng)
+    histogram = releases.noisy(_NORMS, histogram, 1.0, rng)
     enough = histogram.cumsum(0) >= _WITHIN * n_rows
     n_bins = int(enough.int().argmax()) + 1 if enough.any() else _BINS
     largest = 2.0 * longest * n_bins / _BINS
     exact = statistics(X, cell, n_cells, clipped(norms, largest), centre, width)
-    deviation = plan.moments.noise_multiplier
-    counts, sums, squares = (
-        with_gaussian_noise(part * fraction**0.5, deviation, rng) / fraction**0.5
-        for part, fraction in zip(exact, _PARTS, strict=True)
-    )
+    weights = [fraction**0.5 for fraction in _PARTS]
+    scaled = [part * weight for part, weight in zip(exact, weights, strict=True)]
+    noisy = releases.noisy_parts(_MOMENTS, scaled, 1.0, rng)
+    counts, sums, squares = (part / weight for part, weight in zip(noisy, weights, strict=True))
+    deviation = releases.plan.noise(_MOMENTS)
     # Independent noise on both halves of a symmetric matrix: their mean has the radius below.
     noise = deviation / _PARTS[2] ** 0.5 * (2.0 * n_features) ** 0.5
     moments = _repaired(counts, sums, 0.5 * (squares + squares.mT), noise)
@@ -223,13 +195,13 @@ class PrivateMomentERM(MomentERM):
     """
 
     released: Released
-    plan: MomentPlan
+    releases: Releases
     shift: Tensor  # (m,)
     noise: Tensor  # (m,): standard deviations of the gaps by the released score table
 
     @classmethod
     def of(
-        cls, released: Released, constraint: Stack, alpha: float, plan: MomentPlan
+        cls, released: Released, constraint: Stack, alpha: float, releases: Releases
     ) -> PrivateMomentERM:
         """Pose the problem; `alpha` penalises the coefficients of the released coordinates."""
         moments, surrogate = released.moments, Quadratic()
@@ -244,7 +216,14 @@ class PrivateMomentERM(MomentERM):
         fractions = (by_label[0] / sum(by_label), by_label[1] / sum(by_label))
         risk = PairwiseLoss(surrogate, fractions)
         zeros = none.new_zeros(sum(len(member.slack) for member in constraint.members))
-        return cls(model, moments, risk, constraint, alpha, no_rows, released, plan, zeros, zeros)
+        return cls(
+            model, moments, risk, constraint, alpha, no_rows, released, releases, zeros, zeros
+        )
+
+    @property
+    def plan(self) -> PrivacyGuarantee:
+        """The releases, and what they cost."""
+        return self.releases.plan
 
     def deviations_of_estimates(self) -> Tensor:
         """Standard deviations of the noise on the measured gaps, (m,)."""
@@ -267,7 +246,7 @@ class PrivateMomentERM(MomentERM):
         z = (scores - mean) / (square - mean**2).clamp_min(1e-12).sqrt()
         n_cells = len(self.moments.weight)
         exact = score_table(z, cell, n_cells)
-        table = with_gaussian_noise(exact, self.plan.scores.noise_multiplier, rng)
+        table = self.releases.noisy(_SCORES, exact, 1.0, rng)
         part = self.constraint.part_of_cell.to(table.device).reshape(-1)
         part = part.remainder(self.constraint.n_parts + 1)
         sums = table.new_zeros(self.constraint.n_parts + 1, _SCORE_BINS)
@@ -283,7 +262,7 @@ class PrivateMomentERM(MomentERM):
             return stack.of_moments(sums, sums.sum(dim=1).clamp_min(1.0), x.new_zeros(0))
 
         slopes = torch.autograd.functional.jacobian(gaps, sums)  # type: ignore[no-untyped-call]
-        variances = self.plan.scores.noise_multiplier**2 * cells_of_part
+        variances = self.plan.noise(_SCORES) ** 2 * cells_of_part
         noise = torch.einsum("mpb,p->m", slopes**2, variances.to(slopes)).sqrt()
         shift = gaps(sums) - self.values(x)[1:] + self.shift
         return replace(self, shift=shift, noise=noise)

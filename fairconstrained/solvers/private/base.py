@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from fairconstrained.privacy import Budget, ReleasePlan, TrainingPlan
+from fairconstrained.privacy import Budget, PrivacyGuarantee
 from fairconstrained.solvers.base import Iterate, Solver
 
 _RATE, _BATCH = 0.05, (256, 8192)  # fraction of the rows in a batch; fewest and most of them
@@ -16,7 +18,7 @@ class PrivateSolver(Solver):
 
     keeps_last = True  # choosing by exact quality would not be private
 
-    def plan(self, n_rows: int, budget: Budget) -> TrainingPlan | ReleasePlan:
+    def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget.
 
         Parameters
@@ -26,7 +28,7 @@ class PrivateSolver(Solver):
 
         Returns
         -------
-        TrainingPlan or ReleasePlan
+        PrivacyGuarantee
 
         Raises
         ------
@@ -38,6 +40,15 @@ class PrivateSolver(Solver):
     def diverged(self, iterate: Iterate) -> bool:
         """Whether variables or released values are not finite; the objective is not released."""
         return not bool(iterate.x.isfinite().all() and iterate.soft[1:].isfinite().all())
+
+
+def check_fraction(solver: Any) -> None:
+    """Raise ValueError unless the table's fraction of a step leaves something to the gradient."""
+    fraction = solver.histogram_fraction
+    if not 0 < fraction < 1:
+        raise ValueError(
+            f"{type(solver).__name__}.histogram_fraction must be in (0, 1); got {fraction!r}."
+        )
 
 
 def default_rate(n_rows: int) -> float:

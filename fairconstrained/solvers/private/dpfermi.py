@@ -8,19 +8,24 @@ from numbers import Integral
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.privacy import (
-    Budget,
-    TrainingPlan,
-    plan_training,
-)
+from fairconstrained.privacy import Budget, PrivacyGuarantee, plan_releases
+from fairconstrained.problems.private.coordinates import SCALING
+from fairconstrained.problems.private.erm import FINAL, GRADIENT, TABLE
 from fairconstrained.problems.private.fermi import RecordFermi
+from fairconstrained.problems.private.secret_groups import COUNTS
 from fairconstrained.solvers.base import Iterate, check_numbers
 from fairconstrained.solvers.fermi import check_choices, followed, last_step, output_after
-from fairconstrained.solvers.private.base import PrivateSolver, default_rate, unreleased
+from fairconstrained.solvers.private.base import (
+    PrivateSolver,
+    check_fraction,
+    default_rate,
+    unreleased,
+)
 from fairconstrained.solvers.stochastic import evaluated_steps
 
 _STEPS = 400
-_COUNTS_FRACTION, _FINAL_FRACTION, _SCALING_FRACTION = 0.005, 0.02, 0.015
+_FRACTIONS = {COUNTS: 0.005, FINAL: 0.02}
+_OF_COLUMNS = dict.fromkeys(SCALING, 0.015 / len(SCALING))
 
 
 class _Ascent:
@@ -153,40 +158,36 @@ class DPFERMI(PrivateSolver):
         self.output = output
         self.table = table
 
-    def plan(self, n_rows: int, budget: Budget) -> TrainingPlan:
+    def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         self._check_parameters()
-        return plan_training(
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            unit=budget.unit,
+        # Features are public where groups are the secret: nothing is released to scale them.
+        of_columns = _OF_COLUMNS if budget.unit != "sensitive_features" else {}
+        return plan_releases(
+            _FRACTIONS | of_columns,
+            budget,
+            step={TABLE: self.histogram_fraction, GRADIENT: 1 - self.histogram_fraction},
             sampling_rate=self._rate(n_rows),
             n_steps=self.n_steps,
-            histogram_fraction=self.histogram_fraction,
-            counts_fraction=_COUNTS_FRACTION,
-            final_fraction=_FINAL_FRACTION,
-            # Features are public where groups are the secret: nothing is released to scale them.
-            scaling_fraction=_SCALING_FRACTION if budget.unit != "sensitive_features" else 0.0,
         )
 
     def iterate(
         self, problem: RecordFermi, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield after every thirtieth of the steps; the result is measured by its own release."""
-        n_steps = problem.plan.privacy.n_steps
+        n_steps = problem.plan.n_steps
         step_size = problem.step_size if self.step_size is None else self.step_size
-        max_norm, matrix = self._max_norm(problem.plan.privacy.unit), self._dual(problem)
+        matrix = self._dual(problem)
         last, ends = last_step(self.output, n_steps, rng), evaluated_steps(n_steps, self.length)
         output, recent = x, []
         for step in range(1, n_steps + 1):
-            table = followed(self.table, step, n_steps)
-            released = problem.release_saddle(x, matrix.at, max_norm, rng, table)
-            gradient = released.gradient.add(problem.penalty_gradient(x), alpha=released.scale)
+            followed_table = followed(self.table, step, n_steps)
+            table, gradient = problem.release(x, matrix.at, self.clip, rng, followed_table)
             x = x.add(gradient, alpha=-step_size)
-            matrix.move(released.table)
+            matrix.move(table)
             if step <= last:
                 output = output_after(self.output, output, x, step, n_steps)
-            recent.append(released.table)
+            recent.append(table)
             if step in ends and step < n_steps:
                 soft = problem.values(torch.stack(recent).mean(dim=0))
                 yield unreleased(x, soft, torch.full_like(soft, torch.nan), dual)
@@ -196,9 +197,6 @@ class DPFERMI(PrivateSolver):
 
     def _dual(self, problem: RecordFermi) -> _Ascent | _Optimal:
         return _Ascent(problem, self.dual_step_size)
-
-    def _max_norm(self, unit: str) -> float:
-        return self.clip
 
     def _rate(self, n_rows: int) -> float:
         size = self.batch_size
@@ -211,6 +209,7 @@ class DPFERMI(PrivateSolver):
         lengths = ["n_steps"] if self.batch_size is None else ["n_steps", "batch_size"]
         check_numbers(self, positive=lengths, kind=Integral)
         check_choices(self)
+        check_fraction(self)
 
 
 class NoisyTables(DPFERMI):

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from numbers import Integral
 
 import torch
 from torch import Generator, Tensor
 
 from fairconstrained.models import LinearModel
-from fairconstrained.privacy import Budget, TrainingPlan, one_off_gaussian, plan_training
-from fairconstrained.problems.private.erm import PrivateERM
+from fairconstrained.privacy import Budget, PrivacyGuarantee, plan_releases
+from fairconstrained.privacy.plans import one_off_noise
+from fairconstrained.problems.private.coordinates import SCALING
+from fairconstrained.problems.private.erm import FINAL, GRADIENT, TABLE, PrivateERM
+from fairconstrained.problems.private.secret_groups import COUNTS
 from fairconstrained.solvers.base import Iterate, check_numbers
 from fairconstrained.solvers.private.base import (
     PrivateSolver,
+    check_fraction,
     default_rate,
     unreleased,
 )
@@ -24,7 +27,8 @@ from fairconstrained.solvers.private.tilted_averages import MOST_RELEASES, Tilte
 _ITERATIONS = 30  # recorded points of one run
 _STEPS = 1.5  # for n = 1 and full-batch noise of standard deviation 1 (see `_default_steps`)
 _MOST_ROWS = 400 * 8192  # that the steps of a fit read
-_COUNTS_FRACTION, _FINAL_FRACTION, _SCALING_FRACTION = 0.05, 0.06, 0.06
+_FRACTIONS = {COUNTS: 0.05, FINAL: 0.06, **dict.fromkeys(SCALING, 0.06 / len(SCALING))}
+_NOISES = {"gaussian": (), "laplace": (TABLE,)}  # releases with Laplace noise
 _STEP, _STEP_OF_NETWORK = 4.0, 1.0
 _STABLE = 5.0  # largest step of a multiplier times its gain
 
@@ -138,26 +142,28 @@ class DPSGDA(PrivateSolver):
         self.max_dual = max_dual
         self.histogram_noise = histogram_noise
 
-    def plan(self, n_rows: int, budget: Budget) -> TrainingPlan:
+    def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         check_numbers(self, positive=("dual_step_size", "clip", "max_dual"))
         if self.step_size is not None:
             check_numbers(self, positive=["step_size"])
         if self.n_steps is not None:
             check_numbers(self, positive=["n_steps"], kind=Integral)
+        if self.histogram_noise not in _NOISES:
+            raise ValueError(
+                f"DPSGDA.histogram_noise must be one of {list(_NOISES)}; got "
+                f"{self.histogram_noise!r}."
+            )
+        check_fraction(self)
         rate = default_rate(n_rows) if self.sampling_rate is None else self.sampling_rate
-        return plan_training(
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            unit=budget.unit,
+        return plan_releases(
+            _FRACTIONS,
+            budget,
+            times={FINAL: MOST_RELEASES},
+            step={TABLE: self.histogram_fraction, GRADIENT: 1 - self.histogram_fraction},
             sampling_rate=rate,
             n_steps=_default_steps(n_rows, rate, budget) if self.n_steps is None else self.n_steps,
-            histogram_fraction=self.histogram_fraction,
-            histogram_noise=self.histogram_noise,
-            counts_fraction=_COUNTS_FRACTION,
-            final_fraction=_FINAL_FRACTION,
-            final_tables=MOST_RELEASES,
-            scaling_fraction=_SCALING_FRACTION,
+            laplace=_NOISES[self.histogram_noise],
         )
 
     @classmethod
@@ -169,7 +175,7 @@ class DPSGDA(PrivateSolver):
         self, problem: PrivateERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield after every thirtieth of the steps, and once more for the average."""
-        n_steps = problem.plan.privacy.n_steps
+        n_steps = problem.plan.n_steps
         ends = torch.linspace(0, n_steps, _ITERATIONS).round().int().tolist()[1:]
         steps = (_STABLE / problem.gains()).clamp_max(self.dual_step_size)
         step_size = self.step_size
@@ -178,11 +184,10 @@ class DPSGDA(PrivateSolver):
             step_size = _STEP if linear else _STEP_OF_NETWORK
         averages, recent = TiltedAverages(n_steps), []
         for step in range(1, n_steps + 1):
-            released = problem.release(x, partial(problem.weights, dual=dual), self.clip, rng)
-            values = problem.values(released.table)
-            penalty = released.scale * problem.penalty_gradient(x)
+            table, gradient = problem.release(x, _always(dual), self.clip, rng)
+            values = problem.values(table)
             averages.see(x, float(dual @ values / dual.sum().clamp_min(1e-12)))
-            x = x - step_size * (released.gradient + penalty)
+            x = x - step_size * gradient
             dual = (dual + steps * values).clamp_min(0.0)
             dual = dual * (self.max_dual / dual.sum().clamp_min(self.max_dual))
             recent.append(values)
@@ -192,13 +197,16 @@ class DPSGDA(PrivateSolver):
                 recent = []
         x, values = averages.choose(
             lambda point: problem.values(problem.release_table(point, rng)),
-            problem.noise_of_values(problem.final_noise),
+            problem.deviations_of_estimates(),
         )
         yield unreleased(x, values, values, dual)
 
 
+def _always(dual: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda table: dual
+
+
 def _default_steps(n_rows: int, rate: float, budget: Budget) -> int:
     """More steps learn more, and noise with it: where both are equal."""
-    one = one_off_gaussian(1.0, epsilon=budget.epsilon, delta=budget.delta, unit=budget.unit)
-    best = _STEPS * math.pow(n_rows / one.noise_multiplier, 2 / 3)
+    best = _STEPS * math.pow(n_rows / one_off_noise(1.0, budget), 2 / 3)
     return max(1, round(min(best, _MOST_ROWS / (rate * n_rows))))

@@ -11,15 +11,20 @@ from torch import Generator, Tensor
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.models import LinearModel
 from fairconstrained.models.base import clip_factors
-from fairconstrained.privacy import Budget, ReleasePlan, plan_releases
-from fairconstrained.problems.private.fermi import SecretGroups
-from fairconstrained.problems.private.group_posterior import GroupPosterior, principal_components
+from fairconstrained.privacy import Budget, PrivacyGuarantee, plan_releases
+from fairconstrained.problems.private.secret_groups import (
+    COUNTS,
+    SecretGroups,
+    principal_components,
+)
 from fairconstrained.solvers.base import Iterate, Solver, check_numbers, check_solves
 from fairconstrained.solvers.fermi import FERMI
 from fairconstrained.solvers.label_rounds import LabelRounds
 from fairconstrained.solvers.private.base import PrivateSolver
 
-_COUNTS_FRACTION, _FINAL_FRACTION = 0.02, 0.05
+_LABELS = "predicted labels"  # the last release
+# Fractions of the budget, but for the rounds; 1 % is left because the accountant rounds up.
+_COUNTS_FRACTION, _LABELS_FRACTION, _LEFT = 0.02, 0.05, 0.01
 _ROUGH = 1e-2  # residual at which a round that is not the last one ends
 _ROWS_PER_NOISE = 10.0  # components: one for each so many rows, in units of the noise
 _LONG = 1.5  # largest norm of the first queries, in units of the root mean square
@@ -96,7 +101,7 @@ class ReleasedMoments(PrivateSolver):
         self.n_components = n_components
         self.inner = inner
 
-    def plan(self, n_rows: int, budget: Budget) -> ReleasePlan:
+    def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         check_numbers(self, positive=("n_rounds", "n_components"), kind=Integral)
         check_numbers(self, positive=["first_fraction"])
@@ -111,22 +116,15 @@ class ReleasedMoments(PrivateSolver):
             )
         later = self.n_rounds - 1
         first = self.first_fraction if later else 1.0
-        fractions = {_round(0): first}
-        fractions |= {
-            _round(k): (1.0 - first) / later for k in range(1, self.n_rounds) if first < 1
-        }
-        rest = 1.0 - _FINAL_FRACTION - _COUNTS_FRACTION
-        fractions = {name: rest * fraction for name, fraction in fractions.items()}
-        fractions |= {"group counts": _COUNTS_FRACTION, "predicted labels": _FINAL_FRACTION}
-        return plan_releases(
-            fractions, epsilon=budget.epsilon, delta=budget.delta, unit="sensitive_features"
-        )
+        rounds = [first, *([(1.0 - first) / later] * later if first < 1 else [])]
+        rest = 1.0 - _LEFT - _COUNTS_FRACTION - _LABELS_FRACTION
+        fractions = {_round(k): rest * fraction for k, fraction in enumerate(rounds)}
+        fractions |= {COUNTS: _COUNTS_FRACTION, _LABELS: _LABELS_FRACTION}
+        return plan_releases(fractions, budget)
 
     def check(self, problem: SecretGroups) -> None:
         """Raise ValueError if the inner solver cannot solve what follows from the releases."""
-        k = problem.n_groups
-        unknown = problem.surrogate(problem.counts.new_full((len(problem.data.y), k), 1.0 / k))
-        inner = self._inner(problem)
+        inner, unknown = self._inner(problem), problem.estimated()
         check_solves(inner, unknown)
         inner.check(unknown)
 
@@ -137,15 +135,16 @@ class ReleasedMoments(PrivateSolver):
         self, problem: SecretGroups, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield the iterates of the inner solver, and the last one measured by its own release."""
-        posterior = GroupPosterior(problem.data, problem.condition, problem.prior())
         components = self._components(problem)
         queries = components
         inner = self._inner(problem)
-        names = [name for name in map(_round, range(self.n_rounds)) if name in problem.plan.noise]
+        names = [
+            name for name in map(_round, range(self.n_rounds)) if name in problem.plan.releases
+        ]
         for name in names or [""]:  # nothing to release where there are no groups
             if name:
-                posterior.add(queries, *problem.release(name, queries, rng))
-            surrogate = problem.surrogate(posterior.fractions())
+                problem.release(name, queries, rng)
+            surrogate = problem.estimated()
             # What is released next needs to be near the end only.
             accuracy = tol if name == (names or [""])[-1] else max(tol, _ROUGH)
             found: list[Iterate] = []
@@ -159,12 +158,13 @@ class ReleasedMoments(PrivateSolver):
             queries = _queries_of_model(problem, x, components)
         _, hard = problem.predictions(x)
         if names:
-            posterior.add(hard, *problem.release("predicted labels", hard, rng))
-        soft, hard = problem.surrogate(posterior.fractions()).evaluate(x)
+            problem.release(_LABELS, hard, rng)
+        soft, hard = problem.estimated().evaluate(x)
         yield Iterate(x, soft, hard, dual, chosen.residual)
 
     def _components(self, problem: SecretGroups) -> Tensor:
-        noise = problem.plan.noise.get(_round(0), 1.0)
+        planned = _round(0) in problem.plan.releases
+        noise = problem.plan.noise(_round(0)) if planned else 1.0
         affordable = int(problem.n_rows / (_ROWS_PER_NOISE * noise))
         size = max(1, min(self.n_components, affordable))
         components = principal_components(problem.data, size)

@@ -3,35 +3,29 @@
 import pytest
 import torch
 
+from fairconstrained.constraints import Space
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.privacy import Gaussian, Phase, plan_releases, privacy_spent
+from fairconstrained.privacy import Budget, Gaussian, Phase, plan_releases, privacy_spent
+from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems import Batch
-from fairconstrained.problems.private import fermi
-from fairconstrained.problems.private.group_posterior import principal_components
-from fairconstrained.workers import ALONE
+from fairconstrained.problems.private.secret_groups import principal_components, released_counts
+from tests.helpers.releases import answered_by, without_noise
 
 
 @pytest.mark.parametrize("k", [2, 3, 20])
 def test_the_noise_is_that_of_the_distance_between_two_groups(k, monkeypatch):
     """Sensitivity sqrt(2) over the deviation costs what the plan says: neither more nor less."""
-    plan = plan_releases({"sums": 1.0}, epsilon=1.0, delta=1e-5, unit="sensitive_features")
-    noisy = []
-
-    def recorded(value, deviation, rng):
-        noisy.append((value, deviation))
-        return value
-
-    monkeypatch.setattr(fermi, "with_gaussian_noise", recorded)
-    query = torch.tensor([0.6, 0.8]).double()
+    plan = plan_releases({"group counts": 0.99}, Budget(1.0, 1e-5, "sensitive_features"))
+    asked, one = answered_by(monkeypatch, without_noise), torch.ones(1, dtype=torch.float64)
+    space, y = Space([0, 1], list(range(k))), torch.zeros(1, dtype=torch.long)
     for group in (0, 1):
-        sums = torch.zeros(1, k, 2).double()
-        sums[0, group] = query
-        fermi._with_noise_between_groups(sums, sums.sum(dim=1), plan.noise["sums"], None, ALONE)
-    (first, deviation), (second, _) = noisy
+        data = Batch(DenseFeatures(one[:, None]), y, torch.tensor([group]), one)
+        released_counts(data, space, Releases(plan), None)
+    (_, deviation, first), (_, _, second) = asked
     moved = float((first - second).norm())
     assert moved == pytest.approx(2**0.5)
     once = Phase([Gaussian(deviation / moved)])  # a distance of 1 in these units
-    assert privacy_spent([once], delta=1e-5) == pytest.approx(plan.privacy.epsilon, rel=3e-3)
+    assert privacy_spent([once], delta=1e-5) == pytest.approx(plan.epsilon, rel=3e-3)
 
 
 def test_constant_features_have_one_component():

@@ -8,17 +8,25 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
+from fairconstrained.privacy import Gaussian, Phase
+from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.private import coordinates as private_scaling
 from fairconstrained.problems.private.coordinates import (
+    SCALING,
     Coordinates,
     release_coordinates,
     release_scales,
 )
+from tests.helpers.releases import answered_by, plan_of, without_noise
 
 
 def public(d, low=0.0, width=1.0):
     like = torch.ones(d, dtype=torch.float64)
     return Coordinates(low * like, width * like)
+
+
+def of_noise(noise):
+    return Releases(plan_of(*(Phase([Gaussian(noise, of=name)]) for name in SCALING)))
 
 
 def rng():
@@ -27,16 +35,10 @@ def rng():
 
 def released(X, coordinates):
     """The exact sums that are released, and the deviations of the noise on them, for noise 1."""
-    sums = []
-
-    def record(value, deviation, rng):
-        sums.append((value.clone().reshape(-1), deviation))
-        return value
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(private_scaling, "with_gaussian_noise", record)
-        release_coordinates(as_features(X), len(X), coordinates, 1.0, rng())
-    return sums
+        asked = answered_by(patch, without_noise)
+        release_coordinates(as_features(X), len(X), coordinates, of_noise(1.0), rng())
+    return [(total.reshape(-1), deviation) for _, deviation, total in asked]
 
 
 @settings(max_examples=60)
@@ -81,7 +83,7 @@ ALMOST_NONE = 1e-6  # noise that changes nothing
 
 
 def coordinates_of(X, given, noise=ALMOST_NONE):
-    centre, scale, *_ = release_coordinates(as_features(X), len(X), given, noise, rng())
+    centre, scale, *_ = release_coordinates(as_features(X), len(X), given, of_noise(noise), rng())
     return centre.numpy(), scale.numpy()
 
 
@@ -182,13 +184,13 @@ def test_runs_are_of_sixteen_or_more_neighbours_among_the_columns_of_small_varia
 def test_much_noise_makes_no_runs_of_columns_that_may_be_frequent(noise):
     """Where all variances are noise, columns of large variance would be among them."""
     X = np.random.default_rng(0).integers(2, size=(400, 40)).astype(float)
-    _, _, _, run = release_coordinates(as_features(X), len(X), public(40), noise, rng())
+    _, _, _, run = release_coordinates(as_features(X), len(X), public(40), of_noise(noise), rng())
     assert (run == -1).all()
 
 
 def test_rare_categories_form_runs_in_a_release():
     X = one_of([0.6, *[0.01] * 40])
-    _, _, _, run = release_coordinates(as_features(X), len(X), public(41), 20.0, rng())
+    _, _, _, run = release_coordinates(as_features(X), len(X), public(41), of_noise(20.0), rng())
     assert run[0] == -1
     assert run.unique().tolist() == [-1, 0, 1]
     assert (run >= 0).sum() >= 2 * 16  # of a few the noise is as large
@@ -198,9 +200,11 @@ def test_sparse_rows_give_what_dense_rows_give():
     values = np.random.default_rng(0).normal(size=(50, 8))
     X = sparse.csr_array(np.where(np.abs(values) > 1.0, values, 0.0))
     coordinates = public(8, -0.5, 2.0)
-    of_sparse = release_coordinates(SparseFeatures(X), X.shape[0], coordinates, 1.0, rng())
+    of_sparse = release_coordinates(
+        SparseFeatures(X), X.shape[0], coordinates, of_noise(1.0), rng()
+    )
     of_dense = release_coordinates(
-        DenseFeatures(torch.tensor(X.toarray())), X.shape[0], coordinates, 1.0, rng()
+        DenseFeatures(torch.tensor(X.toarray())), X.shape[0], coordinates, of_noise(1.0), rng()
     )
     for one, other in zip(of_sparse[:2], of_dense[:2], strict=True):
         assert one.numpy() == pytest.approx(other.numpy())
@@ -210,7 +214,7 @@ def test_sparse_rows_give_what_dense_rows_give():
 def test_a_mean_that_is_mostly_noise_is_not_believed():
     X = torch.full((20, 300), 0.01, dtype=torch.float64)
     coordinates = public(300)
-    center, *_ = release_coordinates(DenseFeatures(X), len(X), coordinates, 50.0, rng())
+    center, *_ = release_coordinates(DenseFeatures(X), len(X), coordinates, of_noise(50.0), rng())
     unshrunk = 50.0 * 2.0 * 300**0.5 / 20 * 300**0.5  # norm of its noise, at the largest reach
     assert center.norm() < 0.2 * unshrunk
 
@@ -220,16 +224,12 @@ def test_a_mean_that_is_mostly_noise_is_not_believed():
 
 def sizes(X, noise=1e-6):
     """The exact table that is released, the deviation of its noise, and the scales."""
-    tables = []
-
-    def record(value, deviation, rng):
-        tables.append((value.clone(), deviation))
-        return value
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(private_scaling, "with_gaussian_noise", record)
-        found = release_scales(as_features(X), X.shape[0], public(X.shape[1]), noise, rng())
-    return *tables[0], found.scale.numpy()
+        asked = answered_by(patch, without_noise)
+        given = public(X.shape[1])
+        found = release_scales(as_features(X), X.shape[0], given, of_noise(noise), rng())
+    ((_, deviation, table),) = asked
+    return table, deviation, found.scale.numpy()
 
 
 @settings(max_examples=60)
@@ -269,5 +269,7 @@ def test_scales_are_powers_of_four_above_nearly_all_entries(convert):
 
 def test_noise_alone_makes_no_scale():
     """Ten thousand counts of nothing: none passes for a large column."""
-    found = release_scales(as_features(np.zeros((500, 1000))), 500, public(1000), 40.0, rng())
+    found = release_scales(
+        as_features(np.zeros((500, 1000))), 500, public(1000), of_noise(40.0), rng()
+    )
     assert (found.scale == 1.0).all()

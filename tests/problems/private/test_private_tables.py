@@ -1,7 +1,5 @@
 """Noisy tables of a private problem, and what multipliers move through them."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -11,16 +9,18 @@ from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
+from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems import Batch
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers import DPSGDA, Budget, check_solves
+from tests.helpers.releases import answered_by, without_noise
 
 SIZES = [10, 30, 60]
 SPACE = Space([0, 1], ["a", "b", "c"])
 NOTIONS = DemographicParity(), FalseNegativeRate(temperature=2.0)
 
 
-def problem(kind="gaussian", **noise):
+def problem(kind="gaussian", n_steps=2):
     """A hundred rows of three groups, on the whole in every batch."""
     group = torch.repeat_interleave(torch.tensor(SIZES))
     X = torch.linspace(-1.0, 1.0, 100, dtype=torch.float64)[:, None]
@@ -29,43 +29,45 @@ def problem(kind="gaussian", **noise):
     stack = Stack(SPACE, [notion.bind(SPACE, 0.1) for notion in NOTIONS])
     counts = stack.place(y, group, data.weight).counts()
     zero, one = torch.zeros(1).double(), torch.ones(1).double()
-    solver = DPSGDA(n_steps=2_000, sampling_rate=1.0, histogram_noise=kind)
-    plan = replace(solver.plan(100, Budget(1.0, 1e-5, "record")), **noise)
-    return PrivateERM(LinearModel(1, zero, one, True), data, log_loss, stack, 0.0, counts, plan)
+    solver = DPSGDA(n_steps=n_steps, sampling_rate=1.0, histogram_noise=kind)
+    releases = Releases(solver.plan(100, Budget(1.0, 1e-5, "record")))
+    model = LinearModel(1, zero, one, True)
+    return PrivateERM(model, data, log_loss, stack, 0.0, counts, releases)
 
 
 X = torch.tensor([0.3, 2.0], dtype=torch.float64)
 
 
 def released(erm):
-    rng = torch.Generator().manual_seed(0)
-    while True:
-        yield erm.release(X, lambda table: torch.zeros_like(table), 1.0, rng).table
+    no_dual = torch.zeros(erm.n_constraints).double()
+    return erm.release(X, lambda _: no_dual, 1.0, torch.Generator().manual_seed(0))[0]
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
-def test_tables_add_up_to_the_counts_and_are_exact_without_noise(kind):
+def test_tables_add_up_to_the_counts_and_are_exact_without_noise(kind, monkeypatch):
     """For both of the statistics, with a column for each class."""
-    noisy, exact = problem(kind), problem(kind, histogram_noise=0.0)
-    table = next(released(noisy))
+    noisy = problem(kind)
+    table = released(noisy)
     for columns in (slice(0, 2), slice(2, 4)):
         torch.testing.assert_close(table[:, columns].sum(dim=1), noisy.counts)
-    data, stack = exact.data, exact.constraint
-    labels = stack.statistic.hard(exact.model.scores(X, data.X), data.y)
-    expected = torch.stack([labels[data.part == q].sum(dim=0) for q in range(stack.n_parts)])
-    torch.testing.assert_close(next(released(exact)), expected)
+    data, stack = noisy.data, noisy.constraint
+    labels = stack.statistic.hard(noisy.model.scores(X, data.X), data.y)
+    expected = torch.stack([labels[data.group == q].sum(dim=0) for q in range(stack.n_parts)])
+    answered_by(monkeypatch, without_noise)
+    torch.testing.assert_close(released(noisy), expected)
 
 
 @pytest.mark.slow
 def test_values_have_the_noise_that_is_said():
     """Of one statistic a count has half of the noise that the whole row (1, 0) would ask for."""
-    erm = problem(histogram_noise=3.0)
-    tables = released(erm)
-    values = torch.stack([erm.values(next(tables)) for _ in range(2_000)])
-    said = erm.noise_of_values(erm.table_noise)
+    erm, rng = problem(), torch.Generator().manual_seed(0)
+    erm.releases._left["final table"] = 2_000
+    values = torch.stack([erm.values(erm.release_table(X, rng)) for _ in range(2_000)])
+    said = erm.deviations_of_estimates()
     torch.testing.assert_close(values.std(dim=0), said, rtol=0.08, atol=0.0)
     # The root of two for two statistics that are released together, and for two labels a group.
-    pair = 0.5 * 2**0.5 * 2**0.5 * 3.0 * (SIZES[0] ** -2 + SIZES[1] ** -2) ** 0.5
+    noise = erm.plan.noise("final table")
+    pair = 0.5 * 2**0.5 * 2**0.5 * noise * (SIZES[0] ** -2 + SIZES[1] ** -2) ** 0.5
     assert float(said[0]) == pytest.approx(pair)
 
 

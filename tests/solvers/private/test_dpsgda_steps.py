@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fairconstrained.problems.private.erm import Release
 from fairconstrained.solvers import DPSGDA, Budget
 
 
@@ -14,13 +13,12 @@ class Releases:
 
     def __init__(self, values, n_steps, gains=1e-9):
         self._gains = torch.as_tensor(gains).expand(3)
-        self.plan = SimpleNamespace(privacy=SimpleNamespace(n_steps=n_steps))
+        self.plan = SimpleNamespace(n_steps=n_steps)
         self.model = SimpleNamespace(linear=True)
-        self.final_noise = 1e-9
         self._values = values
 
-    def release(self, x, weigh, max_norm, rng):
-        return Release(self._values, torch.tensor([2.0]), 1.0)
+    def release(self, x, choose_dual, max_norm, rng):
+        return self._values, 2.0 + 3.0 * x
 
     def release_table(self, x, rng):
         return -self._values  # nothing is violated: the plain average is the result
@@ -28,17 +26,11 @@ class Releases:
     def values(self, table):
         return table
 
-    def weights(self, table, dual):
-        return dual
-
     def gains(self):
         return self._gains
 
-    def noise_of_values(self, noise):
-        return torch.full((3,), noise)
-
-    def penalty_gradient(self, x):
-        return 3.0 * x
+    def deviations_of_estimates(self):
+        return torch.full((3,), 1e-9)
 
 
 def test_multipliers_are_scaled_into_their_bound_and_an_average_is_returned():
@@ -99,4 +91,4 @@ def test_oscillations_grow_from_a_product_of_the_inverse_curvature(product, conv
 )
 def test_default_steps_grow_with_rows_and_budget(n_rows, epsilon, unit, steps):
     plan = DPSGDA().plan(n_rows, Budget(epsilon, 1e-5, unit))
-    assert plan.privacy.n_steps == steps
+    assert plan.n_steps == steps

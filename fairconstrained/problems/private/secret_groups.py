@@ -1,0 +1,298 @@
+r"""Public features and labels, secret groups: noisy sums over groups, and estimates from them.
+
+With prior fractions :math:`\pi` and noisy sums of public vectors :math:`q_i`,
+:math:`Y_g = \sum_i \omega_i q_i S_{ig} + \text{noise}`, the estimate of the groups is the ridge
+regression
+
+.. math::
+
+    \hat S_{ig} = \pi_g + \gamma q_i' (\gamma G + \mathrm{diag}(v))^{-1}
+        \Big( Y_g - \pi_g \sum_j \omega_j q_j \Big), \qquad G = \sum_j \omega_j q_j q_j' ,
+
+with the variances v of the noise. Its sums are the released ones, shrunk in proportion to their
+noise. It is the posterior mean if :math:`S = \pi + q'\beta` with :math:`\beta` normal of covariance
+:math:`\gamma G^{-1}`. The strength :math:`\gamma` of the dependence of the groups on the vectors
+maximises the likelihood of the releases.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.constraints import Space
+from fairconstrained.constraints.mutual_information import MutualInformation
+from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.statistics import sum_by
+from fairconstrained.models import Model
+from fairconstrained.models.features import Features
+from fairconstrained.privacy.mechanisms import Releases
+from fairconstrained.problems.base import Batch
+from fairconstrained.problems.fermi import FermiERM, PenalisedTables
+from fairconstrained.problems.membership import Members
+from fairconstrained.problems.objectives import Objective
+from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.problems.private.erm import with_zero_row
+from fairconstrained.problems.representatives import every_so_many
+
+COUNTS = "group counts"
+
+_STRENGTHS = -6, 6, 73  # exponents of ten, number of values tried
+_EXACT = 1e-9  # added to the variances, because sums without noise may be redundant
+
+
+def released_counts(
+    data: Batch | PartedRows, space: Space, releases: Releases, rng: Generator
+) -> Tensor:
+    """Noisy weight of the rows of each label and group, (n_classes, n_groups).
+
+    Where the sensitive features are protected the weight of each label is public and kept.
+    """
+    n_labels, n_groups = len(space.classes), len(space.groups)
+    column = data.weight[:, None]
+    cells = sum_by(column, data.y * n_groups + data.group, space.n_cells)
+    cells = cells.reshape(n_labels, n_groups, 1)
+    if releases.plan.unit != "sensitive_features":
+        return releases.noisy(COUNTS, cells, 1.0, rng)[..., 0]
+    public = sum_by(column, data.y, n_labels)
+    return _noisy_between_groups(COUNTS, cells, public, column, data, releases, rng)[0][..., 0]
+
+
+def _noisy_between_groups(
+    name: str,
+    sums: Tensor,
+    public: Tensor,
+    rows: Tensor,
+    data: Batch | PartedRows,
+    releases: Releases,
+    rng: Generator,
+) -> tuple[Tensor, float]:
+    """Release sums (n_conditions, n_groups, m) of public rows (n, m) over secret groups.
+
+    Their total over the groups is public. Both are sums over the rows of this worker, and the
+    result is of all workers. `public` must not be summed over groups: not even its rounding may
+    depend on them. Also return the standard deviation of the noise.
+    """
+    k = sums.shape[1]
+    mean = public[:, None] / k
+    of_all = data.workers.sum(mean)
+    if k == 1:
+        return of_all, 0.0
+    # The accountant is told of antipodal contributions, a distance of 2; groups are sqrt(2) apart,
+    # and of all rows, without sampling, nothing but the distance matters.
+    largest, half = data.workers.largest(rows.norm(dim=1).max()), 0.5**0.5
+    noisy = releases.noisy(name, sums - mean, largest * half, rng)
+    deviation = releases.plan.noise(name) * largest * half
+    # The total is public: noise on it is undone.
+    return noisy - noisy.mean(dim=1, keepdim=True) + of_all, deviation
+
+
+class SecretGroups:
+    r"""Loss plus ERMI by noisy sums over the groups: features and labels are public.
+
+    For public vectors :math:`q_i` a release gives, for each condition on the label and each group,
+
+    .. math:: \sum_{i \in c} \omega_i q_i \otimes (e_{s_i} - \tfrac1k \mathbf 1) + \text{noise},
+
+    to which the public sums are added. Another group for a row moves them by
+    :math:`\sqrt 2\, \omega_i \lVert q_i \rVert`, however many groups there are.
+
+    Parameters
+    ----------
+    model, risk, alpha
+        As in :class:`fairconstrained.problems.FairERM`.
+    data : Batch or PartedRows
+        The attribute `data` has these rows without their groups.
+    constraint : Stack
+        The measured constraint; its parts are the groups within labels.
+    counts : Tensor of shape (n_parts,)
+        Released or public.
+    information : MutualInformation
+    weight : float
+        :math:`\lambda`.
+    releases : Releases
+        The noisy sums that may be asked for.
+    kind : type, default=FermiERM
+        The problem of estimated groups, for such rows.
+    """
+
+    offers = frozenset({"noisy_moments"})
+    n_constraints = 0
+
+    def __init__(
+        self,
+        *,
+        model: Model,
+        data: Batch | PartedRows,
+        risk: Objective,
+        alpha: float,
+        constraint: Stack,
+        counts: Tensor,
+        information: MutualInformation,
+        weight: float,
+        releases: Releases,
+        kind: type[PenalisedTables] = FermiERM,
+    ):
+        self.model = model
+        self.data = data.in_one_group()
+        self.constraint = constraint
+        self.releases = releases
+        self.plan = releases.plan
+        self._information = information
+        self._group = data.group
+        self._posed = (risk, constraint, alpha, information, weight)
+        self._kind = kind
+        self._n_groups = constraint.part_of_cell.shape[1]
+        # Condition 0 has the rows whose label is in no part.
+        of_part = ((information.condition + 1) * information.used)[:, None].to(data.weight)
+        part_of_label = constraint.part_of_cell.max(dim=1).values  # -1 without parts
+        self._condition = with_zero_row(of_part)[part_of_label][data.y, 0].long()
+        self._prior = self._prior_by(counts)
+        self._released: list[tuple[Tensor, Tensor, Tensor]] = []  # queries, sums, variances
+
+    def start(self) -> Tensor:
+        """Point at which a fit begins; it does not depend on the secret."""
+        return self.model.init()
+
+    def deviations_of_estimates(self) -> Tensor:
+        """Return nothing: there are no constraints."""
+        return torch.zeros(0)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all workers, which is public."""
+        return self.data.n_rows
+
+    def release(self, name: str, queries: Tensor, rng: Generator) -> tuple[Tensor, float]:
+        """Release sums of the public queries (n, m) over conditions and groups, and keep them.
+
+        Returns
+        -------
+        sums : Tensor of shape (n_conditions + 1, n_groups, m)
+            The first condition is that of the rows that take no part: zeros.
+        deviation : float
+            Standard deviation of the noise on an entry.
+
+        Raises
+        ------
+        RuntimeError
+            If the plan has no such release left.
+        """
+        k, n_conditions = self._n_groups, len(self._prior)
+        rows = queries * ((self._condition > 0) * self.data.weight)[:, None]
+        sums = sum_by(rows, self._condition * k + self._group, n_conditions * k)
+        public = sum_by(rows, self._condition, n_conditions)
+        sums, deviation = _noisy_between_groups(
+            name, sums.reshape(n_conditions, k, -1), public, rows, self.data, self.releases, rng
+        )
+        variances = queries.new_full((queries.shape[1],), deviation**2)
+        self._released.append((queries, sums, variances))
+        return sums, deviation
+
+    def estimated(self) -> PenalisedTables:
+        """Return the problem of the groups as estimated from all releases so far."""
+        members = Members.estimated(self.data, self.constraint, self.fractions())
+        return self._kind(self.model, members, *self._posed)
+
+    def fractions(self) -> Tensor:
+        """Estimated fractions of the groups in each row, (n, n_groups); rows add up to 1."""
+        fractions = self._prior[self._condition]
+        if not self._released:
+            return fractions
+        columns = zip(*self._released, strict=True)
+        queries, sums, variances = (torch.cat(column, dim=-1) for column in columns)
+        workers = self.data.workers
+        for c in range(1, len(self._prior)):
+            rows = self._condition == c
+            own, weight, prior = queries[rows], self.data.weight[rows], self._prior[c]
+            excess = (sums[c] - prior[:, None] * workers.sum(weight @ own)).T
+            gram = workers.sum(own.T @ (own * weight[:, None]))
+            fractions[rows] = prior + own @ _ridge(gram, excess, variances)
+        return fractions
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Weighted means (m,) of public values (n, m), over the rows of all workers."""
+        weight, workers = self.data.weight, self.data.workers
+        return workers.sum(weight @ values) / workers.sum(weight.sum())
+
+    def quantile(self, values: Tensor, level: float) -> float:
+        """A quantile of a public value (n,) of all workers; of many, of some evenly spaced."""
+        some = every_so_many(self.data)
+        return float(torch.cat(self.data.workers.gather(values[some])).quantile(level))
+
+    def predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Class probabilities and one-hot predicted labels of the rows, which are public."""
+        scores = torch.cat([self.model.scores(x, rows.X) for rows in self.data.batches()])
+        statistic = self.constraint.statistic
+        return statistic.soft(scores, self.data.y), statistic.hard(scores, self.data.y)
+
+    def _prior_by(self, counts: Tensor) -> Tensor:
+        """Fractions of the groups in each condition, (n_conditions + 1, n_groups)."""
+        information = self._information
+        prior = counts.new_zeros((information.n_conditions + 1, self._n_groups))
+        for part, cells in enumerate(self.constraint.part_cells()):
+            if information.used[part]:
+                condition = int(information.condition[part]) + 1
+                prior[condition, torch.as_tensor(cells.any(axis=0))] = counts[part]
+        prior[prior.sum(dim=1) == 0] = 1.0  # nothing is compared there
+        return prior / prior.sum(dim=1, keepdim=True)
+
+
+def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
+    """Coefficients (m, n_groups) of the ridge regression of largest likelihood for all groups.
+
+    It is solved in coordinates in which the noise has covariance 1 and the Gram matrix is diagonal.
+    """
+    noise = (variances + _EXACT * gram.diagonal().mean()).sqrt()
+    values, vectors = torch.linalg.eigh(gram / noise[:, None] / noise)
+    values = values.clamp_min(0.0)
+    seen = vectors.T @ (excess / noise[:, None])
+    strengths = torch.logspace(*_STRENGTHS, dtype=gram.dtype, device=gram.device)
+    total = 1.0 + strengths[:, None] * values
+    # The excesses of the groups add up to zero: all but one of them are independent.
+    likelihood = -(seen.shape[1] - 1) * total.log().sum(dim=1) - (1.0 / total) @ (seen**2).sum(1)
+    strength = strengths[likelihood.argmax()]
+    shrunk = strength / (1.0 + strength * values)
+    coefficients: Tensor = (vectors @ (shrunk[:, None] * seen)) / noise[:, None]
+    return coefficients
+
+
+def principal_components(data: Batch | PartedRows, n_components: int) -> Tensor:
+    """A constant and the leading components of the standardised columns, each of mean square 1.
+
+    Of several workers each gets those of its own rows, (n, n_components + 1).
+
+    They depend on features only. With more columns than components a random sketch (with a seed of
+    its own) and one power iteration find them. Columns without variance are left out.
+    """
+    weight, workers = data.weight, data.workers
+    centre = data.X.mean(weight)
+    scale = data.X.variance(weight, centre).sqrt()
+    scale = torch.where(scale > 1e-6 * centre.abs().clamp_min(1e-6), 1.0 / scale, 0.0 * scale)
+    n_columns = data.X.shape[1]
+    basis = torch.eye(n_columns).to(scale)
+    if n_columns > n_components:
+        sketch = torch.randn(
+            (n_columns, n_components + 8), generator=torch.Generator().manual_seed(0)
+        )
+        basis = sketch.to(scale)
+
+        def there_and_back(batch: Batch) -> Tensor:
+            found = _standardised(batch.X, centre, scale, basis) * batch.weight[:, None]
+            back = batch.X.t_matmul(found) - torch.outer(centre, found.sum(dim=0))
+            return scale[:, None] * back
+
+        for _ in range(2):
+            basis = torch.linalg.qr(data.total(there_and_back)).Q
+    rows = torch.cat([_standardised(batch.X, centre, scale, basis) for batch in data.batches()])
+    covariance = workers.sum(rows.T @ (rows * weight[:, None])) / workers.sum(weight.sum())
+    values, vectors = torch.linalg.eigh(covariance)
+    keep = (values > 1e-6 * values.max()).nonzero()[:, 0].flip(0)[:n_components]
+    components = rows @ vectors[:, keep] / values[keep].sqrt()
+    return torch.cat((components.new_ones((len(components), 1)), components), dim=1)
+
+
+def _standardised(X: Features, centre: Tensor, scale: Tensor, basis: Tensor) -> Tensor:
+    """Standardised rows in a basis, (n, r), without a dense copy of X."""
+    scaled = scale[:, None] * basis
+    return X.matmul(scaled) - centre @ scaled
