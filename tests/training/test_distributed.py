@@ -5,11 +5,9 @@ import subprocess
 import sys
 from datetime import timedelta
 from functools import cache
-from multiprocessing import get_context
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -20,6 +18,7 @@ from fairconstrained.solvers import ALM, StochasticGhost, SwitchingSubgradient
 from fairconstrained.training import train
 from fairconstrained.workers import Workers
 from tests.helpers.modules import gap_at_most, log_loss, weights
+from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.repository import ROOT
 
 
@@ -40,8 +39,8 @@ class Lazy(Dataset):
         return tuple(column[i] for column in made())
 
 
-def network():
-    torch.manual_seed(int(os.environ.get("RANK", "0")))  # workers start from the first one's
+def network(rank=0):
+    torch.manual_seed(rank)  # workers start from the first one's
     return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
 
 
@@ -60,34 +59,35 @@ CASES = {
 }
 
 
-def run(case, data=None, **options):
+def run(case, data=None, rank=0, **options):
     """Train as in this case."""
     constraints, solver = CASES[case]
     data, options = made() if data is None else data, {"groups": made()[2], **options}
-    return train(network(), log_loss, constraints, data, solver=solver, random_state=0, **options)
+    return train(
+        network(rank), log_loss, constraints, data, solver=solver, random_state=0, **options
+    )
 
 
-def trained(case):
-    result = run(case)
+def trained(case, rank=0):
+    result = run(case, rank=rank)
     return weights(result), torch.as_tensor(result.values), torch.as_tensor(result.multipliers)
 
 
-def all_cases():
-    found = {case: trained(case) for case in CASES}
-    found["data set"] = (torch.as_tensor(run("notions", Lazy()).values),)
+def all_cases(rank):
+    found = {case: trained(case, rank) for case in CASES}
+    found["data set"] = (torch.as_tensor(run("notions", Lazy(), rank).values),)
     return found
 
 
-def streamed():
-    rank = int(os.environ["RANK"])
+def streamed(rank):
     data = made()
     rows = [tuple(column[i] for column in data) for i in range(rank, 300, 2)]
     loader = DataLoader(rows, batch_size=50)
     solver = ALM(n_steps=30, step_size=0.3, optimizer=torch.optim.Adam)
-    return train(network(), log_loss, [], loader, solver=solver, random_state=0).history
+    return train(network(rank), log_loss, [], loader, solver=solver, random_state=0).history
 
 
-def interrupted(path):
+def interrupted(rank, path):
     """A run with checkpoints that is stopped; the checkpoint stays."""
     seen = []
 
@@ -95,53 +95,34 @@ def interrupted(path):
         seen.append(iterate)
         return len(seen) == 4
 
-    run("notions", checkpoint=path / "checkpoint.pt", callbacks=[stops])
+    run("notions", rank=rank, checkpoint=path / "checkpoint.pt", callbacks=[stops])
 
 
-def lost():
+def work(rank, path):
+    """All cases, and a run with checkpoints that is stopped."""
+    found = all_cases(rank), streamed(rank)
+    interrupted(rank, path)
+    return found
+
+
+def lost(rank):
     """The message that the first worker gets as the second one dies in its training."""
     workers._PATIENCE = timedelta(seconds=1)
 
     def dies(iterate):
-        if os.environ["RANK"] == "1":
+        if rank == 1:
             os._exit(3)
 
-    try:
+    with pytest.raises(WorkerError) as caught:
         train(network(), log_loss, [], made(), solver=ALM(n_steps=300), callbacks=[dies])
-    except WorkerError as error:
-        return str(error)
-
-
-def worker(rank, path):
-    os.environ["RANK"] = str(rank)
-    torch.set_num_threads(1)
-    store = dist.FileStore(str(path / "store"), 2)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
-    torch.save((all_cases(), streamed()), path / f"{rank}.pt")
-    interrupted(path)
-    torch.save(lost(), path / "lost.pt")
-    os._exit(0)  # without the handshake of a tidy end: the other is gone
+    return str(caught.value)
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What each of two processes gives, and what is said when one dies at the end."""
-    path, context = tmp_path_factory.mktemp("workers"), get_context("spawn")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
-        processes = [context.Process(target=worker, args=(rank, path)) for rank in (0, 1)]
-        for process in processes:
-            process.start()
-    for process in processes:
-        process.join(300)
-    assert [process.exitcode for process in processes] == [0, 3]
-    read = [torch.load(path / f"{name}.pt", weights_only=False) for name in (0, 1, "lost")]
-    return [*read, path / "checkpoint.pt"]
-
-
-needs_gloo = pytest.mark.skipif(
-    not (dist.is_available() and dist.is_gloo_available()), reason="torch without gloo"
-)
+    """Results of both of two workers, and the path of the checkpoint."""
+    path = tmp_path_factory.mktemp("workers")
+    return [*run_on_workers(work, path, 2, path), path / "checkpoint.pt"]
 
 
 @pytest.mark.slow
@@ -172,14 +153,15 @@ def test_each_worker_reads_its_own_loader(found):
 
 @pytest.mark.slow
 @needs_gloo
-def test_a_worker_that_dies_stops_the_others_with_its_name(found):
-    assert "worker 0 of 2 cannot go on: worker 1 gave no heartbeat within 1 s" in found[2]
+def test_a_worker_that_dies_stops_the_others_with_its_name(tmp_path):
+    message, _ = run_on_workers(lost, tmp_path, 2)
+    assert "worker 0 of 2 cannot go on: worker 1 gave no heartbeat within 1 s" in message
 
 
 @pytest.mark.slow
 @needs_gloo
 def test_one_worker_goes_on_from_the_checkpoint_of_two(found):
-    result = run("notions", checkpoint=found[3])
+    result = run("notions", checkpoint=found[2])
     torch.testing.assert_close(weights(result), trained("notions")[0], rtol=0, atol=1e-9)
 
 
