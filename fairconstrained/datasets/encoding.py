@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection
 
 import numpy as np
 import pandas as pd
@@ -60,23 +59,6 @@ def one_hot(
            [ 0.  ,  1.  ,  0.  ],
            [ 1.22,  0.  ,  1.  ]])
     """
-    _check(frame, categorical)
-    numbers = [
-        name
-        for name in frame
-        if pd.api.types.is_numeric_dtype(frame[name].dtype) and name not in categorical
-    ]
-    dense = _standardise(frame[numbers].to_numpy(dtype=np.float64))
-    blocks, names = [sparse.csr_matrix(dense)], [str(name) for name in numbers]
-    for name in frame.columns.drop(numbers):
-        codes, values = pd.factorize(frame[name], sort=True)
-        blocks.append(_indicators(codes, len(values)))
-        names += [f"{name}={value}" for value in _texts(values)]
-    X = sparse.hstack(blocks, format="csr", dtype=np.float64)
-    return (X if 2 * X.nnz < np.prod(X.shape) else X.toarray()), names
-
-
-def _check(frame: pd.DataFrame, categorical: Collection[str]) -> None:
     unknown = [name for name in categorical if name not in frame]
     if unknown:
         raise ValueError(f"categorical names columns that frame does not have: {unknown}.")
@@ -89,6 +71,22 @@ def _check(frame: pd.DataFrame, categorical: Collection[str]) -> None:
             f"frame has missing or infinite values in {incomplete}; drop these columns, or replace "
             "the values first."
         )
+    numbers = [
+        name
+        for name in frame
+        if pd.api.types.is_numeric_dtype(frame[name].dtype) and name not in categorical
+    ]
+    dense = _standardise(frame[numbers].to_numpy(dtype=np.float64))
+    blocks, names = [sparse.csr_matrix(dense)], [str(name) for name in numbers]
+    for name in frame.columns.drop(numbers):
+        codes, values = pd.factorize(frame[name], sort=True)
+        entries = (np.ones(len(codes)), codes, np.arange(len(codes) + 1))
+        blocks.append(sparse.csr_matrix(entries, shape=(len(codes), len(values))))
+        # Codes such as 3.0 and 3 have the same name.
+        words = (f"{v:g}" if isinstance(v, (int, float)) else str(v) for v in values)
+        names += [f"{name}={word}" for word in words]
+    X = sparse.hstack(blocks, format="csr", dtype=np.float64)
+    return (X if 2 * X.nnz < np.prod(X.shape) else X.toarray()), names
 
 
 def _standardise(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -101,14 +99,3 @@ def _standardise(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     scaled = np.where(constant, 0.0, centred / np.where(constant, 1.0, centred.std(axis=0)))
     indicator = ((numbers == 0) | (numbers == 1)).all(axis=0)
     return np.where(indicator, numbers, scaled)
-
-
-def _indicators(codes: NDArray[np.intp], n_values: int) -> sparse.csr_matrix:
-    n_rows = len(codes)
-    entries = (np.ones(n_rows), codes, np.arange(n_rows + 1))
-    return sparse.csr_matrix(entries, shape=(n_rows, n_values))
-
-
-def _texts(values: Iterable[Any]) -> list[str]:
-    """Names of values; codes such as 3.0 and 3 have the same name."""
-    return [f"{value:g}" if isinstance(value, (int, float)) else str(value) for value in values]

@@ -65,9 +65,20 @@ def read_text(file: File, folder: Path, download_if_missing: bool) -> str:
     path = folder / file.path
     if path.exists():
         return _read_checked(path, file)
+    place = (
+        f"To use the data without the network, put the packed file at {path} (SHA-256 "
+        f"{file.sha256}), or give the folder that holds {file.path} by data_home or the "
+        f"environment variable {ENVIRONMENT_VARIABLE}."
+    )
     if not download_if_missing:
-        raise FileNotFoundError(_missing(path, file, "downloading was not allowed"))
-    text = _download(path, file)
+        raise FileNotFoundError(f"{path} does not exist, and downloading was not allowed. {place}")
+    try:
+        source = _fetch(file.url)
+    except (OSError, HTTPException) as error:  # no network, an error status, a broken connection
+        raise FileNotFoundError(
+            f"{path} does not exist, and downloading {file.url} failed ({error!r}). {place}"
+        ) from error
+    text = _convert(source, file, place)
     _store(path, text)
     return text
 
@@ -88,15 +99,6 @@ def _read_checked(path: Path, file: File) -> str:
     return text
 
 
-def _download(path: Path, file: File) -> str:
-    try:
-        source = _fetch(file.url)
-    except (OSError, HTTPException) as error:  # no network, an error status, a broken connection
-        reason = f"downloading {file.url} failed ({error!r})"
-        raise FileNotFoundError(_missing(path, file, reason)) from error
-    return _convert(source, path, file)
-
-
 def _fetch(url: str) -> bytes:
     # Some hosts refuse the default user agent of urllib.
     request = urllib.request.Request(url, headers={"User-Agent": f"fairconstrained/{__version__}"})
@@ -109,16 +111,17 @@ def _fetch(url: str) -> bytes:
     return source
 
 
-def _convert(source: bytes, path: Path, file: File) -> str:
+def _convert(source: bytes, file: File, place: str) -> str:
+    refusal = f"What {file.url} sent is not the data set, and nothing was stored:"
+    place = f"It begins with {source[:60]!r}. {place}"
     try:
         text = file.convert(source)
     except Exception as error:  # any failure of a converter means that these are not the data
-        raise OSError(_refusal(source, path, file, f"converting it failed: {error!r}")) from error
-    found = content_hash(text)
+        raise OSError(f"{refusal} converting it failed: {error!r}. {place}") from error
+    found, n_lines = content_hash(text), text.count("\n")
     if found != file.content:
-        n_lines = text.count("\n")
         reason = f"the SHA-256 of its {n_lines} sorted lines is {found}, not {file.content}"
-        raise OSError(_refusal(source, path, file, reason))
+        raise OSError(f"{refusal} {reason}. {place}")
     return text
 
 
@@ -137,22 +140,3 @@ def _store(path: Path, text: str) -> None:
     finally:
         with suppress(OSError):  # after success it no longer exists
             temporary.unlink()
-
-
-def _refusal(source: bytes, path: Path, file: File, reason: str) -> str:
-    return (
-        f"What {file.url} sent is not the data set, and nothing was stored: {reason}. It begins "
-        f"with {source[:60]!r}. {_place(path, file)}"
-    )
-
-
-def _missing(path: Path, file: File, reason: str) -> str:
-    return f"{path} does not exist, and {reason}. {_place(path, file)}"
-
-
-def _place(path: Path, file: File) -> str:
-    return (
-        f"To use the data without the network, put the packed file at {path} (SHA-256 "
-        f"{file.sha256}), or give the folder that holds {file.path} by data_home or the "
-        f"environment variable {ENVIRONMENT_VARIABLE}."
-    )

@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
-from fairconstrained.datasets.catalogue import DATASETS
+from fairconstrained.datasets.catalogue import DATASETS, Dataset
 from fairconstrained.datasets.encoding import one_hot
 from fairconstrained.datasets.files import data_folder, read_text
-from fairconstrained.datasets.tables import Dataset
 
 
 def list_datasets() -> list[str]:

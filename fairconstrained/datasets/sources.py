@@ -17,21 +17,9 @@ Rows = list[list[str]]
 
 # The files have no header; these names are from adult.names.
 ADULT_COLUMNS = [
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "income",
+    *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
+    *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week"),
+    *("native-country", "income"),
 ]
 
 # Names, birthdays and case numbers of people, which no model should use.
@@ -47,9 +35,7 @@ ACS_COARSER = {
         "1": "1",
         "2": "2",
         "6": "3",
-        "3": "4",
-        "4": "4",
-        "5": "4",
+        **dict.fromkeys("345", "4"),
         **dict.fromkeys("789", "5"),
     },
 }
@@ -103,21 +89,16 @@ def heart(source: bytes) -> str:
 def acs_income_ok(source: bytes) -> str:
     """The persons of Oklahoma in the census archive, filtered as in the ACSIncome task."""
     table = csv.DictReader(io.StringIO(_member(source, "psam_p40.csv").decode()))
-    rows = [[*ACS_FEATURES, "PINCP"]]
-    rows += [_acs_row(person) for person in table if _is_adult_earner(person)]
-    return _text(rows)
-
-
-def _is_adult_earner(person: dict[str, str]) -> bool:
-    """The filter of Ding et al. (2021), modelled on Adult; an empty field fails it."""
+    # The filter of Ding et al. (2021), modelled on Adult; an empty field fails it.
     least = {"AGEP": 17, "PINCP": 101, "WKHP": 1, "PWGTP": 1}
-    return all(person[name] and int(person[name]) >= bound for name, bound in least.items())
-
-
-def _acs_row(person: dict[str, str]) -> list[str]:
-    codes = {name: str(int(person[name])) for name in ACS_FEATURES}  # "0040" is 40
-    codes |= {name: coarser[codes[name]] for name, coarser in ACS_COARSER.items()}
-    return [*(f"{codes[name]}.0" for name in ACS_FEATURES), str(int(person["PINCP"]) > 50_000)]
+    rows = [[*ACS_FEATURES, "PINCP"]]
+    for person in table:
+        if all(person[name] and int(person[name]) >= bound for name, bound in least.items()):
+            codes = {name: str(int(person[name])) for name in ACS_FEATURES}  # "0040" is 40
+            codes |= {name: coarser[codes[name]] for name, coarser in ACS_COARSER.items()}
+            decimals = [f"{codes[name]}.0" for name in ACS_FEATURES]
+            rows.append([*decimals, str(int(person["PINCP"]) > 50_000)])
+    return _text(rows)
 
 
 def _member(archive: bytes, name: str) -> bytes:

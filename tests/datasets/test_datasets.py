@@ -12,9 +12,8 @@ import pandas as pd
 import pytest
 
 from fairconstrained.datasets import files, load_dataset, sources
-from fairconstrained.datasets.catalogue import DATASETS
+from fairconstrained.datasets.catalogue import DATASETS, Dataset, decode, equals
 from fairconstrained.datasets.files import File, content_hash
-from fairconstrained.datasets.tables import Dataset, decode, equals
 
 TINY = "age,sex,job,part,label\n30,0,a,train,no\n40,1,b,train,yes\n50,1,?,test,yes\n,0,c,test,no\n"
 
@@ -248,17 +247,6 @@ def test_without_the_source_the_message_says_what_to_put_where(
     for fact in (str(tmp_path / file.path), file.sha256, file.url, "FAIRCONSTRAINED_DATA"):
         assert fact in str(missing.value)
     assert nothing_in(tmp_path)
-
-
-def test_without_a_network(tiny, tmp_path, monkeypatch):
-    def no_such_host(*arguments):
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(socket, "getaddrinfo", no_such_host)
-    tiny("https://data.example/")
-    with pytest.raises(FileNotFoundError, match=r"Name or service not known.*put the packed file"):
-        load_dataset("tiny", data_home=tmp_path)
 
 
 def test_downloading_can_be_forbidden(tiny, serve, tmp_path):
