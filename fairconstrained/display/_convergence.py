@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ _PANELS = {
 _X_AXES = {"iteration": "iteration", "time": "time (s)"}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ConvergenceDisplay:
     """Objective, violation and largest multiplier over the course of a fit.
 
@@ -51,16 +53,9 @@ class ConvergenceDisplay:
     (2,)
     """
 
-    def __init__(
-        self,
-        *,
-        history: Mapping[str, ArrayLike],
-        slack: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        self.history = history
-        self.slack = slack
-        self.name = name
+    history: Mapping[str, ArrayLike]
+    slack: float | None = None
+    name: str | None = None
 
     def plot(
         self, ax: Any = None, *, x: str = "iteration", name: str | None = None, **kwargs: Any

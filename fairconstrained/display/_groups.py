@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,24 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 from fairconstrained.display._style import axes_of, legend, next_style
 from fairconstrained.metrics.partial import read_scored
 from fairconstrained.metrics.responses import last_step, scores_of
-from fairconstrained.percentiles import Intervals
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _OfScores:
     """Base of the displays of scores by group, with an optional interval of ranks."""
 
-    def __init__(
-        self,
-        *,
-        y_score: ArrayLike,
-        sensitive_features: Any,
-        interval: Any = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> None:
-        self.y_score = y_score
-        self.sensitive_features = sensitive_features
-        self.interval = interval
-        self.sample_weight = sample_weight
+    y_score: ArrayLike
+    sensitive_features: Any
+    interval: Any = None
+    sample_weight: ArrayLike | None = None
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Any:
         """Draw; see the subclass."""
@@ -72,13 +65,8 @@ class _OfScores:
         -------
         display
         """
-        display = cls(
-            y_score=y_score,
-            sensitive_features=sensitive_features,
-            interval=interval,
-            sample_weight=sample_weight,
-        )
-        return display.plot(ax, **kwargs)
+        columns = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        return cls(y_score=y_score, interval=interval, **columns).plot(ax, **kwargs)
 
     @classmethod
     def from_estimator(
@@ -88,8 +76,6 @@ class _OfScores:
         *,
         sensitive_features: Any,
         interval: Any = None,
-        sample_weight: ArrayLike | None = None,
-        ax: Any = None,
         **kwargs: Any,
     ) -> Any:
         """Draw the scores of a fitted binary classifier of any library.
@@ -106,10 +92,8 @@ class _OfScores:
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         interval : pair, list of pairs, or dict, optional
             By default the estimator's own, if it has one.
-        sample_weight : array-like of shape (n_samples,), optional
-        ax : matplotlib Axes, optional
         **kwargs
-            As in :meth:`plot`.
+            `sample_weight` and others, as in :meth:`from_predictions`.
 
         Returns
         -------
@@ -121,8 +105,6 @@ class _OfScores:
             scores_of(estimator, X, sensitive_features),
             sensitive_features=sensitive_features,
             interval=own if interval is None else interval,
-            sample_weight=sample_weight,
-            ax=ax,
             **kwargs,
         )
 
@@ -256,7 +238,10 @@ class ParityCurveDisplay(_OfScores):
             style = {"color": next_style(drawn + g - 1)["color"], "linewidth": 1.4, "label": label}
             self.lines_ += ax.plot(rank[0], rank[g], **{**style, **kwargs})
         (self.diagonal_,) = ax.plot([0, 1], [0, 1], color="0.35", linestyle="--", linewidth=1)
-        self.shades_ = self._shade(ax, data.intervals) if self.interval is not None else []
+        ends = zip(data.intervals.lower[0], data.intervals.upper[0], strict=True)
+        shaded = [(a, b) for a, b in ends if b > a and self.interval is not None]
+        style = {"color": "0.5", "alpha": 0.15, "linewidth": 0}
+        self.shades_ = [ax.axvspan(a, b, **style) for a, b in shaded]
         ax.set(
             xlabel=f"fraction above threshold, {data.rows.names[0]}",
             ylabel="fraction above threshold",
@@ -265,7 +250,3 @@ class ParityCurveDisplay(_OfScores):
         legend(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-    def _shade(self, ax: Any, intervals: Intervals) -> list[Any]:
-        ends = zip(intervals.lower[0], intervals.upper[0], strict=True)
-        return [ax.axvspan(a, b, color="0.5", alpha=0.15, linewidth=0) for a, b in ends if b > a]

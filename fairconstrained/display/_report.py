@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from fairconstrained.metrics import group_report
 from fairconstrained.metrics.responses import predicted
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GroupReportDisplay:
     """Rates of each group as points with error bars, and the overall rate as a band.
 
@@ -42,9 +44,8 @@ class GroupReportDisplay:
     ['a (3)', 'b (2)']
     """
 
-    def __init__(self, *, report: pd.DataFrame, rates: Sequence[str] = ("selection_rate",)) -> None:
-        self.report = report
-        self.rates = rates
+    report: pd.DataFrame
+    rates: Sequence[str] = ("selection_rate",)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> GroupReportDisplay:
         """Draw: a line per group, named with its number of samples.

@@ -39,13 +39,12 @@ def legend(ax: Any) -> None:
 
 def axes_of(ax: Any, **figure: Any) -> Any:
     """`ax`, or the axes of a new figure."""
-    return pyplot().subplots(**figure)[1] if ax is None else ax
-
-
-def pyplot() -> Any:
+    if ax is not None:
+        return ax
     try:
-        return importlib.import_module("matplotlib.pyplot")
+        pyplot = importlib.import_module("matplotlib.pyplot")
     except ImportError as error:
         raise ImportError(
             "Displays need matplotlib: python -m pip install 'fairconstrained[plot]'."
         ) from error
+    return pyplot.subplots(**figure)[1]

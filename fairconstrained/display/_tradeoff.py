@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fairconstrained.model_selection import pareto_front
 _OVER_SPLITS = "{} (mean over splits)"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TradeoffDisplay:
     """Error against violation of a fairness constraint, one point per model.
 
@@ -61,28 +63,15 @@ class TradeoffDisplay:
     'ours'
     """
 
-    def __init__(
-        self,
-        *,
-        error: ArrayLike,
-        violation: ArrayLike,
-        error_std: ArrayLike | None = None,
-        violation_std: ArrayLike | None = None,
-        chosen: int | None = None,
-        slack: float | None = None,
-        name: str | None = None,
-        error_name: str = "error",
-        violation_name: str = "violation",
-    ) -> None:
-        self.error = error
-        self.violation = violation
-        self.error_std = error_std
-        self.violation_std = violation_std
-        self.chosen = chosen
-        self.slack = slack
-        self.name = name
-        self.error_name = error_name
-        self.violation_name = violation_name
+    error: ArrayLike
+    violation: ArrayLike
+    error_std: ArrayLike | None = None
+    violation_std: ArrayLike | None = None
+    chosen: int | None = None
+    slack: float | None = None
+    name: str | None = None
+    error_name: str = "error"
+    violation_name: str = "violation"
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> TradeoffDisplay:
         """Draw the points, in the next colour and marker if the axes hold another display.
@@ -259,16 +248,23 @@ class TradeoffDisplay:
         (array([0.25, 0.25]), array([0.5, 0.5]))
         """
         given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        violations = [metric(y_true, y_pred, **given) for y_pred in y_preds]
+        violations = np.array([metric(y_true, y_pred, **given) for y_pred in y_preds])
         errors = [zero_one_loss(y_true, y_pred, sample_weight=sample_weight) for y_pred in y_preds]
         error_bars = violation_bars = None
         if confidence is not None:
-            error_bars, violation_bars = _bars(
-                metric, y_true, y_preds, errors, violations, confidence, given
-            )
+            options = {"confidence": confidence, "random_state": 0, **given}
+            ends = [confidence_interval(metric, y_true, y_pred, **options) for y_pred in y_preds]
+            low, high = np.transpose(ends)
+            # On small groups a gap can lie above its own interval, which corrects its bias.
+            violation_bars = np.maximum([violations - low, high - violations], 0.0)
+            weight = np.ones(len(np.asarray(y_true)))
+            weight = weight if sample_weight is None else np.asarray(sample_weight)
+            effective = weight.sum() ** 2 / (weight**2).sum()
+            low, high = wilson(np.asarray(errors) * effective, effective, confidence)
+            error_bars = np.array([errors - low, high - errors])
         display = cls(
             error=np.array(errors),
-            violation=np.array(violations),
+            violation=violations,
             error_std=error_bars,
             violation_std=violation_bars,
             chosen=chosen,
@@ -288,28 +284,3 @@ def _in_words(name: str) -> str:
 
 def _error_in_words(score: str) -> str:
     return "error rate" if score == "accuracy" else f"1 - {_in_words(score)}"
-
-
-def _bars(
-    metric: Any,
-    y_true: ArrayLike,
-    y_preds: Sequence[ArrayLike],
-    errors: Sequence[float],
-    violations: Sequence[float],
-    confidence: float,
-    given: Mapping[str, Any],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """How far the intervals of errors and violations reach below and above, two of (2, n)."""
-    weight = given["sample_weight"]
-    weight = np.ones(len(np.asarray(y_true))) if weight is None else np.asarray(weight)
-    effective = weight.sum() ** 2 / (weight**2).sum()
-    low, high = wilson(np.asarray(errors) * effective, effective, confidence)
-    ends = np.array(
-        [
-            confidence_interval(metric, y_true, p, confidence=confidence, random_state=0, **given)
-            for p in y_preds
-        ]
-    ).T
-    # On small groups a gap can lie above its own interval, which corrects its bias.
-    reach = np.maximum([violations - ends[0], ends[1] - violations], 0.0)
-    return np.array([errors - low, high - errors]), reach

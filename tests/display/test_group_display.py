@@ -76,19 +76,19 @@ def test_two_models_share_axes_in_different_colours(data):
     assert one.lines_[0].get_color() != other.lines_[0].get_color()
 
 
-@pytest.mark.parametrize("group_features", [False, True])
-def test_from_an_estimator_with_its_interval(group_features):
+def test_from_an_estimator_with_its_interval():
     data = make_biased_classification(200, 6, 2, 2, bias=0.3, random_state=0)
-    clf = PartialParityClassifier(
-        "demographic_parity", interval=(0.2, 0.6), group_features=group_features
-    )
+    clf = PartialParityClassifier("demographic_parity", interval=(0.2, 0.6))
     clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    for kind in (GroupScoreDisplay, ParityCurveDisplay):
-        display = kind.from_estimator(clf, data.data, sensitive_features=data.sensitive_features)
-        given = {"sensitive_features": data.sensitive_features} if group_features else {}
-        assert (display.y_score == clf.decision_function(data.data, **given)).all()
-        assert display.interval == (0.2, 0.6)
-        assert display.figure_ is display.ax_.figure
+    forest = RandomForestClassifier(5, random_state=0).fit(data.data, data.target)
+    own = clf.decision_function(data.data), forest.predict_proba(data.data)[:, 1]
+    for model, scores, interval in zip((clf, forest), own, ((0.2, 0.6), None), strict=True):
+        for kind in (GroupScoreDisplay, ParityCurveDisplay):
+            display = kind.from_estimator(
+                model, data.data, sensitive_features=data.sensitive_features
+            )
+            assert (display.y_score == scores).all()
+            assert display.interval == interval
 
 
 @pytest.mark.parametrize("steps", [[], [StandardScaler()]], ids=["alone", "scaled"])
@@ -109,13 +109,3 @@ def test_a_pipeline_is_looked_at_as_its_last_step(steps):
         model, data.data, data.target, sensitive_features=data.sensitive_features
     ).report
     assert report.loc["overall", "selection_rate"] == pytest.approx(np.mean(expected > 0))
-
-
-def test_from_a_classifier_that_has_probabilities_only():
-    """Any scikit-learn classifier can be looked at."""
-    data = make_biased_classification(200, random_state=0)
-    forest = RandomForestClassifier(5, random_state=0).fit(data.data, data.target)
-    display = GroupScoreDisplay.from_estimator(
-        forest, data.data, sensitive_features=data.sensitive_features
-    )
-    assert (display.y_score == forest.predict_proba(data.data)[:, 1]).all()
