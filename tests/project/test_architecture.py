@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "model_selection": {
         *("arrays", "exceptions", "groups", "metrics", "privacy", "rates", "samples"),
     },
-    "display": {"metrics", "model_selection", "percentiles"},
+    "display": {"metrics", "model_selection"},
     "export": {"estimators", "groups", "metrics", "models"},
     "the package": {"_version", "estimators"},
     "quickstart": {
