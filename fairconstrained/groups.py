@@ -117,7 +117,7 @@ def computed(values: Any) -> Any:
 
 
 def _by(values: Any, *methods: str) -> Any:
-    """What the first of these methods that there is gives."""
+    """Call the first of these methods that exists; without one return the values."""
     for method in methods:
         if hasattr(type(values), method):  # a table may have a column of this name
             return getattr(values, method)()

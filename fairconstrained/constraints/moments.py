@@ -280,8 +280,8 @@ class MomentConstraint:
     ) -> float:
         """Fewest rows that a rate over these cells may rest on.
 
-        ``"auto"`` asks of a single group for so many rows that one of them moves its rate by no
-        more than the slack, but for no more than a quarter of the second largest group of the same
+        ``"auto"`` requires enough rows of a single group that one of them moves its rate by no
+        more than the slack, but no more than a quarter of the second largest group of the same
         labels has: a small table keeps its groups, a mistyped label is left out of a large one.
         """
         if min_rows != "auto":

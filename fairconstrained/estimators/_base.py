@@ -572,7 +572,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return torch.cat((part.model.of_linear(coef.T, intercept), aux)), found.dual
 
     def _run(self, problem, task, x, dual, rounds=None):
-        """Solve the problem, or end after so many rounds, with what nothing is compared with."""
+        """Run the solver; runs that are capped at so many rounds are compared with no baseline."""
         max_iter, watchers = rounds or self.max_iter, given_callbacks(self.callbacks)
         compared = rounds is None and self.epsilon is None and len(dual)
         length = max_iter or task.solver.length

@@ -25,7 +25,7 @@ def _tear_down(estimator):
 
 
 def unwatched(problem, iterate):
-    """Tell nobody of an iteration."""
+    """Do nothing: the callback where nobody watches."""
 
 
 @contextmanager

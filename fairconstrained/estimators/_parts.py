@@ -101,7 +101,7 @@ def rows_of_blocks(estimator, blocks, y, sensitive_features, sample_weight):
     n_first = np.shape(first)[0]
     specification.training_rows(estimator, first, np.resize(y, n_first))
     X = Blocks(lambda: checked(blocks, len(y), partial(specification.new_rows, estimator)))
-    for _ in X:  # what is wrong with a block is said before any work
+    for _ in X:  # validate all blocks before any work
         pass
     if sample_weight is None:
         weight = np.broadcast_to(1.0, len(y))
@@ -217,7 +217,7 @@ def _plain(value):
 
 
 def _last_fit(estimator):
-    """Where a warm start begins, as a number: the norm of what the last fit has found."""
+    """Return a fingerprint of the solution at which a warm start begins: its norm."""
     if not estimator._is_warm():
         return None
     found = (getattr(estimator, name, ()) for name in ("coef_", "intercept_", "multipliers_"))

@@ -109,7 +109,7 @@ class PrivateFairClassifier(FairClassifier):
         super()._check_classes(np.asarray(declared) if declared else classes)
 
     def _possible_groups(self, occurring):
-        """Of a public domain all groups count: how many of them occur is not told."""
+        """Count all groups of a public domain, so as not to reveal how many occur."""
         groups = self._domains and self._domains[1]
         return as_labels(groups) if groups else occurring
 
@@ -137,7 +137,7 @@ class PrivateFairClassifier(FairClassifier):
     def _features(self, table):
         """The columns; those of private rows stay as they are given, dense or sparse.
 
-        Both ways to add rows up round differently, by many rows where a range is far from zero.
+        Dense and sparse sums round differently, by many rows where a range is far from zero.
         One entry must not decide between them.
         """
         if self.epsilon is None or not self._protects_records() or sparse.issparse(table):
@@ -194,7 +194,7 @@ class PrivateFairClassifier(FairClassifier):
             vars(self).pop("_spent", None)
 
     def _spends(self, plan):
-        """From now on something may have been released: an error has to say so."""
+        """Record that budget may have been spent, for errors from here on."""
         self._spent = plan
 
     def _refuse_early(self, task, pose):

@@ -153,7 +153,7 @@ def _inside(model: Any) -> list[Any]:
 
 
 def _privacy(around: list[Any]) -> str:
-    """The promise of the outermost that makes one, and what it is not about."""
+    """Describe the guarantee of the outermost wrapper that has one, and its limits."""
     if around[-1].privacy_ is None:
         return _NOT_PRIVATE
     place = next(i for i, model in enumerate(around) if hasattr(model, "privacy_"))

@@ -215,7 +215,7 @@ def _read(constraint: Any, interval: Any) -> tuple[str, bool]:
 
 
 class _Sought(NamedTuple):
-    """What is to be bounded."""
+    """Certification request."""
 
     notion: str
     per_group: bool
@@ -232,7 +232,7 @@ _Judged = tuple[Bound, dict[str, Any], list[str]]
 def _of_labels(
     estimator: Any, X: Any, true: Array, sensitive_features: Any, sought: _Sought
 ) -> _Judged:
-    """Of predicted labels: gaps and caps of rates."""
+    """Certify constraints on predicted labels: gaps and caps of rates."""
     classes: Any = getattr(estimator, "classes_", ())
     second = classes[1] if len(classes) == 2 else None
     positive = second if sought.pos_label is None else sought.pos_label

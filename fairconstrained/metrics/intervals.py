@@ -176,7 +176,7 @@ def bias_corrected(
 
 
 class _Undefined:
-    """Of a metric that is nan."""
+    """Interval of an undefined metric."""
 
     def interval(self, alpha: float) -> tuple[float, float]:
         return float("nan"), float("nan")
@@ -316,7 +316,7 @@ def _bootstrap(metric: Callable[..., float], data: list[Any], rng: Any) -> Array
 
 
 def _indexable(values: Any) -> Any:
-    """An array, from which positions pick rows quickly; of a dict one for each column."""
+    """Convert to arrays for fast indexing; of a dict each column."""
     if isinstance(values, dict):
         return {name: _indexable(column) for name, column in values.items()}
     array = values.to_numpy() if hasattr(values, "to_numpy") else values

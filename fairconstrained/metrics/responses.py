@@ -15,7 +15,7 @@ def last_step(estimator: Any) -> Any:
 
 
 def predicted(estimator: Any, X: Any, sensitive_features: Any, method: str = "predict") -> Any:
-    """What a method of the model gives for these samples."""
+    """Call a prediction method of the model on these samples."""
     if not getattr(last_step(estimator), "group_features", False):
         return getattr(estimator, method)(X)
     with config_context(enable_metadata_routing=True):

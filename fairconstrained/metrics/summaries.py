@@ -21,7 +21,7 @@ class Summary(Protocol):
     """A function of components that is zero for a fair model and grows with differences."""
 
     def size(self, components: Array) -> Array:
-        """Of components (..., *shape), one number each, (...)."""
+        """Return one number for each of the components (..., *shape), (...)."""
 
     def nearest(self, components: Array, deviation: Array, size: float) -> Array:
         """Nearest components of the given size, in units of their standard deviations."""
@@ -47,7 +47,7 @@ class Range:
         self.combine = combine
 
     def size(self, components: Array) -> Array:
-        """Of components (..., n_groups, n_events)."""
+        """Return the combined range of components (..., n_groups, n_events)."""
         ranges = components.max(axis=-2) - components.min(axis=-2)
         return np.asarray(ranges.max(axis=-1) if self.combine is None else self.combine(ranges))
 
@@ -100,7 +100,7 @@ class Largest:
     """Largest absolute value of contrasts, (..., n_contrasts), each of them zero if fair."""
 
     def size(self, components: Array) -> Array:
-        """Of components (..., n_contrasts)."""
+        """Return the largest absolute value of components (..., n_contrasts)."""
         return np.asarray(np.abs(components).max(axis=-1))
 
     def nearest(self, components: Array, deviation: Array, size: float) -> Array:
@@ -116,7 +116,7 @@ class Extreme:
     """Largest component, (..., n_components): a rate in the worst group."""
 
     def size(self, components: Array) -> Array:
-        """Of components (..., n_components)."""
+        """Return the largest of components (..., n_components)."""
         return np.asarray(components.max(axis=-1))
 
     def nearest(self, components: Array, deviation: Array, size: float) -> Array:
@@ -130,7 +130,7 @@ class Norm:
     """Euclidean norm, (..., n_components): of a chi-square distance."""
 
     def size(self, components: Array) -> Array:
-        """Of components (..., n_components)."""
+        """Return the norm of components (..., n_components)."""
         return np.asarray(np.sqrt(np.square(components).sum(axis=-1)))
 
     def nearest(self, components: Array, deviation: Array, size: float) -> Array:

@@ -308,7 +308,7 @@ class CertifiedClassifier(DelegatingClassifier):
             found = certified(
                 model, test, level, interval=own, name="rows split off before training"
             )
-            # What holds with more confidence is stated with that of the whole procedure.
+            # Report the confidence of the whole procedure, not that of the single test.
             certificate = replace(found, confidence=float(self.confidence))
             X, y, groups = test
             labels = as_numpy(predicted(model, X, groups))

@@ -269,7 +269,7 @@ class PrivateGridSearch(DelegatingClassifier):
 
     @contextmanager
     def _telling_the_price(self, fitted: list[Any], unit: Unit) -> Iterator[None]:
-        """Let an error tell what all fits so far have spent: those that ended, and its own."""
+        """Attach the privacy that all fits have spent so far to an exception."""
         try:
             yield
         except BaseException as error:

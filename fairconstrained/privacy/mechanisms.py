@@ -85,7 +85,7 @@ class SystemGenerator(Generator):
 
 
 class Workers(Protocol):
-    """Processes that have the rows together: what a release asks of them."""
+    """Minimal interface to distributed workers."""
 
     rank: int
     size: int

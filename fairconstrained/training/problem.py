@@ -98,7 +98,7 @@ class ModuleProblem(FixedSoftness):
         """Return soft and hard values in evaluation mode.
 
         Moments that add up are summed over batches. Other terms see all outputs at once, with the
-        labels and the other columns of the data; with the features where they read them.
+        labels and the other columns; with the features if they read them.
         """
         self.update_batch_norm(x)
         moments = self._measured(self._terms, x)

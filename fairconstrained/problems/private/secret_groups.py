@@ -78,7 +78,7 @@ def _noisy_between_groups(
     of_all = data.workers.sum(mean)
     if k == 1:
         return of_all, 0.0
-    # The accountant is told of antipodal contributions, a distance of 2; groups are sqrt(2) apart,
+    # We account for antipodal contributions, a distance of 2; groups are sqrt(2) apart,
     # and of all rows, without sampling, nothing but the distance matters.
     largest, half = data.workers.largest(rows.norm(dim=1).max()), 0.5**0.5
     noisy = releases.noisy(name, sums - mean, largest * half, rng)

@@ -145,7 +145,7 @@ class ReleasedMoments(PrivateSolver):
             if name:
                 problem.release(name, queries, rng)
             surrogate = problem.estimated()
-            # What is released next needs to be near the end only.
+            # Intermediate rounds need low accuracy.
             accuracy = tol if name == (names or [""])[-1] else max(tol, _ROUGH)
             found: list[Iterate] = []
             for iterate in inner.iterate(surrogate, x, dual, accuracy, rng):
