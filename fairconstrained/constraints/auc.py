@@ -25,11 +25,7 @@ from fairconstrained.auc import (
     win_table,
 )
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
-from fairconstrained.constraints.notions import (
-    Notion,
-    checked_number,
-    chosen,
-)
+from fairconstrained.constraints.notions import Notion, checked_number, chosen
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.surrogates import SURROGATES, Quadratic, Surrogate
 
@@ -85,11 +81,6 @@ class AUCConstraint(MomentConstraint):
         )
         self.sets, self.index = torch.as_tensor(columns[:, used]), torch.as_tensor(of_sides)
 
-    @property
-    def sides(self) -> Tensor:
-        """The parts on each side of each comparison, (m, 4, n_parts)."""
-        return self.sets[self.index]
-
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (2 m,)."""
         means = self._means(sums, counts)
@@ -142,12 +133,8 @@ class AUCConstraint(MomentConstraint):
     def deviations(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
         """Standard errors of the differences of true AUCs on these rows, of both signs."""
         z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
-        return torch.as_tensor(auc_standard_errors(z, part, w, self.sides.numpy())).repeat(2)
-
-    def narrowed(self, by: Tensor) -> AUCConstraint:
-        """The constraint with `by` subtracted from the slacks, down to zero."""
-        m = len(self.comparisons)
-        return self._changed(slack=(self.slack - by.to(self.slack)).clamp_min(0.0)[:m].numpy())
+        sides = self.sets[self.index].numpy()  # (m, 4, n_parts)
+        return torch.as_tensor(auc_standard_errors(z, part, w, sides)).repeat(2)
 
     def at_equal_scores(self) -> AUCConstraint:
         """The quadratic surrogate, whose gaps are gaps of mean scores there, to first order.
@@ -178,26 +165,23 @@ class AUCConstraint(MomentConstraint):
         small = n < least
         if not small.any():
             return self, []
-        dropped = sorted(
-            {
-                f"{self.space.describe(self.comparisons[j, k] > 0)} ({max(int(n[j, k]), 0)} rows)"
-                for j, k in np.argwhere(small)
-            }
-        )
+        dropped = {
+            f"{self.space.describe(self.comparisons[j, k] > 0)} ({max(int(n[j, k]), 0)} rows)"
+            for j, k in np.argwhere(small)
+        }
         keep = ~small.any(axis=1)
         slack = self.slack.numpy()[: len(keep)][keep]
-        return self._changed(comparisons=self.comparisons[keep], slack=slack), dropped
+        return self._changed(comparisons=self.comparisons[keep], slack=slack), sorted(dropped)
 
     def _changed(self, **changes: Any) -> AUCConstraint:
         """The constraint with other arguments."""
+        slack = self.slack[: len(self.comparisons)].numpy()
         own: dict[str, Any] = {
-            "space": self.space,
             "comparisons": self.comparisons,
-            "slack": self.slack[: len(self.comparisons)].numpy(),
+            "slack": slack,
             "surrogate": self.surrogate,
-            "name": self.name,
         }
-        return AUCConstraint(**(own | changes))
+        return AUCConstraint(self.space, name=self.name, **(own | changes))
 
 
 @dataclass(eq=False, repr=False)

@@ -90,33 +90,20 @@ class LinearMoments(MomentConstraint):
 
         The coefficients of a cell are one sparse row. Cells with equal rows form one part.
         """
-        n_cells = self.space.n_cells
-        numerators = self.cell_numerators.tocoo()
-        denominators = self.cell_denominators.tocoo()
-        cell, column = np.divmod(numerators.col, n_columns)
-        stride = n_columns + 1  # the denominator is the last column of a rate
-        says = sp.csr_array(
-            (
-                np.concatenate((numerators.data, denominators.data)),
-                (
-                    np.concatenate((cell, denominators.col)),
-                    np.concatenate(
-                        (numerators.row * stride + column, denominators.row * stride + n_columns)
-                    ),
-                ),
-            ),
-            shape=(n_cells, self.cell_numerators.shape[0] * stride),
-        )
-        says.sum_duplicates()
-        says.eliminate_zeros()
+        of_columns = (self.cell_numerators[:, c::n_columns] for c in range(n_columns))
+        stacked = sp.vstack([*of_columns, self.cell_denominators]).tocsr()
+        # Rate by rate, its denominator after its numerators.
+        order = np.arange(stacked.shape[0]).reshape(n_columns + 1, -1).T.reshape(-1)
+        says = without_zeros(stacked[order].T)
+        says.sort_indices()
         first_cell: dict[bytes, int] = {}
         keys = [_key(says.indices[i:j], says.data[i:j]) for i, j in pairwise(says.indptr)]
         for cell, key in enumerate(keys):
             first_cell.setdefault(key, cell)
         first_cell.pop(b"", None)  # cells without coefficients are in no part
-        order = {key: q for q, key in enumerate(sorted(first_cell))}
-        part = np.array([order.get(key, -1) for key in keys], dtype=np.int64)
-        return part, np.array([first_cell[key] for key in order], dtype=np.int64)
+        number = {key: q for q, key in enumerate(sorted(first_cell))}
+        part = np.array([number.get(key, -1) for key in keys], dtype=np.int64)
+        return part, np.array([first_cell[key] for key in number], dtype=np.int64)
 
     @property
     def of_labels(self) -> bool:
@@ -189,7 +176,8 @@ class LinearMoments(MomentConstraint):
     @cached_property
     def _rate_names(self) -> list[str]:
         """Words for each rate, which many values share."""
-        return [self._describe_rate(r) for r in range(self.combinations.shape[1])]
+        rates = range(self.combinations.shape[1])
+        return [self.space.describe(self._cells_of_rate(r)) for r in rates]
 
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
@@ -201,9 +189,9 @@ class LinearMoments(MomentConstraint):
         if not small.any():
             return self, []
         combinations, keep, needed = self.combinations.without(small)
-        dropped = sorted(
-            {f"{self._describe_rate(r)} ({max(int(n[r]), 0)} rows)" for r in np.flatnonzero(small)}
-        )
+        dropped = {
+            f"{self._rate_names[r]} ({max(int(n[r]), 0)} rows)" for r in np.flatnonzero(small)
+        }
         constraint = LinearMoments(
             self.space,
             self.cell_numerators[needed],
@@ -214,10 +202,7 @@ class LinearMoments(MomentConstraint):
             self.name,
             self.title,
         )
-        return constraint, dropped
-
-    def _describe_rate(self, r: Any) -> str:
-        return self.space.describe(self._cells_of_rate(r))
+        return constraint, sorted(dropped)
 
     def _cells_of_rate(self, r: Any) -> NDArray[np.bool_]:
         shape = (len(self.space.classes), len(self.space.groups))

@@ -101,14 +101,11 @@ class MutualInformation:
         apart = torch.where(self.used[:, None], sums / self._root, 0.0) - root * total
         return (apart**2 / total).sum() / self._total
 
-    def saddle_value(self, dual: Tensor, sums: Tensor) -> Tensor:
-        r"""Mean of :math:`\psi_i(\theta, W)` over the rows, (), which is linear in the table."""
-        return (self.weights(dual) * sums).sum() - 1.0
-
     def weights(self, dual: Tensor) -> Tensor:
         r"""Derivative of the saddle form by the table, (n_parts, n_classes).
 
-        A row of part r adds :math:`F_j` times
+        The form is linear in the table: the sum of their products, less 1, is the mean of
+        :math:`\psi_i(\theta, W)` over the rows. A row of part r adds :math:`F_j` times
         :math:`(2 W_{rj} / \sqrt{\hat p_r} - \sum_q W_{qj}^2) / N`, where q runs over the parts with
         the condition of r.
         """

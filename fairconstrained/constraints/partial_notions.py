@@ -22,15 +22,17 @@ from fairconstrained.constraints.notions import (
     chosen,
     refuse_too_many,
 )
-from fairconstrained.constraints.partial_pairs import PartialGroupAUCs, PartialRates
-from fairconstrained.constraints.partial_parity import (
+from fairconstrained.constraints.partial import (
     FractionsInside,
+    IntervalParts,
     PartialDistributions,
+    PartialGroupAUCs,
+    PartialRates,
     RanksOfThresholds,
+    WithinIntervals,
 )
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
-from fairconstrained.constraints.within_intervals import IntervalParts, WithinIntervals
 from fairconstrained.percentiles import read_intervals
 
 _EDGES = torch.linspace(-6.0, 6.0, 49, dtype=torch.float64)  # of bins of log odds

@@ -28,7 +28,7 @@ from fairconstrained.constraints import (
     Space,
     as_notion,
 )
-from fairconstrained.constraints.within_intervals import WithinIntervals
+from fairconstrained.constraints.partial import WithinIntervals
 from fairconstrained.datasets import make_biased_classification
 from tests.helpers.notions import random_rows
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairconstrained import PartialParityClassifier, metrics
-from fairconstrained.constraints.partial_parity import PartialDistributions
+from fairconstrained.constraints.partial import PartialDistributions
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
 from fairconstrained.problems import Evaluation, FixedSoftness, Linearization

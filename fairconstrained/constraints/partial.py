@@ -1,0 +1,507 @@
+r"""Constraints inside intervals of ranks: parts of the rows, each with its intervals.
+
+All values are functions of rates r, the fractions of parts that score above thresholds, through
+G(r), the fraction of the rows inside the intervals that score higher
+(:mod:`fairconstrained.percentiles`). Hard values are the exact metrics of
+:mod:`fairconstrained.metrics`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairconstrained.arrays import Floats
+from fairconstrained.constraints.affine import AffineMap, Entries, LinearMap
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
+from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.steps import Above
+from fairconstrained.percentiles import (
+    Intervals,
+    Ranks,
+    auc_inside,
+    fraction_inside,
+    inside_intervals,
+    rank_of_scores,
+)
+
+_SEARCH_STEPS, _FOUND = 60, 1e-12  # of the search for thresholds with given rates
+_CANDIDATES = 1001
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalParts:
+    """Disjoint parts of the rows, each with its union of intervals of ranks.
+
+    Parameters
+    ----------
+    space : Space
+        Of two classes.
+    part_of_cell : ndarray of int, (2, n_groups)
+        The part of the rows of each label and group; -1 where they are in no part.
+    intervals : Intervals
+        Of each part.
+    """
+
+    space: Space
+    part_of_cell: NDArray[np.int64]
+    intervals: Intervals
+
+    @property
+    def n_parts(self) -> int:
+        """Number of parts."""
+        return len(self.intervals.lower)
+
+    def describe(self, q: Any) -> str:
+        """Words for part q."""
+        return self.space.describe(self.part_of_cell == int(q))
+
+    def counted(self, which: NDArray[np.bool_], n: NDArray[np.int64]) -> list[str]:
+        """Words for some of the parts with their numbers of rows."""
+        inside = n * self.intervals.lengths
+        return [
+            f"{self.describe(q)} ({n[q]} rows, {inside[q]:.3g} of them in the interval)"
+            for q in np.flatnonzero(which)
+        ]
+
+    def n_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Number of rows of each part from that of each label and group."""
+        return np.array([rows[self.part_of_cell == q].sum() for q in range(self.n_parts)])
+
+    def without(self, which: NDArray[np.bool_]) -> IntervalParts:
+        """The other parts, with new numbers."""
+        numbers = np.append(np.where(which, -1, np.cumsum(~which) - 1), -1)
+        return IntervalParts(self.space, numbers[self.part_of_cell], self.intervals.take(~which))
+
+    def labels(self) -> NDArray[np.int64]:
+        """The label of each part, (n_parts,): the first of both where a part has both."""
+        first = [np.argwhere(self.part_of_cell == q)[0, 0] for q in range(self.n_parts)]
+        return np.array(first, dtype=np.int64)
+
+    def pairs_within_labels(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All ordered pairs of parts of the same label."""
+        label = self.labels()
+        same = (label[:, None] == label) & ~np.eye(self.n_parts, dtype=bool)
+        first, second = np.nonzero(same)
+        return first, second
+
+
+class WithinIntervals(MomentConstraint):
+    """Base of the constraints inside intervals; here of all ordered pairs of parts of a label.
+
+    Parameters
+    ----------
+    parts : IntervalParts
+    gap : float
+        Largest allowed gap.
+    statistic : Above or ScoreBins
+    name : str
+        The notion, for messages.
+    n_thresholds : int, default=1
+        Values for each pair.
+    """
+
+    statistic: Any  # Above, or ScoreBins
+    _own: ClassVar[tuple[str, ...]] = ()  # further arguments of a subclass
+
+    def __init__(
+        self, parts: IntervalParts, gap: float, statistic: Any, name: str, n_thresholds: int = 1
+    ):
+        super().__init__(torch.as_tensor(parts.part_of_cell), statistic, torch.zeros(0), name)
+        self.parts = parts
+        self.space = parts.space
+        self.intervals = parts.intervals
+        self.lower, self.upper = (torch.as_tensor(ends) for ends in parts.intervals)
+        self.lengths = torch.as_tensor(parts.intervals.lengths)
+        self.gap = min(gap, NEVER_BINDS)
+        self.first, self.second = map(torch.as_tensor, parts.pairs_within_labels())
+        self._n_thresholds = n_thresholds
+        n_values = len(self.first) * n_thresholds
+        self.slack = torch.full((n_values,), self.gap, dtype=torch.float64)
+
+    def _made(self, **changes: Any) -> Self:
+        """The constraint with other arguments."""
+        names = ("parts", "gap", "statistic", "name", *self._own)
+        return type(self)(**({name: getattr(self, name) for name in names} | changes))
+
+    def without_small(self, rows: NDArray[np.int64], min_rows: int | str) -> tuple[Self, list[str]]:
+        """Drop the parts of too few rows, or without a whole row in their intervals."""
+        n = self.parts.n_rows(rows)
+        least = [self.least_rows(cells, rows, min_rows) for cells in self.part_cells()]
+        small = (n < np.array(least)) | (n * self.intervals.lengths < 1.0)
+        if not small.any():
+            return self, []
+        return self._made(parts=self.parts.without(small)), self.parts.counted(small, n)
+
+    def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
+        """Parts with fewer rows in their intervals than there are thresholds to tell apart."""
+        return []
+
+    def within(self, lower: float, upper: float) -> Self:
+        """The same constraint in another interval, one for all parts."""
+        lower_, upper_ = (np.full((self.n_parts, 1), end) for end in (lower, upper))
+        return self._made(parts=replace(self.parts, intervals=Intervals(lower_, upper_)))
+
+    def ranks(self, scores: Tensor, rows: Rows) -> Ranks:
+        """Exact ranks in each part, from one sort."""
+        part = rows.part.cpu().numpy()
+        used = part < self.n_parts
+        z, w = scores[:, 0].cpu().numpy(), rows.weight.cpu().numpy()
+        return rank_of_scores(z[used], part[used], w[used], self.n_parts)
+
+    def describe(self, j: int) -> str:
+        """Words for value j."""
+        pair, threshold = divmod(j, self._n_thresholds)
+        first, second = (self.parts.describe(side[pair]) for side in (self.first, self.second))
+        words = f"{self.name}: {first} against {second}"
+        if self._n_thresholds > 1:
+            words += f" at threshold {1 + threshold} of {self._n_thresholds}"
+        return words
+
+    def convex_rates(self, scores: Tensor, rows: Rows, aux: Tensor) -> list[Tensor]:
+        """Means S+ and S- of the convex parts of the steps, each (n_parts, n_columns)."""
+        counts = rows.counts()[:, None]
+        steps: Any = self.statistic_at(aux)  # Above
+        return [rows.sum(part) / counts for part in steps.convex(scores)]
+
+
+class PartialRates(WithinIntervals):
+    r"""Equal rates above thresholds inside the intervals (problems 21, 50 and 56).
+
+    For every ordered pair of parts of the same label, and every threshold t,
+
+    .. math::
+
+        \tilde G_q(r_q(t)) - \tilde G_{q'}(r_{q'}(t)) - \mathrm{slack}, \qquad
+        \tilde G(r) = G(r) + \mathrm{leak} \, (r / L - G(r)) .
+
+    Hard values are those of G. Where both rates are outside their intervals, G is flat and a
+    violated constraint has no gradient. The leak gives it one. Solvers that follow the hard values
+    correct its bias.
+
+    Parameters
+    ----------
+    parts, gap, statistic, name
+        As in the base class. With :class:`Above` a row adds to one column for each threshold. With
+        :class:`ScoreBins` it adds 1 in all to the table for any number of thresholds, as private
+        training needs.
+    leak : float
+        Slope of the soft values outside the intervals, relative to that inside. Paper: 0.
+    """
+
+    _own = ("leak",)
+
+    def __init__(self, parts: IntervalParts, gap: float, statistic: Any, name: str, leak: float):
+        n_thresholds = statistic.above(torch.zeros(1, statistic.n_columns)).shape[1]
+        super().__init__(parts, gap, statistic, name, n_thresholds)
+        self.leak = leak
+
+    @property
+    def difference_of_convex(self) -> bool:
+        """Whether the steps are differences of convex functions."""
+        return isinstance(self.statistic, Above)
+
+    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """Values from the table, (m,)."""
+        return self._differences(sums, counts, self.leak)
+
+    def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """Values of G, without the leak."""
+        return self._differences(sums, counts, 0.0)
+
+    def _differences(self, sums: Tensor, counts: Tensor, leak: float) -> Tensor:
+        rates: Tensor = self.statistic.above(sums) / counts[:, None]
+        inside: Tensor = fraction_inside(rates, self.lower.to(rates), self.upper.to(rates))
+        leaky = inside + leak * (rates / self.lengths.to(rates)[:, None] - inside)
+        first, second = self.first.to(rates.device), self.second.to(rates.device)
+        return (leaky[first] - leaky[second]).reshape(-1) - self.slack.to(rates)
+
+    def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+        r"""Convex parts by min(S+ - S-, a) = S+ + a - max(S- + a, S+) for means S of convex steps.
+
+        See Appendix D.3 of the paper, where a factor 1 / n is missing.
+        """
+        plus, minus = self.convex_rates(scores, rows, aux)
+        scale = 1.0 / self.lengths.to(plus)[:, None]
+        ends = (self.upper.to(plus), self.lower.to(plus))
+        highest = [torch.maximum(minus + end, plus).sum(1, keepdim=True) for end in ends]
+        leak = self.leak * scale
+        # min(r, upper) - min(r, lower) = upper - lower + (max at lower) - (max at upper)
+        rising = (1.0 - self.leak) * (scale * highest[1] + 1.0) + leak * plus
+        falling = (1.0 - self.leak) * scale * highest[0] + leak * minus
+        first, second = self.first.to(plus.device), self.second.to(plus.device)
+        return torch.stack(
+            (
+                (rising[first] + falling[second])[:, 0] - self.slack.to(plus),
+                (falling[first] + rising[second])[:, 0],
+            )
+        )
+
+
+class PartialGroupAUCs(WithinIntervals):
+    r"""AUCs between the scores of two parts inside the intervals, at most `gap` from 1/2.
+
+    Fixed thresholds divide scores into bins, and rows of the same bin count as tied. Bin b holds
+    the fraction :math:`m_b = G(r(t_b)) - G(r(t_{b+1}))` of a part. For steps that are indicators,
+    the error of the AUC is at most :math:`\frac12 \sum_b m_{gb} m_{hb}`. Hard values are exact.
+
+    Parameters are as in the base class, with ascending thresholds in the statistic.
+    """
+
+    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """Values from the table, (m,)."""
+        rates = sums / counts[:, None]
+        ones, zeros = torch.ones_like(rates[:, :1]), torch.zeros_like(rates[:, :1])
+        edges = torch.cat((ones, rates, zeros), dim=1)
+        return self._of_aucs(
+            auc_inside(fraction_inside(edges, self.lower.to(sums), self.upper.to(sums)))
+        )
+
+    def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+        """Exact AUCs from sorted scores."""
+        inside = self.intervals.fraction(self.ranks(scores, rows).rank)
+        return self._of_aucs(torch.as_tensor(auc_inside(inside)).to(scores))
+
+    def _of_aucs(self, aucs: Tensor) -> Tensor:
+        pairs = aucs[self.first.to(aucs.device), self.second.to(aucs.device)]
+        return pairs - 0.5 - self.slack.to(aucs)
+
+
+class FractionsInside:
+    """Comparison of parts by G, the fraction of their rows inside the intervals."""
+
+    @staticmethod
+    def middles(intervals: Intervals, half: float, n_grid: int) -> Floats:
+        """Levels at which the parts are compared, (n_grid,)."""
+        return np.linspace(half, 1.0 - half, n_grid)
+
+    @staticmethod
+    def ranks_at(intervals: Intervals, levels: Floats) -> tuple[Floats, Floats]:
+        """Lowest and highest rank at these levels in each part, each (n_parts, n_grid)."""
+        return intervals.rank(levels)
+
+    @staticmethod
+    def units(intervals: Intervals) -> Floats:
+        """Factors from differences of ranks to units of the gap, (n_parts,)."""
+        return np.asarray(1.0 / intervals.lengths)
+
+    @staticmethod
+    def gaps(intervals: Intervals, rank: Floats) -> tuple[Floats, Floats]:
+        """How far each part is above and below the others at each threshold."""
+        inside = intervals.fraction(rank)
+        from_middle = 2.0 * inside - inside.max(axis=0) - inside.min(axis=0)
+        return from_middle, -from_middle
+
+
+class RanksOfThresholds:
+    r"""Comparison of parts by the ranks r of all thresholds that lie in the interval of some part.
+
+    Levels c are in :math:`[\alpha - \kappa/2, \beta + \kappa/2]`. Suppose that for every such c
+    there is a threshold at which all parts have :math:`|r - c| \le \kappa/2`. Then no two parts
+    differ by more than :math:`\kappa` where one of them is inside
+    (:func:`fairconstrained.metrics.ccdf_gap`). Methods are as in :class:`FractionsInside`.
+    """
+
+    @staticmethod
+    def middles(intervals: Intervals, half: float, n_grid: int) -> Floats:
+        """Levels that are spread evenly over the neighbourhoods of all intervals."""
+        pieces = intervals.upper > intervals.lower
+        lower = np.maximum(intervals.lower[pieces] - half, half)
+        upper = np.minimum(intervals.upper[pieces] + half, 1.0 - half)
+        ends = np.linspace(lower.min(), upper.max(), _CANDIDATES)
+        covered = (ends >= lower[..., None]) & (ends <= upper[..., None])
+        candidates = ends[covered.any(axis=0)]
+        which = np.linspace(0, len(candidates) - 1, n_grid).round().astype(int)
+        return np.asarray(candidates[which])
+
+    @staticmethod
+    def ranks_at(intervals: Intervals, levels: Floats) -> tuple[Floats, Floats]:
+        """The levels themselves."""
+        everywhere = np.tile(levels, (len(intervals.lower), 1))
+        return everywhere, everywhere
+
+    @staticmethod
+    def units(intervals: Intervals) -> Floats:
+        """Ones."""
+        return np.ones(len(intervals.lower))
+
+    @staticmethod
+    def gaps(intervals: Intervals, rank: Floats) -> tuple[Floats, Floats]:
+        """Compare a part that is inside with all others, and any other with those inside."""
+        inside = inside_intervals(rank, intervals)
+        lowest = np.where(inside, rank.min(axis=0), np.where(inside, rank, 1.0).min(axis=0))
+        highest = np.where(inside, rank.max(axis=0), np.where(inside, rank, 0.0).max(axis=0))
+        return np.maximum(rank - lowest, 0.0), np.maximum(highest - rank, 0.0)
+
+
+class PartialDistributions(WithinIntervals):
+    r"""Equal distributions of scores inside the intervals: gaps of G at most `gap`.
+
+    By Lemma 5.1 of the paper the gap is at most :math:`\kappa` if and only if for every c in
+    :math:`[\kappa/2, 1 - \kappa/2]` there is a threshold :math:`\theta_c` at which all parts have
+    :math:`|G - c| \le \kappa / 2`. Here c is on a grid, and the thresholds are extra variables. Let
+    :math:`a_{cq}, b_{cq}` be the ranks at which G of part q is :math:`c \mp \kappa/2`. The values
+    are
+
+    .. math::
+
+        \frac{2}{L_q} (r_q(\theta_c) - b_{cq}), \qquad \frac{2}{L_q} (a_{cq} - r_q(\theta_c))
+
+    for all c and q. This is problem (15) of the paper, with p = a, and with a factor 2 / L that
+    brings the values to the units of the gap.
+
+    Hard values are exact. Every threshold belongs to the nearest :math:`\theta_c`. The hard value
+    of (c, q) is the maximum over these thresholds of twice the distance by which part q is above
+    (or below) the middle of the parts, minus slack. The largest hard value is the gap minus slack.
+
+    Parameters
+    ----------
+    parts, gap, statistic, name
+        As in the base class, with one column of the statistic for each c.
+    compared_by : FractionsInside or RanksOfThresholds
+        The quantity that is compared. For ranks, replace G by r above.
+    """
+
+    _own = ("compared_by",)
+
+    def __init__(
+        self, parts: IntervalParts, gap: float, statistic: Above, name: str, compared_by: Any
+    ):
+        super().__init__(parts, gap, statistic, name)
+        self.compared_by = compared_by
+        self.n_aux = statistic.n_columns
+        half = 0.5 * min(gap, 1.0)
+        self.grid = compared_by.middles(parts.intervals, half, self.n_aux)
+        self.least, self.most = (
+            torch.as_tensor(
+                compared_by.ranks_at(parts.intervals, np.clip(self.grid + side, 0.0, 1.0))[highest]
+            )
+            for highest, side in enumerate((-half, half))
+        )
+        n_values = 2 * self.n_parts * self.n_aux if self.n_parts > 1 else 0
+        allowed = self.gap if gap < 1.0 else NEVER_BINDS  # no gap is larger than 1
+        self.slack = torch.full((n_values,), allowed, dtype=torch.float64)
+
+    @property
+    def difference_of_convex(self) -> bool:
+        """True, as steps are."""
+        return True
+
+    def statistic_at(self, aux: Tensor) -> Above:
+        """Steps at these thresholds."""
+        return Above(aux, self.statistic.step, self.statistic.temperature)
+
+    def steps_at(self, aux: Tensor) -> Above:
+        """The same as `statistic_at`, because all extra variables are thresholds."""
+        return self.statistic_at(aux)
+
+    def loosened(self, by: float) -> Self:
+        """The constraint with more slack, and the grid for that slack."""
+        return self._made(gap=self.gap + by)
+
+    def narrowed(self, by: Tensor) -> Self:
+        """The constraint with less slack, by the largest of `by`: all values share one grid."""
+        return self._made(gap=max(self.gap - float(by.max()), 0.0) if len(by) else self.gap)
+
+    def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
+        """Describe the parts with fewer rows in their intervals than grid points."""
+        n = self.parts.n_rows(rows)
+        return self.parts.counted(n * self.intervals.lengths < len(self.grid), n)
+
+    def init_aux(self, scores: Tensor, rows: Rows) -> Tensor:
+        """Thresholds at which the mean rate of the parts is in the middle of its bounds.
+
+        They are feasible for tied scores if all parts have the same intervals.
+        """
+        counts = rows._replace(weight=torch.ones_like(scores[:, 0])).counts()
+        weight = torch.cat((1.0 / (self.n_parts * counts), counts.new_zeros(1)))[rows.part]
+        target = (0.5 * (self.least + self.most)).mean(dim=0).to(scores)
+        margin = 40.0 / self.statistic.temperature
+        low = scores.new_full((self.n_aux,), float(scores.min()) - margin)
+        high = scores.new_full((self.n_aux,), float(scores.max()) + margin)
+        theta = 0.5 * (low + high)
+        for _ in range(_SEARCH_STEPS):  # Newton steps, or bisection if they leave the bracket
+            steps = self.statistic_at(theta)
+            soft = steps.soft(scores, rows.y)
+            excess = weight @ soft - target
+            if float(excess.abs().max()) <= _FOUND:
+                break
+            low, high = torch.where(excess > 0, theta, low), torch.where(excess > 0, high, theta)
+            newton = theta + excess / (weight @ steps.slopes(soft))
+            theta = torch.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
+        return theta
+
+    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """Values from the table, first those of upper and then those of lower bounds."""
+        rates = sums / counts[:, None]
+        return self._values(rates - self.most.to(sums), self.least.to(sums) - rates)
+
+    def affine(self, counts: Tensor) -> AffineMap:
+        """The values as an affine map: a rate for each part and column, with both signs."""
+        shape = (self.n_parts, self.n_aux)
+        rates, scale = (
+            own.expand(shape).reshape(-1).diag().cpu().numpy()
+            for own in (1.0 / counts[:, None], self._scale(counts))
+        )
+        combinations = np.concatenate((scale, -scale))[: len(self.slack)]
+        return AffineMap(
+            LinearMap(Entries.of(combinations)),
+            Entries.of(rates).to(counts),
+            self.of_moments(counts.new_zeros(shape), counts, counts.new_zeros(0)),
+            shape,
+        )
+
+    def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+        """Convex parts, from convex parts of the rates; the first one has the bounds."""
+        plus, minus = self.convex_rates(scores, rows, aux)
+        first = self._values(plus - self.most.to(plus), minus + self.least.to(plus))
+        return torch.stack((first, self._scaled(minus, plus)))
+
+    def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+        """Exact gaps from sorted scores, each at the grid point nearest to its threshold."""
+        ranks = self.ranks(scores, rows)
+        theta = aux.detach().cpu().numpy()
+        gaps = self.compared_by.gaps(self.intervals, ranks.rank)
+        sides = [_largest_near(side, ranks.thresholds, theta) for side in gaps]
+        values = np.concatenate([side.reshape(-1) for side in sides])[: len(self.slack)]
+        return torch.as_tensor(values).to(scores) - self.slack.to(scores)
+
+    def describe(self, j: int) -> str:
+        """Words for value j."""
+        side, rest = divmod(j, len(self.slack) // 2)
+        q, c = divmod(rest, len(self.grid))
+        word = ("above", "below")[side]
+        return f"{self.name}: {self.parts.describe(q)} {word} the others at {self.grid[c]:.0%}"
+
+    def _values(self, above: Tensor, below: Tensor) -> Tensor:
+        return self._scaled(above, below) + min(self.gap, 1.0) - self.slack.to(above)
+
+    def _scaled(self, above: Tensor, below: Tensor) -> Tensor:
+        scale = self._scale(above)
+        values = torch.cat(((scale * above).reshape(-1), (scale * below).reshape(-1)))
+        return values[: len(self.slack)]
+
+    def _scale(self, like: Tensor) -> Tensor:
+        units = torch.as_tensor(self.compared_by.units(self.intervals))
+        return 2.0 * units.to(like)[:, None]
+
+
+def _largest_near(values: Floats, thresholds: Floats, centres: Floats) -> Floats:
+    """The largest value of each row near each centre, (n_rows, n_centres).
+
+    Column i of `values` belongs to all thresholds from thresholds[i] up to the next one.
+    """
+    order = np.argsort(centres, kind="stable")
+    borders = 0.5 * (centres[order][1:] + centres[order][:-1])
+    first = np.searchsorted(thresholds, np.concatenate(([-np.inf], borders)), "right") - 1
+    stop = np.searchsorted(thresholds, np.concatenate((borders, [np.inf])), "left")
+    ends = np.stack((first, stop), axis=1).reshape(-1)
+    padded = np.pad(values, ((0, 0), (0, 1)), constant_values=-np.inf)
+    largest = np.empty((len(values), len(centres)))
+    largest[:, order] = np.maximum.reduceat(padded, ends, axis=1)[:, ::2]
+    return largest
