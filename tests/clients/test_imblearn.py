@@ -40,13 +40,6 @@ def test_resampled_rows_bring_their_groups(rare, name):
     assert pipe[-1].estimator_.violation_ <= 0.02 + 1e-3
 
 
-def test_a_sampler_that_interpolates_refuses_groups_in_words(rare):
-    from imblearn.over_sampling import SMOTE
-
-    with pytest.raises(ValueError, match="could not convert string to float"):
-        SMOTE().fit_resample(*rare)
-
-
 def test_samplers_with_groups_beside_x_are_refused(rare):
     from imblearn.over_sampling import RandomOverSampler
     from imblearn.pipeline import make_pipeline

@@ -50,23 +50,3 @@ def test_a_logged_model_comes_back(tracking, model):
     found = tracking.get_run(run.info.run_id).data
     assert found.params["slack"] == "0.05"
     assert found.metrics["violation"] == clf.violation_
-
-
-def test_autolog_sees_a_fit_in_a_search(tracking):
-    """Autologging knows scikit-learn's own estimators, so a bare fit of ours is none of its."""
-    import mlflow.sklearn
-    from sklearn import config_context
-    from sklearn.model_selection import GridSearchCV
-
-    X, y, groups = biased()
-    mlflow.sklearn.autolog(log_models=False, log_datasets=False)
-    try:
-        RateConstrainedClassifier().fit(X, y, sensitive_features=groups)
-        assert tracking.search_runs().empty
-        search = GridSearchCV(RateConstrainedClassifier(), {"slack": [0.1]}, cv=2)
-        with config_context(enable_metadata_routing=True):
-            search.fit(X, y, sensitive_features=groups)
-    finally:
-        mlflow.sklearn.autolog(disable=True)
-    runs = tracking.search_runs()
-    assert "0.1" in runs["params.best_slack"].tolist()

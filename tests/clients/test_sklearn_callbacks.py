@@ -1,14 +1,10 @@
 """scikit-learn's own callbacks (1.9 and later) on our fits."""
 
-import contextlib
-import io
 import pickle
 
 import numpy as np
 import pytest
-from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 
 from fairconstrained import (
     AUCFairClassifier,
@@ -109,18 +105,6 @@ def test_a_private_fit_tells_callbacks_neither_rows_nor_models():
     clf.set_callbacks(stops).fit(X, y, sensitive_features=groups)
     assert len(stops.ended) == clf.n_iter_ + 1
     assert all(rows is None and model is None for _, rows, model in stops.ended)
-
-
-def test_progress_bars_of_a_search_reach_the_fits_in_it():
-    pytest.importorskip("rich", reason="progress bars of scikit-learn need rich")
-    X, y, groups = biased()
-    search = GridSearchCV(RateConstrainedClassifier(), {"slack": [0.1, 0.2]}, cv=2)
-    with (
-        contextlib.redirect_stdout(io.StringIO()) as shown,
-        config_context(enable_metadata_routing=True),
-    ):
-        search.set_callbacks(callback.ProgressBar()).fit(X, y, sensitive_features=groups)
-    assert "RateConstrainedClassifier" in shown.getvalue()
 
 
 def test_an_estimator_with_callbacks_is_cloned_and_pickled():

@@ -28,36 +28,9 @@ def run(blocks):
         yield run
 
 
-def test_blocks_are_fences_of_python_and_pictures(blocks):
-    page = (
-        "```python\na = 1\n```\n"
-        "```bash\nls\n```\n"
-        "```{picture} Two\nb = 2\n```\n"
-        "```{code-block} python\nc = 3\n```\n"
-    )
-    assert blocks.blocks_of(page) == [("python", "a = 1\n"), ("{picture}", "b = 2\n")]
-
-
 def test_what_is_printed_and_the_last_value_are_shown(run):
     shown = run("print('first')\n[1, 2]")
     assert shown == ("first\n[1, 2]\n", "", [])
-
-
-@pytest.mark.parametrize("code", ["x = 1", "None", "import math", ""])
-def test_nothing_is_shown_where_there_is_nothing(run, code):
-    assert run(code) == ("", "", [])
-
-
-def test_a_fitted_estimator_is_not_shown(run):
-    code = "from sklearn.dummy import DummyClassifier\nDummyClassifier().fit([[0], [1]], [0, 1])"
-    assert run(code).text == ""
-
-
-def test_a_table_is_shown_as_html(run):
-    shown = run("import pandas as pd\npd.DataFrame({'rate': [0.25]}, index=['women'])")
-    assert shown.text == ""
-    assert "<th>women</th>" in shown.table
-    assert "<td>0.25</td>" in shown.table
 
 
 def test_blocks_share_a_namespace_and_pictures_have_their_own(run):
@@ -113,13 +86,6 @@ def test_a_figure_takes_the_colour_of_the_text_and_says_what_it_shows(run):
     assert not identities[0] & identities[1]
 
 
-def test_figures_are_closed(run):
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    run(DRAW.format("black"))
-    assert pyplot.get_fignums() == []
-    assert run("1 + 1").figures == []
-
-
 PAGE = """# Page
 
 ```{picture} A picture of < two points
@@ -165,12 +131,6 @@ def test_the_site_shows_outputs_and_folds_the_code_of_pictures(build):
     figure = page.index('<figure class="drawn"><svg')
     caption = page.index("<figcaption>A picture of &lt; two points</figcaption>")
     assert figure < caption < page.index("<details>") < page.index("</details>")
-
-
-def test_of_excluded_pages_only_the_pictures_are_drawn(build):
-    page = build(PAGE, outputs_exclude=["index"])
-    assert "printed by a block" not in page
-    assert '<figure class="drawn"><svg' in page
 
 
 def test_an_error_in_a_block_ends_the_build(build):

@@ -96,15 +96,6 @@ def test_no_page_of_the_guide_is_longer_than_ten_minutes_of_reading(page):
     assert n_words(page) <= 900
 
 
-def test_words_are_those_of_prose(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(
-        "# No heading\n\n- Four words [of prose](not/an/address.md).\n\n| no | table |\n\n"
-        "$$ no formula $$\n\n```python\nno = code\n```\n\n:::{tip}\nA tip counts.\n:::\n"
-    )
-    assert n_words(page) == 7
-
-
 def test_the_readme_reads_the_figures_of_its_picture_from_the_same_run():
     runs = pd.read_csv(DOCS / "images" / "adult_tradeoff.csv")
     held_out = runs[runs["rows"] == "held out"].set_index(["method", "slack"])

@@ -44,14 +44,6 @@ def test_a_class_page_lists_every_public_method_once(tool):
     assert sorted([*named, *common]) == methods
 
 
-@pytest.mark.parametrize("tool", ["browser"], indirect=True)
-def test_pages_to_look_at_have_a_source(tool):
-    generated = ("api/fairconstrained.", "auto_examples/")
-    sources = [DOCS / f"{page}.md" for page in tool.PAGES if not page.startswith(generated)]
-    assert len(tool.PAGES) == 8
-    assert all(source.exists() for source in sources)
-
-
 @pytest.mark.parametrize("script", sorted((DOCS / "gallery").glob("*.py")), ids=lambda p: p.stem)
 def test_code_of_the_gallery_fits_the_column_of_the_site(script):
     assert max(map(len, script.read_text(encoding="utf-8").splitlines())) <= 88

@@ -1,13 +1,11 @@
 """Perceptrons as records of layers: the same function, and of no other module."""
 
-import pickle
-
 import pytest
 import torch
 from torch import nn
 
-from fairconstrained.models import Standardize, multilayer_perceptron
-from fairconstrained.models.layers import Layers, auditable
+from fairconstrained.models import Standardize
+from fairconstrained.models.layers import auditable
 
 D = 3
 
@@ -48,14 +46,3 @@ class Linear(nn.Linear):
 )
 def test_other_modules_stay_as_they_are(module):
     assert auditable(module) is module
-
-
-@pytest.mark.parametrize("wrap", [lambda network: network, lambda network: nn.Sequential(network)])
-def test_a_perceptron_comes_back_from_its_record(wrap):
-    network = wrap(multilayer_perceptron(first(), [D, 4, 2, 1]))
-    X = torch.randn(5, D, generator=torch.Generator().manual_seed(0))
-    layers = auditable(network)
-    assert isinstance(layers, Layers)
-    again = pickle.loads(pickle.dumps(layers))
-    assert torch.equal(layers(X), network(X))
-    assert torch.equal(again(X), network(X))

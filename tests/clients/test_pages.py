@@ -1,0 +1,110 @@
+"""The programs on the pages about other libraries and large data run to their last assertion."""
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers.clients import array_api
+from tests.helpers.processes import needs_gloo
+from tests.helpers.repository import ROOT
+
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+QUIET = "import warnings\nwarnings.simplefilter('ignore')\n"
+
+
+def page(name):
+    """What precedes the sections of a page of the guide, and the program of each section."""
+    text = (ROOT / "docs" / "guide" / f"{name}.md").read_text(encoding="utf-8")
+    start, *sections = re.split(r"^## (?=.)", text, flags=re.MULTILINE)
+    return start, {
+        section.partition("\n")[0]: "\n".join(BLOCK.findall(section)) for section in sections
+    }
+
+
+LARGE = {title: program for title, program in page("large_data")[1].items() if program}
+START, OTHERS = page("works_with")
+
+
+def missing(code):
+    """Packages that the code imports and that are not installed."""
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        names |= {node.module} if isinstance(node, ast.ImportFrom) else set()
+        names |= {alias.name for alias in node.names} if isinstance(node, ast.Import) else set()
+    return sorted(
+        name
+        for name in names
+        if importlib.util.find_spec(name.partition(".")[0]) is None
+        or (name == "sklearn.callback" and importlib.util.find_spec(name) is None)
+    )
+
+
+def run(program, folder, *start, **environment):
+    """What the program prints, in a process of its own, in a folder that it may write to."""
+    if absent := missing(program):
+        pytest.skip(f"not installed: {absent}")
+    (folder / "program.py").write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, *start, "program.py"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_section_has_a_program():
+    assert list(LARGE) == ["Blocks of a file", "Several processes", "Dask", "Spark", "Ray"]
+    assert len(OTHERS) >= 11
+    assert all(OTHERS.values())
+
+
+@pytest.mark.slow
+@needs_gloo
+@pytest.mark.parametrize("section", LARGE)
+def test_the_program_of_a_section_on_large_data_runs(section, tmp_path):
+    """To its last assertion: the constraint holds on all rows."""
+    workers = section == "Several processes"
+    shown = run(LARGE[section], tmp_path, *(TORCHRUN if workers else []), OMP_NUM_THREADS="1")
+    assert not workers or "2 workers, gap 0.0" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("section", OTHERS)
+def test_the_program_of_a_section_on_another_library_runs(section, tmp_path):
+    """In a process of its own: scipy is asked for the array API before it is imported."""
+    code = "\n".join([QUIET, *BLOCK.findall(START), OTHERS[section]])
+    needs_array_api = "array_api_dispatch" in code
+    if needs_array_api and not array_api():
+        pytest.skip("scikit-learn before 1.9 needs more packages for its array API")
+    run(code, tmp_path, "-W", "error", **({"SCIPY_ARRAY_API": "1"} if needs_array_api else {}))
+
+
+def test_the_versions_are_those_of_the_constraints():
+    """The table names what `constraints.txt` pins, which `.ci/run` installs."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    named = {
+        "scikit-learn callbacks": ["scikit-learn"],
+        "scikit-learn array API": ["scikit-learn"],
+        "scikit-learn wrappers": ["scikit-learn"],
+        "mlflow": ["mlflow-skinny"],
+        "skl2onnx, onnxruntime": ["skl2onnx", "onnxruntime"],
+        "xgboost, lightgbm": ["xgboost-cpu", "lightgbm"],
+        "polars, pandas": ["polars", "pandas"],
+        "pyarrow, dask": ["pyarrow", "dask"],
+    }
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|", START, re.MULTILINE)[1:]
+    assert len(rows) >= 11
+    for library, versions in rows:
+        for package in named.get(library, [library]):
+            assert pinned[package] in versions, package
