@@ -297,7 +297,7 @@ class AffineMap:
         return self.combinations.largest(rates, self.offset)
 
     def on_table(self, weights: Tensor) -> Tensor:
-        """Derivative with respect to the table, (..., n_parts, n_columns), of g weighted by (..., m)."""
+        """Derivative of g, weighted by (..., m), with respect to the table."""
         flat = self._backward(weights.reshape(weights.shape[:-1].numel(), len(self.offset)))
         tables = flat.reshape(*weights.shape[:-1], self.n_parts + 1, self.n_columns)
         return tables[..., :-1, :]
