@@ -23,9 +23,10 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
     tables of the constraint, gradients and the names of labels and groups travel between them, and
     scores where their order is compared.
 
-    All estimators take part, with a linear model or with a classifier as `model`. Such a classifier
-    learns from the rows of the first worker, and all workers get what it has learnt; the
-    constrained linear model on its posteriors learns from the rows of all.
+    All estimators take part, with a linear model or with a fitted classifier as `model`, a
+    :class:`sklearn.frozen.FrozenEstimator`. The constrained linear model on its posteriors learns
+    from the rows of all, its calibration and the models of the groups from those of the first
+    worker.
 
     AUCs, and gaps at all thresholds of an interval, are functions of all scores. Up to 400,000 rows
     each worker sends the scores of its rows, and the values are exact. Of more rows, W workers send

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
-from fairconstrained.solvers import Status
+from fairconstrained.solvers import Iterate, Solution, Status
 
 P = ParamSpec("P")
 E = TypeVar("E")
@@ -42,7 +43,7 @@ def data_by_position(
 
 
 @contextmanager
-def unchanged_on_error(estimator):
+def unchanged_on_error(estimator: object) -> Iterator[None]:
     before = dict(vars(estimator))
     try:
         yield
@@ -54,10 +55,10 @@ def unchanged_on_error(estimator):
 
 
 @contextmanager
-def progress(name, length, verbose):
+def progress(name: str, length: int | None, verbose: int) -> Iterator[Callable[[Iterate], None]]:
     with tqdm(total=length, desc=name, disable=not verbose, unit="it") as bar:
 
-        def tick(iterate):
+        def tick(iterate: Iterate) -> None:
             violation = float(iterate.hard[1:].max()) if len(iterate.hard) > 1 else np.nan
             bar.set_postfix(
                 objective=f"{float(iterate.soft[0]):.4f}",
@@ -69,7 +70,7 @@ def progress(name, length, verbose):
         yield tick
 
 
-def report(estimator, solution, worst):
+def report(estimator: Any, solution: Solution, worst: int | None) -> None:
     """Warn if a fit exceeds its slacks, most of all `worst`, or stopped before it converged."""
     excess, error = estimator.excess_, estimator.excess_error_
     if error > 0:  # an excess below its error says nothing
@@ -101,11 +102,10 @@ def report(estimator, solution, worst):
         )
 
 
-def report_equal(estimator, problem, w):
+def report_equal(estimator: Any, problem: Any, w: Tensor, narrowed: bool) -> None:
     """Warn if the point that replaced the solver's result gives all rows equal scores."""
     scores = [problem.model.scores(w, batch.X).detach() for batch in problem.data.batches()]
     if all(bool((own == scores[0][0]).all()) for own in scores):
-        narrowed = estimator.margin > 0
         kept, smaller = (
             ("slack less the margin", " a smaller margin,") if narrowed else ("slack", "")
         )

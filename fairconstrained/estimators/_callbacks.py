@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from fairconstrained.solvers import Iterate
+
+if TYPE_CHECKING:
+    from fairconstrained.estimators._training import Training
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -12,7 +18,7 @@ except ImportError:  # scikit-learn before 1.9
     class CallbackSupportMixin:
         """Nothing, where scikit-learn has no callbacks."""
 
-    def with_callbacks(method):
+    def with_callbacks(method: Any) -> Any:
         """Return the method as it is."""
         return method
 
@@ -20,16 +26,18 @@ except ImportError:  # scikit-learn before 1.9
 # To decorate `fit` itself would put a line of scikit-learn between `fit` and its caller, to which
 # our warnings would then point.
 @with_callbacks
-def _tear_down(estimator):
+def _tear_down(estimator: Any) -> None:
     """Nothing itself: scikit-learn ends the callbacks of a fit after what it decorates."""
 
 
-def unwatched(problem, iterate):
+def unwatched(problem: Any, iterate: Iterate) -> None:
     """Do nothing: the callback where nobody watches."""
 
 
 @contextmanager
-def fit_task(estimator, X, y, sample_weight):
+def fit_task(
+    training: Training, X: Any, y: Any, sample_weight: Any
+) -> Iterator[Callable[..., object]]:
     """Tell scikit-learn's callbacks that a fit begins and ends; yield what tells of iterations.
 
     A callback gets the rows as the user gave them, and the model of the moment if it asks for it.
@@ -40,26 +48,26 @@ def fit_task(estimator, X, y, sample_weight):
     callable
         ``watch(problem, iterate) -> bool``; a true answer ends the training.
     """
+    estimator = training.estimator
     if not hasattr(estimator, "_skl_callbacks"):
         yield unwatched
         return
     metadata = None if sample_weight is None else {"sample_weight": sample_weight}
-    private = estimator.epsilon is not None
-    rows = {} if private else {"X": X, "y": y, "metadata": metadata}
+    rows = {} if training.is_private else {"X": X, "y": y, "metadata": metadata}
+
+    def watch(problem: Any, iterate: Iterate) -> object:
+        iteration = fit.subcontext(task_name="iteration")
+        iteration.call_on_fit_task_begin(estimator=estimator, **rows)
+        model = (lambda: training.fitted(problem, iterate.x)) if rows else None
+        return iteration.call_on_fit_task_end(
+            estimator=estimator, **rows, reconstruction_attributes=model
+        )
+
     try:
         fit = estimator._init_callback_context(max_subtasks=None)
         fit.call_on_fit_task_begin(estimator=estimator, **rows)
-        yield partial(_watch, estimator, fit, rows)
-        model = {} if rows else None
-        fit.call_on_fit_task_end(estimator=estimator, **rows, reconstruction_attributes=model)
+        yield watch
+        none = {} if rows else None
+        fit.call_on_fit_task_end(estimator=estimator, **rows, reconstruction_attributes=none)
     finally:
         _tear_down(estimator)
-
-
-def _watch(estimator, fit, rows, problem, iterate):
-    iteration = fit.subcontext(task_name="iteration")
-    iteration.call_on_fit_task_begin(estimator=estimator, **rows)
-    model = (lambda: estimator._fitted(problem, iterate.x)) if rows else None
-    return iteration.call_on_fit_task_end(
-        estimator=estimator, **rows, reconstruction_attributes=model
-    )

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
+from fairconstrained.arrays import Array
+from fairconstrained.estimators._rows import TrainingRows
 
-def categories(values, name):
+
+def categories(values: Any, name: str) -> list[Any] | None:
     """What pandas categoricals declare: their categories in order, several columns crossed.
 
     None for anything else.
@@ -37,23 +42,23 @@ def categories(values, name):
     return own[0] if names is None or len(own) == 1 else list(itertools.product(*own))
 
 
-def as_labels(domain):
-    """The domain as an array; labels of crossed columns are tuples."""
-    array = np.empty(len(domain), dtype=object)
-    array[:] = domain
-    return array if isinstance(domain[0], tuple) else np.array(domain)
+def in_domains(
+    rows: TrainingRows, classes: list[Any] | None, groups: list[Any] | None
+) -> TrainingRows:
+    """Rows with the labels and groups that public domains declare, whether or not they occur."""
+    if classes is not None:
+        y, labels = _recoded(rows.y, rows.classes, classes)
+        rows = replace(rows, y=y, classes=labels)
+    if groups is not None and rows.groups is not None:
+        group, labels = _recoded(rows.group, rows.groups, groups)
+        rows = replace(rows, group=group, groups=labels)
+    return rows
 
 
-def recoded(codes, labels, domain):
-    """Codes in a public domain, and the domain as an array.
-
-    Parameters
-    ----------
-    codes : ndarray of shape (n,)
-        Positions in `labels`, which occur and are in the domain.
-    labels : ndarray
-    domain : list
-    """
+def _recoded(codes: Array, labels: Array, domain: list[Any]) -> tuple[Array, Array]:
+    """Codes of labels as codes in a domain that holds them, and the domain as an array."""
     place = {label: i for i, label in enumerate(domain)}
     places = np.array([place[label] for label in labels.tolist()], dtype=np.int64)
-    return places[codes], as_labels(domain)
+    array = np.empty(len(domain), dtype=object)  # labels of crossed columns are tuples
+    array[:] = domain
+    return places[codes], array if isinstance(domain[0], tuple) else np.array(domain)

@@ -6,15 +6,16 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from torch import Generator
 
 from fairconstrained.arrays import as_numpy
 from fairconstrained.estimators._around import data_by_position, unchanged_on_error
-from fairconstrained.estimators._base import Stage
 from fairconstrained.estimators._parameters import given_callbacks
 from fairconstrained.estimators._private import PrivateFairClassifier
-from fairconstrained.estimators._rows import checked_weight, random_seed
+from fairconstrained.estimators._rows import checked_weight, random_seed, with_groups
 from fairconstrained.estimators._steps import Steps, as_batch, rows_to_begin
-from fairconstrained.estimators._stream import Stream
+from fairconstrained.estimators._stream import Rows, Stream
+from fairconstrained.estimators._training import Stage
 from fairconstrained.groups import encode_groups
 from fairconstrained.models import Posteriors
 from fairconstrained.samples import check_all_samples, check_samples
@@ -25,12 +26,10 @@ class StreamingClassifier(PrivateFairClassifier):
     """A binary classifier with ``partial_fit`` and the parameter `stream_memory`."""
 
     __metadata_request__partial_fit = {"sensitive_features": True}  # noqa: RUF012
-    _stream = None
-    _steps = None
-
-    def _from_moments(self, n_columns):
-        """Whether group moments of so many columns are all that training needs."""
-        raise NotImplementedError
+    margin: float
+    stream_memory: int
+    _stream: Any = None
+    _steps: Steps | None = None
 
     @data_by_position("X", "y", "classes")
     def partial_fit(
@@ -88,7 +87,7 @@ class StreamingClassifier(PrivateFairClassifier):
             from before the call.
         """
         with unchanged_on_error(self):
-            self._check_all()
+            training = self._checked_training()
             check_all_samples(
                 f"{type(self).__name__}.partial_fit",
                 "a stream is kept by one process. fit takes the rows of all workers.",
@@ -98,61 +97,60 @@ class StreamingClassifier(PrivateFairClassifier):
                     f"{type(self).__name__}.partial_fit needs epsilon=None: every call would spend "
                     "the whole budget."
                 )
-            if isinstance(self._specification(), Posteriors):
+            if isinstance(training.specification, Posteriors):
                 raise ValueError(
                     f"{type(self).__name__}.partial_fit needs a linear model or a network: "
                     f"{self.model!r} would have to be fitted to the whole stream again."
                 )
-            chunk = self._extend_stream(X, y, classes, sensitive_features, sample_weight)
-            stream, solver = self._stream, self._chosen_solver()
-            rows = self._with_groups(stream.training_rows())
-            if isinstance(solver, LevelSet):
-                self._step(chunk, solver)
-            elif len(np.unique(stream.y)) == 2:
-                self._train(rows)
+            chunk = self._extend_stream(training, X, y, classes, sensitive_features, sample_weight)
+            rows = with_groups(self, self._stream.training_rows())
+            if isinstance(training.solver, LevelSet):
+                self._step(chunk, training, training.solver)
+            elif len(np.unique(self._stream.y)) == 2:
+                training.train(rows)
         return self
 
-    def _forget(self):
+    def _forget(self) -> None:
         for name in ("_stream", "_steps"):
             vars(self).pop(name, None)
 
-    def _step(self, chunk, solver):
+    def _step(self, chunk: Rows, training: Any, solver: LevelSet) -> None:
         """Continue from the state of the last call, or begin."""
         if self.margin > 0:
             raise ValueError(
                 f"{type(self).__name__}.margin must be 0 with {type(solver).__name__} in "
                 f"partial_fit: a margin takes a second fit; got {self.margin!r}."
             )
-        with self._seeded(self._stream.seed) as rng:
+        with training.seeded(self._stream.seed) as rng:
             if self._steps is None:
                 chunk = self._stream.rows
-                self._steps = self._begun(chunk, solver, rng)
+                self._steps = self._begun(chunk, training, solver, rng)
             if self._steps is None:
                 return
             self._check_groups()
             self._steps = self._steps.after(solver, chunk, self.device)
             problem = self._steps.on(as_batch(self._stream.rows, self.device))
             solution = self._steps.solution(problem)
-            for callback in given_callbacks(self.callbacks):
+            for callback in given_callbacks(self.callbacks) or ():
                 callback(solution.iterate)
-            self._store([Stage(problem, solution)], self._stream.training_rows())
+            training.finish([Stage(problem, solution)])
 
-    def _begun(self, rows, solver, rng):
+    def _begun(self, rows: Rows, training: Any, solver: LevelSet, rng: Generator) -> Steps | None:
         """The state of the solver before its first step, or None while it waits for rows."""
         stream = self._stream
         n_first = None
         if stream.groups is None or stream.n_groups > 1:
-            least = 1 if self.min_group_size == "auto" else self.min_group_size
+            least = 1 if isinstance(self.min_group_size, str) else self.min_group_size
             n_first = rows_to_begin(rows, stream.n_groups, solver.batch_size, least)
         if n_first is None:
             if len(rows.y) < self.stream_memory or len(np.unique(rows.y)) < 2:
                 return None
             n_first = len(rows.y)  # sets without enough rows are left out, with a warning
-        task = self._task(stream.training_rows(rows.part(slice(n_first))), rng)
-        problem = self._problem(task)
-        return Steps.begin(solver, problem, task.space, rows.part(slice(0)))
+        training.prepare(stream.training_rows(rows.part(slice(n_first))), rng)
+        problem, space = training.pose(), training.rows.space
+        return Steps.begin(solver, problem, space, rows.part(slice(0)))
 
-    def _check_groups(self):
+    def _check_groups(self) -> None:
         """Raise ValueError for groups that the state has no variables for."""
         known, seen = self._steps.space.groups, self._stream.groups
         if seen is not None and len(seen) > len(known):
@@ -163,17 +161,25 @@ class StreamingClassifier(PrivateFairClassifier):
                 "Begin anew, with rows of all groups first."
             )
 
-    def _extend_stream(self, X, y, classes, sensitive_features, sample_weight):
+    def _extend_stream(
+        self,
+        training: Any,
+        X: Any,
+        y: Any,
+        classes: Any,
+        sensitive_features: Any,
+        sample_weight: Any,
+    ) -> Rows:
         """Add a chunk to the stream and return its rows."""
         first = self._stream is None
         check_samples(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
-        X, y = self._specification().training_rows(self, X, y, reset=first)
+        X, y = training.specification.training_rows(self, X, y, reset=first)
         X, weight = as_numpy(X), checked_weight(sample_weight, len(y))  # a stream is kept in numpy
         groups = None
         if sensitive_features is not None:
             groups = encode_groups(sensitive_features, len(y))
         if first:
-            seed, moments = random_seed(self.random_state), self._from_moments(X.shape[1])
+            seed, moments = random_seed(self.random_state), training.from_moments(X.shape[1])
             begun = Stream.begin(y, classes, groups, X.shape[1], seed, with_moments=moments)
         stream = begun if first else self._stream
         self._stream, chunk = stream.extended(X, y, classes, groups, weight, self.stream_memory)

@@ -2,65 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Number
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
+from torch import Generator, Tensor
 
-from fairconstrained.arrays import as_numpy, rows_of
+from fairconstrained.arrays import Array, Floats, as_numpy, rows_of
 from fairconstrained.blocks import Blocks
-from fairconstrained.estimators._rows import TrainingRows, checked_weight
+from fairconstrained.estimators._rows import Given, TrainingRows, checked_weight, own_rows
 from fairconstrained.groups import Groups, computed, encode_groups
 from fairconstrained.models import Posteriors
-from fairconstrained.models.features import as_features
-from fairconstrained.models.specification import LinearSpecification
+from fairconstrained.models.features import Features, as_features
+from fairconstrained.models.specification import Specification
 from fairconstrained.problems.parted import PARTED
 from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.samples import check_samples
 from fairconstrained.solvers import check_solves
-from fairconstrained.workers import ALONE, refuse_difference
+from fairconstrained.workers import ALONE, Workers, refuse_difference
+
+if TYPE_CHECKING:
+    from fairconstrained.estimators._base import FairClassifier
+    from fairconstrained.estimators._training import Training
 
 _ENCODED_ROWS = 1 << 20  # labels that are made indices at a time
 _UNCOMPARED = ("callbacks", "verbose", "random_state", "device")  # parameters that may differ
 _KINDS = {"U": "text", "S": "text", "O": "objects"}  # of labels; all others are numbers
 
 
-def check_parts(estimator, X):
+def check_parts(training: Training, X: Any) -> None:
     """Refuse a fit on rows in parts that is not exact, before any work."""
-    name = type(estimator).__name__
-    specification = estimator._specification()
+    name, specification = type(training.estimator).__name__, training.specification
+    in_blocks, of_posteriors = isinstance(X, Blocks), isinstance(specification, Posteriors)
     refused = {
-        f"{name}.epsilon must be None to read Blocks": (
-            isinstance(X, Blocks) and estimator.epsilon is not None
-        ),
-        f"{name}.model must be linear or a classifier": not isinstance(
-            specification, LinearSpecification
-        ),
-        f"{name}.model must be linear to read Blocks": (
-            isinstance(X, Blocks) and isinstance(specification, Posteriors)
-        ),
+        f"{name}.epsilon must be None to read Blocks": in_blocks and training.is_private,
+        f"{name}.model must be linear or a fitted classifier": not training.is_linear,
+        f"{name}.model must be linear to read Blocks": in_blocks and of_posteriors,
     }
-    wrong = [what for what, is_wrong in refused.items() if is_wrong]
+    wrong = [words for words, is_wrong in refused.items() if is_wrong]
     if wrong:
         raise ValueError(
             f"{wrong[0]}: rows in parts (sharded_rows, Blocks) are for linear models. Private "
             "fits take those of sharded_rows. Networks on several workers: "
             "fairconstrained.training.train."
         )
-    kind = estimator._problem_class()
-    check_solves(estimator._chosen_solver(), PARTED.get(kind, kind))  # private ones are sums
+    if of_posteriors and not isinstance(specification.estimator, FrozenEstimator):
+        raise ValueError(
+            f"{name}.model must be 'linear' or a fitted classifier, FrozenEstimator(classifier), "
+            "within sharded_rows: another would learn from the rows of one worker. Fit it before, "
+            "to other rows than these; its constrained head is trained on the rows of all."
+        )
+    kind = training.problem_class
+    check_solves(training.solver, PARTED.get(kind, kind))  # private ones are sums
+
+
+def rows_of_all(estimator: FairClassifier, given: Given, workers: Workers) -> TrainingRows:
+    """Validate the samples of all workers; return those of this one, in the units of all."""
+    with workers.agreeing():
+        check_samples(
+            X=given.X,
+            y=given.y,
+            sensitive_features=given.sensitive_features,
+            sample_weight=given.sample_weight,
+        )
+        in_blocks = isinstance(given.X, Blocks)
+        rows = rows_of_blocks(estimator, given) if in_blocks else own_rows(estimator, given)
+    return rows if workers.size == 1 else agreed(estimator, rows, workers)
 
 
 # ---------------------------------------------------------------------- blocks
 
 
-def checked(blocks, n_rows, check):
+def checked(blocks: Blocks, n_rows: int, check: Callable[[Any], Any]) -> Iterator[Any]:
     """Each block as an array or sparse matrix of numbers, which together must have `n_rows`."""
     n_read = 0
     for block in filled(blocks):
@@ -77,7 +98,7 @@ def checked(blocks, n_rows, check):
         )
 
 
-def filled(blocks):
+def filled(blocks: Iterable[Any]) -> Iterator[Any]:
     """Blocks that have rows: files and filters may give empty ones."""
     for block in blocks:
         shape = np.shape(block)
@@ -90,12 +111,13 @@ def filled(blocks):
             yield block
 
 
-def rows_of_blocks(estimator, blocks, y, sensitive_features, sample_weight):
+def rows_of_blocks(estimator: FairClassifier, given: Given) -> TrainingRows:
     """Rows whose labels and groups are small integers, and whose X is read in every pass."""
+    blocks, sample_weight = given.X, given.sample_weight
     first = next(filled(blocks), None)
     if first is None:
         raise ValueError("Blocks.read gives no rows.")
-    y = check_array(column_or_1d(as_numpy(y), warn=True), ensure_2d=False, dtype=None)
+    y = check_array(column_or_1d(as_numpy(given.y), warn=True), ensure_2d=False, dtype=None)
     check_classification_targets(y)
     specification = estimator._specification()
     n_first = np.shape(first)[0]
@@ -111,16 +133,17 @@ def rows_of_blocks(estimator, blocks, y, sensitive_features, sample_weight):
             raise ValueError("sample_weight must be positive with Blocks; leave these rows out.")
     codes, classes = encoded(y, len(y), _encoded_labels)
     group = groups = None
-    if sensitive_features is not None:
-        given = computed(sensitive_features)
-        n_given = _num_samples(next(iter(given.values())) if isinstance(given, dict) else given)
+    if given.sensitive_features is not None:
+        columns = computed(given.sensitive_features)
+        one = next(iter(columns.values())) if isinstance(columns, dict) else columns
+        n_given = _num_samples(one)
         if n_given != len(y):
             raise ValueError(f"sensitive_features has {n_given} rows, but y has {len(y)}.")
-        group, groups = encoded(given, len(y), encode_groups)
+        group, groups = encoded(columns, len(y), encode_groups)
     return TrainingRows(X, codes, group, weight, classes, groups, in_parts=True)
 
 
-def encoded(values, n_samples, encode):
+def encoded(values: Any, n_samples: int, encode: Callable[[Any], Groups]) -> tuple[Array, Array]:
     """Codes as small integers, and labels, from some rows at a time."""
     starts = range(0, n_samples, _ENCODED_ROWS)
     pieces = [_small(encode(rows_of(values, slice(i, i + _ENCODED_ROWS)))) for i in starts]
@@ -129,12 +152,12 @@ def encoded(values, n_samples, encode):
     return np.concatenate([_small(Groups(own, labels)).codes for own in codes]), labels
 
 
-def _small(piece):
+def _small(piece: Groups) -> Groups:
     """Codes in as few bytes as their number takes, with a sign, as torch has it."""
     return piece._replace(codes=piece.codes.astype(np.min_scalar_type(-len(piece.labels))))
 
 
-def joined(levels, encode):
+def joined(levels: list[Array], encode: Callable[[Any], Groups]) -> tuple[Array, list[Array]]:
     """All labels that occur in several lists of them, and where those of each list are in it."""
     of_tuples = levels[0].dtype == object and isinstance(levels[0][0], tuple)
     every = np.concatenate(levels)
@@ -142,7 +165,7 @@ def joined(levels, encode):
     return labels, np.split(codes, np.cumsum([len(own) for own in levels])[:-1])
 
 
-def _encoded_labels(y):
+def _encoded_labels(y: Array) -> Groups:
     labels, codes = np.unique(y, return_inverse=True)
     return Groups(codes.reshape(-1), labels)
 
@@ -153,16 +176,16 @@ def _encoded_labels(y):
 class _Said(NamedTuple):
     """What a worker says of its rows and parameters before training."""
 
-    parameters: dict
+    parameters: Any
     last_fit: float | None
-    columns: tuple
-    classes: np.ndarray
-    groups: np.ndarray | None
+    columns: tuple[Any, ...]
+    classes: Array
+    groups: Array | None
     heaviest: float
     lightest: float
 
 
-def agreed(estimator, rows, workers):
+def agreed(estimator: FairClassifier, rows: TrainingRows, workers: Workers) -> TrainingRows:
     """The rows with the labels, groups and units of weight of all workers.
 
     Raises
@@ -170,8 +193,6 @@ def agreed(estimator, rows, workers):
     ValueError
         If parameters, columns or types of labels and groups differ; on all workers alike.
     """
-    if workers.size == 1:
-        return rows
     found = vars(estimator)  # texts have neither
     names = found.get("feature_names_in_")
     columns = found.get("n_features_in_"), None if names is None else tuple(names)
@@ -194,13 +215,13 @@ def agreed(estimator, rows, workers):
     return replace(rows, weight_range=(lightest, heaviest))
 
 
-def _comparable(estimator):
+def _comparable(estimator: FairClassifier) -> Any:
     """Parameters, of the estimator and of what it holds, as what can be compared."""
     params = estimator.get_params(deep=False)
     return _plain({name: params[name] for name in sorted(params) if name not in _UNCOMPARED})
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     """Numbers and texts, also in arrays, sequences, mappings and parameters; else the type."""
     if isinstance(value, (Number, str, type(None))):
         return value if value == value else "nan"  # which is not equal to that of another worker
@@ -216,7 +237,7 @@ def _plain(value):
     return [name, _plain(value.get_params(deep=False))] if hasattr(value, "get_params") else name
 
 
-def _last_fit(estimator):
+def _last_fit(estimator: FairClassifier) -> float | None:
     """Return a fingerprint of the solution at which a warm start begins: its norm."""
     if not estimator._is_warm():
         return None
@@ -224,7 +245,7 @@ def _last_fit(estimator):
     return float(np.linalg.norm(np.concatenate([np.ravel(part) for part in found])))
 
 
-def _kind(labels):
+def _kind(labels: Array | None) -> str:
     if labels is None:
         return "none"
     return _KINDS.get(labels.dtype.kind, "numbers")
@@ -233,47 +254,65 @@ def _kind(labels):
 # ---------------------------------------------------------------------- columns
 
 
-def learnt_columns(specification, rows, learn):
+def learnt_columns(
+    specification: Specification,
+    rows: TrainingRows,
+    part_of_cell: Callable[[], Any],
+    rng: Generator,
+) -> tuple[Any, Specification]:
     """The columns of the rows, and the specification that has learnt them.
 
-    A classifier learns from the rows of the first worker, and all get what it has learnt.
+    What a frozen classifier does not know, its calibration and the groups, is learnt from the rows
+    of the first worker, and all get what it has learnt.
     """
-    workers = rows.workers
+
+    def learn() -> Any:
+        return specification.fit_transform(
+            rows.X,
+            rows.y,
+            rows.group,
+            rows.weight,
+            classes=rows.classes,
+            part_of_cell=part_of_cell,
+            rng=rng,
+            routed=rows.routed,
+        )
+
+    workers, table = rows.workers, None
     if not isinstance(specification, Posteriors) or workers.size == 1:
-        return learn(specification), specification
-    table = None
+        return learn(), specification
     _refuse_lack(rows)
     with workers.agreeing():
         if workers.rank == 0:
-            table = learn(specification)
-    specification = workers.gather(specification if workers.rank == 0 else None)[0]
+            table = learn()
+    fitted = workers.gather(specification if workers.rank == 0 else None)[0]
+    assert fitted is not None
     with workers.agreeing():
         if table is None:
-            table = specification.transform(rows.X)
-    return table, specification
+            table = fitted.transform(rows.X)
+    return table, fitted
 
 
-def _refuse_lack(rows):
+def _refuse_lack(rows: TrainingRows) -> None:
     """Refuse rows of which the first worker lacks a label and group that others have."""
     mine = replace(rows, workers=ALONE).cells
     lacking = rows.workers.gather((rows.cells > 0) & (mine == 0))[0].numpy()
     if lacking.any():
-        named = [rows.space.describe(cell) for cell in _single_cells(lacking)]
+        one = np.eye(lacking.size, dtype=bool)[lacking.reshape(-1)]
+        named = [rows.space.describe(cell.reshape(lacking.shape)) for cell in one]
         raise ValueError(
             "a classifier as model learns from the rows of the first worker, which has no rows of "
             f"{'; '.join(named)}: shuffle the rows before they are divided."
         )
 
 
-def _single_cells(cells):
-    """Each true entry as an array of its own."""
-    for place in np.argwhere(cells):
-        cell = np.zeros_like(cells)
-        cell[tuple(place)] = True
-        yield cell
-
-
-def parted_rows(rows, table, columns, weight, device):
+def parted_rows(
+    rows: TrainingRows,
+    table: Any,
+    columns: Callable[[Any, Any], Any],
+    weight: Floats,
+    device: str,
+) -> PartedRows:
     """The rows as problems on rows in parts see them.
 
     Parameters
@@ -283,9 +322,10 @@ def parted_rows(rows, table, columns, weight, device):
         made whenever a block is read.
     """
 
-    def features(X, group):
+    def features(X: Any, group: Any) -> Features:
         return as_features(columns(X, group), device)
 
+    blocks: Any
     if isinstance(table, Blocks):
         blocks = Blocks(lambda: mapped(features, table, rows.group))
     else:
@@ -294,7 +334,9 @@ def parted_rows(rows, table, columns, weight, device):
     return PartedRows(blocks, y, group, _tensor(weight, device), rows.workers)
 
 
-def mapped(function, blocks, group):
+def mapped(
+    function: Callable[[Any, Any], Features], blocks: Iterable[Any], group: Any
+) -> Iterator[Features]:
     """A function of each block and the groups of its rows."""
     stop = 0
     for X in blocks:
@@ -302,7 +344,7 @@ def mapped(function, blocks, group):
         yield function(X, group[start:stop])
 
 
-def _tensor(weight, device):
+def _tensor(weight: Floats, device: str) -> Tensor:
     """Weights; ones that are one number in memory stay so."""
     if weight.strides == (0,):
         return torch.ones(1, dtype=torch.float64, device=device).expand(len(weight))

@@ -1,22 +1,27 @@
-"""The base of private fits: public ranges, system randomness and warnings."""
+"""Private fits: a budget, public domains and ranges, system randomness, noisy releases."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from scipy import sparse
+from torch import Generator, Tensor
 
 from fairconstrained.constraints import Stack
 from fairconstrained.distributed import taken_workers
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._domain import as_labels, categories, recoded
+from fairconstrained.estimators._domain import categories, in_domains
+from fairconstrained.estimators._parts import rows_of_all
+from fairconstrained.estimators._rows import Given, TrainingRows, checked_rows
+from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import Posteriors
-from fairconstrained.models.features import dense_features
+from fairconstrained.models.features import as_features, dense_features
 from fairconstrained.privacy import Budget, PrivacyGuarantee
 from fairconstrained.privacy.mechanisms import Releases, SharedGenerator, SystemGenerator
 from fairconstrained.problems.private.coordinates import (
@@ -26,8 +31,8 @@ from fairconstrained.problems.private.coordinates import (
 )
 from fairconstrained.problems.private.erm import GRADIENT, PrivateERM
 from fairconstrained.problems.private.secret_groups import COUNTS, released_counts
-from fairconstrained.solvers import DPSGDA, check_solves
-from fairconstrained.workers import ALONE, refuse_difference
+from fairconstrained.solvers import DPSGDA, Solver, check_solves
+from fairconstrained.workers import Workers, refuse_difference
 
 _SPENT = (
     "Noisy numbers had been released before: up to epsilon = {:.4g} and delta = {:.4g} are spent "
@@ -41,196 +46,16 @@ _MUCH_NOISE = 0.3  # on the mean gradient over the training, in units of the cli
 
 
 class PrivateFairClassifier(FairClassifier):
-    """A FairClassifier that trains privately if ``epsilon`` is a number.
+    """A FairClassifier that trains privately if ``epsilon`` is a number."""
 
-    Whatever leaves :meth:`fit` and depends on the data is accounted for. The number of rows, the
-    classes and the names of the groups count as public.
-    """
-
-    protect = "record"  # the unit of privacy
-    _protects = ("record", "record_replacement")
-    _domains = None  # of labels and groups, while rows are read
+    epsilon: float | Budget | None
+    delta: float
+    feature_range: Any
+    protect: str = "record"  # the unit of privacy
+    _protects: tuple[str, ...] = ("record", "record_replacement")
     keeps_seed = False  # whether a pickle of a private fit holds random_state: for experiments
 
-    def _check(self):
-        if self.epsilon is None:
-            return
-        if self.warm_start:
-            raise ValueError(
-                f"{type(self).__name__}.warm_start must be False with epsilon: every fit spends "
-                "the whole budget, and the promise of this one would not cover the last one."
-            )
-        if self.margin > 0:
-            raise ValueError(
-                f"{type(self).__name__}.margin must be 0 with epsilon: standard errors are read "
-                f"off the exact predictions; got {self.margin!r}."
-            )
-        if isinstance(self._specification(), Posteriors):
-            raise ValueError(
-                f"{type(self).__name__}.model must be 'linear' or a network with epsilon: a "
-                f"classifier such as {self.model!r} reads the rows exactly, and what it learnt of "
-                "them would leave fit without noise."
-            )
-
-    def _refuse_with_epsilon(self, refused, offered):
-        """Raise ValueError for a parameter that a private fit does not support."""
-        wrong = [parameter for parameter, is_wrong in refused.items() if is_wrong]
-        if wrong:
-            raise ValueError(
-                f"{type(self).__name__}.epsilon must be None with {wrong[0]}; private training "
-                f"needs {offered}."
-            )
-
-    def _rows(self, X, y, sensitive_features, sample_weight, routed, workers=ALONE):
-        private_records = self.epsilon is not None and self._protects_records()
-        with workers.agreeing():
-            if private_records and sample_weight is not None:
-                raise ValueError(
-                    "sample_weight must be None with epsilon: a row of weight w would need w times "
-                    "the noise."
-                )
-            domains = None
-            if self.epsilon is not None:
-                domains = (
-                    categories(y, "y"),
-                    categories(sensitive_features, "sensitive_features"),
-                )
-        if domains is not None:
-            refuse_difference("categories of y and sensitive_features", workers.gather(domains))
-            self._domains = domains
-        try:
-            return super()._rows(X, y, sensitive_features, sample_weight, routed, workers)
-        finally:
-            vars(self).pop("_domains", None)
-
-    def _check_classes(self, classes):
-        """Of a public domain all classes count, whether or not they occur."""
-        declared = self._domains and self._domains[0]
-        super()._check_classes(np.asarray(declared) if declared else classes)
-
-    def _possible_groups(self, occurring):
-        """Count all groups of a public domain, so as not to reveal how many occur."""
-        groups = self._domains and self._domains[1]
-        return as_labels(groups) if groups else occurring
-
-    def _with_groups(self, rows):
-        """With what a public domain declares: that a class or group is absent is not told."""
-        classes, groups = self._domains or (None, None)
-        if classes is not None:
-            y, labels = recoded(rows.y, rows.classes, classes)
-            rows = replace(rows, y=y, classes=labels)
-        if groups is not None and rows.groups is not None:
-            group, labels = recoded(rows.group, rows.groups, groups)
-            rows = replace(rows, group=group, groups=labels)
-        return super()._with_groups(rows)
-
-    def _data(self, table, rows):
-        """The rows; those of records also of several workers as a batch.
-
-        Every sum over them is a release, which adds up those of all workers. Where groups alone are
-        secret there are public sums, too.
-        """
-        if self.epsilon is not None and self._protects_records():
-            rows = replace(rows, in_parts=False)
-        return super()._data(table, rows)
-
-    def _features(self, table):
-        """The columns; those of private rows stay as they are given, dense or sparse.
-
-        Dense and sparse sums round differently, by many rows where a range is far from zero.
-        One entry must not decide between them.
-        """
-        if self.epsilon is None or not self._protects_records() or sparse.issparse(table):
-            return super()._features(table)
-        return dense_features(table, self.device)
-
-    def _task(self, rows, rng):
-        """The task with system randomness, and with private rows near their public range."""
-        task = super()._task(rows, rng)
-        if self.epsilon is None:
-            return task
-        if self.random_state is None:
-            task = replace(task, rng=SystemGenerator())
-        else:
-            warn_caller(
-                f"random_state={self.random_state!r} seeds the noise of private training: whoever "
-                "knows it, or tries it out, can subtract the noise, and no promise is left. That "
-                "is for experiments; a model to be released needs random_state=None.",
-                PrivacyWarning,
-            )
-        if task.workers.size > 1:
-            task = replace(task, rng=SharedGenerator(task.rng, task.workers))
-        if not self._protects_records():
-            return task
-        public = self._public_range(task.data)
-        reach = _FAR * public.scale
-        # Squares and sums of larger entries overflow, so one row could make a fit fail.
-        X = task.data.X.bounded(public.centre - reach, public.centre + public.scale + reach)
-        return replace(task, data=task.data._replace(X=X))
-
-    def _problem_class(self):
-        return super()._problem_class() if self.epsilon is None else PrivateERM
-
-    def _default_solver(self):
-        return super()._default_solver() if self.epsilon is None else DPSGDA()
-
-    def _problem(self, task):
-        return self._exact_problem(task) if self.epsilon is None else self._private_problem(task)
-
-    def _exact_problem(self, task):
-        """Build the problem without privacy."""
-        return super()._problem(task)
-
-    def _train(self, rows):
-        self._spent = None
-        try:
-            super()._train(rows)
-        except BaseException as error:
-            if self._spent is not None:
-                error.privacy = self._spent
-                error.add_note(_SPENT.format(self._spent.epsilon, self._spent.delta))
-            raise
-        finally:
-            vars(self).pop("_spent", None)
-
-    def _spends(self, plan):
-        """Record that budget may have been spent, for errors from here on."""
-        self._spent = plan
-
-    def _refuse_early(self, task, pose):
-        """Pose the problem on one row and on no releases: what cannot be solved is refused here."""
-        space, data = task.space, task.data
-        ample = torch.full((len(space.classes), len(space.groups)), task.n_rows)
-        stack = Stack(space, [kept for kept, _ in self._kept(space, ample, 1)])
-        counts = stack.counts_of_cells(ample.to(data.weight)).clamp_min(1.0)
-        one_row = data.kept(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
-        trial = pose(one_row, stack, counts)
-        check_solves(task.solver, trial)
-        task.solver.check(trial)
-
-    def _private_problem(self, task):
-        """Build the problem of noisy releases; here the mean log loss under the constraints."""
-        data, space, rng = task.data, task.space, task.rng
-        plan = task.solver.plan(task.n_rows, self._budget())
-        releases = Releases(plan)
-
-        def pose(model, rows, stack, counts):
-            alpha, n_rows = float(self.alpha), task.n_rows
-            return PrivateERM(model, rows, log_loss, stack, alpha, counts, releases, n_rows)
-
-        trial = self._trial_model(task)
-        self._refuse_early(task, partial(pose, trial))
-        model = self._private_model(task, releases, trial.n_params)
-        counts = released_counts(data, space, releases, rng)
-        stack = self._stack(space, counts.round(), least_rows(self, plan.noise(COUNTS)))
-        _warn_of_small_groups(stack, counts, plan.sampling_rate)
-        parts = stack.counts_of_cells(counts).clamp_min(1.0)
-        return pose(model, data, stack, parts)
-
-    def _protects_records(self):
-        return self._budget().unit != "sensitive_features"
-
-    def planned_privacy(self, n_samples) -> PrivacyGuarantee:
+    def planned_privacy(self, n_samples: int) -> PrivacyGuarantee:
         """What a fit with these parameters would spend, without any data.
 
         Parameters
@@ -248,131 +73,268 @@ class PrivateFairClassifier(FairClassifier):
             If a parameter is not valid, ``epsilon`` is None, or this is called on one of several
             workers within :func:`~fairconstrained.distributed.sharded_rows`, as by a search.
         """
-        self._check_all()
+        training = self._checked_training()
         with taken_workers() as workers:
             if workers.size > 1:
                 raise ValueError(
                     "planned_privacy, and so PrivateGridSearch, must be called outside of "
                     "sharded_rows: a worker knows how many rows it has, and not how many all have."
                 )
-        if self.epsilon is None:
+        if not isinstance(training, PrivateTraining):
             raise ValueError(
                 f"{type(self).__name__}.epsilon must be a number or a Budget for planned_privacy; "
                 "got None."
             )
-        return self._planned(n_samples)
+        return training.plan(n_samples)
 
-    def _planned(self, n_samples):
-        return self._chosen_solver().plan(n_samples, self._budget())
-
-    def _budget(self):
-        """What a private fit may spend, given as a number or in full."""
-        if isinstance(self.epsilon, Budget):
-            return self.epsilon
-        return Budget(float(self.epsilon), float(self.delta), self.protect)
-
-    def _public_range(self, data):
-        """Coordinates from ``feature_range`` alone, in which columns are in [0, 1]."""
-        n_features = data.X.shape[1]
-        low, high = (0.0, 1.0) if self.feature_range is None else self.feature_range
-        try:
-            ends = [np.broadcast_to(np.asarray(end, float), n_features) for end in (low, high)]
-        except ValueError as error:
-            raise ValueError(
-                f"{type(self).__name__}.feature_range must be None or a pair (low, high) of "
-                f"numbers or of arrays of shape ({n_features},); got {self.feature_range!r}."
-            ) from error
-        low, high = torch.tensor(np.stack(ends), device=data.weight.device)
-        return Coordinates(low, high - low)
-
-    def _trial_model(self, task):
-        """The model in public coordinates; ValueError for one that cannot be trained privately."""
-        return self._built(task, self._public_range(task.data))
-
-    def _built(self, task, coordinates):
-        """The model in these coordinates, which may use the ranges that the user has given."""
-        public, outputs = self._public_range(task.data), n_outputs(len(task.space.classes))
-        low, high = public.centre, public.centre + public.scale
-        given = None if self.feature_range is None else (low, high)
-        centre, scale, _, run = coordinates
-        return self.model_.build_private(centre, scale, outputs, given, run)
-
-    def _private_model(self, task, releases, n_params):
-        """The model in released coordinates."""
-        X, n_rows, rng = task.data.X, task.n_rows, task.rng
-        public = self._public_range(task.data)
-        self._warn_of_noise(releases.plan, n_rows, n_params)
-        self._warn_of_delta(n_rows)
-        self._spends(releases.plan)
-        if self.feature_range is None:
-            public = release_scales(X, n_rows, public, releases, rng)
-        coordinates = release_coordinates(X, n_rows, public, releases, rng)
-        if coordinates.far:
-            self._warn_of_range()
-        return self._built(task, coordinates)
-
-    def _errors_of_estimates(self, problem):
-        """Two standard deviations of the noise on the measured constraints."""
-        if self.epsilon is None:
-            return super()._errors_of_estimates(problem)
-        return 2.0 * problem.deviations_of_estimates().cpu()
-
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         """The state to pickle: without the seed of a private fit, which undoes its noise."""
-        state = super().__getstate__()
+        state: dict[str, Any] = super().__getstate__()
         if getattr(self, "privacy_", None) is not None and not self.keeps_seed:
             state = {**state, "random_state": None}
         return state
 
-    def _store(self, stages, rows):
-        super()._store(stages, rows)
-        if self.epsilon is not None:
-            self.privacy_ = stages[-1].problem.plan
-            # The time of a step would reveal the exact size of its batch.
-            self.history_["time"] = np.full(len(self.history_["time"]), np.nan)
 
-    def _warn_of_noise(self, plan, n_rows, n_params):
-        rate, n_steps = plan.sampling_rate, plan.n_steps
-        noise = plan.noise(GRADIENT) * np.sqrt(n_params / n_steps) / (rate * n_rows)
-        if noise > _MUCH_NOISE:
+class PrivateTraining(Training):
+    """A private fit: whatever leaves it and depends on the secret is accounted for.
+
+    The number of rows, the classes and the names of the groups count as public.
+    """
+
+    is_private = True
+    estimator: PrivateFairClassifier
+    spent: PrivacyGuarantee | None = None  # by what may have been released so far
+
+    def __init__(self, estimator: PrivateFairClassifier):
+        super().__init__(estimator)
+        given: Any = estimator.epsilon
+        if not isinstance(given, Budget):
+            given = Budget(float(given), float(estimator.delta), estimator.protect)
+        self.budget: Budget = given
+
+    def plan(self, n_samples: int) -> PrivacyGuarantee:
+        """Plan the noise of all releases within the budget, and what they cost together."""
+        plan: PrivacyGuarantee = self.solver.plan(n_samples, self.budget)  # type: ignore[attr-defined]
+        return plan
+
+    def check(self) -> None:
+        """Refuse what would read rows exactly, or use another budget."""
+        clf, name = self.estimator, type(self.estimator).__name__
+        if clf.warm_start:
+            raise ValueError(
+                f"{name}.warm_start must be False with epsilon: every fit spends "
+                "the whole budget, and the promise of this one would not cover the last one."
+            )
+        if self.margin > 0:
+            raise ValueError(
+                f"{name}.margin must be 0 with epsilon: standard errors are read "
+                f"off the exact predictions; got {self.margin!r}."
+            )
+        if isinstance(self.specification, Posteriors):
+            raise ValueError(
+                f"{name}.model must be 'linear' or a network with epsilon: a "
+                f"classifier such as {clf.model!r} reads the rows exactly, and what it learnt of "
+                "them would leave fit without noise."
+            )
+        super().check()
+
+    def read(self, given: Given, workers: Workers) -> TrainingRows:
+        """Read the samples; count all of a public domain, so as not to reveal what occurs."""
+        with workers.agreeing():
+            if self.budget.unit != "sensitive_features" and given.sample_weight is not None:
+                raise ValueError(
+                    "sample_weight must be None with epsilon: a row of weight w would need w times "
+                    "the noise."
+                )
+            labels = categories(given.y, "y")
+            groups = categories(given.sensitive_features, "sensitive_features")
+        refuse_difference(
+            "categories of y and sensitive_features", workers.gather((labels, groups))
+        )
+        rows = rows_of_all(self.estimator, given, workers)
+        return checked_rows(self.estimator, in_domains(rows, labels, groups))
+
+    def train(self, rows: TrainingRows) -> None:
+        """Fit the estimator; an error after a release says what is spent."""
+        try:
+            super().train(rows)
+        except BaseException as error:
+            if self.spent is not None:
+                error.privacy = self.spent
+                error.add_note(_SPENT.format(self.spent.epsilon, self.spent.delta))
+            raise
+
+    def prepare(self, rows: TrainingRows, rng: Generator) -> None:
+        """Prepare the rows; noise comes from the operating system unless it is seeded."""
+        seed = self.estimator.random_state
+        if seed is None:
+            rng = SystemGenerator()
+        else:
             warn_caller(
-                f"With {n_rows} rows, {n_params} parameters and "
-                f"epsilon={self._budget().epsilon:g} the noise on the gradients, averaged over the "
-                f"training, is {noise:.2g} times what a row can contribute: little can be learnt. "
-                "Use more rows, fewer features or a larger epsilon.",
+                f"random_state={seed!r} seeds the noise of private training: whoever "
+                "knows it, or tries it out, can subtract the noise, and no promise is left. That "
+                "is for experiments; a model to be released needs random_state=None.",
                 PrivacyWarning,
             )
+        if rows.workers.size > 1:
+            rng = SharedGenerator(rng, rows.workers)
+        super().prepare(rows, rng)
 
-    def _warn_of_range(self):
-        """Say which parameter raw columns need; known from what was released."""
-        where = "(0, 1) in released scales" if self.feature_range is None else "what was given"
-        warn_caller(
-            f"By the released norms most rows lie outside of {type(self).__name__}.feature_range "
-            f"({where}): columns of large numbers may then drown all others, and accuracy is lost. "
-            "Give feature_range=(low, high), arrays of one number a column, from public knowledge.",
-            PrivacyWarning,
-        )
+    def refine(self, problem: Any) -> Any:
+        """Return the problem itself: another solution would cost a part of the budget."""
+        return problem
 
-    def _warn_of_delta(self, n_rows):
+    def finish(self, stages: list[Stage]) -> None:
+        """Write the fitted attributes, without times: those of steps tell the sizes of batches."""
+        super().finish(stages)
+        clf = self.estimator
+        clf.privacy_ = stages[-1].problem.plan
+        clf.history_["time"] = np.full(len(clf.history_["time"]), np.nan)
+
+    def errors_of_estimates(self, problem: Any) -> Tensor:
+        """Two standard deviations of the noise on the measured constraints."""
+        deviations: Tensor = problem.deviations_of_estimates()
+        return 2.0 * deviations.cpu()
+
+    def refuse_early(self, pose: Callable[..., Any]) -> None:
+        """Pose the problem on one row and on no releases: what cannot be solved is refused here."""
+        rows, data = self.rows, self.data
+        ample = torch.full((len(rows.classes), len(rows.space.groups)), self.n_rows)
+        stack = Stack(rows.space, [kept for kept, _ in self.kept(rows, ample, 1)])
+        counts = stack.counts_of_cells(ample.to(data.weight)).clamp_min(1.0)
+        one_row = data.kept(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
+        trial = pose(one_row, stack, counts)
+        check_solves(self.solver, trial)
+        self.solver.check(trial)
+
+    def least_rows(self, counts_noise: float) -> int:
+        """Least released count of a group: below two standard deviations it may be empty."""
+        asked = self.estimator.min_group_size
+        least = 1 if isinstance(asked, str) else asked
+        if np.isinf(counts_noise):  # a single group, of which nothing is secret
+            return least
+        return int(max(least, np.ceil(2 * counts_noise)))
+
+    def warn_of_delta(self) -> None:
         """Warn if delta is so large that the guarantee means little."""
-        delta = self._budget().delta
-        if delta >= 1 / n_rows:
+        delta = self.budget.delta
+        if delta >= 1 / self.n_rows:
             warn_caller(
-                f"delta={delta:g} is not below 1/n = {1 / n_rows:.1g}: a mechanism that "
+                f"delta={delta:g} is not below 1/n = {1 / self.n_rows:.1g}: a mechanism that "
                 "publishes a random row in full would keep such a promise. Choose a smaller delta.",
                 PrivacyWarning,
             )
 
 
-def least_rows(estimator, counts_noise):
-    """Least released count of a group: below two standard deviations it may be empty."""
-    asked = 1 if estimator.min_group_size == "auto" else estimator.min_group_size
-    if np.isinf(counts_noise):  # a single group, of which nothing is secret
-        return asked
-    return int(max(asked, np.ceil(2 * counts_noise)))
+class PrivateRecords(PrivateTraining):
+    """A fit that protects records: models are built from public ranges and noisy releases."""
+
+    public: Coordinates  # from ``feature_range`` alone, in which columns are in [0, 1]
+
+    @property
+    def problem_class(self) -> type:
+        """The class of the problem of noisy tables and gradients."""
+        return PrivateERM
+
+    def default_solver(self) -> Solver:
+        """Return the solver of that problem."""
+        return DPSGDA()
+
+    def pose(self) -> Any:
+        """Build the problem of the mean log loss under the constraints."""
+        plan = self.plan(self.n_rows)
+        releases = Releases(plan)
+
+        def pose(model: Any, data: Any, stack: Stack, counts: Tensor) -> PrivateERM:
+            alpha, n_rows = self.alpha, self.n_rows
+            return PrivateERM(model, data, log_loss, stack, alpha, counts, releases, n_rows)
+
+        trial = self.model_in(self.public)
+        self.refuse_early(partial(pose, trial))
+        model = self.released_model(releases, trial.n_params)
+        counts = released_counts(self.data, self.rows.space, releases, self.rng)
+        stack = self.stack(counts.round(), self.least_rows(plan.noise(COUNTS)))
+        _warn_of_small_groups(stack, counts, plan.sampling_rate)
+        return pose(model, self.data, stack, stack.counts_of_cells(counts).clamp_min(1.0))
+
+    def in_columns(self, table: Any) -> Any:
+        """The rows as one batch, near their public range; every sum over them is a release.
+
+        They stay as they are given. Dense and sparse sums round differently, by many rows where a
+        range is far from zero: one entry must not decide between them.
+        """
+        device = self.estimator.device
+        is_sparse = sparse.issparse(table)
+        X = as_features(table, device) if is_sparse else dense_features(table, device)
+        self.public = self.public_range(X.shape[1])
+        reach = _FAR * self.public.scale
+        # Squares and sums of larger entries overflow, so one row could make a fit fail.
+        return self.in_memory(
+            X.bounded(self.public.centre - reach, self.public.centre + self.public.scale + reach)
+        )
+
+    def public_range(self, n_features: int) -> Coordinates:
+        """Coordinates from ``feature_range``, if it is for so many columns."""
+        given = self.estimator.feature_range
+        try:
+            ends = [
+                np.broadcast_to(np.asarray(end, float), n_features)
+                for end in ((0.0, 1.0) if given is None else given)
+            ]
+        except ValueError as error:
+            raise ValueError(
+                f"{type(self.estimator).__name__}.feature_range must be None or a pair (low, high) "
+                f"of numbers or of arrays of shape ({n_features},); got {given!r}."
+            ) from error
+        low, high = torch.tensor(np.stack(ends), device=self.estimator.device)
+        return Coordinates(low, high - low)
+
+    def model_in(self, coordinates: Coordinates) -> Any:
+        """The model in these coordinates, which may use the ranges that the user has given."""
+        low, high = self.public.centre, self.public.centre + self.public.scale
+        given = None if self.estimator.feature_range is None else (low, high)
+        centre, scale, _, run = coordinates
+        outputs = n_outputs(len(self.rows.classes))
+        return self.specification.build_private(centre, scale, outputs, given, run)
+
+    def released_model(self, releases: Releases, n_params: int) -> Any:
+        """The model in released coordinates."""
+        X, n_rows, public = self.data.X, self.n_rows, self.public
+        self._warn_of_noise(releases.plan, n_params)
+        self.warn_of_delta()
+        self.spent = releases.plan
+        if self.estimator.feature_range is None:
+            public = release_scales(X, n_rows, public, releases, self.rng)
+        coordinates = release_coordinates(X, n_rows, public, releases, self.rng)
+        if coordinates.far:
+            self.warn_of_range()
+        return self.model_in(coordinates)
+
+    def _warn_of_noise(self, plan: PrivacyGuarantee, n_params: int) -> None:
+        rate, n_steps = plan.sampling_rate, plan.n_steps
+        noise = plan.noise(GRADIENT) * np.sqrt(n_params / n_steps) / (rate * self.n_rows)
+        if noise > _MUCH_NOISE:
+            warn_caller(
+                f"With {self.n_rows} rows, {n_params} parameters and "
+                f"epsilon={self.budget.epsilon:g} the noise on the gradients, averaged over the "
+                f"training, is {noise:.2g} times what a row can contribute: little can be learnt. "
+                "Use more rows, fewer features or a larger epsilon.",
+                PrivacyWarning,
+            )
+
+    def warn_of_range(self) -> None:
+        """Say which parameter raw columns need; known from what was released."""
+        clf = self.estimator
+        where = "(0, 1) in released scales" if clf.feature_range is None else "what was given"
+        warn_caller(
+            f"By the released norms most rows lie outside of {type(clf).__name__}.feature_range "
+            f"({where}): columns of large numbers may then drown all others, and accuracy is lost. "
+            "Give feature_range=(low, high), arrays of one number a column, from public knowledge.",
+            PrivacyWarning,
+        )
 
 
-def _warn_of_small_groups(stack, counts, rate):
+def _warn_of_small_groups(stack: Stack, counts: Tensor, rate: float) -> None:
     small = [
         f"{stack.space.describe(cells)} (about {int(counts[cells].sum())} rows)"
         for cells in stack.part_cells()

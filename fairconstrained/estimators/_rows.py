@@ -1,31 +1,45 @@
-"""The samples of a fit, with labels and groups as indices, and the seed of its random numbers."""
+"""The samples of a fit, validated, with labels and groups as indices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
-from torch import Generator
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from torch import Tensor
 
-from fairconstrained.arrays import as_numpy, check_array
+from fairconstrained.arrays import Array, Floats, as_numpy, check_array, rows_of
 from fairconstrained.constraints import Space
-from fairconstrained.estimators._callbacks import unwatched
-from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.problems import Batch
+from fairconstrained.exceptions import (
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+    warn_caller,
+)
+from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.problems.moments import GroupMoments
-from fairconstrained.problems.parted import class_in_parts
-from fairconstrained.problems.parted_rows import PartedRows
-from fairconstrained.solvers import Solver
 from fairconstrained.workers import ALONE, Workers
+
+if TYPE_CHECKING:
+    from fairconstrained.estimators._base import FairClassifier
 
 _MANY_GROUPS = 20
 _FEW_SAMPLES = 5
 _COUNTED_ROWS = 1 << 20  # at a time
+
+
+class Given(NamedTuple):
+    """The data as the user gave them to ``fit``."""
+
+    X: Any
+    y: Any
+    sensitive_features: Any
+    sample_weight: Any
+    routed: Mapping[str, Any]  # for the fit of the user's classifier
 
 
 @dataclass(frozen=True)
@@ -33,27 +47,25 @@ class TrainingRows:
     """Samples with class and group indices, and the classes and groups behind the indices."""
 
     X: Any  # as the model takes it
-    y: np.ndarray  # (n,) class indices
-    group: np.ndarray  # (n,) group indices
-    weight: np.ndarray  # (n,) positive
-    classes: np.ndarray
-    groups: np.ndarray | None  # None if there are no sensitive features
+    y: Array  # (n,) class indices
+    group: Any  # (n,) group indices
+    weight: Floats  # (n,) positive
+    classes: Array
+    groups: Array | None  # None if there are no sensitive features
     moments: GroupMoments | None = None  # of a whole stream, if these rows are a sample of it
     routed: Mapping[str, Any] = field(default_factory=dict)  # for the fit of the user's classifier
-    watch: Callable = unwatched  # called with the problem and each iterate
     workers: Workers = ALONE  # that have the other rows
     weight_range: tuple[float, float] | None = None  # of all workers; None: that of these rows
-
     in_parts: bool = False  # whether they are read in blocks, or are those of several workers
 
     @cached_property
-    def cells(self):
+    def cells(self) -> Tensor:
         """Number of rows of each label and group, (n_classes, n_groups), of all workers."""
         own = torch.zeros((len(self.space.classes), len(self.space.groups)), dtype=torch.int64)
         for start in range(0, len(self.y), _COUNTED_ROWS):
             part = slice(start, start + _COUNTED_ROWS)
-            columns = (torch.from_numpy(codes[part]).long() for codes in (self.y, self.group))
-            own += self.space.count_cells(*columns)
+            y, group = (torch.from_numpy(codes[part]).long() for codes in (self.y, self.group))
+            own += self.space.count_cells(y, group)
         return self.workers.sum(own)
 
     @property
@@ -62,30 +74,71 @@ class TrainingRows:
         return Space(self.classes, ["all"] if self.groups is None else self.groups)
 
 
-@dataclass(frozen=True)
-class Task:
-    """The inputs from which a problem is built, and the solver."""
-
-    data: Batch | PartedRows  # with the columns of the model
-    space: Space
-    solver: Solver
-    rng: Generator  # the only source of randomness, except for dropout in networks
-    cells: Callable  # () -> number of rows of each label and group, of all workers
-    workers: Workers = ALONE  # that have the other rows
-    moments: GroupMoments | None = None
-    watch: Callable = unwatched  # called with the problem and each iterate
-
-    @property
-    def n_rows(self):
-        """Number of rows of all workers."""
-        return int(self.cells().sum())
-
-    def posed_as(self, kind, constraint):
-        """The class of a problem for these rows: `kind`, or its equal for rows in parts."""
-        return class_in_parts(kind, constraint) if isinstance(self.data, PartedRows) else kind
+def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:
+    """Validate the samples of this worker; return those of positive weight."""
+    X, y = estimator._specification().training_rows(estimator, given.X, given.y)
+    check_classification_targets(y)
+    weight, routed = checked_weight(given.sample_weight, len(y)), given.routed
+    codes = labels = None
+    if given.sensitive_features is not None:
+        codes, labels = encode_groups(given.sensitive_features, len(y))
+    used = weight > 0
+    if not used.all():  # as if these rows were not there
+        X, y, weight = _safe_indexing(X, np.flatnonzero(used)), y[used], weight[used]
+        codes = None if codes is None else codes[used]
+        routed = {name: rows_of(value, used) for name, value in routed.items()}
+    if codes is not None and labels is not None:  # groups that still have rows, renumbered
+        seen, codes = np.unique(codes, return_inverse=True)
+        labels = labels[seen]
+    classes, y = np.unique(y, return_inverse=True)
+    return TrainingRows(X, y.reshape(-1), codes, weight, classes, labels, routed=routed)
 
 
-def checked_weight(sample_weight, n_samples):
+def checked_rows(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
+    """Return the rows, in one group if none are known, if the notions are defined for them.
+
+    Raises
+    ------
+    ValueError
+        If there are too many groups, fewer than two classes, or more than the estimator takes.
+    """
+    name, classes = type(estimator).__name__, rows.classes
+    if rows.groups is not None:
+        check_groups(name, rows.groups, int(rows.cells.sum()))
+    if len(classes) < 2:
+        raise ValueError(
+            f"{name} needs samples of at least 2 classes; the data have only one class: "
+            f"{classes[0]}."
+        )
+    if len(classes) > 2 and not estimator.__sklearn_tags__().classifier_tags.multi_class:
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is "
+            f"{type_of_target(classes)}: {name} ranks one class above one other."
+        )
+    for notion in estimator._notions():
+        notion.positive(classes)
+    return with_groups(estimator, rows)
+
+
+def with_groups(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
+    """Return the rows, in one group if none are known; warn if constraints then mean nothing."""
+    groups = rows.groups
+    if groups is not None and len(groups) > 1:
+        return rows
+    if any(notion.needs_groups for notion in estimator._notions()):
+        found = "not given" if groups is None else f"all {group_name(groups[0])}, a single group"
+        message = (
+            f"sensitive_features is {found}: {type(estimator).__name__} cannot compare groups and "
+            "imposes no constraint between them. Pass sensitive_features to fit, through a "
+            "pipeline or search with sklearn.set_config(enable_metadata_routing=True)."
+        )
+        if estimator.missing_sensitive == "raise":
+            raise ValueError(message)
+        warn_caller(message, MissingSensitiveFeaturesWarning)
+    return replace(rows, group=np.zeros(len(rows.y), dtype=np.int64)) if groups is None else rows
+
+
+def checked_weight(sample_weight: Any, n_samples: int) -> Floats:
     """Validate sample weights: one non-negative number for each sample."""
     if sample_weight is None:
         return np.ones(n_samples)
@@ -111,7 +164,7 @@ def checked_weight(sample_weight, n_samples):
     return weight
 
 
-def relative_weight(weight, ends=None):
+def relative_weight(weight: Floats, ends: tuple[float, float] | None = None) -> Floats:
     """Weights as multiples of the largest, up to a factor of two; ones if all are equal.
 
     Only their ratios matter. Powers of two keep every digit, so integers remain exact. `ends` are
@@ -124,7 +177,7 @@ def relative_weight(weight, ends=None):
     return np.ldexp(weight, 1 - exponent)
 
 
-def check_groups(name, labels, n_samples):
+def check_groups(name: str, labels: Array, n_samples: int) -> None:
     """Refuse sensitive features that are a measurement, and warn of those that may be one.
 
     Raises
@@ -147,6 +200,6 @@ def check_groups(name, labels, n_samples):
         )
 
 
-def random_seed(random_state):
+def random_seed(random_state: Any) -> int:
     """A seed for torch from ``random_state``, as scikit-learn reads it."""
     return check_random_state(random_state).randint(np.iinfo(np.int32).max)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from fairconstrained.constraints import AUCS, AUCParity, Quadratic
 from fairconstrained.estimators._partial_fit import StreamingClassifier
-from fairconstrained.estimators._private_ranking import (
-    check_private_ranking,
-    log_odds_of_columns,
-    released_problem,
-)
+from fairconstrained.estimators._private_ranking import PrivateRanking
+from fairconstrained.estimators._training import Training
 from fairconstrained.models.platt import log_odds_scale
+from fairconstrained.privacy import Budget
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
-from fairconstrained.problems.objectives import LogLossForRanking, PairwiseLoss
-from fairconstrained.problems.private.moments import PrivateMomentERM, plan_moments
-from fairconstrained.solvers import AugmentedLagrangian, EarlyStoppedSGDA, solves
+from fairconstrained.problems.objectives import LogLossForRanking, Objective, PairwiseLoss
+from fairconstrained.solvers import Solver, solves
 
 _MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AUCFairClassifier(StreamingClassifier):
     r"""Linear model or network whose scores rank equally well for all groups.
 
@@ -146,151 +148,106 @@ class AUCFairClassifier(StreamingClassifier):
     True
     """
 
-    def __init__(
-        self,
-        constraint="group_auc",
-        *,
-        slack=0.05,
-        margin=0.0,
-        objective="auc",
-        stream_memory=100_000,
-        epsilon=None,
-        delta=1e-5,
-        feature_range=None,
-        model="linear",
-        solver=None,
-        alpha=1e-4,
-        max_iter=None,
-        tol=1e-4,
-        missing_sensitive="warn",
-        min_group_size="auto",
-        callbacks=None,
-        random_state=None,
-        verbose=0,
-        device="cpu",
-        warm_start=False,
-    ) -> None:
-        super().__init__(
-            model=model,
-            solver=solver,
-            alpha=alpha,
-            max_iter=max_iter,
-            tol=tol,
-            missing_sensitive=missing_sensitive,
-            min_group_size=min_group_size,
-            callbacks=callbacks,
-            random_state=random_state,
-            verbose=verbose,
-            device=device,
-            warm_start=warm_start,
-        )
-        self.constraint = constraint
-        self.slack = slack
-        self.margin = margin
-        self.objective = objective
-        self.stream_memory = stream_memory
-        self.epsilon = epsilon
-        self.delta = delta
-        self.feature_range = feature_range
+    constraint: Any = field(default="group_auc", kw_only=False)
+    slack: float = 0.05
+    margin: float = 0.0
+    objective: str = "auc"
+    stream_memory: int = 100_000
+    epsilon: float | Budget | None = None
+    delta: float = 1e-5
+    feature_range: Any = None
+    model: Any = "linear"
+    solver: Solver | None = None
+    alpha: float = 1e-4
+    max_iter: int | None = None
+    tol: float = 1e-4
+    missing_sensitive: str = "warn"
+    min_group_size: int | str = "auto"
+    callbacks: Any = None
+    random_state: Any = None
+    verbose: int = 0
+    device: str = "cpu"
+    warm_start: bool = False
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
 
-    def __sklearn_is_fitted__(self):
+    def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_")
 
-    # ------------------------------------------------------------------ constraints
-
-    def _notions(self):
+    def _notions(self) -> list[Any]:
         surrogate = "soft_bins" if self.epsilon is None else "binormal"
         names = {name: partial(notion, surrogate=surrogate) for name, notion in AUCS.items()}
         return self._one_notion(names, AUCParity)
 
-    def _surrogate(self):
+    def _surrogate(self) -> Any:
         (notion,) = self._notions()
         return notion.chosen_surrogate()
 
-    def _check(self):
-        super()._check()
-        if self.epsilon is not None:
-            check_private_ranking(self)
+    def _training(self) -> Training:
+        return RankingTraining(self) if self.epsilon is None else PrivateRanking(self)
 
-    # ------------------------------------------------------------------ problem
 
-    def _problem_class(self):
-        if self.epsilon is not None:
-            return PrivateMomentERM
-        of_moments = self.objective == "auc" and self._surrogate().of_score_moments
-        free = self.solver is None or solves(self.solver, MomentERM)
-        if self._is_linear() and of_moments and free:
-            return MomentERM
-        return FairERM
+class RankingTraining(Training):
+    """A fit of scores that rank: from group moments where these are all that it needs."""
 
-    def _default_solver(self):
-        return AugmentedLagrangian() if self._is_linear() else EarlyStoppedSGDA()
+    estimator: AUCFairClassifier
 
-    def _exact_problem(self, task):
-        constraint, alpha = self._exact_stack(task), float(self.alpha)
-        if self._from_moments(task.data.X.shape[1]):
-            moments = self._moments(task)
+    @property
+    def problem_class(self) -> type:
+        """The class of the problem, of moments only if the solver, where one is given, takes it."""
+        clf = self.estimator
+        of_moments = clf.objective == "auc" and clf._surrogate().of_score_moments
+        free = clf.solver is None or solves(clf.solver, MomentERM)
+        return MomentERM if self.is_linear and of_moments and free else FairERM
+
+    def from_moments(self, n_columns: int) -> bool:
+        """Whether group moments of so many columns are all that training needs."""
+        return self.problem_class is MomentERM and n_columns <= _MOST_COLUMNS
+
+    def pose(self) -> Any:
+        """Build the problem of moments, or of scores."""
+        stack = self.stack(self.rows.cells, self.estimator.min_group_size)
+        if self.from_moments(self.data.X.shape[1]):
+            moments = self._moments()
             risk = self._pairwise_loss(moments.weight.reshape(2, -1).sum(dim=1))
-            scale = moments.standard_scale()
-            model = whitened_model(moments, scale, alpha, 2.0 * risk.surrogate.c1)
-            return MomentERM(model, moments, risk, constraint, alpha, task.data)
-        risk, model = LogLossForRanking(), self._model(task)
-        if self.objective == "auc":
-            rows = task.data.representatives
-            risk = self._pairwise_loss([rows.weight[rows.y == k].sum() for k in (0, 1)])
+            scale, curvature = moments.standard_scale(), 2.0 * risk.surrogate.c1
+            model = whitened_model(moments, scale, self.alpha, curvature)
+            return MomentERM(model, moments, risk, stack, self.alpha, self.data)
+        objective: Objective = LogLossForRanking()
+        model = self.model()
+        if self.estimator.objective == "auc":
+            rows = self.data.representatives
+            objective = self._pairwise_loss([rows.weight[rows.y == k].sum() for k in (0, 1)])
             model = model.for_ranking()
-        kind = task.posed_as(RankingERM if self._is_linear() else FairERM, constraint)
-        return kind(model, task.data, risk, constraint, alpha)
+        kind = self.posed_as(RankingERM if self.is_linear else FairERM, stack)
+        return kind(model, self.data, objective, stack, self.alpha)
 
-    def _planned(self, n_samples):
-        return plan_moments(self._budget())
-
-    def _private_problem(self, task):
-        return released_problem(self, task)
-
-    def _refined(self, problem, task):
-        """Correct released moments by a noisy table of the scores of their solution."""
-        if self.epsilon is None or not problem.constraint.members:
-            return super()._refined(problem, task)
-        x, dual = problem.start(), task.data.weight.new_zeros(problem.n_constraints)
-        x = self._run(problem, task, x, dual).solution.iterate.x
-        cell = task.data.y * len(task.space.groups) + task.data.group
-        return problem.corrected(x, task.data.X, cell, task.rng)
-
-    def _pairwise_loss(self, label_weight):
-        """The loss of positives against negatives, given the weights of both labels."""
-        surrogate = self._surrogate()
-        # If the constraint does not depend on scale, the quadratic and the binormal loss have the
-        # same optimum up to scale, and the quadratic one is convex.
-        quadratic = surrogate.of_score_moments and not isinstance(surrogate, Quadratic)
-        fractions = torch.stack(tuple(label_weight)) / sum(label_weight)
-        return PairwiseLoss(Quadratic() if quadratic else surrogate, tuple(fractions.tolist()))
-
-    def _from_moments(self, n_columns):
-        """Whether group moments are all that training needs."""
-        return self._problem_class() is MomentERM and n_columns <= _MOST_COLUMNS
-
-    def _moments(self, task):
-        """Moments of all rows; a stream may have more rows than those kept."""
-        if task.moments is not None:
-            return task.moments.on(self.device)
-        return GroupMoments.of_data(task.data, len(task.space.groups), task.workers)
-
-    # ------------------------------------------------------------------ store
-
-    def _attributes(self, problem, w):
+    def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
         """Attributes of the model of log odds, after Platt scaling if scores only rank."""
-        if self.epsilon is not None:
-            return log_odds_of_columns(problem, w)
-        attributes = problem.model.attributes(w)
-        if self.objective == "log":
+        attributes = super().attributes(problem, w)
+        if self.estimator.objective == "log":
             return attributes
         rows = problem.data.representatives
         scores = problem.model.scores(w, rows.X)[:, 0]
         slope, offset = log_odds_scale(scores, rows.y, rows.weight)
-        return problem.model.rescaled(attributes, slope.item(), offset.item())
+        rescaled: dict[str, Any] = problem.model.rescaled(attributes, slope.item(), offset.item())
+        return rescaled
+
+    def _pairwise_loss(self, label_weight: Iterable[Tensor]) -> PairwiseLoss:
+        """The loss of positives against negatives, given the weights of both labels."""
+        surrogate = self.estimator._surrogate()
+        # If the constraint does not depend on scale, the quadratic and the binormal loss have the
+        # same optimum up to scale, and the quadratic one is convex.
+        quadratic = surrogate.of_score_moments and not isinstance(surrogate, Quadratic)
+        weights = torch.stack(tuple(label_weight))
+        fractions = (weights / weights.sum()).tolist()
+        return PairwiseLoss(Quadratic() if quadratic else surrogate, tuple(fractions))
+
+    def _moments(self) -> GroupMoments:
+        """Moments of all rows; a stream may have more rows than those kept."""
+        if self.rows.moments is not None:
+            return self.rows.moments.on(self.estimator.device)
+        return GroupMoments.of_data(self.data, len(self.rows.space.groups), self.rows.workers)

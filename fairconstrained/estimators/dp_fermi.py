@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
-from fairconstrained.constraints import CONSTRAINTS, Parity
+from torch import Tensor
+
+from fairconstrained.constraints import CONSTRAINTS, Parity, Space, Stack
+from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.estimators._private import PrivateFairClassifier, least_rows
+from fairconstrained.estimators._private import (
+    PrivateFairClassifier,
+    PrivateRecords,
+    PrivateTraining,
+)
+from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss
 from fairconstrained.models.per_row import check_rows_independent
-from fairconstrained.privacy import privacy_guarantee
+from fairconstrained.privacy import Budget, PrivacyGuarantee, privacy_guarantee
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.membership import Members
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
 from fairconstrained.problems.private.secret_groups import COUNTS, SecretGroups, released_counts
-from fairconstrained.solvers import FERMI, LabelRounds, NoisyTables, ReleasedMoments, solves
+from fairconstrained.solvers import (
+    FERMI,
+    LabelRounds,
+    NoisyTables,
+    ReleasedMoments,
+    Solver,
+    solves,
+)
 
 _NEVER_BINDS = 1.0  # no gap of rates is larger, so the notion is measured and not constrained
 _NAMES = ("demographic_parity", "equalized_odds", "equal_opportunity")
@@ -25,6 +42,7 @@ _INDEPENDENCE = {name: CONSTRAINTS[name] for name in _NAMES}
 _SMALL_FRACTION = 0.01  # a warning tells the weight 1 / sqrt(fraction) of smaller groups
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPFermiClassifier(PrivateFairClassifier):
     r"""Logistic model or network with a penalty on the information between predictions and groups.
 
@@ -117,54 +135,28 @@ class DPFermiClassifier(PrivateFairClassifier):
     True
     """
 
-    def __init__(
-        self,
-        constraint="demographic_parity",
-        *,
-        penalty=1.0,
-        epsilon=1.0,
-        delta=1e-5,
-        protect="sensitive_features",
-        feature_range=None,
-        model="linear",
-        solver=None,
-        alpha=1e-4,
-        max_iter=None,
-        tol=1e-4,
-        missing_sensitive="warn",
-        min_group_size="auto",
-        callbacks=None,
-        random_state=None,
-        verbose=0,
-        device="cpu",
-        warm_start=False,
-    ) -> None:
-        super().__init__(
-            model=model,
-            solver=solver,
-            alpha=alpha,
-            max_iter=max_iter,
-            tol=tol,
-            missing_sensitive=missing_sensitive,
-            min_group_size=min_group_size,
-            callbacks=callbacks,
-            random_state=random_state,
-            verbose=verbose,
-            device=device,
-            warm_start=warm_start,
-        )
-        self.constraint = constraint
-        self.penalty = penalty
-        self.epsilon = epsilon
-        self.delta = delta
-        self.protect = protect
-        self.feature_range = feature_range
-
-    # ------------------------------------------------------------------ parameters
+    constraint: Any = field(default="demographic_parity", kw_only=False)
+    penalty: float = 1.0
+    epsilon: float | Budget | None = 1.0
+    delta: float = 1e-5
+    protect: str = "sensitive_features"
+    feature_range: Any = None
+    model: Any = "linear"
+    solver: Solver | None = None
+    alpha: float = 1e-4
+    max_iter: int | None = None
+    tol: float = 1e-4
+    missing_sensitive: str = "warn"
+    min_group_size: int | str = "auto"
+    callbacks: Any = None
+    random_state: Any = None
+    verbose: int = 0
+    device: str = "cpu"
+    warm_start: bool = False
 
     _protects = ("sensitive_features", *PrivateFairClassifier._protects)
 
-    def _notions(self):
+    def _notions(self) -> list[Any]:
         (notion,) = self._one_notion(_INDEPENDENCE, Parity)
         plain = notion.slack is None and notion.reference == "pairwise"
         if notion.name not in _NAMES or not plain:
@@ -175,109 +167,167 @@ class DPFermiClassifier(PrivateFairClassifier):
             )
         return [notion]
 
-    def _bound(self, notion, space):
-        return notion.bind(space, _NEVER_BINDS)
+    def _bound(self, notion: Any, space: Space) -> MomentConstraint:
+        bound: MomentConstraint = notion.bind(space, _NEVER_BINDS)
+        return bound
 
-    def _default_solver(self):
+    def _training(self) -> Training:
         if self.epsilon is None:
-            return LabelRounds() if self._is_linear() else FERMI()
-        return NoisyTables() if self._protects_records() else ReleasedMoments()
+            return PenalisedTraining(self)
+        unit = self.epsilon.unit if isinstance(self.epsilon, Budget) else self.protect
+        return PenalisedGroups(self) if unit == "sensitive_features" else PenalisedRecords(self)
 
-    # ------------------------------------------------------------------ problems
 
-    def _problem_class(self):
-        if self.epsilon is None:
-            return FermiERM
-        if self._protects_records():
-            return RecordFermi
-        return SecretGroups if solves(self._chosen_solver(), SecretGroups) else AttributeFermi
+class PenalisedTraining(Training):
+    """A fit with the penalty, without privacy."""
 
-    def _exact_problem(self, task):
-        stack = self._exact_stack(task)
-        rows = Members(task.data, stack)
-        return task.posed_as(FermiERM, stack)(
-            self._model(task),
+    estimator: DPFermiClassifier
+
+    @property
+    def problem_class(self) -> type:
+        """The class of the penalised problem."""
+        return FermiERM
+
+    def default_solver(self) -> Solver:
+        """Return the solver that answers to labels, or for networks that of the paper."""
+        return LabelRounds() if self.is_linear else FERMI()
+
+    def pose(self) -> Any:
+        """Build the penalised problem."""
+        stack = self.stack(self.rows.cells, self.estimator.min_group_size)
+        rows = Members(self.data, stack)
+        return self.posed_as(FermiERM, stack)(
+            self.model(),
             rows,
             MeanLoss(log_loss),
             stack,
-            float(self.alpha),
+            self.alpha,
             MutualInformation.within(stack, rows.counts()),
-            float(self.penalty),
+            float(self.estimator.penalty),
         )
 
-    def _private_problem(self, task):
-        data, rng = task.data, task.rng
-        plan = self._plan(task)
+
+class PenalisedRecords(PrivateRecords):
+    """A fit with the penalty that protects records."""
+
+    estimator: DPFermiClassifier
+
+    @property
+    def problem_class(self) -> type:
+        """The class of the problem of noisy tables and gradients."""
+        return RecordFermi
+
+    def default_solver(self) -> Solver:
+        """Return the solver of noisy tables of labels."""
+        return NoisyTables()
+
+    def pose(self) -> Any:
+        """Build the problem of noisy releases."""
+        plan = self.plan(self.n_rows)
+        _warn_of_budget(self, plan)
         releases = Releases(plan)
-        problem, of_record = self._problem_class(), self._protects_records()
+        pose = partial(_posed, self, releases, loss=log_loss, n_rows=self.n_rows)
+        trial = self.model_in(self.public)
+        self.refuse_early(partial(pose, trial))
+        model = self.released_model(releases, trial.n_params)
+        return pose(model, self.data, *_measured(self, releases))
 
-        def pose(model, rows, stack, counts):
-            if problem is SecretGroups:
-                own = {"risk": MeanLoss(log_loss), "kind": task.posed_as(FermiERM, stack)}
-            else:
-                own = {"loss": log_loss, "n_rows": task.n_rows}
-            return problem(
-                model=model,
-                data=rows,
-                alpha=float(self.alpha),
-                constraint=stack,
-                counts=counts,
-                information=MutualInformation.within(stack, counts),
-                weight=float(self.penalty),
-                releases=releases,
-                **own,
-            )
 
-        model = self._trial_model(task) if of_record else self._model(task)
+class PenalisedGroups(PrivateTraining):
+    """A fit with the penalty where the groups alone are secret."""
+
+    estimator: DPFermiClassifier
+
+    @property
+    def problem_class(self) -> type:
+        """The class of the problem, of sums over secret groups or of noisy batches."""
+        return SecretGroups if solves(self.solver, SecretGroups) else AttributeFermi
+
+    def default_solver(self) -> Solver:
+        """Return the solver that releases group moments of public features."""
+        return ReleasedMoments()
+
+    def pose(self) -> Any:
+        """Build the problem of noisy releases."""
+        problem, budget = self.problem_class, self.budget
+        if len(self.rows.space.groups) < 2 and problem is SecretGroups:  # nothing is secret
+            plan = privacy_guarantee([], delta=budget.delta, unit=budget.unit)
+        else:
+            plan = self.plan(self.n_rows)
+            self.warn_of_delta()
+            _warn_of_budget(self, plan)
+        model, releases = self.model(), Releases(plan)
         if problem is AttributeFermi:
-            self._check_rows(task.solver, model, data)
-        self._refuse_early(task, partial(pose, model))
-        self._spends(plan)
-        if of_record:
-            model = self._private_model(task, releases, model.n_params)
-        cells = released_counts(data, task.space, releases, rng)
-        return pose(model, data, *self._stack_on(task.space, cells, plan))
+            self._check_rows(model)
+            own: dict[str, Any] = {"loss": log_loss, "n_rows": self.n_rows}
+        else:
+            stack = Stack(self.rows.space, [])
+            own = {"risk": MeanLoss(log_loss), "kind": self.posed_as(FermiERM, stack)}
+        pose = partial(_posed, self, releases, model, **own)
+        self.refuse_early(pose)
+        self.spent = plan
+        return pose(self.data, *_measured(self, releases))
 
-    def _plan(self, task):
-        """Plan the noise of all releases; there are none if the only secret is a single group."""
-        solver, n_rows, budget = task.solver, task.n_rows, self._budget()
-        if len(task.space.groups) < 2 and self._problem_class() is SecretGroups:
-            return privacy_guarantee([], delta=budget.delta, unit=budget.unit)
-        plan = solver.plan(n_rows, budget)
-        if not self._protects_records():  # else it is said together with the noise
-            self._warn_of_delta(n_rows)
-        if plan.epsilon > budget.epsilon:
-            warn_caller(
-                f"{type(solver).__name__} spends epsilon = {plan.epsilon:.3g}, more than "
-                f"the {budget.epsilon:g} asked for: see privacy_.",
-                PrivacyWarning,
-            )
-        return plan
-
-    def _stack_on(self, space, cells, plan):
-        """The notion that is measured and the counts of its parts, from released counts."""
-        stack = self._stack(space, cells.round(), least_rows(self, plan.noise(COUNTS)))
-        counts = stack.counts_of_cells(cells).clamp_min(1.0)
-        used = stack.used_parts().to(counts.device)
-        fractions = (counts / counts[used].sum()).tolist()
-        for part, fraction, counted in zip(
-            stack.part_cells(), fractions, used.tolist(), strict=True
-        ):
-            if counted and fraction < _SMALL_FRACTION:
-                warn_caller(
-                    f"{space.describe(part)} makes up {fraction:.2%} of the rows compared by the "
-                    "released counts: its weight 1/sqrt(fraction) in the penalty is "
-                    f"{fraction**-0.5:.0f}, and what noise there is grows with it. Set "
-                    "min_group_size to leave it out.",
-                    SmallGroupWarning,
-                )
-        return stack, counts
-
-    def _check_rows(self, solver, model, data):
+    def _check_rows(self, model: Any) -> None:
         """Check what gradients of single rows require."""
-        if data.workers.any((data.weight != 1).any()):
+        if self.data.workers.any((self.data.weight != 1).any()):
             raise ValueError(
-                f"sample_weight must be None with {type(solver).__name__}: it counts rows once."
+                f"sample_weight must be None with {type(self.solver).__name__}: it counts rows "
+                "once."
             )
         if hasattr(model, "network"):
-            check_rows_independent(model.network, data.X.shape[1])
+            check_rows_independent(model.network, self.data.X.shape[1])
+
+
+def _posed(
+    training: PenalisedRecords | PenalisedGroups,
+    releases: Releases,
+    model: Any,
+    rows: Any,
+    stack: Stack,
+    counts: Tensor,
+    **own: Any,
+) -> Any:
+    """Build the problem on these rows, whose parts have these released counts."""
+    return training.problem_class(
+        model=model,
+        data=rows,
+        alpha=training.alpha,
+        constraint=stack,
+        counts=counts,
+        information=MutualInformation.within(stack, counts),
+        weight=float(training.estimator.penalty),
+        releases=releases,
+        **own,
+    )
+
+
+def _warn_of_budget(training: PenalisedRecords | PenalisedGroups, plan: PrivacyGuarantee) -> None:
+    if plan.epsilon > training.budget.epsilon:
+        warn_caller(
+            f"{type(training.solver).__name__} spends epsilon = {plan.epsilon:.3g}, more "
+            f"than the {training.budget.epsilon:g} asked for: see privacy_.",
+            PrivacyWarning,
+        )
+
+
+def _measured(
+    training: PenalisedRecords | PenalisedGroups, releases: Releases
+) -> tuple[Stack, Tensor]:
+    """Release counts; return the notion that is measured and the counts of its parts."""
+    space = training.rows.space
+    cells = released_counts(training.data, space, releases, training.rng)
+    stack = training.stack(cells.round(), training.least_rows(releases.plan.noise(COUNTS)))
+    counts = stack.counts_of_cells(cells).clamp_min(1.0)
+    used = stack.used_parts().to(counts.device)
+    fractions = (counts / counts[used].sum()).tolist()
+    for part, fraction, counted in zip(stack.part_cells(), fractions, used.tolist(), strict=True):
+        if counted and fraction < _SMALL_FRACTION:
+            warn_caller(
+                f"{space.describe(part)} makes up {fraction:.2%} of the rows compared by the "
+                "released counts: its weight 1/sqrt(fraction) in the penalty is "
+                f"{fraction**-0.5:.0f}, and what noise there is grows with it. Set "
+                "min_group_size to leave it out.",
+                SmallGroupWarning,
+            )
+    return stack, counts

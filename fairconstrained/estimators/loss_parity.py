@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from fairconstrained.constraints import LOSS_PARITIES
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.losses import LOSSES
 from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.solvers import Solver
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LossParityClassifier(FairClassifier):
     r"""Logistic model or network whose mean losses differ little between groups.
 
@@ -78,48 +82,26 @@ class LossParityClassifier(FairClassifier):
     True
     """
 
-    def __init__(
-        self,
-        constraint="loss_parity",
-        *,
-        slack=0.005,
-        margin=0.0,
-        loss="log",
-        model="linear",
-        solver=None,
-        alpha=1e-4,
-        max_iter=None,
-        tol=1e-4,
-        missing_sensitive="warn",
-        min_group_size="auto",
-        callbacks=None,
-        random_state=None,
-        verbose=0,
-        device="cpu",
-        warm_start=False,
-    ) -> None:
-        super().__init__(
-            model=model,
-            solver=solver,
-            alpha=alpha,
-            max_iter=max_iter,
-            tol=tol,
-            missing_sensitive=missing_sensitive,
-            min_group_size=min_group_size,
-            callbacks=callbacks,
-            random_state=random_state,
-            verbose=verbose,
-            device=device,
-            warm_start=warm_start,
-        )
-        self.constraint = constraint
-        self.slack = slack
-        self.margin = margin
-        self.loss = loss
+    constraint: Any = field(default="loss_parity", kw_only=False)
+    slack: float = 0.005
+    margin: float = 0.0
+    loss: str = "log"
+    model: Any = "linear"
+    solver: Solver | None = None
+    alpha: float = 1e-4
+    max_iter: int | None = None
+    tol: float = 1e-4
+    missing_sensitive: str = "warn"
+    min_group_size: int | str = "auto"
+    callbacks: Any = None
+    random_state: Any = None
+    verbose: int = 0
+    device: str = "cpu"
+    warm_start: bool = False
 
-    def _notions(self):
+    def _notions(self) -> list[Any]:
         names = {name: partial(notion, loss=self.loss) for name, notion in LOSS_PARITIES.items()}
         return self._notions_of_list(names)
 
-    def _risk(self):
+    def _risk(self) -> MeanLoss:
         return MeanLoss(LOSSES[self.loss])

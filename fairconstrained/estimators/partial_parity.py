@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.metrics import accuracy_score
 
+from fairconstrained.arrays import Array, Floats
 from fairconstrained.constraints import (
     PARTIAL,
     PARTIAL_PRIVATE,
     PartialNotion,
     PartialStatisticalParity,
+    Space,
     Stack,
 )
+from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.estimators._group_columns import known_codes, with_group_columns
 from fairconstrained.estimators._intervals import in_least_fair_interval, warn_of_fine_grids
 from fairconstrained.estimators._predictions import labels_of, like
-from fairconstrained.estimators._private import PrivateFairClassifier
+from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
+from fairconstrained.estimators._training import Training
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
+from fairconstrained.privacy import Budget
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.solvers import EarlyStoppedSGDA, SequentialQuadratic
+from fairconstrained.solvers import EarlyStoppedSGDA, SequentialQuadratic, Solver
 from fairconstrained.solvers.idca import FromFeasible
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PartialParityClassifier(PrivateFairClassifier):
     r"""Logistic model or network that is fair within an interval of ranks.
 
@@ -150,56 +157,30 @@ class PartialParityClassifier(PrivateFairClassifier):
     __metadata_request__decision_function = _routed
     __metadata_request__score = _routed
 
-    def __init__(
-        self,
-        constraint="statistical_parity",
-        *,
-        interval=(0.0, 0.3),
-        slack=0.05,
-        margin=0.0,
-        epsilon=None,
-        delta=1e-5,
-        feature_range=None,
-        group_features=False,
-        model="linear",
-        solver=None,
-        alpha=1e-4,
-        max_iter=None,
-        tol=1e-4,
-        missing_sensitive="warn",
-        min_group_size="auto",
-        callbacks=None,
-        random_state=None,
-        verbose=0,
-        device="cpu",
-        warm_start=False,
-    ) -> None:
-        super().__init__(
-            model=model,
-            solver=solver,
-            alpha=alpha,
-            max_iter=max_iter,
-            tol=tol,
-            missing_sensitive=missing_sensitive,
-            min_group_size=min_group_size,
-            callbacks=callbacks,
-            random_state=random_state,
-            verbose=verbose,
-            device=device,
-            warm_start=warm_start,
-        )
-        self.constraint = constraint
-        self.interval = interval
-        self.slack = slack
-        self.margin = margin
-        self.epsilon = epsilon
-        self.delta = delta
-        self.feature_range = feature_range
-        self.group_features = group_features
+    constraint: Any = field(default="statistical_parity", kw_only=False)
+    interval: Any = (0.0, 0.3)
+    slack: float = 0.05
+    margin: float = 0.0
+    epsilon: float | Budget | None = None
+    delta: float = 1e-5
+    feature_range: Any = None
+    group_features: bool = False
+    model: Any = "linear"
+    solver: Solver | None = None
+    alpha: float = 1e-4
+    max_iter: int | None = None
+    tol: float = 1e-4
+    missing_sensitive: str = "warn"
+    min_group_size: int | str = "auto"
+    callbacks: Any = None
+    random_state: Any = None
+    verbose: int = 0
+    device: str = "cpu"
+    warm_start: bool = False
 
     # ------------------------------------------------------------------ prediction
 
-    def decision_function(self, X, *, sensitive_features=None) -> np.ndarray:
+    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Scores of the samples, in log odds.
 
         Parameters
@@ -212,13 +193,10 @@ class PartialParityClassifier(PrivateFairClassifier):
         -------
         ndarray of shape (n_samples,)
         """
-        table = self._table(X, sensitive_features)
-        if self.group_features:
-            codes = known_codes(sensitive_features, table.shape[0], self.groups_)
-            table = with_group_columns(table, codes, len(self.groups_))
-        return self._by_blocks(lambda scores: scores[:, 0], table)
+        scores: Floats = self._of_scores(lambda scores: scores[:, 0], X, sensitive_features)
+        return scores
 
-    def predict(self, X, *, sensitive_features=None) -> np.ndarray:
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Predicted labels: the second class where the score is above ``threshold_``.
 
         Parameters are as in :meth:`decision_function`.
@@ -231,7 +209,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         codes = (torch.as_tensor(scores) > self.threshold_).long()
         return labels_of(self.classes_, codes, scores)
 
-    def predict_proba(self, X, *, sensitive_features=None) -> np.ndarray:
+    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Class probabilities, as well calibrated as the constraints allow.
 
         Parameters are as in :meth:`decision_function`.
@@ -243,7 +221,14 @@ class PartialParityClassifier(PrivateFairClassifier):
         scores = self.decision_function(X, sensitive_features=sensitive_features)
         return like(class_probabilities(torch.as_tensor(scores)[:, None]), scores)
 
-    def score(self, X, y, sample_weight=None, *, sensitive_features=None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        sensitive_features: Any = None,
+    ) -> float:
         """Accuracy.
 
         Parameters
@@ -261,85 +246,100 @@ class PartialParityClassifier(PrivateFairClassifier):
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return accuracy_score(y, predicted, sample_weight=sample_weight)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
 
+    def _table(self, X: Any, sensitive_features: Any = None) -> Any:
+        table = super()._table(X, sensitive_features)
+        if not self.group_features:
+            return table
+        codes = known_codes(sensitive_features, table.shape[0], self.groups_)
+        return with_group_columns(table, codes, len(self.groups_))
+
     # ------------------------------------------------------------------ training
 
-    def _notions(self):
+    def _notions(self) -> list[Any]:
         return self._one_notion(PARTIAL if self.epsilon is None else PARTIAL_PRIVATE, PartialNotion)
 
-    def _check(self):
-        super()._check()
-        if self.epsilon is not None:
-            self._refuse_with_epsilon(
-                {"interval='auto'": self._is_auto(), "group_features=True": self.group_features},
-                "a given interval and no group features",
+    def _training(self) -> Training:
+        if self.epsilon is None:
+            return IntervalTraining(self)
+        refused = {"interval='auto'": self._is_auto(), "group_features=True": self.group_features}
+        wrong = [parameter for parameter, is_wrong in refused.items() if is_wrong]
+        if wrong:
+            raise ValueError(
+                f"{type(self).__name__}.epsilon must be None with {wrong[0]}; private training "
+                "needs a given interval and no group features."
             )
+        return PrivateRecords(self)
 
-    def _is_auto(self):
+    def _is_auto(self) -> bool:
         return isinstance(self.interval, str) and self.interval == "auto"
 
-    def _threshold(self):
+    def _threshold(self) -> float:
         (notion,) = self._notions()
         return float(getattr(notion, "threshold", 0.0))
 
-    def _default_solver(self):
-        (notion,) = self._notions()
-        of_distributions = isinstance(notion, PartialStatisticalParity)
-        if self.epsilon is not None or not of_distributions:
-            return super()._default_solver()
-        if self._is_linear():
-            return SequentialQuadratic()
-        # Gaps at many thresholds are added up: on small batches they are mostly noise.
-        return EarlyStoppedSGDA(batch_size=2048, dual_step_size=0.02)
-
-    def _bound(self, notion, space):
+    def _bound(self, notion: Any, space: Space) -> MomentConstraint:
         # An automatic interval is chosen later; parts and slack do not depend on it.
         interval = (0.0, 1.0) if self._is_auto() else self.interval
-        return notion.bind(space, self.slack, interval)
+        bound: MomentConstraint = notion.bind(space, self.slack, interval)
+        return bound
 
-    def _columns(self, X, group, groups):
+    def _columns(self, table: Any, group: Array, groups: Array | None) -> Any:
         if not self.group_features:
-            return X
+            return table
         if groups is None:
             raise ValueError(
                 "sensitive_features is needed to fit PartialParityClassifier with "
                 "group_features=True."
             )
-        return with_group_columns(X, group, len(groups))
+        return with_group_columns(table, group, len(groups))
 
-    def _risk(self):
+    def _risk(self) -> MeanLoss:
         threshold = self._threshold()
         return MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
 
-    def _refined(self, problem, task):
-        """Start from the model without constraints, and choose an automatic interval by it."""
-        if self.epsilon is not None or not problem.constraint.members:
-            return problem
-        feasible = isinstance(task.solver, FromFeasible)  # starts at scores that are all the same
-        if self._is_linear() or self._is_auto() or not feasible:
-            problem = replace(problem, free=self._preliminary(problem, task))
-        if not feasible:
-            problem = replace(problem, initial=problem.free)
-        if self._is_auto():
-            rows = task.data.representatives
-            scores = problem.model.scores(problem.free, rows.X)
-            (member,) = problem.constraint.members
-            chosen = in_least_fair_interval(member, scores, self._threshold(), rows)
-            problem = replace(problem, constraint=Stack(task.space, [chosen]))
-        warn_of_fine_grids(problem.constraint.members, task.cells())
-        return problem
-
-    def _attributes(self, problem, w):
-        interval, members = self.interval, problem.constraint.members
+    def _constraint_attributes(self, constraint: Stack) -> dict[str, Any]:
+        interval, members = self.interval, constraint.members
         if self._is_auto():
             ends = members and members[0].intervals
             interval = (float(ends.lower[0, 0]), float(ends.upper[0, 0])) if members else None
-        return {
-            **super()._attributes(problem, w),
-            "interval_": interval,
-            "threshold_": self._threshold(),
-        }
+        return {"interval_": interval, "threshold_": self._threshold()}
+
+
+class IntervalTraining(Training):
+    """A fit that starts at the model without constraints, and chooses an automatic interval."""
+
+    estimator: PartialParityClassifier
+
+    def default_solver(self) -> Solver:
+        """Return the solver for distributions, or else that of all estimators."""
+        (notion,) = self.estimator._notions()
+        if not isinstance(notion, PartialStatisticalParity):
+            return super().default_solver()
+        if self.is_linear:
+            return SequentialQuadratic()
+        # Gaps at many thresholds are added up: on small batches they are mostly noise.
+        return EarlyStoppedSGDA(batch_size=2048, dual_step_size=0.02)
+
+    def refine(self, problem: Any) -> Any:
+        """Start from the model without constraints, and choose an automatic interval by it."""
+        if not problem.constraint.members:
+            return problem
+        clf = self.estimator
+        feasible = isinstance(self.solver, FromFeasible)  # starts at scores that are all the same
+        if self.is_linear or clf._is_auto() or not feasible:
+            problem = replace(problem, free=self.free(problem))
+        if not feasible:
+            problem = replace(problem, initial=problem.free)
+        if clf._is_auto():
+            rows = self.data.representatives
+            scores = problem.model.scores(problem.free, rows.X)
+            (member,) = problem.constraint.members
+            chosen = in_least_fair_interval(member, scores, clf._threshold(), rows)
+            problem = replace(problem, constraint=Stack(self.rows.space, [chosen]))
+        warn_of_fine_grids(problem.constraint.members, self.rows.cells)
+        return problem

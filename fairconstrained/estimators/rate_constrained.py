@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any
+
 from fairconstrained.constraints import CONSTRAINTS
-from fairconstrained.estimators._private import PrivateFairClassifier
+from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
+from fairconstrained.estimators._training import Training
+from fairconstrained.privacy import Budget
+from fairconstrained.solvers import Solver
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RateConstrainedClassifier(PrivateFairClassifier):
     r"""Logistic model or network under constraints on its prediction rates.
 
@@ -164,50 +171,28 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     True
     """
 
-    def __init__(
-        self,
-        constraint="demographic_parity",
-        *,
-        slack=0.05,
-        margin=0.0,
-        epsilon=None,
-        delta=1e-5,
-        protect="record",
-        feature_range=None,
-        model="linear",
-        solver=None,
-        alpha=1e-4,
-        max_iter=None,
-        tol=1e-4,
-        missing_sensitive="warn",
-        min_group_size="auto",
-        callbacks=None,
-        random_state=None,
-        verbose=0,
-        device="cpu",
-        warm_start=False,
-    ) -> None:
-        super().__init__(
-            model=model,
-            solver=solver,
-            alpha=alpha,
-            max_iter=max_iter,
-            tol=tol,
-            missing_sensitive=missing_sensitive,
-            min_group_size=min_group_size,
-            callbacks=callbacks,
-            random_state=random_state,
-            verbose=verbose,
-            device=device,
-            warm_start=warm_start,
-        )
-        self.constraint = constraint
-        self.slack = slack
-        self.margin = margin
-        self.epsilon = epsilon
-        self.delta = delta
-        self.protect = protect
-        self.feature_range = feature_range
+    constraint: Any = field(default="demographic_parity", kw_only=False)
+    slack: float = 0.05
+    margin: float = 0.0
+    epsilon: float | Budget | None = None
+    delta: float = 1e-5
+    protect: str = "record"
+    feature_range: Any = None
+    model: Any = "linear"
+    solver: Solver | None = None
+    alpha: float = 1e-4
+    max_iter: int | None = None
+    tol: float = 1e-4
+    missing_sensitive: str = "warn"
+    min_group_size: int | str = "auto"
+    callbacks: Any = None
+    random_state: Any = None
+    verbose: int = 0
+    device: str = "cpu"
+    warm_start: bool = False
 
-    def _notions(self):
+    def _notions(self) -> list[Any]:
         return self._notions_of_list(CONSTRAINTS)
+
+    def _training(self) -> Training:
+        return Training(self) if self.epsilon is None else PrivateRecords(self)

@@ -111,10 +111,10 @@ def test_small_groups_are_left_out_as_in_memory():
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (AUCFairClassifier(model=(8,)), r"model must be linear or a classifier"),
+        (AUCFairClassifier(model=(8,)), r"model must be linear or a fitted classifier"),
         (RateConstrainedClassifier(epsilon=1.0), r"epsilon must be None"),
         (DPFermiClassifier(), r"epsilon must be None"),
-        (RateConstrainedClassifier(model=(8,)), r"model must be linear or a classifier"),
+        (RateConstrainedClassifier(model=(8,)), r"model must be linear or a fitted classifier"),
         (RateConstrainedClassifier(model=LogisticRegression()), r"must be linear to read Blocks"),
     ],
 )

@@ -21,7 +21,7 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.estimators import _base
+from fairconstrained.estimators import _training
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.metrics import demographic_parity_difference, partial_statistical_parity
 from fairconstrained.solvers.run import run
@@ -141,9 +141,9 @@ def test_standard_errors_need_few_rounds(monkeypatch):
             rough.append(solution.n_iter)
         return solution
 
-    monkeypatch.setattr(_base, "run", spied)
+    monkeypatch.setattr(_training, "run", spied)
     clf = fitted(RateConstrainedClassifier(slack=0.1, margin=1.0))
-    assert rough == [min(_base.ROUGH, clf.n_iter_ - 1)]
+    assert rough == [min(_training.ROUGH, clf.n_iter_ - 1)]
 
 
 def test_each_pair_has_its_own_margin():

@@ -340,9 +340,9 @@ def test_columns_and_scores_take_one_thread(monkeypatch):
         seen.add(("fit", torch.get_num_threads()))
         return original(self, weight, centre)
 
-    def labels(self, scores):
+    def labels(scores):
         seen.add(("predict", torch.get_num_threads()))
-        return np.zeros(len(scores))
+        return (scores[:, 0] > 0).long()
 
     original = DenseFeatures.covariance
     monkeypatch.setattr(DenseFeatures, "covariance", covariance)
@@ -352,7 +352,7 @@ def test_columns_and_scores_take_one_thread(monkeypatch):
         data = make_biased_classification(500, random_state=0)
         clf = RateConstrainedClassifier()
         clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-        monkeypatch.setattr(RateConstrainedClassifier, "_labels", labels)
+        monkeypatch.setattr("fairconstrained.estimators._base.hard_classes", labels)
         clf.predict(data.data)
         assert torch.get_num_threads() == 2
     finally:

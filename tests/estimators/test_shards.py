@@ -10,9 +10,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 import torch.distributed as dist
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeClassifier
 
 from fairconstrained import (
@@ -25,7 +24,6 @@ from fairconstrained import (
 from fairconstrained.constraints import EqualizedOdds, FalseNegativeRate
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.exceptions import WorkerError
-from fairconstrained.models import Posteriors
 from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.shards import fitted, same_on_all, shard, table
 
@@ -215,46 +213,43 @@ def test_a_worker_that_does_not_answer_is_waited_for_as_long_as_the_group_says(t
 # ---------------------------------------------------------------------- classifiers
 
 
-def texts(X):
-    return [" ".join(f"w{i}" for i in np.flatnonzero(row > 0)) for row in X]
-
-
 def heads(rank, size):
-    """Heads of classifiers; a constrained one among them is fitted alone within the shards."""
+    """Heads of fitted classifiers, of two libraries; one is constrained itself."""
     X, y, group, _ = (column[rank::size] for column in table())
-    found = {}
-    bases = {
-        "tree": DecisionTreeClassifier(max_depth=4, random_state=0),
-        "nested": LossParityClassifier(missing_sensitive="warn"),
-    }
-    with sharded_rows(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name, base in bases.items():
-            clf = RateConstrainedClassifier(slack=0.02, model=Posteriors(base, cv=3))
-            clf.fit(X, y, sensitive_features=group)
-            found[name] = clf.coef_, clf.predict_proba(table()[0]), clf.violation_
-        ranking = AUCFairClassifier(slack=0.02, model=Posteriors(bases["tree"], cv=3))
-        ranking.fit(X, y, sensitive_features=group)
-        found["ranking"] = ranking.coef_, ranking.predict_proba(table()[0]), ranking.violation_
-        bags = make_pipeline(CountVectorizer(), LogisticRegression())
-        of_texts = RateConstrainedClassifier(slack=0.02, model=bags, random_state=0)
-        of_texts.fit(texts(X), y, sensitive_features=group)
-        probabilities = of_texts.predict_proba(texts(table()[0]))
-        found["texts"] = of_texts.coef_, probabilities, of_texts.violation_
-        sorted_rows = shard(table(), rank, size)
-        tree = RateConstrainedClassifier(model=bases["tree"])
-        found["missing"] = said(
-            lambda: tree.fit(*sorted_rows[:2], sensitive_features=sorted_rows[2])
-        )
+        rows = table(seed=1)
+        tree = DecisionTreeClassifier(max_depth=4, random_state=0).fit(*rows[:2])
+        nested = LossParityClassifier().fit(*rows[:2], sensitive_features=rows[2])
+        with sharded_rows():
+            found = {
+                "unfitted": said(
+                    lambda: RateConstrainedClassifier(model=clone(tree)).fit(
+                        X, y, sensitive_features=group
+                    )
+                )
+            }
+            for name, made in {
+                "tree": RateConstrainedClassifier(model=FrozenEstimator(tree)),
+                "nested": RateConstrainedClassifier(model=FrozenEstimator(nested)),
+                "ranking": AUCFairClassifier(model=FrozenEstimator(tree)),
+            }.items():
+                clf = made.set_params(slack=0.02).fit(X, y, sensitive_features=group)
+                found[name] = clf.coef_, clf.predict_proba(table()[0]), clf.violation_
+            some, labels, groups, _ = shard(table(), rank, size)  # sorted
+            clf = RateConstrainedClassifier(model=FrozenEstimator(tree))
+            found["missing"] = said(lambda: clf.fit(some, labels, sensitive_features=groups))
     return found
 
 
-def test_a_classifier_learns_on_the_first_worker_and_its_head_on_all(tmp_path):
+def test_the_head_of_a_fitted_classifier_learns_on_all_workers(tmp_path):
+    """Its calibration, and what tells the groups apart, on the first."""
     first, second = run_on_workers(heads, tmp_path, 2, 2)
     words = "the first worker, which has no rows of group c, label no; group 1, label yes"
-    assert words in first["missing"]
-    assert words in second["missing"]
-    for name in ("tree", "nested", "ranking", "texts"):
+    for found in (first, second):
+        assert words in found["missing"]
+        assert "or a fitted classifier, FrozenEstimator(classifier), within" in found["unfitted"]
+    for name in ("tree", "nested", "ranking"):
         coef, probabilities, violation = first[name]
         np.testing.assert_array_equal(second[name][0], coef)
         np.testing.assert_array_equal(second[name][1], probabilities)

@@ -23,7 +23,7 @@ from sklearn.base import clone
 import fairconstrained
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.estimators import _private_ranking
-from fairconstrained.estimators._rows import Task
+from fairconstrained.estimators._training import Training
 from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.privacy import Budget, mechanisms
 from fairconstrained.privacy.accounting import REPLACING, as_batch
@@ -100,7 +100,7 @@ def answered_alike(fits, patch):
         return released
 
     with patch.context() as p:
-        p.setattr(Task, "n_rows", N)  # it is public, and a null record counts
+        p.setattr(Training, "n_rows", N)  # it is public, and a null record counts
         p.setattr(mechanisms, "_added_on_grid", first)
         one = fits[0]()
         p.setattr(mechanisms, "_added_on_grid", second)
@@ -320,10 +320,10 @@ def exact_final_table(patch):
 
 
 def exact_groups_in_a_warning(patch):
-    def told(estimator, task, plan):
-        warnings.warn(f"{(task.data.group == 0).sum()} rows", UserWarning, stacklevel=2)
+    def told(training, releases):
+        warnings.warn(f"{(training.data.group == 0).sum()} rows", UserWarning, stacklevel=2)
 
-    patch.setattr(_private_ranking, "_refuse_early", told)
+    patch.setattr(_private_ranking.PrivateRanking, "_refuse_made_up", told)
 
 
 LEAKS = {

@@ -1,0 +1,380 @@
+"""A fit as an object: its steps, and the state that they share. This one trains without privacy.
+
+An estimator chooses the kind of training by its parameters (``FairClassifier._training``). Other
+kinds pose another problem (``pose``), prepare it by a simpler one (``refine``), or spend a budget
+(``_private.py``). Nothing of a fit is kept on the estimator before it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from torch import Generator, Tensor
+
+from fairconstrained.constraints import Stack
+from fairconstrained.estimators._around import progress, report, report_equal
+from fairconstrained.estimators._callbacks import unwatched
+from fairconstrained.estimators._history import history, recorded
+from fairconstrained.estimators._parameters import given_callbacks
+from fairconstrained.estimators._parts import learnt_columns, parted_rows, rows_of_all
+from fairconstrained.estimators._rows import (
+    Given,
+    TrainingRows,
+    checked_rows,
+    random_seed,
+    relative_weight,
+)
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    SmallGroupWarning,
+    warn_caller,
+)
+from fairconstrained.losses import n_outputs
+from fairconstrained.models import Linear
+from fairconstrained.models.features import Features, as_features
+from fairconstrained.models.layers import auditable
+from fairconstrained.models.perceptron import WidePerceptronModel
+from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems.parted import class_in_parts
+from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.process import one_thread, seeded
+from fairconstrained.solvers import (
+    AugmentedLagrangian,
+    EarlyStoppedSGDA,
+    Solution,
+    Solver,
+    Status,
+    check_solves,
+    run,
+    solves,
+)
+from fairconstrained.solvers.base import FEASIBILITY_TOL
+from fairconstrained.workers import Workers
+
+if TYPE_CHECKING:
+    from fairconstrained.estimators._base import FairClassifier
+
+# Rounds after which standard errors differ by a few percent from those at the solution.
+ROUGH = 4
+_FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
+
+
+class Stage(NamedTuple):
+    """A problem and its solution."""
+
+    problem: Any
+    solution: Solution
+
+
+class Training:
+    """A fit without privacy, in steps: check, read, prepare, pose, refine, solve, finish."""
+
+    is_private = False
+    watch: Callable[..., object] = staticmethod(unwatched)  # of a problem and each iterate
+    rows: TrainingRows
+    data: Any  # the rows with the columns of the model, as problems see them
+    rng: Generator  # the only source of randomness, except for dropout in networks
+
+    def __init__(self, estimator: FairClassifier):
+        self.estimator = estimator
+        self.specification = clone(estimator._specification())
+        self.is_linear = estimator._is_linear()
+        self.solver: Solver = estimator.solver or self.default_solver()
+        self.margin: float = getattr(estimator, "margin", 0.0)
+
+    def default_solver(self) -> Solver:
+        """Return the solver to use if none is given."""
+        return AugmentedLagrangian() if self.is_linear else EarlyStoppedSGDA()
+
+    @property
+    def problem_class(self) -> type:
+        """The class of the problem, which says what is required of a solver."""
+        return FairERM
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all workers."""
+        return int(self.rows.cells.sum())
+
+    # ------------------------------------------------------------------ steps
+
+    def check(self) -> None:
+        """Check combinations of parameters, before any work."""
+        check_solves(self.solver, self.problem_class)
+
+    def read(self, given: Given, workers: Workers) -> TrainingRows:
+        """Validate the samples; return those of positive weight, labels and groups as indices."""
+        return checked_rows(self.estimator, rows_of_all(self.estimator, given, workers))
+
+    def train(self, rows: TrainingRows) -> None:
+        """Fit the estimator to these rows."""
+        with self.seeded(random_seed(self.estimator.random_state)) as rng:
+            self.prepare(rows, rng)
+            with one_thread():
+                problem = self.pose()
+                check_solves(self.solver, problem)
+                self.solver.check(problem)
+                self.finish(self.solve(self.refine(problem)))
+
+    def prepare(self, rows: TrainingRows, rng: Generator) -> None:
+        """Fit the specification of the model, and put its columns on the device."""
+        self.rows, self.rng = rows, rng
+        part_of_cell = partial(self.part_of_cell, rows)
+        table, self.specification = learnt_columns(self.specification, rows, part_of_cell, rng)
+        self.data = self.in_columns(table)
+
+    def pose(self) -> Any:
+        """Build the problem without solving anything; here that of the estimator's mean loss."""
+        stack = self.stack(self.rows.cells, self.estimator.min_group_size)
+        kind = self.posed_as(FairERM, stack)
+        return kind(self.model(), self.data, self.estimator._risk(), stack, self.alpha)
+
+    def refine(self, problem: Any) -> Any:
+        """Return the final problem, after solving a simpler one if that is needed."""
+        if not self.is_linear:
+            return self.beginning_linear(problem)
+        return replace(problem, free=self.free(problem)) if problem.n_constraints else problem
+
+    def solve(self, problem: Any) -> list[Stage]:
+        """Solve the problem; before that roughly, where a margin needs the errors at a solution."""
+        x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.estimator.device)
+        dual = dual.to(x.dtype)
+        if self.estimator._is_warm():
+            x, dual = self.warm(problem, x, dual)
+        if not (self.margin > 0 and problem.constraint.members):
+            return [self.run(problem, x, dual)]
+        rough = self.run(problem, x, dual, rounds=min(ROUGH, self.estimator.max_iter or ROUGH))
+        found = rough.solution.iterate
+        narrow = replace(problem, constraint=narrowed(problem, found.x, self.margin))
+        if self.is_linear:  # a network that starts at a rough solution ends at a larger error
+            x, dual = found.x, found.dual
+        return [rough, self.run(narrow, x, dual)]
+
+    def finish(self, stages: list[Stage]) -> None:
+        """Write the fitted attributes, and report what users should know."""
+        clf = self.estimator
+        for name in [n for n in vars(clf) if n.endswith("_") and n not in _FROM_VALIDATION]:
+            delattr(clf, name)  # of a former fit, perhaps with another model
+        problem, solution = stages[-1]
+        stack, iterate = problem.constraint, solution.iterate
+        w = iterate.x[: problem.model.n_params]
+        problem.model.update_batch_norm(w, problem.data.X)
+        vars(clf).update(self.fitted(problem, iterate.x))
+        clf.n_iter_ = sum(stage.solution.n_iter for stage in stages)
+        clf.converged_ = solution.status is Status.CONVERGED
+        clf.status_ = solution.words
+        clf.residual_ = iterate.residual
+        clf.multipliers_ = iterate.dual.cpu().numpy().copy()
+        # Values that a penalty replaces are measured, and have no multipliers.
+        clf.constraints_ = [stack.describe(j) for j in range(len(iterate.dual))]
+        clf.violations_ = stack.measures(iterate.hard[1:])
+        clf.violation_ = stack.measure(iterate.hard[1:])
+        # A margin narrows the slacks in training only.
+        wider = (stack.slack - stages[0].problem.constraint.slack).to(iterate.hard)
+        excess = iterate.constraints + wider[: len(iterate.dual)]
+        clf.feasible_ = bool((excess <= FEASIBILITY_TOL).all())
+        errors = self.errors_of_estimates(problem).to(excess)
+        worst = int((excess - errors).argmax()) if len(excess) else None
+        clf.excess_ = np.nan if worst is None else float(excess[worst])
+        clf.excess_error_ = 0.0 if worst is None else float(errors[worst])
+        clf.privacy_ = None
+        solutions = [stage.solution for stage in stages]
+        clf.history_ = history([s.history for s in solutions], [s.times for s in solutions])
+        report(clf, solution, worst)
+        if solution.status is Status.KNOWN and clf.feasible_:  # never of a private fit
+            report_equal(clf, problem, w, self.margin > 0)
+
+    # ------------------------------------------------------------------ rows and model
+
+    @property
+    def alpha(self) -> float:
+        """Weight of the l2 penalty."""
+        return float(self.estimator.alpha)
+
+    def seeded(self, seed: int) -> AbstractContextManager[Generator]:
+        """A context with the generator of a fit; only modules need torch's global one as well."""
+        if self.is_linear:
+            return nullcontext(torch.Generator().manual_seed(seed))
+        return seeded(seed, self.estimator.device)
+
+    def in_columns(self, table: Any) -> Any:
+        """The rows as a problem sees them, from what the specification makes of X."""
+        columns = partial(self.estimator._columns, groups=self.rows.groups)
+        if self.rows.in_parts:
+            weight = relative_weight(self.rows.weight, self.rows.weight_range)
+            return parted_rows(self.rows, table, columns, weight, self.estimator.device)
+        return self.in_memory(as_features(columns(table, self.rows.group), self.estimator.device))
+
+    def in_memory(self, X: Features) -> Batch:
+        """The rows with these columns as one batch."""
+        rows, device = self.rows, self.estimator.device
+        columns = rows.y, rows.group, relative_weight(rows.weight, rows.weight_range)
+        return Batch(X, *(torch.as_tensor(column, device=device) for column in columns))
+
+    def posed_as(self, kind: type, constraint: Stack) -> Any:
+        """The class of a problem for these rows: `kind`, or its equal for rows in parts."""
+        return class_in_parts(kind, constraint) if isinstance(self.data, PartedRows) else kind
+
+    def model(self) -> Any:
+        """Build the model of flat parameters that solvers see."""
+        outputs = n_outputs(len(self.rows.classes))
+        return self.specification.build(self.data.X, self.data.weight, outputs, self.alpha)
+
+    # ------------------------------------------------------------------ constraints
+
+    def kept(self, rows: TrainingRows, counts: Tensor, least: int | str) -> list[Any]:
+        """Each constraint without values that depend on too few rows, and the names of these.
+
+        Parameters
+        ----------
+        counts : Tensor of shape (n_classes, n_groups)
+            Number of rows of each label and group.
+        least : int or "auto"
+            The least number that is enough.
+        """
+        return [
+            self.estimator._bound(notion, rows.space).without_small(counts.cpu().numpy(), least)
+            for notion in self.estimator._notions()
+            if not notion.needs_groups or len(rows.space.groups) > 1
+        ]
+
+    def stack(self, counts: Tensor, least: int | str) -> Stack:
+        """Stack the constraints without small groups, which a warning names."""
+        members = []
+        for kept, dropped in self.kept(self.rows, counts, least):
+            if dropped:
+                few = "too few" if isinstance(least, str) else f"fewer than {max(least, 1)}"
+                warn_caller(
+                    f"{kept.name} leaves out {'; '.join(dropped)}: {few} rows (min_group_size="
+                    f"{least!r}). The constraint says nothing about them.",
+                    SmallGroupWarning,
+                )
+            if len(kept.slack):
+                members.append(kept)
+        return Stack(self.rows.space, members)
+
+    def part_of_cell(self, rows: TrainingRows) -> Any:
+        """The part of each label and group in the constraints; -1 for none."""
+        kept = self.kept(rows, rows.cells, self.estimator.min_group_size)
+        return Stack(rows.space, [member for member, _ in kept]).part_of_cell.numpy()
+
+    # ------------------------------------------------------------------ solutions
+
+    def run(self, problem: Any, x: Tensor, dual: Tensor, rounds: int | None = None) -> Stage:
+        """Run the solver; runs that are capped at so many rounds are compared with no baseline."""
+        clf = self.estimator
+        max_iter, watchers = rounds or clf.max_iter, given_callbacks(clf.callbacks) or ()
+        compared = rounds is None and not self.is_private and len(dual)
+        length = max_iter or self.solver.length
+        with progress(type(clf).__name__, length, clf.verbose) as tick:
+            asked = self.rows.workers.asked([*watchers, partial(self.watch, problem), tick])
+            solution = run(
+                self.solver,
+                problem,
+                x,
+                dual,
+                self.rng,
+                max_iter=max_iter,
+                tol=clf.tol,
+                callbacks=asked,
+                known=problem.known() if compared else (),
+                record=partial(recorded, problem.constraint),
+            )
+        return Stage(problem, solution)
+
+    def free(self, problem: Any) -> Tensor:
+        """Return a solution without constraints, which callbacks do not see."""
+        free = replace(problem, constraint=Stack(self.rows.space, []))
+        solver = AugmentedLagrangian() if self.is_linear else self.solver
+        none, start = self.data.weight.new_zeros(0), free.start()
+        tol = self.estimator.tol
+        return run(solver, free, start, none, self.rng, max_iter=None, tol=tol).iterate.x
+
+    def beginning_linear(self, problem: Any) -> Any:
+        """Let a perceptron start at the linear model, where it contains that."""
+        divisible = solves(EarlyStoppedSGDA(), problem)  # others begin where they say themselves
+        perceptron = isinstance(problem.model, WidePerceptronModel)
+        if self.estimator._is_warm() or not (divisible and perceptron):
+            return problem
+        return replace(problem, simpler=self.linear_start)
+
+    def linear_start(self, some: Any) -> tuple[Tensor, Tensor]:
+        """Return the perceptron that is the constrained linear model of the rows of `some`."""
+        outputs = n_outputs(len(self.rows.classes))
+        model = Linear().build(some.data.X, some.data.weight, outputs, some.alpha)
+        linear = replace(some, model=model, simpler=None)
+        x, dual = linear.start(), some.total.new_zeros(some.n_constraints)
+        solver, tol = AugmentedLagrangian(), self.estimator.tol
+        found = run(solver, linear, x, dual, self.rng, max_iter=None, tol=tol).iterate
+        w, aux = found.x.tensor_split([model.n_params])
+        coef, intercept = model.unpack(w)
+        return torch.cat((some.model.of_linear(coef.T, intercept), aux)), found.dual
+
+    def warm(self, problem: Any, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+        """Parameters and multipliers of the last fit, if they fit this problem."""
+        clf, classes = self.estimator, self.rows.classes
+        if not np.array_equal(classes, clf.classes_):
+            raise ValueError(
+                f"{type(clf).__name__} with warm_start=True needs the classes of the last fit, "
+                f"{clf.classes_}; got {classes}."
+            )
+        try:
+            w = problem.model.restore(vars(clf))
+        except RuntimeError as error:  # of torch, for a module whose tensors have other shapes
+            raise ValueError(
+                f"warm_start=True needs the model and the features of the last fit. {error}"
+            ) from error
+        if len(clf.multipliers_) == len(dual):
+            dual = torch.as_tensor(clf.multipliers_, dtype=dual.dtype, device=dual.device)
+        return problem.variables(w.to(x)), dual
+
+    # ------------------------------------------------------------------ results
+
+    def fitted(self, problem: Any, x: Tensor) -> dict[str, Any]:
+        """Return the attributes with which the model at `x` predicts."""
+        attributes = self.attributes(problem, x[: problem.model.n_params])
+        if "module_" in attributes:
+            attributes["module_"] = auditable(attributes["module_"])
+        space = problem.constraint.space
+        return {
+            **attributes,
+            **self.estimator._constraint_attributes(problem.constraint),
+            "model_": self.specification,
+            "classes_": space.classes,
+            "groups_": space.groups,
+        }
+
+    def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
+        """Return the fitted attributes of the trained model."""
+        attributes: dict[str, Any] = problem.model.attributes(w)
+        return attributes
+
+    def errors_of_estimates(self, problem: Any) -> Tensor:
+        """Return how far the measured constraints may be from the truth: 0 if they are exact."""
+        return torch.zeros(problem.n_constraints)
+
+
+def narrowed(problem: Any, x: Tensor, margin: float) -> Stack:
+    """The constraints with slacks less `margin` of their own standard errors at x."""
+    stack: Stack = problem.constraint
+    errors: Tensor = problem.standard_errors(x)
+    narrow = stack.narrowed(margin * errors)
+    nothing = torch.nonzero((narrow.slack <= 0) & (stack.slack > 0))[:, 0].tolist()
+    if nothing:
+        worst = max(nothing, key=lambda j: float(margin * errors[j] - stack.slack[j]))
+        warn_caller(
+            f"margin={margin:g} leaves nothing of the slack for {len(nothing)} of "
+            f"{len(stack.slack)} constraints, such as {stack.describe(worst)} (slack "
+            f"{float(stack.slack[worst]):g}, standard error {float(errors[worst]):.3g}): they are "
+            "trained for no gap at all, and on new data they may exceed the slack nevertheless. "
+            "Use more rows, a larger slack or a smaller margin.",
+            ConstraintNotSatisfiedWarning,
+        )
+    return narrow
