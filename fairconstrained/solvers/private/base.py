@@ -51,10 +51,11 @@ def check_fraction(solver: Any) -> None:
         )
 
 
-def default_rate(n_rows: int) -> float:
-    """Sampling rate that suits so many rows."""
+def sampling_rate(n_rows: int, batch_size: int | None = None) -> float:
+    """Sampling rate for batches of an expected size; by default one that suits so many rows."""
     fewest, most = _BATCH
-    return min(1.0, max(fewest / n_rows, min(_RATE, most / n_rows)))
+    least = max(fewest / n_rows, min(_RATE, most / n_rows))
+    return min(1.0, least if batch_size is None else batch_size / n_rows)
 
 
 def unreleased(x: Tensor, soft: Tensor, hard: Tensor, dual: Tensor) -> Iterate:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from numbers import Integral
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -13,61 +14,88 @@ from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import FINAL, GRADIENT, TABLE
 from fairconstrained.problems.private.fermi import RecordFermi
 from fairconstrained.problems.private.secret_groups import COUNTS
-from fairconstrained.solvers.base import Iterate, check_numbers
+from fairconstrained.solvers.base import Iterate
 from fairconstrained.solvers.fermi import check_choices, followed, last_step, output_after
 from fairconstrained.solvers.private.base import (
     PrivateSolver,
     check_fraction,
-    default_rate,
+    sampling_rate,
     unreleased,
 )
 from fairconstrained.solvers.stochastic import evaluated_steps
 
-_STEPS = 400
 _FRACTIONS = {COUNTS: 0.005, FINAL: 0.02}
 _OF_COLUMNS = dict.fromkeys(SCALING, 0.015 / len(SCALING))
 
 
-class _Ascent:
-    """W by noisy ascent from 0."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class _NoisySaddle(PrivateSolver):
+    """Noisy descent in the parameters; a subclass chooses W from noisy tables."""
 
-    def __init__(self, problem: RecordFermi, step_size: float):
-        self._problem, self._step_size = problem, step_size
-        information = problem.information
-        shape = (information.n_parts, information.n_classes)
-        self._matrix = problem.counts.new_zeros(shape)
+    length = 30
+    requires = ("noisy_saddle",)
+    scope = "a loss plus mutual information, privately: DPFermiClassifier with epsilon"
 
-    def at(self, table: Tensor) -> Tensor:
-        """W for the gradient of this step; it does not know this step's table yet."""
-        return self._matrix
+    _positive: ClassVar[tuple[str, ...]] = ("step_size", "clip")
+    _positive_integers = ("n_steps", "batch_size")
+    _optional = ("step_size", "batch_size")
 
-    def move(self, table: Tensor) -> None:
-        """Ascend with the table of the point before the step."""
-        information = self._problem.information
-        ascent = information.ascent(self._matrix, table)
-        self._matrix = information.project(self._matrix + self._step_size * ascent)
+    step_size: float | None = None
+    clip: float = 1.0
+    n_steps: int = 400
+    batch_size: int | None = None
+    histogram_fraction: float = 0.2
+    output: str = "average"
+    table: str = "labels"
+
+    def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
+        """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
+        self.check(None)
+        # Features are public where groups are the secret: nothing is released to scale them.
+        of_columns = _OF_COLUMNS if budget.unit != "sensitive_features" else {}
+        return plan_releases(
+            _FRACTIONS | of_columns,
+            budget,
+            step={TABLE: self.histogram_fraction, GRADIENT: 1 - self.histogram_fraction},
+            sampling_rate=sampling_rate(n_rows, self.batch_size),
+            n_steps=self.n_steps,
+        )
+
+    def check(self, problem: Any) -> None:
+        """Raise ValueError for a bad parameter."""
+        super().check(problem)
+        check_choices(self)
+        check_fraction(self)
+
+    def iterate(
+        self, problem: RecordFermi, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        """Yield after every thirtieth of the steps; the result is measured by its own release."""
+        n_steps = problem.plan.n_steps
+        step_size = problem.step_size if self.step_size is None else self.step_size
+        last, ends = last_step(self.output, n_steps, rng), evaluated_steps(n_steps, self.length)
+        choose_dual, output, recent = self._choice_of_dual(problem), x, []
+        for step in range(1, n_steps + 1):
+            kind = followed(self.table, step, n_steps)
+            table, gradient = problem.release(x, choose_dual, self.clip, rng, kind)
+            x = x.add(gradient, alpha=-step_size)
+            if step <= last:
+                output = output_after(self.output, output, x, step, n_steps)
+            recent.append(table)
+            if step in ends and step < n_steps:
+                soft = problem.values(torch.stack(recent).mean(dim=0))
+                yield unreleased(x, soft, torch.full_like(soft, torch.nan), dual)
+                recent = []
+        values = problem.values(problem.release_table(output, rng))
+        yield unreleased(output, values, values, dual)
+
+    def _choice_of_dual(self, problem: RecordFermi) -> Callable[[Tensor], Tensor]:
+        """Return a function of the table of each step that chooses W for its gradient."""
+        raise NotImplementedError
 
 
-class _Optimal:
-    """The best W for an average of the tables so far."""
-
-    def __init__(self, problem: RecordFermi, memory: float):
-        self._problem, self._memory = problem, memory
-        self._past, self._weight = torch.zeros_like(problem.counts)[:, None], 0.0
-
-    def at(self, table: Tensor) -> Tensor:
-        """W for the gradient of this step, its own table included."""
-        self._past = self._memory * self._past + (1.0 - self._memory) * table
-        self._weight = self._memory * self._weight + (1.0 - self._memory)
-        information = self._problem.information
-        mean = (self._past / self._weight).clamp_min(0.0)
-        return information.project(information.optimal_dual(mean))
-
-    def move(self, table: Tensor) -> None:
-        """Nothing: there is no memory of W."""
-
-
-class DPFERMI(PrivateSolver):
+@dataclass(eq=False, repr=False, kw_only=True)
+class DPFERMI(_NoisySaddle):
     r"""Noisy descent in the parameters and ascent in W, one joint release a step.
 
     .. math::
@@ -133,86 +161,27 @@ class DPFERMI(PrivateSolver):
     True
     """
 
-    length = 30
-    requires = ("noisy_saddle",)
-    scope = "a loss plus mutual information, privately: DPFermiClassifier with epsilon"
+    _positive = (*_NoisySaddle._positive, "dual_step_size")
 
-    def __init__(
-        self,
-        *,
-        step_size: float | None = None,
-        dual_step_size: float = 0.2,
-        clip: float = 1.0,
-        n_steps: int = _STEPS,
-        batch_size: int | None = None,
-        histogram_fraction: float = 0.2,
-        output: str = "average",
-        table: str = "labels",
-    ):
-        self.step_size = step_size
-        self.dual_step_size = dual_step_size
-        self.clip = clip
-        self.n_steps = n_steps
-        self.batch_size = batch_size
-        self.histogram_fraction = histogram_fraction
-        self.output = output
-        self.table = table
+    dual_step_size: float = 0.2
 
-    def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
-        """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
-        self._check_parameters()
-        # Features are public where groups are the secret: nothing is released to scale them.
-        of_columns = _OF_COLUMNS if budget.unit != "sensitive_features" else {}
-        return plan_releases(
-            _FRACTIONS | of_columns,
-            budget,
-            step={TABLE: self.histogram_fraction, GRADIENT: 1 - self.histogram_fraction},
-            sampling_rate=self._rate(n_rows),
-            n_steps=self.n_steps,
-        )
+    def _choice_of_dual(self, problem: RecordFermi) -> Callable[[Tensor], Tensor]:
+        """W by noisy ascent from 0; that of a step does not know the step's table yet."""
+        information = problem.information
+        matrix = problem.counts.new_zeros((information.n_parts, information.n_classes))
 
-    def iterate(
-        self, problem: RecordFermi, x: Tensor, dual: Tensor, tol: float, rng: Generator
-    ) -> Iterator[Iterate]:
-        """Yield after every thirtieth of the steps; the result is measured by its own release."""
-        n_steps = problem.plan.n_steps
-        step_size = problem.step_size if self.step_size is None else self.step_size
-        matrix = self._dual(problem)
-        last, ends = last_step(self.output, n_steps, rng), evaluated_steps(n_steps, self.length)
-        output, recent = x, []
-        for step in range(1, n_steps + 1):
-            followed_table = followed(self.table, step, n_steps)
-            table, gradient = problem.release(x, matrix.at, self.clip, rng, followed_table)
-            x = x.add(gradient, alpha=-step_size)
-            matrix.move(table)
-            if step <= last:
-                output = output_after(self.output, output, x, step, n_steps)
-            recent.append(table)
-            if step in ends and step < n_steps:
-                soft = problem.values(torch.stack(recent).mean(dim=0))
-                yield unreleased(x, soft, torch.full_like(soft, torch.nan), dual)
-                recent = []
-        values = problem.values(problem.release_table(output, rng))
-        yield unreleased(output, values, values, dual)
+        def choose(table: Tensor) -> Tensor:
+            nonlocal matrix
+            chosen = matrix
+            ascent = information.ascent(matrix, table)
+            matrix = information.project(matrix + self.dual_step_size * ascent)
+            return chosen
 
-    def _dual(self, problem: RecordFermi) -> _Ascent | _Optimal:
-        return _Ascent(problem, self.dual_step_size)
-
-    def _rate(self, n_rows: int) -> float:
-        size = self.batch_size
-        return default_rate(n_rows) if size is None else min(1.0, size / n_rows)
-
-    def _check_parameters(self) -> None:
-        check_numbers(self, positive=("dual_step_size", "clip"))
-        if self.step_size is not None:
-            check_numbers(self, positive=["step_size"])
-        lengths = ["n_steps"] if self.batch_size is None else ["n_steps", "batch_size"]
-        check_numbers(self, positive=lengths, kind=Integral)
-        check_choices(self)
-        check_fraction(self)
+        return choose
 
 
-class NoisyTables(DPFERMI):
+@dataclass(eq=False, repr=False, kw_only=True)
+class NoisyTables(_NoisySaddle):
     r"""As :class:`DPFERMI`, with W in closed form from an average of noisy tables.
 
     The best W is a function of the table,
@@ -238,34 +207,25 @@ class NoisyTables(DPFERMI):
     50
     """
 
-    def __init__(
-        self,
-        *,
-        step_size: float | None = None,
-        clip: float = 1.0,
-        n_steps: int = _STEPS,
-        batch_size: int | None = None,
-        histogram_fraction: float = 0.2,
-        output: str = "average",
-        table: str = "labels",
-        memory: float = 0.8,
-    ):
-        super().__init__(
-            step_size=step_size,
-            clip=clip,
-            n_steps=n_steps,
-            batch_size=batch_size,
-            histogram_fraction=histogram_fraction,
-            output=output,
-            table=table,
-        )
-        self.memory = memory
+    _nonnegative = ("memory",)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_numbers(self, nonnegative=["memory"])
+    memory: float = 0.8
+
+    def check(self, problem: Any) -> None:
+        """Raise ValueError for a bad parameter."""
+        super().check(problem)
         if self.memory >= 1:
             raise ValueError(f"NoisyTables.memory must be in [0, 1); got {self.memory!r}.")
 
-    def _dual(self, problem: RecordFermi) -> _Optimal:
-        return _Optimal(problem, self.memory)
+    def _choice_of_dual(self, problem: RecordFermi) -> Callable[[Tensor], Tensor]:
+        """The best W for an average of the tables so far, that of the step included."""
+        information = problem.information
+        past, weight = torch.zeros_like(problem.counts)[:, None], 0.0
+
+        def choose(table: Tensor) -> Tensor:
+            nonlocal past, weight
+            past = self.memory * past + (1.0 - self.memory) * table
+            weight = self.memory * weight + (1.0 - self.memory)
+            return information.project(information.optimal_dual((past / weight).clamp_min(0.0)))
+
+        return choose

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from numbers import Integral
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -15,11 +16,11 @@ from fairconstrained.privacy.plans import one_off_noise
 from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import FINAL, GRADIENT, TABLE, PrivateERM
 from fairconstrained.problems.private.secret_groups import COUNTS
-from fairconstrained.solvers.base import Iterate, check_numbers
+from fairconstrained.solvers.base import Iterate
 from fairconstrained.solvers.private.base import (
     PrivateSolver,
     check_fraction,
-    default_rate,
+    sampling_rate,
     unreleased,
 )
 from fairconstrained.solvers.private.tilted_averages import MOST_RELEASES, TiltedAverages
@@ -33,6 +34,7 @@ _STEP, _STEP_OF_NETWORK = 4.0, 1.0
 _STABLE = 5.0  # largest step of a multiplier times its gain
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DPSGDA(PrivateSolver):
     r"""Noisy descent in the parameters and ascent in the multipliers, one release a step.
 
@@ -121,41 +123,23 @@ class DPSGDA(PrivateSolver):
         "adds: rates, but not losses"
     )
 
-    def __init__(
-        self,
-        *,
-        step_size: float | None = None,
-        dual_step_size: float = 0.2,
-        clip: float = 1.0,
-        n_steps: int | None = None,
-        sampling_rate: float | None = None,
-        histogram_fraction: float = 0.2,
-        max_dual: float = 10.0,
-        histogram_noise: str = "gaussian",
-    ):
-        self.step_size = step_size
-        self.dual_step_size = dual_step_size
-        self.clip = clip
-        self.n_steps = n_steps
-        self.sampling_rate = sampling_rate
-        self.histogram_fraction = histogram_fraction
-        self.max_dual = max_dual
-        self.histogram_noise = histogram_noise
+    _positive = ("step_size", "dual_step_size", "clip", "max_dual")
+    _positive_integers = ("n_steps",)
+    _optional = ("step_size", "n_steps")
+
+    step_size: float | None = None
+    dual_step_size: float = 0.2
+    clip: float = 1.0
+    n_steps: int | None = None
+    sampling_rate: float | None = None
+    histogram_fraction: float = 0.2
+    max_dual: float = 10.0
+    histogram_noise: str = "gaussian"
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
-        check_numbers(self, positive=("dual_step_size", "clip", "max_dual"))
-        if self.step_size is not None:
-            check_numbers(self, positive=["step_size"])
-        if self.n_steps is not None:
-            check_numbers(self, positive=["n_steps"], kind=Integral)
-        if self.histogram_noise not in _NOISES:
-            raise ValueError(
-                f"DPSGDA.histogram_noise must be one of {list(_NOISES)}; got "
-                f"{self.histogram_noise!r}."
-            )
-        check_fraction(self)
-        rate = default_rate(n_rows) if self.sampling_rate is None else self.sampling_rate
+        self.check(None)
+        rate = sampling_rate(n_rows) if self.sampling_rate is None else self.sampling_rate
         return plan_releases(
             _FRACTIONS,
             budget,
@@ -165,6 +149,16 @@ class DPSGDA(PrivateSolver):
             n_steps=_default_steps(n_rows, rate, budget) if self.n_steps is None else self.n_steps,
             laplace=_NOISES[self.histogram_noise],
         )
+
+    def check(self, problem: Any) -> None:
+        """Raise ValueError for a bad parameter."""
+        super().check(problem)
+        check_fraction(self)
+        if self.histogram_noise not in _NOISES:
+            raise ValueError(
+                f"DPSGDA.histogram_noise must be one of {list(_NOISES)}; got "
+                f"{self.histogram_noise!r}."
+            )
 
     @classmethod
     def suits(cls, problem: PrivateERM) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from numbers import Integral
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
@@ -17,7 +17,7 @@ from fairconstrained.problems.private.secret_groups import (
     SecretGroups,
     principal_components,
 )
-from fairconstrained.solvers.base import Iterate, Solver, check_numbers, check_solves
+from fairconstrained.solvers.base import Iterate, Solver, check_solves
 from fairconstrained.solvers.fermi import FERMI
 from fairconstrained.solvers.label_rounds import LabelRounds
 from fairconstrained.solvers.private.base import PrivateSolver
@@ -31,6 +31,7 @@ _LONG = 1.5  # largest norm of the first queries, in units of the root mean squa
 _LONGEST = 0.9  # quantile of the norms to which later queries are clipped
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ReleasedMoments(PrivateSolver):
     r"""Release moments of public features by group, few times; then solve without noise.
 
@@ -88,23 +89,17 @@ class ReleasedMoments(PrivateSolver):
         "protect='sensitive_features'"
     )
 
-    def __init__(
-        self,
-        *,
-        n_rounds: int = 3,
-        first_fraction: float = 0.5,
-        n_components: int = 128,
-        inner: Solver | None = None,
-    ):
-        self.n_rounds = n_rounds
-        self.first_fraction = first_fraction
-        self.n_components = n_components
-        self.inner = inner
+    _positive = ("first_fraction",)
+    _positive_integers = ("n_rounds", "n_components")
+
+    n_rounds: int = 3
+    first_fraction: float = 0.5
+    n_components: int = 128
+    inner: Solver | None = None
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
-        check_numbers(self, positive=("n_rounds", "n_components"), kind=Integral)
-        check_numbers(self, positive=["first_fraction"])
+        super().check(None)
         if self.first_fraction > 1:
             raise ValueError(
                 f"ReleasedMoments.first_fraction must be in (0, 1]; got {self.first_fraction!r}."
