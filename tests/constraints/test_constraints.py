@@ -17,7 +17,6 @@ from fairconstrained.constraints import (
     Parity,
     RateConstraint,
 )
-from fairconstrained.constraints.statistics import look_up, sum_by
 from fairconstrained.losses import LOSSES, class_probabilities, hard_classes
 from tests.helpers.notions import bound, hard_table, hard_values, random_rows, soft_values, table
 from tests.helpers.numeric import numerical_jacobian
@@ -280,20 +279,3 @@ def test_order_repetition_and_chunks_of_rows_do_not_matter(notion, shape):
         torch.testing.assert_close(sum(sums(constraint, chunk) for chunk in chunks), expected)
     counts = sum(chunk.on(constraint).counts() for chunk in chunks)
     torch.testing.assert_close(counts, rows.on(constraint).counts())
-
-
-@pytest.mark.parametrize("n_columns", [1, 2, 5])
-def test_sums_and_look_ups_do_not_depend_on_how_columns_lie_in_memory(n_columns):
-    """Against loops, gradients included: the gradient of a sum by index looks weights up."""
-    rng = np.random.default_rng(n_columns)
-    index, table = torch.as_tensor(rng.integers(0, 3, 50)), torch.as_tensor(rng.random((4, 5)))
-    rows, weights = torch.as_tensor(rng.random((50, n_columns))), table[:, :n_columns]
-    sums = torch.stack([rows[index == q].sum(dim=0) for q in range(4)])
-    for laid_out in (rows.contiguous(), rows.T.contiguous().T):
-        assert (laid_out.stride(0) == 1) == (laid_out is not rows or n_columns == 1)
-        at = laid_out.clone(memory_format=torch.preserve_format).requires_grad_()
-        found = sum_by(at, index, 4)
-        torch.testing.assert_close(found, sums)
-        (gradient,) = torch.autograd.grad(found, at, weights)
-        torch.testing.assert_close(gradient, weights[index])
-        torch.testing.assert_close(look_up(weights, index, laid_out), weights[index])

@@ -6,18 +6,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from sklearn.base import clone
 
-from fairconstrained import constraints
 from fairconstrained.constraints import (
     CONSTRAINTS,
+    AUCParity,
     Cap,
     DemographicParity,
     EqualizedOdds,
     EqualOpportunity,
     FalseNegativeRate,
+    FalsePositiveRate,
+    FalsePositiveRateParity,
     LossParity,
-    Notion,
     Parity,
     RateConstraint,
     Space,
@@ -93,18 +93,6 @@ def stacked(notions, temperature=1.0):
     return Stack(SPACE, members), members
 
 
-def test_cells_that_no_member_uses_are_no_part():
-    """Rows of the other label and of a group too small for the constraint are not summed."""
-    notion = EqualOpportunity(0.1).bind(SPACE, 0.1)
-    rows = np.full((len(SPACE.classes), len(SPACE.groups)), 100)
-    rows[:, 0] = 2
-    member, _ = notion.without_small(rows, 10)
-    stack = Stack(SPACE, [member])
-    assert stack.n_parts == member.n_parts
-    assert (stack.part_of_cell == -1).tolist() == (member.part_of_cell == -1).tolist()
-    assert Stack(SPACE, []).n_parts == 0
-
-
 @pytest.mark.parametrize(
     "chosen", [MEMBERS, MEMBERS[:1], MEMBERS[1:2], MEMBERS[2:4], MEMBERS[::-1]]
 )
@@ -122,86 +110,46 @@ def test_a_stack_is_its_members_one_after_the_other(chosen):
     torch.testing.assert_close(soft_values(sharp, rows), expected)
 
 
-def test_a_stack_measures_equal_statistics_once_on_the_coarsest_common_parts():
-    """Class probabilities (2 columns) and one loss: three columns, whatever the members' number."""
-    stack, _ = stacked(MEMBERS)
-    assert stack.statistic.n_columns == 3
-    assert stack.n_parts == 6  # all labels and groups
-    stack, _ = stacked(MEMBERS[:1] * 3)
-    assert (stack.n_parts, stack.statistic.n_columns) == (3, 2)
-    stack, _ = stacked([DemographicParity(0.1), FalseNegativeRate(0.1)])
-    assert (stack.n_parts, stack.statistic.n_columns) == (6, 2)
-    stack, _ = stacked([EqualOpportunity(0.1), FalseNegativeRate(0.1)])
-    assert stack.part_of_cell[1].unique().numel() == 3
-    assert stack.part_of_cell[0].unique().numel() == 1  # negatives: told apart by none
-
-
-def test_a_stack_of_nothing_has_no_values():
-    stack, _ = stacked([])
-    rows = random_rows(9)
-    assert soft_values(stack, rows).shape == hard_values(stack, rows).shape == (0,)
-    assert stack.split(soft_values(stack, rows)) == []
-
-
 # --- sensitivity ---------------------------------------------------------------------------------
 
 
-@every_name
-@settings(max_examples=25)
-@given(
-    scores=hnp.arrays(float, (4, 3), elements=st.floats(-1e3, 1e3)),
-    temperature=st.floats(0.1, 100),
-)
-def test_no_row_has_statistics_beyond_the_bound(name, scores, temperature):
-    """`bound` is the table's l1 sensitivity to one row of weight 1; losses have none."""
-    constraint = bound(CONSTRAINTS[name](0.1), (3, 2), temperature)
-    scores, y, group = (
-        torch.as_tensor(scores),
-        torch.tensor([0, 1, 2, 1]),
-        torch.tensor([0, 1, 0, 0]),
-    )
-    weight = torch.ones(4, dtype=torch.float64)
-    for rows in (constraint.statistic.soft(scores, y), constraint.statistic.hard(scores, y)):
-        assert (rows.abs().sum(dim=1) <= constraint.bound * (1 + 1e-12)).all()
-    whole, rest = constraint.place(y, group, weight), constraint.place(y[1:], group[1:], weight[1:])
-    none = torch.zeros(0)
-    for moved in (
-        constraint.sums(scores, whole, none) - constraint.sums(scores[1:], rest, none),
-        constraint.hard_sums(scores, whole) - constraint.hard_sums(scores[1:], rest),
-    ):
-        moved = moved.abs().sum()
-        assert moved <= constraint.bound * (1 + 1e-9) + 1e-9
+@settings(max_examples=50)
+@given(scores=hnp.arrays(float, (4, 3), elements=st.floats(-1e3, 1e3)))
+def test_rows_of_tables_that_are_released_are_bounded(scores):
+    """Within `widths` columns add up to one, and a column by itself is from 0 to 1.
 
-
-@given(scores=hnp.arrays(float, (4, 1), elements=st.floats(-1e3, 1e3)))
-def test_columns_of_bounded_statistics_add_up_to_one(scores):
-    """Within each of the `widths`; less its mean such a row has a squared norm of 1 - 1/k."""
+    So the table's l1 sensitivity to one row is the number of widths, and a row less its mean has a
+    squared norm of at most 1 - 1/k. A table with losses has no bound.
+    """
     scores, y = torch.as_tensor(scores), torch.tensor([0, 1, 1, 0])
-    members = ClassProbabilities(2), ClassProbabilities(2, 3.0), ScoreBins(6, 2.0), SplineBins(9)
-    for statistic in (*members, Columns(members)):
-        assert sum(statistic.widths) == statistic.n_columns
-        for rows in (statistic.soft(scores, y), statistic.hard(scores, y)):
-            for block in torch.split(rows, statistic.widths, dim=1):
-                k = block.shape[1]
-                torch.testing.assert_close(block.sum(dim=1), torch.ones_like(block[:, 0]))
-                less_mean = (block - 1 / k).square().sum(dim=1)
-                assert (less_mean <= (1 - 1 / k) * (1 + 1e-9)).all()
-
-
-@given(scores=hnp.arrays(float, (4, 1), elements=st.floats(-1e3, 1e3)))
-def test_steps_are_from_zero_to_one_each_by_itself(scores):
-    scores, y = torch.as_tensor(scores), torch.tensor([0, 1, 1, 0])
-    steps = Above(torch.tensor([-1.0, 0.0, 2.0]).double(), next(iter(STEPS.values())), 3.0)
-    assert steps.widths == (1, 1, 1)
-    assert Columns((steps, ClassProbabilities(2))).widths == (1, 1, 1, 2)
-    for rows in (steps.soft(scores, y), steps.hard(scores, y)):
-        assert ((rows >= 0) & (rows <= 1)).all()
-
-
-def test_bounds_of_a_stack_add_up():
+    of_one = ScoreBins(6, 2.0), SplineBins(9), Above(torch.tensor([-1.0, 2.0]), STEPS["ramp"], 3.0)
+    for statistics, z in ((of_one, scores[:, :1]), ((ClassProbabilities(3),) * 2, scores)):
+        for statistic in (*statistics, Columns(statistics)):
+            assert sum(statistic.widths) == statistic.n_columns
+            assert statistic.bound == len(statistic.widths)
+            for rows in (statistic.soft(z, y), statistic.hard(z, y)):
+                for block in torch.split(rows, statistic.widths, dim=1):
+                    k, total = block.shape[1], block.sum(dim=1)
+                    assert (block >= -1e-12).all()
+                    assert (total <= 1 + 1e-9).all()
+                    assert k == 1 or (total >= 1 - 1e-9).all()
+                    less_mean = (block - 1 / k).square().sum(dim=1)
+                    assert k == 1 or (less_mean <= (1 - 1 / k) * (1 + 1e-9)).all()
     assert stacked(MEMBERS[:2])[0].bound == 1  # one histogram serves both
-    assert stacked(MEMBERS)[0].bound == np.inf
-    assert bound(LossParity(0.1), (2, 2)).bound == np.inf
+    assert stacked(MEMBERS)[0].bound == bound(LossParity(0.1), (2, 2)).bound == np.inf
+
+
+def test_a_stack_measures_equal_statistics_once_on_the_coarsest_common_parts():
+    """Class probabilities (2 columns) and one loss: three columns, whatever the members' number."""
+    for chosen, n_parts, n_columns in (
+        (MEMBERS, 6, 3),  # all labels and groups
+        (MEMBERS[:1] * 3, 3, 2),
+        (MEMBERS[:2], 6, 2),
+        ([MEMBERS[3], MEMBERS[1]], 3, 2),  # negatives are in no part
+        ([], 0, 0),
+    ):
+        stack, _ = stacked(chosen)
+        assert (stack.n_parts, stack.statistic.n_columns) == (n_parts, n_columns)
 
 
 # --- small groups, one group, no limit -----------------------------------------------------------
@@ -242,13 +190,6 @@ def test_rates_of_no_rows_are_always_left_out(min_rows):
         assert soft_values(kept, rows).isfinite().all()
 
 
-def test_nothing_is_left_of_a_constraint_on_small_groups_only():
-    constraint = DemographicParity(0.1).bind(SPACE, 0.05)
-    kept, dropped = constraint.without_small(np.ones((2, 3), dtype=int), 10)
-    assert dropped == [f"group {g} (2 rows)" for g in "abc"]
-    assert soft_values(kept, random_rows(12)).shape == (0,)
-
-
 @pytest.mark.parametrize("reference", REFERENCES)
 @pytest.mark.parametrize("notion", [n for n in CONSTRAINTS.values() if issubclass(n, Parity)])
 def test_a_single_group_has_no_parity_to_keep(notion, reference):
@@ -284,11 +225,6 @@ PAIRS = [(g, h) for g in range(3) for h in range(3) if g != h]
     ("notion", "constraint"),
     [
         (DemographicParity(0.1), by_hand(PAIRS, lambda y, group: group, 3)),
-        (DemographicParity(0.1), by_hand(PAIRS, [[0, 1, 2], [0, 1, 2]], 3)),
-        (
-            EqualizedOdds(0.1),
-            by_hand(PAIRS + [(g + 3, h + 3) for g, h in PAIRS], lambda y, group: 3 * y + group, 6),
-        ),
         (EqualizedOdds(0.1), by_hand([*PAIRS, *np.add(PAIRS, 3)], [[0, 1, 2], [3, 4, 5]], 6)),
         (EqualOpportunity(0.1), by_hand(PAIRS, [[-1, -1, -1], [0, 1, 2]], 3)),
     ],
@@ -299,12 +235,8 @@ def test_rate_constraints_written_by_hand_equal_the_notions(notion, constraint):
     assert theirs.n_parts == ours.n_parts
     for values in (soft_values, hard_values):
         torch.testing.assert_close(values(theirs, rows), values(ours, rows))
-
-
-def test_a_rate_constraint_may_have_a_slack_for_each_value():
-    each = RateConstraint([[0, 1]] * 2, np.eye(2), [[[0, 1], [0, -1]]] * 2, slack=[0.1, -0.2])
-    assert bound(each, (2, 2)).slack.tolist() == [0.1, -0.2]
-    assert bound(each.set_params(slack=None), (2, 2)).slack.tolist() == [0.05, 0.05]
+    slack = np.linspace(-0.1, 0.2, len(ours.slack))  # it may have one for each value
+    assert bound(constraint.set_params(slack=slack), shape).slack.tolist() == slack.tolist()
 
 
 def rate_constraint(**changes):
@@ -318,17 +250,14 @@ def rate_constraint(**changes):
         ({"part": [0, 1]}, r"2 labels and 2 groups; got shape \(2,\)"),
         ({"part": [[0.0, 1.0]] * 2}, "dtype float64"),
         ({"part": [[0, -2]] * 2}, "integer >= -1"),
-        ({"part": lambda y, group: 0}, r"got shape \(\)"),
         ({"unions": [[1], [0]]}, r"n_parts = 2, one column for each part; got shape \(2, 1\)"),
         ({"unions": [1, 0]}, r"zeros and ones .* got shape \(2,\)"),
         ({"unions": [[1, 0.5]]}, "zeros and ones"),
         ({"weights": np.ones((2, 2))}, r"\(m, 2, 2\).* got \(2, 2\)"),
-        ({"weights": np.ones((1, 3, 2))}, r"got \(1, 3, 2\)"),
         ({"weights": np.full((1, 2, 2), np.nan)}, "finite"),
         ({"slack": [0.1, 0.1]}, r"a number or of shape \(3,\)"),
         ({"slack": [0.1, 0.1, np.nan]}, "a number >= -inf; got .*nan"),
         ({"slack": "0.1"}, "a number"),
-        ({"slack": True}, "a number"),
     ],
 )
 def test_rate_constraints_of_the_wrong_shape_are_refused(changes, message):
@@ -358,31 +287,15 @@ def test_slacks_of_any_numeric_type_are_taken_and_none_means_the_estimators(slac
     [
         (DemographicParity(reference="mean"), r"DemographicParity.reference .*\['overall', "),
         (LossParity(within="group"), r"LossParity.within must be one of \['all', 'labels', "),
-        (
-            LossParity(loss="hinge"),
-            r"LossParity.loss must be one of \['brier', 'log'\]; got 'hinge'",
-        ),
+        (LossParity(loss="hinge"), r"LossParity.loss must .*\['brier', 'log'\]; got 'hinge'"),
+        (AUCParity("auc"), "AUCParity.comparison must be one of"),
+        (AUCParity(surrogate="cubic"), "AUCParity.surrogate must be one of"),
+        (AUCParity(slack=-0.1), "AUCParity.slack must be a number >= 0"),
     ],
 )
 def test_unknown_choices_are_refused_with_the_known_ones(notion, message):
     with pytest.raises(ValueError, match=message):
         bound(notion, (2, 2))
-
-
-@every_name
-def test_notions_are_parameters_and_nothing_else(name):
-    """`get_params`, `clone`, `repr` and `set_params` are what searches need."""
-    notion = CONSTRAINTS[name]()
-    assert isinstance(notion, Notion)
-    changed = {"max": 0.3, "per_group": True} if isinstance(notion, Cap) else {"slack": 0.3}
-    copy = clone(notion).set_params(**changed)
-    assert changed.items() <= copy.get_params().items()
-    assert notion.get_params() == clone(notion).get_params() == CONSTRAINTS[name]().get_params()
-    assert repr(copy).startswith(f"{type(notion).__name__}(")
-    again = eval(repr(copy), dict(vars(constraints)))
-    assert again.get_params() == copy.get_params()
-    assert notion.needs_groups == isinstance(notion, Parity)
-    assert copy.needs_groups
 
 
 @pytest.mark.parametrize(
@@ -391,35 +304,19 @@ def test_notions_are_parameters_and_nothing_else(name):
         (DemographicParity(), "demographic_parity: group a against group b"),
         (DemographicParity(reference="rest"), "group a against group b or c"),
         (DemographicParity(reference="overall"), "group a against all rows"),
-        (EqualOpportunity(), "group a, label yes against group b, label yes"),
-        (EqualizedOdds(), "group a, label no against group b, label no"),
+        (EqualOpportunity(), "equal_opportunity: group a, label yes against group b, label yes"),
+        (EqualOpportunity(pos_label="no"), "group a, label no against group b, label no"),
+        (FalsePositiveRateParity(pos_label="no"), "false_positive_rate_parity of no: group a, la"),
         (FalseNegativeRate(), "false_negative_rate: label yes"),
         (FalseNegativeRate(per_group=True), "false_negative_rate: group a, label yes"),
-        (LossParity(), "loss_parity: group a against group b"),
+        (FalsePositiveRate(per_group=True), "false_positive_rate of yes: group a, label no"),
+        (LossParity(within="positive", pos_label="no"), "equal_opportunity: group a, label no"),
+        (
+            AUCParity("inter_group"),
+            "inter_group: AUC(group a, label yes | group b, label no) against "
+            "AUC(group b, label yes | group a, label no)",
+        ),
     ],
 )
 def test_descriptions_name_labels_and_groups(notion, first):
-    assert notion.bind(SPACE, 0.05).describe(0).endswith(first)
-
-
-def test_crossed_groups_are_described_by_all_their_columns():
-    space = Space([0, 1], [("f", "old"), ("m", "young")])
-    described = DemographicParity().bind(space, 0.05).describe(1)
-    assert described == "demographic_parity: group m & young against group f & old"
-
-
-@pytest.mark.parametrize("reference", REFERENCES)
-@pytest.mark.parametrize("shape", [(2, 3), (3, 5), (4, 4)])
-def test_parts_are_numbered_as_their_dense_rows_sort(shape, reference):
-    """So that the noise of a private fit with a seed does not depend on how matrices are stored."""
-    for notion in (EqualizedOdds, EqualOpportunity):
-        constraint = bound(notion(0.1, reference=reference), shape)
-        n_columns = constraint.statistic.n_columns
-        numerators = constraint.cell_numerators.toarray().reshape(-1, np.prod(shape), n_columns)
-        denominators = constraint.cell_denominators.toarray()[:, :, None]
-        says = np.concatenate((numerators, denominators), axis=2).transpose(1, 0, 2)
-        says = says.reshape(len(says), -1)
-        part = constraint.part_of_cell.reshape(-1).numpy()
-        rows = np.unique(says[says.any(axis=1)], axis=0)
-        np.testing.assert_array_equal(rows[part[part >= 0]], says[part >= 0])
-        assert (says[part < 0] == 0).all()
+    assert first in notion.bind(SPACE, 0.05).describe(0)

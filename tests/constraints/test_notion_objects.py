@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from fairconstrained import RateConstrainedClassifier
+from fairconstrained import RateConstrainedClassifier, constraints
 from fairconstrained.constraints import (
     AUCS,
     CONSTRAINTS,
@@ -30,7 +30,7 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.constraints.partial import WithinIntervals
 from fairconstrained.datasets import make_biased_classification
-from tests.helpers.notions import random_rows
+from tests.helpers.notions import random_rows, soft_values
 
 TABLES = [CONSTRAINTS, PARTIAL, PARTIAL_PRIVATE, AUCS, LOSS_PARITIES]
 EVERY = [make for names in TABLES for make in names.values()]
@@ -45,6 +45,7 @@ def test_parameters_can_be_read_set_and_cloned(make):
     """What scikit-learn's searches need: `constraint__temperature` and the like."""
     notion = make()
     params = notion.get_params()
+    assert eval(repr(notion), dict(vars(constraints))).get_params() == params
     assert "slack" in params or "max" in params
     assert clone(notion).get_params() == params
     for name, value in params.items():
@@ -102,17 +103,12 @@ def test_every_name_gives_an_object_and_objects_are_kept(names):
     assert as_notion("inter_group", AUCS).name == "inter_group"
 
 
-@pytest.mark.parametrize("given_", ["parity", None, 3, DemographicParity, ["demographic_parity"]])
+@pytest.mark.parametrize("given_", ["parity", None, DemographicParity, EqualizedOdds()])
 def test_anything_else_is_refused_with_what_is_allowed(given_):
     message = f"C.constraint must be one of {sorted(AUCS)}, or an object"
     with pytest.raises(ValueError, match=re.escape(message)) as error:
         as_notion(given_, AUCS, AUCParity, "C.constraint")
     assert str(error.value).endswith(f"such as AUCParity(); got {given_!r}.")
-
-
-def test_objects_of_another_kind_are_refused():
-    with pytest.raises(ValueError, match=r"got EqualizedOdds\(\)"):
-        as_notion(EqualizedOdds(), AUCS, AUCParity)
 
 
 # --- parts by name --------------------------------------------------------------------------------
@@ -130,11 +126,7 @@ def test_parts_and_unions_by_name_are_those_by_number():
     named = RateConstraint(NAMED, [["women who repay", "women who default"], ["others"]], WEIGHTS)
     numbered = RateConstraint([[1, 2, 2], [0, 2, 2]], [[1, 1, 0], [0, 0, 1]], WEIGHTS)
     mixed = RateConstraint(NAMED, [[1, 1, 0], [0, 0, 1]], WEIGHTS)
-    rows, none = random_rows(3), torch.zeros(0)
-    values = [
-        constraint.values(rows.scores, rows.on(constraint), none)
-        for constraint in (n.bind(SPACE, 0.1) for n in (named, numbered, mixed))
-    ]
+    values = [soft_values(n.bind(SPACE, 0.1), random_rows(3)) for n in (named, numbered, mixed)]
     torch.testing.assert_close(values[0], values[1])
     torch.testing.assert_close(values[0], values[2])
 
@@ -165,21 +157,12 @@ def test_fitted_models_with_named_parts_can_be_pickled():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"part": lambda y, group: (group == "Male").astype(int)},
-            "part={'men': {'group': 'Male'}",
-        ),
+        ({"part": lambda y, group: (group == "Male").astype(int)}, "part={'men': {'group': 'Ma"),
         ({"part": {"a": "Male"}}, r"part\['a'\] must say which rows it has"),
         ({"part": {"a": {"sex": "Male"}}}, r"part\['a'\] must say which rows it has"),
         ({"part": {"a": {}}}, r"part\['a'\] must say which rows it has"),
-        (
-            {"part": {"a": {"group": "Male"}, "b": {"label": "yes"}}},
-            "'a' and 'b' have rows in comm",
-        ),
-        (
-            {"part": {"a": {"group": ["male", "Male"]}}},
-            r"do not have: \['male'\]; they have \['Fem",
-        ),
+        ({"part": {"a": {"group": "Male"}, "b": {"label": "yes"}}}, "'a' and 'b' have rows in c"),
+        ({"part": {"a": {"group": ["male", "Male"]}}}, r"do not have: \['male'\]; they have \['F"),
         ({"part": {"a": {"label": "maybe"}}}, r"names labels that the data do not have"),
         ({"unions": [["women who repay"], ["others", "men"]]}, "must be lists of names out of"),
         ({"unions": ["others"]}, "must be lists of names out of"),

@@ -29,52 +29,32 @@ from tests.helpers.partial import (
 # --- hard values are the metrics -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("interval", INTERVALS, ids=str)
+EACH = dict(zip("abcd", [(0.0, 0.3), [(0.1, 0.2), (0.6, 0.9)], *INTERVALS], strict=False))
+
+
+@pytest.mark.parametrize("interval", [*INTERVALS, EACH], ids=str)
 @pytest.mark.parametrize("n_groups", [2, 4])
 @pytest.mark.parametrize("name", PARTIAL)
 def test_hard_values_are_the_metric_minus_slack(name, n_groups, interval):
-    """Whatever the extra variables; with ties."""
+    """Whatever the extra variables; with ties, thresholds, and an interval for each group."""
     rows = random_rows(1, n_groups=n_groups, n=120)
     rows = rows._replace(scores=(4 * rows.scores + 3 * rows.group[:, None] - 2).round() / 4)
-    constraint = bound(PARTIAL[name](interval), n_groups)
+    if interval is EACH:
+        interval = {group: EACH[group] for group in "abcd"[:n_groups]}
+    own = {"threshold": 0.1 * n_groups} if name in RATES else {}
+    constraint = bound(PARTIAL[name](interval, **own), n_groups)
     hard = hard_of(constraint, rows, variables(constraint, rows))
-    labels = np.array(list("abcd"))[rows.group]
     expected = METRICS[name](
         rows.y.numpy(),
         rows.scores.numpy(),
-        sensitive_features=labels,
+        sensitive_features=np.array(list("abcd"))[rows.group],
         interval=interval,
         sample_weight=rows.weight.numpy(),
+        **own,
     )
     assert expected > 0.05
     assert constraint.measure(hard) == pytest.approx(expected, abs=1e-12)
     assert hard.max().item() == pytest.approx(expected - 0.05, abs=1e-12)
-
-
-def test_hard_values_with_an_interval_for_each_group():
-    rows = random_rows(2, n_groups=2, n=150)
-    interval = {"a": (0.0, 0.3), "b": [(0.1, 0.2), (0.6, 0.9)]}
-    labels = np.array(list("ab"))[rows.group]
-    for name, notion in PARTIAL.items():
-        constraint = bound(notion(interval), 2)
-        hard = hard_of(constraint, rows, variables(constraint, rows))
-        options = {"sensitive_features": labels, "interval": interval}
-        expected = METRICS[name](
-            rows.y.numpy(), rows.scores.numpy(), sample_weight=rows.weight.numpy(), **options
-        )
-        assert constraint.measure(hard) == pytest.approx(expected, abs=1e-12)
-
-
-def test_the_decision_threshold_is_the_metric_s():
-    rows = random_rows(3, n_groups=3, n=150)
-    for name, (notion, _) in RATES.items():
-        constraint = bound(notion((0.1, 0.6), threshold=0.7))
-        options = {"sensitive_features": rows.group.numpy(), "sample_weight": rows.weight.numpy()}
-        expected = METRICS[name](
-            rows.y.numpy(), rows.scores.numpy(), interval=(0.1, 0.6), threshold=0.7, **options
-        )
-        hard = hard_of(constraint, rows, torch.zeros(0))
-        assert constraint.measure(hard) == pytest.approx(expected, abs=1e-12)
 
 
 @settings(max_examples=50)
@@ -106,14 +86,9 @@ def test_the_whole_interval_is_full_parity(name):
     rows = random_rows(4, n=100)
     one, other = bound(partial((0.0, 1.0))), bound(full())
     none = torch.zeros(0)
-    for mine, theirs in (
-        (soft(one, rows, none), soft(other, rows, none)),
-        (
-            hard_of(one, rows, none),
-            hard_of(other, rows, none),
-        ),
-    ):
-        assert mine.sort().values.numpy() == pytest.approx(theirs.sort().values.numpy(), abs=1e-12)
+    for values in (soft, hard_of):
+        mine, theirs = (values(c, rows, none).sort().values.numpy() for c in (one, other))
+        assert mine == pytest.approx(theirs, abs=1e-12)
 
 
 @pytest.mark.parametrize("leak", [0.0, 0.05])

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.interpolate import BSpline
 
@@ -13,10 +12,7 @@ from fairconstrained.constraints.spline_bins import SplineBins
 from fairconstrained.constraints.statistics import Columns, Losses, sum_by
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss
-from fairconstrained.models import LinearModel
-from fairconstrained.models.features import as_features
 from tests.helpers.notions import bound, random_rows
-from tests.helpers.numeric import numerical_jacobian
 
 NO_AUX = torch.zeros(0)
 reals = st.floats(-1e6, 1e6, allow_nan=False)
@@ -36,19 +32,6 @@ def test_shares_are_cubic_b_splines_on_equal_knots(n_columns, reach):
     expected = BSpline.design_matrix(squashed, knots, 3).toarray()
     shares = SplineBins(n_columns, reach).soft(torch.as_tensor(z)[:, None], NO_AUX)
     np.testing.assert_allclose(shares, expected, atol=1e-12)
-
-
-@settings(max_examples=50, deadline=None)
-@given(scores=st.lists(reals, min_size=1, max_size=20), n_columns=st.integers(4, 100))
-def test_a_row_is_shared_out_whole(scores, n_columns):
-    z = column(*scores)
-    bins = SplineBins(n_columns)
-    soft, hard = bins.soft(z, NO_AUX), bins.hard(z, NO_AUX)
-    np.testing.assert_allclose(soft.sum(dim=1), 1.0, atol=1e-12)
-    assert soft.min() >= -1e-15
-    assert ((soft > 1e-15).sum(dim=1) <= 4).all()
-    np.testing.assert_array_equal(hard.sum(dim=1), 1.0)
-    assert (soft[hard > 0] >= 1 / 6 - 1e-12).all()
 
 
 def test_no_score_is_too_far_out_for_a_slope():
@@ -80,21 +63,6 @@ def test_tables_are_weighted_sums_of_rows(statistic):
     torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-12)
 
 
-def test_second_derivatives_are_continuous_across_knots():
-    bins = SplineBins(8, 1.0)
-
-    def slope(z):
-        leaf = column(z).requires_grad_()
-        value = (bins.soft(leaf, NO_AUX) * torch.sin(2.0 * torch.arange(8.0))).sum()
-        return torch.autograd.grad(value, leaf)[0].item()
-
-    knot = 0.2 / np.sqrt(1 - 0.2**2)  # squashed: 0.2, a fifth of the way from 0 to the end
-    h = 1e-4
-    left, right = (slope(knot) - slope(knot - h)) / h, (slope(knot + h) - slope(knot)) / h
-    assert left == pytest.approx(right, rel=1e-2)
-    assert abs(left) > 1.0
-
-
 def test_a_stack_keeps_its_members_values_when_sharpened():
     """Sharper bins are more columns: the stack's table has to follow."""
     rows = random_rows(1)
@@ -113,28 +81,6 @@ def test_a_stack_keeps_its_members_values_when_sharpened():
 def test_too_few_bins_are_refused(params):
     with pytest.raises(ValueError, match="SoftBins needs four bins or more and a finite reach > 0"):
         SoftBins(**params)
-
-
-@settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 1000), n_columns=st.integers(1, 5))
-def test_without_an_intercept_scores_keep_their_mean_at_zero(seed, n_columns):
-    """AUCs and bins then do not depend on what is added to a column."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(40, n_columns)) + 5.0
-    weight = torch.as_tensor(rng.exponential(size=40))
-    model = LinearModel.preconditioned(
-        as_features(X), weight, 1, 1e-3, fit_intercept=True
-    ).for_ranking()
-    w = torch.as_tensor(rng.normal(size=n_columns))
-    assert model.n_params == n_columns
-    scores, pullback = model.linearize(w, as_features(X))
-    assert float(weight @ scores[:, 0]) == pytest.approx(0.0, abs=1e-10)
-    expected = numerical_jacobian(lambda v: model.scores(v, as_features(X))[:, 0], w)
-    cotangent = torch.as_tensor(rng.normal(size=(40, 1)))
-    np.testing.assert_allclose(pullback(cotangent), cotangent[:, 0] @ expected, atol=1e-6)
-    coef, intercept = model.attributes(w).values()
-    np.testing.assert_allclose(X @ coef[0] + intercept[0], scores[:, 0], atol=1e-10)
-    np.testing.assert_allclose(model.restore({"coef_": coef, "intercept_": intercept}), w)
 
 
 @pytest.mark.parametrize("fairness", ["group_auc", "inter_group"])

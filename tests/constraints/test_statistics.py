@@ -8,7 +8,6 @@ from fairconstrained.constraints.statistics import (
     ClassProbabilities,
     Columns,
     Losses,
-    side_by_side,
 )
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
 from fairconstrained.constraints.surrogates import ScoreMoments
@@ -53,9 +52,3 @@ def test_pullbacks_equal_autograd(n_classes, statistic):
     torch.testing.assert_close(value, soft.detach(), rtol=0, atol=0)
     for _ in range(2):  # it may be called again
         torch.testing.assert_close(pullback(weights), expected, rtol=1e-9, atol=1e-12)
-
-
-def test_a_single_statistic_stays_as_it_is():
-    one, two = ClassProbabilities(2), Losses(LOSSES["log"])
-    assert side_by_side((one,)) is one
-    assert side_by_side((one, two)) == Columns((one, two))
