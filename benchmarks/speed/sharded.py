@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from fairconstrained.problems.representatives import EveryonesColumns
 from torch import Tensor
 
 from benchmarks import results
@@ -43,7 +44,6 @@ from fairconstrained import (
 )
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.models import LinearModel
-from fairconstrained.problems.representatives import EveryonesColumns
 
 N_COLUMNS = 20
 # An estimator, and the gap of scores that it bounds.

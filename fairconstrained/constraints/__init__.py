@@ -3,7 +3,7 @@
 from fairconstrained.constraints.auc import AUCS, AUCConstraint, AUCParity
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.loss_parity import LOSS_PARITIES, LossParity
-from fairconstrained.constraints.moments import MomentConstraint, Rows
+from fairconstrained.constraints.moments import MomentConstraint, Placement
 from fairconstrained.constraints.notions import Cap, Event, Notion, Parity, as_notion
 from fairconstrained.constraints.partial_notions import (
     PARTIAL,
@@ -77,9 +77,9 @@ __all__ = [
     "PartialRankParity",
     "PartialStatisticalParity",
     "PartialStatisticalParityInBins",
+    "Placement",
     "Quadratic",
     "RateConstraint",
-    "Rows",
     "SoftBins",
     "Space",
     "Stack",

@@ -24,7 +24,7 @@ from fairconstrained.auc import (
     distinct_sets,
     win_table,
 )
-from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Placement
 from fairconstrained.constraints.notions import Notion, checked_number, chosen
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.surrogates import SURROGATES, Quadratic, Surrogate
@@ -112,7 +112,7 @@ class AUCConstraint(MomentConstraint):
         below = loss(second_, second) + loss(first, first_)
         return torch.cat((above, below))
 
-    def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+    def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Values of the true AUCs on these rows, from one sort, (2 m,)."""
         z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
         table = win_table(z, part, w, self.n_parts + 1)[: self.n_parts, : self.n_parts]
@@ -121,7 +121,7 @@ class AUCConstraint(MomentConstraint):
         difference = torch.as_tensor(found)
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
-    def of_pairs(self, rows: Rows, above: Tensor, below: Tensor) -> Tensor:
+    def of_pairs(self, rows: Placement, above: Tensor, below: Tensor) -> Tensor:
         """What pairs of rows add to the hard values if the first one ranks above, (k, 2 m)."""
         sets = self.sets.to(rows.weight)
         fraction = sets / (sets @ rows.counts())[:, None]
@@ -130,7 +130,7 @@ class AUCConstraint(MomentConstraint):
         added = first[:, above] * first_[:, below] - second[:, above] * second_[:, below]
         return torch.cat((added, -added)).T
 
-    def deviations(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+    def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Standard errors of the differences of true AUCs on these rows, of both signs."""
         z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
         sides = self.sets[self.index].numpy()  # (m, 4, n_parts)

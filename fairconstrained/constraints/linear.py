@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.constraints.affine import AffineMap, Entries, LinearMap, without_zeros
-from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Placement
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 
@@ -127,7 +127,7 @@ class LinearMoments(MomentConstraint):
         shape = self.n_parts, self.statistic.n_columns
         return AffineMap(self.combinations, rates, -self.slack.to(counts), shape)
 
-    def deviations(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+    def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         r"""Standard errors of the values by the delta method, (m,).
 
         With hard statistics s and rates :math:`\rho_r` over weights :math:`D_r`, a row of part q
@@ -136,7 +136,7 @@ class LinearMoments(MomentConstraint):
         """
         return self.deviations_of(self.scatter(scores, rows))
 
-    def scatter(self, scores: Tensor, rows: Rows) -> Tensor:
+    def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
         """Sums from which :meth:`deviations_of` computes standard errors, (n_parts, k, k + 1).
 
         For each part they are those of (s, 1) by weight, and of its products by squared weight.

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fairconstrained.arrays import Floats
 from fairconstrained.constraints.affine import AffineMap, Entries, LinearMap
-from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Rows
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Placement
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.steps import Above
 from fairconstrained.percentiles import (
@@ -147,7 +147,7 @@ class WithinIntervals(MomentConstraint):
         lower_, upper_ = (np.full((self.n_parts, 1), end) for end in (lower, upper))
         return self._made(parts=replace(self.parts, intervals=Intervals(lower_, upper_)))
 
-    def ranks(self, scores: Tensor, rows: Rows) -> Ranks:
+    def ranks(self, scores: Tensor, rows: Placement) -> Ranks:
         """Exact ranks in each part, from one sort."""
         part = rows.part.cpu().numpy()
         used = part < self.n_parts
@@ -163,7 +163,7 @@ class WithinIntervals(MomentConstraint):
             words += f" at threshold {1 + threshold} of {self._n_thresholds}"
         return words
 
-    def convex_rates(self, scores: Tensor, rows: Rows, aux: Tensor) -> list[Tensor]:
+    def convex_rates(self, scores: Tensor, rows: Placement, aux: Tensor) -> list[Tensor]:
         """Means S+ and S- of the convex parts of the steps, each (n_parts, n_columns)."""
         counts = rows.counts()[:, None]
         steps: Any = self.statistic_at(aux)  # Above
@@ -221,7 +221,7 @@ class PartialRates(WithinIntervals):
         first, second = self.first.to(rates.device), self.second.to(rates.device)
         return (leaky[first] - leaky[second]).reshape(-1) - self.slack.to(rates)
 
-    def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+    def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         r"""Convex parts by min(S+ - S-, a) = S+ + a - max(S- + a, S+) for means S of convex steps.
 
         See Appendix D.3 of the paper, where a factor 1 / n is missing.
@@ -262,7 +262,7 @@ class PartialGroupAUCs(WithinIntervals):
             auc_inside(fraction_inside(edges, self.lower.to(sums), self.upper.to(sums)))
         )
 
-    def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+    def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Exact AUCs from sorted scores."""
         inside = self.intervals.fraction(self.ranks(scores, rows).rank)
         return self._of_aucs(torch.as_tensor(auc_inside(inside)).to(scores))
@@ -413,7 +413,7 @@ class PartialDistributions(WithinIntervals):
         n = self.parts.n_rows(rows)
         return self.parts.counted(n * self.intervals.lengths < len(self.grid), n)
 
-    def init_aux(self, scores: Tensor, rows: Rows) -> Tensor:
+    def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
         """Thresholds at which the mean rate of the parts is in the middle of its bounds.
 
         They are feasible for tied scores if all parts have the same intervals.
@@ -456,13 +456,13 @@ class PartialDistributions(WithinIntervals):
             shape,
         )
 
-    def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+    def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Convex parts, from convex parts of the rates; the first one has the bounds."""
         plus, minus = self.convex_rates(scores, rows, aux)
         first = self._values(plus - self.most.to(plus), minus + self.least.to(plus))
         return torch.stack((first, self._scaled(minus, plus)))
 
-    def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+    def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Exact gaps from sorted scores, each at the grid point nearest to its threshold."""
         ranks = self.ranks(scores, rows)
         theta = aux.detach().cpu().numpy()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.moments import MomentConstraint, Rows
+from fairconstrained.constraints.moments import MomentConstraint, Placement
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.statistics import Statistic, side_by_side, sum_by
 from fairconstrained.constraints.steps import Above
@@ -84,7 +84,7 @@ class Stack(MomentConstraint):
             used |= part.cpu() < member.n_parts
         return used
 
-    def init_aux(self, scores: Tensor, rows: Rows) -> Tensor:
+    def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
         """The extra variables of all members."""
         pieces = [member.init_aux(scores, own) for member, own in self._with_rows(rows)]
         return torch.cat([scores.new_zeros(0), *pieces])
@@ -127,13 +127,13 @@ class Stack(MomentConstraint):
         pieces = zip(self.members, self.split(by), strict=True)
         return self._of([member.narrowed(own) for member, own in pieces])
 
-    def deviations(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+    def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """All members' standard errors, one after the other."""
         pairs = zip(self._with_rows(rows), self._with_aux(aux), strict=True)
         errors = [m.deviations(scores, own, own_aux) for (m, own), (_, own_aux) in pairs]
         return torch.cat([scores.new_zeros(0), *(own.to(scores) for own in errors)])
 
-    def scatter(self, scores: Tensor, rows: Rows) -> Tensor:
+    def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
         """The sums of all members, one after the other."""
         sums = [member.scatter(scores, own).reshape(-1) for member, own in self._with_rows(rows)]
         return torch.cat([scores.new_zeros(0), *sums])
@@ -161,13 +161,13 @@ class Stack(MomentConstraint):
         values = [member.hard_of_moments(*own) for member, own in self._tables(sums, counts, aux)]
         return torch.cat([sums.new_zeros(0), *values])
 
-    def hard_values(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+    def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """The hard values of all members on these rows."""
         pairs = zip(self._with_rows(rows), self._with_aux(aux), strict=True)
         values = [m.hard_values(scores, own, own_aux) for (m, own), (_, own_aux) in pairs]
         return torch.cat([scores.new_zeros(0), *values])
 
-    def convex_parts(self, scores: Tensor, rows: Rows, aux: Tensor) -> Tensor:
+    def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """The convex parts of all members, (2, m)."""
         pairs = zip(self._with_rows(rows), self._with_aux(aux), strict=True)
         parts = [m.convex_parts(scores, own, own_aux) for (m, own), (_, own_aux) in pairs]
@@ -188,11 +188,10 @@ class Stack(MomentConstraint):
         pieces = torch.split(aux, [member.n_aux for member in self.members])
         return zip(self.members, pieces, strict=True)
 
-    def _with_rows(self, rows: Rows) -> Iterator[tuple[MomentConstraint, Rows]]:
+    def _with_rows(self, rows: Placement) -> Iterator[tuple[MomentConstraint, Placement]]:
         """Each member with its own parts of the rows."""
         for member, part in zip(self.members, self.member_parts, strict=True):
-            own = torch.cat((part, part.new_full((1,), member.n_parts))).to(rows.part.device)
-            yield member, rows._replace(part=own[rows.part], n_parts=member.n_parts)
+            yield member, rows.in_unions(part, member.n_parts)
 
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str

@@ -104,7 +104,7 @@ def report(estimator: Any, solution: Solution, worst: int | None) -> None:
 
 def report_equal(estimator: Any, problem: Any, w: Tensor, narrowed: bool) -> None:
     """Warn if the point that replaced the solver's result gives all rows equal scores."""
-    scores = [problem.model.scores(w, batch.X).detach() for batch in problem.data.batches()]
+    scores = [problem.model.scores(w, rows.X).detach() for rows in problem.data.pieces()]
     if all(bool((own == scores[0][0]).all()) for own in scores):
         kept, smaller = (
             ("slack less the margin", " a smaller margin,") if narrowed else ("slack", "")

@@ -13,8 +13,8 @@ from fairconstrained.estimators._around import data_by_position, unchanged_on_er
 from fairconstrained.estimators._parameters import given_callbacks
 from fairconstrained.estimators._private import PrivateFairClassifier
 from fairconstrained.estimators._rows import checked_weight, random_seed, with_groups
-from fairconstrained.estimators._steps import Steps, as_batch, rows_to_begin
-from fairconstrained.estimators._stream import Rows, Stream
+from fairconstrained.estimators._steps import Steps, as_rows, rows_to_begin
+from fairconstrained.estimators._stream import Chunk, Stream
 from fairconstrained.estimators._training import Stage
 from fairconstrained.groups import encode_groups
 from fairconstrained.models import Posteriors
@@ -114,7 +114,7 @@ class StreamingClassifier(PrivateFairClassifier):
         for name in ("_stream", "_steps"):
             vars(self).pop(name, None)
 
-    def _step(self, chunk: Rows, training: Any, solver: LevelSet) -> None:
+    def _step(self, chunk: Chunk, training: Any, solver: LevelSet) -> None:
         """Continue from the state of the last call, or begin."""
         if self.margin > 0:
             raise ValueError(
@@ -129,13 +129,13 @@ class StreamingClassifier(PrivateFairClassifier):
                 return
             self._check_groups()
             self._steps = self._steps.after(solver, chunk, self.device)
-            problem = self._steps.on(as_batch(self._stream.rows, self.device))
+            problem = self._steps.on(as_rows(self._stream.rows, self.device))
             solution = self._steps.solution(problem)
             for callback in given_callbacks(self.callbacks) or ():
                 callback(solution.iterate)
             training.finish([Stage(problem, solution)])
 
-    def _begun(self, rows: Rows, training: Any, solver: LevelSet, rng: Generator) -> Steps | None:
+    def _begun(self, rows: Chunk, training: Any, solver: LevelSet, rng: Generator) -> Steps | None:
         """The state of the solver before its first step, or None while it waits for rows."""
         stream = self._stream
         n_first = None
@@ -169,7 +169,7 @@ class StreamingClassifier(PrivateFairClassifier):
         classes: Any,
         sensitive_features: Any,
         sample_weight: Any,
-    ) -> Rows:
+    ) -> Chunk:
         """Add a chunk to the stream and return its rows."""
         first = self._stream is None
         check_samples(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)

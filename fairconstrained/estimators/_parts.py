@@ -23,8 +23,7 @@ from fairconstrained.groups import Groups, computed, encode_groups
 from fairconstrained.models import Posteriors
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.specification import Specification
-from fairconstrained.problems.parted import PARTED
-from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.problems import Rows
 from fairconstrained.samples import check_samples
 from fairconstrained.solvers import check_solves
 from fairconstrained.workers import ALONE, Workers, refuse_difference
@@ -60,8 +59,7 @@ def check_parts(training: Training, X: Any) -> None:
             "within sharded_rows: another would learn from the rows of one worker. Fit it before, "
             "to other rows than these; its constrained head is trained on the rows of all."
         )
-    kind = training.problem_class
-    check_solves(training.solver, PARTED.get(kind, kind))  # private ones are sums
+    check_solves(training.solver, training.problem_class, in_memory=False)
 
 
 def rows_of_all(estimator: FairClassifier, given: Given, workers: Workers) -> TrainingRows:
@@ -306,13 +304,13 @@ def _refuse_lack(rows: TrainingRows) -> None:
         )
 
 
-def parted_rows(
+def rows_in_parts(
     rows: TrainingRows,
     table: Any,
     columns: Callable[[Any, Any], Any],
     weight: Floats,
     device: str,
-) -> PartedRows:
+) -> Rows:
     """The rows as problems on rows in parts see them.
 
     Parameters
@@ -329,9 +327,9 @@ def parted_rows(
     if isinstance(table, Blocks):
         blocks = Blocks(lambda: mapped(features, table, rows.group))
     else:
-        blocks = [features(table, rows.group)]
+        blocks = (features(table, rows.group),)
     y, group = (torch.as_tensor(column, device=device) for column in (rows.y, rows.group))
-    return PartedRows(blocks, y, group, _tensor(weight, device), rows.workers)
+    return Rows(blocks, y, group, _tensor(weight, device), rows.workers)
 
 
 def mapped(

@@ -10,9 +10,9 @@ import torch
 
 from fairconstrained.constraints import Space
 from fairconstrained.estimators._history import recorded
-from fairconstrained.estimators._stream import Rows
+from fairconstrained.estimators._stream import Chunk
 from fairconstrained.models.features import as_features
-from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems import FairERM, Rows
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.solvers import Iterate, LevelSet, Solution, Status
 from fairconstrained.solvers.level_set import LevelSetStream
@@ -20,7 +20,7 @@ from fairconstrained.solvers.level_set import LevelSetStream
 _WHITEN_ROWS = 5  # rows per column that decorrelating coordinates need
 
 
-def rows_to_begin(rows: Rows, n_groups: int, batch_size: int, min_rows: int) -> int | None:
+def rows_to_begin(rows: Chunk, n_groups: int, batch_size: int, min_rows: int) -> int | None:
     """The number of first rows that determine coordinates and sets, or None if there are too few.
 
     They must be a mini-batch, five rows per column, and `min_rows` rows of both labels of every
@@ -34,10 +34,10 @@ def rows_to_begin(rows: Rows, n_groups: int, batch_size: int, min_rows: int) -> 
     return int(enough.argmax()) + 1 if enough.any() else None
 
 
-def as_batch(rows: Rows, device: str) -> Batch:
-    """Rows as a batch for solvers."""
+def as_rows(rows: Chunk, device: str) -> Rows:
+    """Rows as solvers see them."""
     columns = (torch.as_tensor(column, device=device) for column in rows[1:])
-    return Batch(as_features(rows.X, device), *columns)
+    return Rows((as_features(rows.X, device),), *columns)
 
 
 @dataclass(frozen=True)
@@ -50,23 +50,23 @@ class Steps:
     problem: FairERM  # on the rows it began with
     space: Space
     state: LevelSetStream
-    waiting: Rows
+    waiting: Chunk
 
     @classmethod
-    def begin(cls, solver: LevelSet, problem: FairERM, space: Space, none: Rows) -> Steps:
+    def begin(cls, solver: LevelSet, problem: FairERM, space: Space, none: Chunk) -> Steps:
         return cls(problem, space, LevelSetStream.begin(solver, problem), none)
 
-    def after(self, solver: LevelSet, rows: Rows, device: str) -> Steps:
+    def after(self, solver: LevelSet, rows: Chunk, device: str) -> Steps:
         """The state after a step for each full mini-batch."""
         rows, size = self.waiting.then(rows), solver.batch_size
         end = len(rows.y) - len(rows.y) % size
         batches = (
-            as_batch(rows.part(slice(start, start + size)), device) for start in range(0, end, size)
+            as_rows(rows.part(slice(start, start + size)), device) for start in range(0, end, size)
         )
         state = self.state.through(solver, batches)
         return replace(self, state=state, waiting=rows.part(slice(end, None)))
 
-    def on(self, data: Batch) -> FairERM:
+    def on(self, data: Rows) -> FairERM:
         """The problem on other rows, with a copy of the model, to measure the model."""
         weights = torch.stack([data.weight[data.y == k].sum() for k in (0, 1)])
         risk = self.problem.risk

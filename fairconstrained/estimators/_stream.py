@@ -14,7 +14,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.problems.moments import GroupMoments
 
 
-class Rows(NamedTuple):
+class Chunk(NamedTuple):
     """Rows of a stream in order of arrival, with class and group indices."""
 
     X: Any  # dense or CSR
@@ -22,14 +22,14 @@ class Rows(NamedTuple):
     group: np.ndarray
     weight: np.ndarray
 
-    def part(self, index: Any) -> Rows:
+    def part(self, index: Any) -> Chunk:
         """Some of these rows."""
-        return Rows(*(column[index] for column in self))
+        return Chunk(*(column[index] for column in self))
 
-    def then(self, other: Rows) -> Rows:
+    def then(self, other: Chunk) -> Chunk:
         """These rows, followed by others."""
         rest = (np.concatenate(both) for both in zip(self[1:], other[1:], strict=True))
-        return Rows(stacked(self.X, other.X), *rest)
+        return Chunk(stacked(self.X, other.X), *rest)
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class Stream:
         )
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> Chunk:
         """The rows kept."""
-        return Rows(self.X, self.y, self.group, self.weight)
+        return Chunk(self.X, self.y, self.group, self.weight)
 
-    def training_rows(self, rows: Rows | None = None) -> TrainingRows:
+    def training_rows(self, rows: Chunk | None = None) -> TrainingRows:
         """The rows kept, or the given rows of the stream, in the form that a fit takes."""
         rows = self.rows if rows is None else rows
         return TrainingRows(*rows, self.classes, self.groups, self.moments)
@@ -98,7 +98,7 @@ class Stream:
         own = old[y * 0] if groups is None else positions(groups.labels, labels)[groups.codes]
         used = weight > 0
         y = np.searchsorted(self.classes, y)
-        chunk = Rows(*(column[used] for column in (X, y, own, weight)))
+        chunk = Chunk(*(column[used] for column in (X, y, own, weight)))
         moments = self.moments
         if moments is not None:
             moments = _merged(moments, old, 1 if labels is None else len(labels), chunk)

@@ -23,7 +23,7 @@ from fairconstrained.estimators._around import progress, report, report_equal
 from fairconstrained.estimators._callbacks import unwatched
 from fairconstrained.estimators._history import history, recorded
 from fairconstrained.estimators._parameters import given_callbacks
-from fairconstrained.estimators._parts import learnt_columns, parted_rows, rows_of_all
+from fairconstrained.estimators._parts import learnt_columns, rows_in_parts, rows_of_all
 from fairconstrained.estimators._rows import (
     Given,
     TrainingRows,
@@ -41,9 +41,7 @@ from fairconstrained.models import Linear
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.layers import auditable
 from fairconstrained.models.perceptron import WidePerceptronModel
-from fairconstrained.problems import Batch, FairERM
-from fairconstrained.problems.parted import class_in_parts
-from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.problems import FairERM, Rows
 from fairconstrained.process import one_thread, seeded
 from fairconstrained.solvers import (
     AugmentedLagrangian,
@@ -79,7 +77,7 @@ class Training:
     is_private = False
     watch: Callable[..., object] = staticmethod(unwatched)  # of a problem and each iterate
     rows: TrainingRows
-    data: Any  # the rows with the columns of the model, as problems see them
+    data: Rows  # the rows with the columns of the model, as problems see them
     rng: Generator  # the only source of randomness, except for dropout in networks
 
     def __init__(self, estimator: FairClassifier):
@@ -119,7 +117,7 @@ class Training:
             self.prepare(rows, rng)
             with one_thread():
                 problem = self.pose()
-                check_solves(self.solver, problem)
+                check_solves(self.solver, problem, in_memory=not rows.in_parts)
                 self.solver.check(problem)
                 self.finish(self.solve(self.refine(problem)))
 
@@ -133,8 +131,7 @@ class Training:
     def pose(self) -> Any:
         """Build the problem without solving anything; here that of the estimator's mean loss."""
         stack = self.stack(self.rows.cells, self.estimator.min_group_size)
-        kind = self.posed_as(FairERM, stack)
-        return kind(self.model(), self.data, self.estimator._risk(), stack, self.alpha)
+        return FairERM(self.model(), self.data, self.estimator._risk(), stack, self.alpha)
 
     def refine(self, problem: Any) -> Any:
         """Return the final problem, after solving a simpler one if that is needed."""
@@ -204,23 +201,20 @@ class Training:
             return nullcontext(torch.Generator().manual_seed(seed))
         return seeded(seed, self.estimator.device)
 
-    def in_columns(self, table: Any) -> Any:
+    def in_columns(self, table: Any) -> Rows:
         """The rows as a problem sees them, from what the specification makes of X."""
         columns = partial(self.estimator._columns, groups=self.rows.groups)
         if self.rows.in_parts:
             weight = relative_weight(self.rows.weight, self.rows.weight_range)
-            return parted_rows(self.rows, table, columns, weight, self.estimator.device)
+            return rows_in_parts(self.rows, table, columns, weight, self.estimator.device)
         return self.in_memory(as_features(columns(table, self.rows.group), self.estimator.device))
 
-    def in_memory(self, X: Features) -> Batch:
-        """The rows with these columns as one batch."""
+    def in_memory(self, X: Features) -> Rows:
+        """The rows with these columns."""
         rows, device = self.rows, self.estimator.device
         columns = rows.y, rows.group, relative_weight(rows.weight, rows.weight_range)
-        return Batch(X, *(torch.as_tensor(column, device=device) for column in columns))
-
-    def posed_as(self, kind: type, constraint: Stack) -> Any:
-        """The class of a problem for these rows: `kind`, or its equal for rows in parts."""
-        return class_in_parts(kind, constraint) if isinstance(self.data, PartedRows) else kind
+        y, group, weight = (torch.as_tensor(column, device=device) for column in columns)
+        return Rows((X,), y, group, weight)
 
     def model(self) -> Any:
         """Build the model of flat parameters that solvers see."""

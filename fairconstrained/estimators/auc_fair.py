@@ -219,10 +219,10 @@ class RankingTraining(Training):
         objective: Objective = LogLossForRanking()
         model = self.model()
         if self.estimator.objective == "auc":
-            rows = self.data.representatives
+            rows = self.data.quantiles
             objective = self._pairwise_loss([rows.weight[rows.y == k].sum() for k in (0, 1)])
             model = model.for_ranking()
-        kind = self.posed_as(RankingERM if self.is_linear else FairERM, stack)
+        kind = RankingERM if self.is_linear else FairERM
         return kind(model, self.data, objective, stack, self.alpha)
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class RankingTraining(Training):
         attributes = super().attributes(problem, w)
         if self.estimator.objective == "log":
             return attributes
-        rows = problem.data.representatives
+        rows = problem.data.quantiles
         scores = problem.model.scores(w, rows.X)[:, 0]
         slope, offset = log_odds_scale(scores, rows.y, rows.weight)
         rescaled: dict[str, Any] = problem.model.rescaled(attributes, slope.item(), offset.item())
@@ -250,4 +250,4 @@ class RankingTraining(Training):
         """Moments of all rows; a stream may have more rows than those kept."""
         if self.rows.moments is not None:
             return self.rows.moments.on(self.estimator.device)
-        return GroupMoments.of_data(self.data, len(self.rows.space.groups), self.rows.workers)
+        return GroupMoments.of_rows(self.data, len(self.rows.space.groups))

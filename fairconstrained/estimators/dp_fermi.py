@@ -23,7 +23,6 @@ from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.privacy import Budget, PrivacyGuarantee, privacy_guarantee
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.fermi import FermiERM
-from fairconstrained.problems.membership import Members
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
 from fairconstrained.problems.private.secret_groups import COUNTS, SecretGroups, released_counts
@@ -195,15 +194,14 @@ class PenalisedTraining(Training):
     def pose(self) -> Any:
         """Build the penalised problem."""
         stack = self.stack(self.rows.cells, self.estimator.min_group_size)
-        rows = Members(self.data, stack)
-        return self.posed_as(FermiERM, stack)(
+        return FermiERM(
             self.model(),
-            rows,
+            self.data,
             MeanLoss(log_loss),
             stack,
             self.alpha,
-            MutualInformation.within(stack, rows.counts()),
-            float(self.estimator.penalty),
+            information=MutualInformation.within(stack, self.data.counts(stack)),
+            weight=float(self.estimator.penalty),
         )
 
 
@@ -261,8 +259,7 @@ class PenalisedGroups(PrivateTraining):
             self._check_rows(model)
             own: dict[str, Any] = {"loss": log_loss, "n_rows": self.n_rows}
         else:
-            stack = Stack(self.rows.space, [])
-            own = {"risk": MeanLoss(log_loss), "kind": self.posed_as(FermiERM, stack)}
+            own = {"risk": MeanLoss(log_loss)}
         pose = partial(_posed, self, releases, model, **own)
         self.refuse_early(pose)
         self.spent = plan

@@ -336,7 +336,7 @@ class IntervalTraining(Training):
         if not feasible:
             problem = replace(problem, initial=problem.free)
         if clf._is_auto():
-            rows = self.data.representatives
+            rows = self.data.quantiles
             scores = problem.model.scores(problem.free, rows.X)
             (member,) = problem.constraint.members
             chosen = in_least_fair_interval(member, scores, clf._threshold(), rows)

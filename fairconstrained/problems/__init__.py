@@ -1,7 +1,6 @@
-"""What solvers see: problems, their linearizations and the batches of rows they hold."""
+"""What solvers see: problems, their linearizations and the rows they hold."""
 
 from fairconstrained.problems.base import (
-    Batch,
     DifferenceOfConvex,
     Divisible,
     Evaluation,
@@ -18,9 +17,9 @@ from fairconstrained.problems.base import (
 )
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.known import Known
+from fairconstrained.problems.rows import Rows
 
 __all__ = [
-    "Batch",
     "DifferenceOfConvex",
     "Divisible",
     "Evaluation",
@@ -31,6 +30,7 @@ __all__ = [
     "Loosenable",
     "Problem",
     "QuadraticProgram",
+    "Rows",
     "SampledProblem",
     "Sharpenable",
     "one_in",

@@ -1,7 +1,8 @@
 """The protocols through which solvers see a problem.
 
 The class attribute ``offers`` of a problem names its capabilities, and ``requires`` of a solver the
-ones it needs. Each capability stands for some methods:
+ones it needs. A problem on rows in blocks or shards offers nothing of its ``in_memory_only``. Each
+capability stands for some methods:
 
 =============================  =====================================================
 ``exact``                      those of :class:`Problem`, on all rows
@@ -24,86 +25,15 @@ ones it needs. Each capability stands for some methods:
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from math import sqrt
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.models.base import Model, Penalty
-from fairconstrained.models.features import Features
+from fairconstrained.models.base import Penalty
 from fairconstrained.problems.lines import Line, grid, on_grid
-from fairconstrained.workers import ALONE, Workers
 
 Answer = TypeVar("Answer")
-
-
-class Batch(NamedTuple):
-    """Rows of data on one device."""
-
-    X: Features
-    y: Tensor  # (n,) class indices
-    group: Tensor  # (n,) group indices
-    weight: Tensor  # (n,) positive
-
-    def rows(self, index: Tensor) -> Batch:
-        """Select rows by their indices, which may be on the CPU, as generators draw them."""
-        index = index.to(self.y.device)
-        y, group, weight = (column.index_select(0, index) for column in self[1:])
-        return Batch(self.X.rows(index), y, group, weight)
-
-    def kept(self, index: Tensor, weight: Tensor) -> Batch:
-        """Select rows that have these weights from now on."""
-        return self.rows(index)._replace(weight=weight)
-
-    def sum_by_cell(self, column: Tensor, shape: tuple[int, int]) -> Tensor:
-        """Sums of a column by label and group."""
-        sums = column.new_zeros(shape[0] * shape[1])
-        return sums.index_add_(0, self.y * shape[1] + self.group, column).reshape(shape)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return len(self.y)
-
-    @property
-    def n_before(self) -> int:
-        """Number of rows of the workers before this one: there are none."""
-        return 0
-
-    @property
-    def representatives(self) -> Batch:
-        """Rows whose scores have the distributions of those of all; here all of them."""
-        return self
-
-    @property
-    def sample(self) -> Batch:
-        """Some of the rows, evenly spaced; here all of them."""
-        return self
-
-    @property
-    def workers(self) -> Workers:
-        """Who has the other rows; here nobody."""
-        return ALONE
-
-    @property
-    def in_memory(self) -> Batch:
-        """The rows of this worker."""
-        return self
-
-    def in_one_group(self) -> Batch:
-        """The rows without their groups."""
-        return self._replace(group=torch.zeros_like(self.group))
-
-    def batches(self) -> list[Batch]:
-        """The rows some at a time; here all at once."""
-        return [self]
-
-    def total(self, of_batch: Callable[..., Tensor], *columns: Tensor) -> Tensor:
-        """Sum of a function of some rows at a time, and of further columns, over all rows."""
-        return of_batch(self, *columns)
 
 
 class Linearization(NamedTuple):
@@ -295,34 +225,6 @@ def last_kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer
         return last[0][1]
 
     return asked
-
-
-class WithAllRows:
-    """A problem on a batch in memory, or on rows in parts; its last values are kept."""
-
-    model: Model
-    data: Any  # Batch or PartedRows
-    constraint: MomentConstraint
-
-    def evaluate(self, x: Tensor) -> Evaluation:
-        """Soft and hard values, from one pass of the model in evaluation mode."""
-        self.model.update_batch_norm(x[: self.model.n_params], self.data.X)
-        return self._evaluated(x)
-
-    @cached_property
-    def _evaluated(self) -> Callable[[Tensor], Evaluation]:
-        return last_kept(self._evaluate)
-
-    def _evaluate(self, x: Tensor) -> Evaluation:
-        raise NotImplementedError
-
-    def standard_errors(self, x: Tensor) -> Tensor:
-        """Standard errors of the hard values of the constraints at `x`, (m,)."""
-        some: Batch = self.data.sample
-        w, aux = x.tensor_split([self.model.n_params])
-        scores = self.model.scores(w, some.X).detach()
-        errors = self.constraint.deviations(scores, self.constraint.place(*some[1:]), aux)
-        return errors * sqrt(some.n_rows / self.data.n_rows)
 
 
 class FixedSoftness:

@@ -1,14 +1,16 @@
 r"""Empirical risk minimisation under a moment constraint, from a model, a loss and a constraint.
 
-All derivatives pass through the scores: one forward pass of the model, closed forms or a small
-autograd graph on the scores, and one pullback.
+A pass over the rows gives a table of sums, and from it follow objective and constraints. What
+depends on single rows is differentiated in closed form, the function of the table by its affine map
+or by autograd.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from math import sqrt
 from typing import Any, ClassVar, Self
 
 import torch
@@ -16,26 +18,32 @@ from torch import Generator, Tensor
 
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.moments import MomentConstraint, Rows
-from fairconstrained.constraints.statistics import BLOCK_ROWS, blocks_of, look_up
+from fairconstrained.constraints.moments import MomentConstraint, Placement
+from fairconstrained.constraints.statistics import BLOCK_ROWS, blocks_of
 from fairconstrained.constraints.steps import Above
 from fairconstrained.models import Model
 from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel
+from fairconstrained.problems import lines
 from fairconstrained.problems.base import (
-    Batch,
     Evaluation,
     Linearization,
-    WithAllRows,
+    last_kept,
     one_in,
     separate_estimates,
     with_penalty,
 )
-from fairconstrained.problems.lines import Line, grid, of_labels, on_grid, thresholds
+from fairconstrained.problems.known import Known, first_point, known_points
+from fairconstrained.problems.lines import Line
 from fairconstrained.problems.majorant import Majorant
 from fairconstrained.problems.objectives import Objective
+from fairconstrained.problems.rows import Rows, Sums
 from fairconstrained.problems.saddle import Saddle
-from fairconstrained.problems.variants import Varied
+
+OnScores = Callable[[Tensor], tuple[Tensor, Tensor]]  # weights on sums to (on_scores, on_aux)
+
+_MOST_NAMED = 400_000  # changes of labels along a line that travel between workers: 3 MB
+_GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927  # steps of even sequences modulo one
 
 
 def through_scores(
@@ -54,7 +62,7 @@ def through_scores(
 
 
 @dataclass(frozen=True)
-class FairERM(Varied, WithAllRows):
+class FairERM:
     r"""Empirical risk minimisation under a moment constraint.
 
     .. math::
@@ -66,6 +74,10 @@ class FairERM(Varied, WithAllRows):
     :math:`f(z) = \sum_i \omega_i\, \ell(z_i, y_i) / \sum_i \omega_i`. The variables x = (w, a) are
     the parameters of the model and the extra variables of the constraint.
 
+    Rows in memory, in blocks and of several workers give the same values. Where a constraint
+    depends on the order of all scores, hard values of more than 400,000 rows that are not in memory
+    are those of quantiles (:attr:`~fairconstrained.problems.rows.Rows.quantiles`).
+
     The table of a draw of rows is scaled up to all rows and divided by the counts N of all rows.
     Linear constraints are then estimated without bias, and a group may be missing in the draw. In
     the same way mean losses are divided by the weight of all rows. If rows are not drawn uniformly,
@@ -74,7 +86,8 @@ class FairERM(Varied, WithAllRows):
     Parameters
     ----------
     model : Model
-    data : Batch
+        Linear, if the rows are not in memory.
+    data : Rows
     risk : Objective
     constraint : MomentConstraint
     alpha : float
@@ -94,9 +107,12 @@ class FairERM(Varied, WithAllRows):
             *("convex_parts", "convex_bounds", "saddle"),
         }
     )
+    in_memory_only: ClassVar[frozenset[str]] = frozenset(
+        {"draws", "held_out", "convex_parts", "convex_bounds", "saddle"}
+    )
 
     model: Model
-    data: Batch
+    data: Rows
     risk: Objective
     constraint: MomentConstraint
     alpha: float
@@ -104,20 +120,20 @@ class FairERM(Varied, WithAllRows):
     free: Tensor | None = None
     simpler: Callable[[Any], tuple[Tensor, Tensor]] | None = None
 
-    @cached_property
+    @property
     def total(self) -> Tensor:
         """Sum of the weights."""
-        return self.data.weight.sum()
+        return self.data.total_weight
 
     @cached_property
-    def placed(self) -> Rows:
-        """The rows with the part of each, as the constraint sees them."""
-        return self.constraint.place(*self.data[1:])
+    def placed(self) -> Placement:
+        """All rows, which are in memory, with the part of each, as the constraint sees them."""
+        return self.constraint.place(self.data.y, self.data.group, self.data.weight)
 
     @cached_property
     def counts(self) -> Tensor:
         """Weight in each part of the table, (n_parts,)."""
-        return self.placed.counts()
+        return self.data.counts(self.constraint)
 
     @cached_property
     def affine(self) -> AffineMap | None:
@@ -126,15 +142,18 @@ class FairERM(Varied, WithAllRows):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows of the data."""
-        return len(self.data.y)
+        """Number of rows of all workers."""
+        return self.data.n_rows
 
     @cached_property
     def n_constraints(self) -> int:
         """Number m of constraint values."""
-        sums = self.counts.new_zeros((self.constraint.n_parts, self.constraint.statistic.n_columns))
-        aux = self.counts.new_zeros(self.constraint.n_aux)
-        return len(self.constraint.of_moments(sums, self.counts, aux))
+        return len(self.constraint.slack)
+
+    @property
+    def offsets(self) -> Tensor:
+        """Positions of the intercepts, or of the biases of the last layer of a network."""
+        return self.model.offsets
 
     @property
     def strata(self) -> Tensor:
@@ -144,49 +163,108 @@ class FairERM(Varied, WithAllRows):
         strata: Tensor = index - (present < 0).sum()
         return strata
 
+    def start(self) -> Tensor:
+        """Starting point, (n_variables,)."""
+        return first_point(self) if self.initial is None else self.variables(self.initial)
+
     def variables(self, w: Tensor) -> Tensor:
         """The parameters w, with extra variables of the constraint that suit them."""
         if not self.constraint.n_aux:
             return w
         if self.few is not self:
             return self.few.variables(w)
-        scores = self.model.scores(w, self.data.X)
-        return torch.cat((w, self.constraint.init_aux(scores, self.placed)))
+        scores, rows = self.data.scores_of_all(self.scores(w)), self.data.quantiles
+        return torch.cat((w, self.constraint.init_aux(scores, self._placed(rows))))
 
     # ------------------------------------------------------------------ values and gradients
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Objective and constraints from one forward pass."""
-        if self.affine is None:
-            batch = self._batch(rows, None)
+        """Objective and constraints; from all rows, or estimated from some that are drawn.
 
-            def terms(scores: Tensor, aux: Tensor) -> Tensor:
-                risk = self.risk.soft(scores, batch.y, batch.weight, self.total)[None]
-                return torch.cat((risk, self._values(scores, aux, batch)))
-
-            return self._penalised(x, through_scores(terms, self.model, x, batch.X))
-        if rows is None and isinstance(self.model, LinearModel):
-            steps = self.constraint.steps_at(self._split(x)[1])
-            if steps is not None:
-                return self._penalised(x, self._at_thresholds(self.affine, steps, x))
-        if rows is None and self.n_rows > BLOCK_ROWS:
-            return self._penalised(x, self._on_blocks(self.affine, x))
-        batch, placed = self._batch(rows, None), self.placed
+        All rows are passed once for the values. Of rows that are not in memory one more pass gives
+        any number of gradients.
+        """
         if rows is not None:
-            placed = placed.take(rows)._replace(weight=batch.weight)
-        whole, sizes = slice(None), [len(batch.y)]
-        return self._penalised(
-            x, self._in_closed_form(self.affine, x, batch.X, placed, whole, whole, sizes)
+            return self._of_draw(x, rows)
+        w, aux = self._split(x)
+        sums, on_sums = self.data.linearized(partial(self._of_piece, x))
+        value, pullback = self._of_sums_linearized(sums, aux)
+
+        def together(weights: Tensor) -> Tensor:
+            of_sums, of_aux = pullback(weights)
+            gradients = on_sums(of_sums)
+            gradients[:, len(w) :] += of_aux
+            return gradients
+
+        terms = Linearization(
+            value, lambda weights: together(weights[None])[0], self._span(value, 1), together
         )
+        return self._penalised(x, terms)
+
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """Soft and hard values, from one pass of the model in evaluation mode."""
+        self.model.update_batch_norm(x[: self.model.n_params], self.data.X)
+        return self._evaluated(x)
+
+    @cached_property
+    def _evaluated(self) -> Callable[[Tensor], Evaluation]:
+        return last_kept(self._evaluate)
+
+    def _evaluate(self, x: Tensor) -> Evaluation:
+        w, aux = self._split(x)
+        if self._sums_decide:
+
+            def of_piece(rows: Rows) -> Tensor:
+                placed, scores = self._placed(rows), self.model.scores(w, rows.X)
+                terms = self._sums(scores, aux, placed), self._hard_sums(scores, placed)
+                return torch.stack(terms)
+
+            sums, hard_sums = self.data.total(of_piece)
+            hard = self._hard_of_sums(hard_sums)
+        else:
+            scores = []
+
+            def of_sums(rows: Rows) -> Tensor:
+                scores.append(self.model.scores(w, rows.X))
+                return self._sums(scores[-1], aux, self._placed(rows))
+
+            sums = self.data.total(of_sums)
+            hard = self.hard(torch.cat(scores) if len(scores) > 1 else scores[0], aux)
+        soft = self._of_sums(sums, aux)
+        soft[0] += self.alpha * self.model.penalty(w).value
+        return Evaluation(soft, hard)
+
+    def hard(self, scores: Tensor, aux: Tensor) -> Tensor:
+        """Hard values from the scores of this worker's rows."""
+        rows, scores = self.data.quantiles, self.data.scores_of_all(scores)
+        error = self.risk.hard(scores, rows.y, rows.weight)[None]
+        return torch.cat((error, self.constraint.hard_values(scores, self._placed(rows), aux)))
+
+    def standard_errors(self, x: Tensor) -> Tensor:
+        """Standard errors of the hard values of the constraints at `x`, (m,)."""
+        w, aux = self._split(x)
+        if self._sums_decide and not self.data.in_memory:
+            scatter = self.constraint.scatter
+            return self.constraint.deviations_of(
+                self.data.total(
+                    lambda rows: scatter(self.model.scores(w, rows.X), self._placed(rows))
+                )
+            )
+        some = self.data.sample
+        scores = self.model.scores(w, some.X).detach()
+        errors = self.constraint.deviations(scores, self._placed(some), aux)
+        return errors * sqrt(some.n_rows / self.n_rows)
+
+    # ------------------------------------------------------------------ estimates from draws
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """The penalised risk alone."""
-        batch = self._batch(rows, None)
+        """The penalised risk alone, of all rows in memory or estimated from some."""
+        own = self._drawn(rows, None)
 
         def risk(scores: Tensor, aux: Tensor) -> Tensor:
-            return self.risk.soft(scores, batch.y, batch.weight, self.total)[None]
+            return self.risk.soft(scores, own.y, own.weight, self.total)[None]
 
-        return self._penalised(x, through_scores(risk, self.model, x, batch.X))
+        return self._penalised(x, through_scores(risk, self.model, x, own.X))
 
     def constraints(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
@@ -196,14 +274,14 @@ class FairERM(Varied, WithAllRows):
 
     def of_scores(
         self,
-        values: Callable[[Tensor, Tensor, Batch], Tensor],
+        values: Callable[[Tensor, Tensor, Rows], Tensor],
         x: Tensor,
         rows: Tensor | None = None,
         scale: Tensor | None = None,
     ) -> Linearization:
-        """Linearize a function of scores, extra variables and a batch by autograd."""
-        batch = self._batch(rows, scale)
-        return through_scores(lambda z, a: values(z, a, batch), self.model, x, batch.X)
+        """Linearize a function of scores, extra variables and drawn rows by autograd."""
+        own = self._drawn(rows, scale)
+        return through_scores(lambda z, a: values(z, a, own), self.model, x, own.X)
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
         """Estimate the risk from `rows` and the constraints from each draw.
@@ -220,63 +298,36 @@ class FairERM(Varied, WithAllRows):
         placed.weight.mul_(torch.cat(scales))
         first, later = slice(0, n), slice(n, None)
         sizes = [len(drawn) for drawn, _ in draws]
-        return self._penalised(
-            x, self._in_closed_form(self.affine, x, X, placed, first, later, sizes)
-        )
+        return self._of_draws(self.affine, x, X, placed, first, later, sizes)
 
-    def _evaluate(self, x: Tensor) -> Evaluation:
-        w, aux = self._split(x)
-        y, weight = self.data.y, self.data.weight
-        scores = self.model.scores(w, self.data.X)
-        sums = self.constraint.sums(scores, self.placed, aux)
-        loss = self.risk.soft(scores, y, weight)[None] + self.alpha * self.model.penalty(w).value
-        soft = torch.cat((loss, self.constraint.of_moments(sums, self.counts, aux)))
-        return Evaluation(soft, self.hard(scores, aux))
+    def _of_draw(self, x: Tensor, rows: Tensor) -> Linearization:
+        """Objective and constraints from the same drawn rows."""
+        own = self._drawn(rows, None)
+        if self.affine is not None:
+            placed = self.placed.take(rows)._replace(weight=own.weight)
+            whole = slice(None)
+            return self._of_draws(self.affine, x, own.X, placed, whole, whole, [len(rows)])
 
-    # ------------------------------------------------------------------ rows held out
+        def terms(scores: Tensor, aux: Tensor) -> Tensor:
+            risk = self.risk.soft(scores, own.y, own.weight, self.total)[None]
+            return torch.cat((risk, self._values(scores, aux, own)))
 
-    def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
-        """Return the problem on most rows, and one in `every` rows of each label and group.
+        return self._penalised(x, through_scores(terms, self.model, x, own.X))
 
-        If a label has too few rows for that in all groups, every row is in both.
-        """
-        y, group = self.data.y.cpu(), self.data.group.cpu()
-        cell = y * (group.max() + 1) + group
-        kept, held = (rows.to(self.data.y.device) for rows in one_in(every, cell, rng))
-        if len(torch.unique(self.data.y[held])) < len(torch.unique(y)):
-            return self, torch.arange(len(y), device=self.data.y.device)
-        return replace(self, data=self.data.rows(kept)), held
-
-    def begun(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
-        """Return where training on these rows begins: here, or at the simpler model."""
-        return (x, dual) if self.simpler is None else self.simpler(self)
-
-    def risks(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
-        batch = self.data.rows(rows)
-        scores = self.model.scores(self._split(x)[0], batch.X)
-        soft, hard = (
-            risk(scores, batch.y, batch.weight) for risk in (self.risk.soft, self.risk.hard)
-        )
-        return torch.stack((soft, hard))
-
-    # ------------------------------------------------------------------ routes that exist for speed
-
-    def _in_closed_form(
+    def _of_draws(
         self,
         affine: AffineMap,
         x: Tensor,
         X: Features,
-        rows: Rows,
+        rows: Placement,
         first: slice,
         drawn: slice,
         sizes: Sequence[int],
     ) -> Linearization:
         """Risk of the `first` rows, and a linear constraint on each of the draws.
 
-        Autograd takes 3.6 times as long for a step on a batch of 128 rows, 4.1 times for three
-        draws of 128 rows, and 1.4 times for a pass over 40,000 rows
-        (``python -m benchmarks.speed.routes``).
+        Autograd takes 3.6 times as long for a step on a batch of 128 rows, and 4.1 times for three
+        draws of 128 rows (``python -m benchmarks.speed.routes``).
         """
         w, aux = self._split(x)
         scores, model_pullback = self.model.linearize(w, X)
@@ -297,60 +348,78 @@ class FairERM(Varied, WithAllRows):
             on_scores = of_values + of_risk if same else torch.cat((of_risk, of_values))
             return torch.cat((model_pullback(on_scores), on_aux))
 
-        span = span_of_terms(affine, risk, len(sizes))
-        return Linearization(torch.cat((risk[None], values)), pullback, span)
+        value = torch.cat((risk[None], values))
+        return self._penalised(x, Linearization(value, pullback, self._span(value, len(sizes))))
 
-    def _on_blocks(self, affine: AffineMap, x: Tensor) -> Linearization:
-        """`_in_closed_form` on all rows, keeping nothing but the scores.
+    # ------------------------------------------------------------------ rows held out
 
-        The statistics of some rows at a time fit into the cache and are computed again for the
-        pullback. To keep them would take five vectors of length n.
+    def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
+        """Return the problem on most rows, and one in `every` rows of each label and group.
+
+        If a label has too few rows for that in all groups, every row is in both.
         """
-        w, aux = self._split(x)
-        scores, model_pullback = self.model.linearize(w, self.data.X)
-        rows, constraint = self.placed, self.constraint
-        risk, risk_gradient = self.risk.linearize(scores, rows.y, rows.weight)
-        values = affine.of_table(constraint.sums(scores, rows, aux))
+        y, group = self.data.y.cpu(), self.data.group.cpu()
+        cell = y * (group.max() + 1) + group
+        kept, held = (rows.to(self.data.y.device) for rows in one_in(every, cell, rng))
+        if len(torch.unique(self.data.y[held])) < len(torch.unique(y)):
+            return self, torch.arange(len(y), device=self.data.y.device)
+        return replace(self, data=self.data.take(kept)), held
 
-        def pullback(weights: Tensor) -> Tensor:
-            on_scores, on_aux = weights[0] * risk_gradient(), torch.zeros_like(aux)
-            on_table = torch.nn.functional.pad(affine.on_table(weights[1:]), (0, 0, 0, 1))
-            for total, z, y, part, weight in blocks_of(on_scores, scores, *rows[:3]):
-                soft, statistics_pullback = constraint.linearize(z, y, aux)
-                on_rows = look_up(on_table, part, soft) * weight[:, None]
-                of_scores, of_aux = statistics_pullback(on_rows)
-                total += of_scores
-                on_aux += of_aux
-            return torch.cat((model_pullback(on_scores), on_aux))
+    def begun(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+        """Return where training on these rows begins: here, or at the simpler model."""
+        return (x, dual) if self.simpler is None else self.simpler(self)
 
-        return Linearization(
-            torch.cat((risk[None], values)), pullback, span_of_terms(affine, risk, 1)
+    def risks(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
+        own = self.data.take(rows)
+        scores = self.model.scores(self._split(x)[0], own.X)
+        return torch.stack(
+            [risk(scores, own.y, own.weight) for risk in (self.risk.soft, self.risk.hard)]
         )
 
-    def _at_thresholds(self, affine: AffineMap, steps: Above, x: Tensor) -> Linearization:
-        """All terms on all rows where extra variables are thresholds: many gradients in one pass.
+    # ------------------------------------------------------------------ similar problems
 
-        With one pullback for each, 20 gradients over 40,000 rows take 4.0 times as long. One
-        gradient takes about the same time (``python -m benchmarks.speed.routes``).
+    def sharpened(self) -> Self:
+        """The problem with soft rates at twice the temperature, or itself without soft rates."""
+        return self._under(self.constraint.sharpened())
+
+    def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
+        """The problem with more slack, and x with extra variables that suit it."""
+        problem = self._under(self.constraint.loosened(by))
+        return problem, x if problem is self else problem.variables(self._split(x)[0])
+
+    def known(self) -> list[Known]:
+        """Points that no result may be clearly worse than."""
+        return known_points(self)
+
+    def thinned(self) -> Self:
+        """The problem on some hundred thousand rows that stand for all; itself if few."""
+        return self._on(self.data.subsample(self._shape_of_cells))
+
+    @cached_property
+    def few(self) -> Self:
+        """`thinned`, kept for what need not be known exactly."""
+        return self.thinned()
+
+    def by_cell(self) -> Self:
+        """The problem on one row of each label and group, which has the weight of all of them.
+
+        Where all scores are equal, its values are those of this problem.
         """
-        scores, model_pullback = self.model.linearize(self._split(x)[0], self.data.X)
-        y, part, weight, _ = self.placed
-        risk, risk_gradient = self.risk.linearize(scores, y, weight)
-        values, steps_pullback = affine.of_steps(steps, steps.soft(scores, y), part, weight)
+        return self._on(self.data.by_cell(self._shape_of_cells))
 
-        def together(weights: Tensor) -> Tensor:
-            on_scores, on_aux = steps_pullback(weights[:, 1:])
-            on_scores += risk_gradient() * weights[:, 0]
-            return torch.cat((model_pullback(on_scores[:, None]).T, on_aux), dim=1)
+    @property
+    def _shape_of_cells(self) -> tuple[int, int]:
+        n_classes, n_groups = self.constraint.part_of_cell.shape
+        return n_classes, n_groups
 
-        return Linearization(
-            torch.cat((risk[None], values)),
-            lambda weights: together(weights[None])[0],
-            None,
-            together,
-        )
+    def _under(self, constraint: MomentConstraint) -> Self:
+        return self if constraint is self.constraint else replace(self, constraint=constraint)
 
-    # ------------------------------------------------------------------ other protocols
+    def _on(self, data: Rows) -> Self:
+        return self if data is self.data else replace(self, data=data)
+
+    # ------------------------------------------------------------------ differences of convex parts
 
     @property
     def difference_of_convex(self) -> bool:
@@ -359,14 +428,14 @@ class FairERM(Varied, WithAllRows):
 
     def convex_parts(self, x: Tensor) -> Linearization:
         """The objective and both convex parts of the constraints, (1 + 2 m,)."""
-        batch = self.data
+        own = self.data
 
         def terms(scores: Tensor, aux: Tensor) -> Tensor:
-            risk = self.risk.soft(scores, batch.y, batch.weight, self.total)[None]
+            risk = self.risk.soft(scores, own.y, own.weight, self.total)[None]
             parts = self.constraint.convex_parts(scores, self.placed, aux)
             return torch.cat((risk, parts.reshape(-1)))
 
-        return self._penalised(x, through_scores(terms, self.model, x, batch.X))
+        return self._penalised(x, through_scores(terms, self.model, x, own.X))
 
     @property
     def has_convex_bounds(self) -> bool:
@@ -381,45 +450,259 @@ class FairERM(Varied, WithAllRows):
         """The min-max form of AUCs with one quadratic surrogate, or None for other problems."""
         return Saddle.of(self)
 
-    @property
-    def offsets(self) -> Tensor:
-        """Positions of the intercepts, or of the biases of the last layer of a network."""
-        return self.model.offsets
-
-    # ------------------------------------------------------------------ comparisons of results
+    # ------------------------------------------------------------------ hard values on lines
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values on a line: all of them if labels determine them, else at some points."""
-        moved = torch.nonzero(direction)[:, 0]
-        moves_offsets = bool(torch.isin(moved, self.model.offsets).all())
+        moves_offsets = bool(torch.isin(torch.nonzero(direction)[:, 0], self.offsets).all())
+        steps = lines.grid(x, reach)
         if not (isinstance(self.model, LinearModel) or moves_offsets):
-            steps = grid(x, reach)
-            return on_grid(lambda step: self.evaluate(x + step * direction).hard, steps)
+            return lines.on_grid(lambda step: self.evaluate(x + step * direction).hard, steps)
+        if self._sums_decide and self.constraint.of_labels:
+            return self._between_changes(x, direction, reach)
+        w, ahead = (self._split(at)[0] for at in (x, x + direction))
+        if self._sums_decide:
+            if moves_offsets:
+                steps = torch.cat((steps, self._thresholds(x, direction, reach)))
+            return self._at_steps(w, ahead, steps)
+        scores, aux = self.scores(w), self._split(x)[1]
+        slopes = self.scores(ahead) - scores
+        if moves_offsets:  # all slopes are equal: those of other rows belong to these scores too
+            of_all = self.data.scores_of_all
+            named = lines.thresholds(of_all(scores), of_all(slopes), reach)
+            steps = torch.cat((steps, named))
+        return lines.on_grid(lambda step: self.hard(scores + step * slopes, aux), steps)
+
+    def _between_changes(self, x: Tensor, direction: Tensor, reach: float) -> Line:
+        """One point between any two changes of labels, and one beyond them on each side."""
+        affine, (w, ahead) = self.affine, (self._split(at)[0] for at in (x, x + direction))
+        assert affine is not None  # see `_sums_decide`
+        assert self.risk.of_rows is not None
+        found = self._changes(w, ahead, reach)
+        steps = lines.between(found, reach, lines.most_points(affine))
+        columns = lines.error_and_statistics(self.risk.of_rows, self.constraint.statistic.hard)
+
+        def of_piece(rows: Rows) -> Tensor:
+            on_line = self._on_line(w, ahead, rows)
+            return lines.tables_at(steps, *on_line, self._placed(rows), columns, reach)
+
+        return lines.of_tables(steps, self.data.total(of_piece), self.total, affine)
+
+    def _thresholds(self, x: Tensor, direction: Tensor, reach: float) -> Tensor:
+        """Steps at quantiles of the changes of labels, or between all of them if few."""
+        w, ahead = (self._split(at)[0] for at in (x, x + direction))
+        most = lines.most_thresholds(self.n_rows)
+        return lines.between(self._changes(w, ahead, reach), reach, most)
+
+    def _changes(self, w: Tensor, ahead: Tensor, reach: float) -> Tensor:
+        """Where labels change along a line: all changes if rows are few, else some of every rank.
+
+        Of many rows that are not in memory each piece names evenly spaced changes of its own, in
+        proportion to its rows.
+        """
+        own = [
+            self._named(lines.changes(*self._on_line(w, ahead, rows), reach), place)
+            for place, rows in enumerate(self.data.pieces())
+        ]
+        return torch.cat(self.data.workers.gather(torch.cat(own)))
+
+    def _named(self, changes: Tensor, place: int) -> Tensor:
+        """The changes that a piece names.
+
+        Of many pieces each names few: with an offset that runs evenly over pieces and workers, all
+        ranks are named alike.
+        """
+        if self.data.in_memory or self.n_rows <= _MOST_NAMED:
+            return changes
+        offset = (_GOLDEN * place + _PLASTIC * self.data.workers.rank) % 1.0
+        spacing = self.n_rows / _MOST_NAMED
+        ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
+        return changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
+
+    def _at_steps(self, w: Tensor, ahead: Tensor, steps: Tensor) -> Line:
+        """Hard values at some points of a line, in one pass."""
+
+        def of_piece(rows: Rows) -> Tensor:
+            placed, (scores, slopes) = self._placed(rows), self._on_line(w, ahead, rows)
+            return torch.stack([self._hard_sums(scores + t * slopes, placed) for t in steps])
+
+        affine, sums = self.affine, self.data.total(of_piece)
+        assert affine is not None  # see `_sums_decide`
+        tables = sums[:, 1:].reshape(len(steps), affine.n_parts, affine.n_columns)
+        return Line(steps, sums[:, 0], affine.largest(tables))
+
+    def _on_line(self, w: Tensor, ahead: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Scores of the rows, and their derivatives along the line."""
+        scores = self.model.scores(w, rows.X)
+        return scores, self.model.scores(ahead, rows.X) - scores
+
+    # ------------------------------------------------------------------ sums over rows
+
+    def _of_piece(self, x: Tensor, rows: Rows) -> Sums:
+        """Sums over some rows, and the map from weights on them to gradients."""
         w, aux = self._split(x)
-        scores = self.model.scores(w, self.data.X)
-        slopes = self.model.scores(w + self._split(direction)[0], self.data.X) - scores
-        if self.risk.of_rows and self.affine is not None and self.constraint.of_labels:
-            of_rows = self.risk.of_rows, self.constraint.statistic.hard
-            return of_labels(scores, slopes, self.placed, *of_rows, self.affine, reach)
-        steps = grid(x, reach)
-        if moves_offsets:
-            steps = torch.cat((steps, thresholds(scores, slopes, reach)))
-        return on_grid(lambda step: self.hard(scores + step * slopes, aux), steps)
+        placed, steps = self._placed(rows), self.constraint.steps_at(aux)
+        scores, model_pullback = self.model.linearize(w, rows.X)
+        if steps is not None and self.risk.is_additive and isinstance(self.model, LinearModel):
+            return self._at_thresholds(steps, scores, placed, model_pullback)
+        if self.risk.is_additive:
+            sums, on_scores = self._in_closed_form(scores, aux, placed)
+        else:
+            sums, pullback = linearized(lambda z, a: self._sums(z, a, placed), scores, aux)
+            on_scores = pullback  # type: ignore[assignment]
+
+        def gradients(weights: Tensor) -> Tensor:
+            pairs = map(on_scores, weights)
+            return torch.stack([torch.cat((model_pullback(z), a)) for z, a in pairs])
+
+        return sums, gradients
+
+    def _in_closed_form(
+        self, scores: Tensor, aux: Tensor, rows: Placement
+    ) -> tuple[Tensor, OnScores]:
+        """Sums of the risk and of the statistics, and the map from weights on them to scores.
+
+        Autograd takes 1.4 times as long for a pass over 40,000 rows
+        (``python -m benchmarks.speed.routes``). Of many rows nothing but the scores is kept: the
+        statistics of some rows at a time fit into the cache and are computed again for the
+        gradient. To keep them would take five vectors of length n.
+        """
+        risk, risk_gradient = self.risk.linearize(scores, rows.y, rows.weight, self.total)
+        if len(scores) <= BLOCK_ROWS:
+            soft, on_statistics = self.constraint.linearize(scores, rows.y, aux)
+            table = rows.sum(soft)
+
+            def on_scores(weights: Tensor) -> tuple[Tensor, Tensor]:
+                on_rows = rows.on_columns(weights[1:].reshape(table.shape), soft)
+                of_scores, of_aux = on_statistics(on_rows)
+                return of_scores + weights[0] * risk_gradient(), of_aux
+
+        else:
+            table = self.constraint.sums(scores, rows, aux)
+
+            def on_scores(weights: Tensor) -> tuple[Tensor, Tensor]:
+                total, on_aux = weights[0] * risk_gradient(), torch.zeros_like(aux)
+                on_table = weights[1:].reshape(table.shape)
+                for own, z, y, part, weight in blocks_of(total, scores, *rows[:3]):
+                    block = Placement(y, part, weight, rows.n_parts)
+                    soft, on_statistics = self.constraint.linearize(z, block.y, aux)
+                    of_scores, of_aux = on_statistics(block.on_columns(on_table, soft))
+                    own += of_scores
+                    on_aux += of_aux
+                return total, on_aux
+
+        return torch.cat((risk[None], table.reshape(-1))), on_scores
+
+    def _at_thresholds(
+        self,
+        steps: Above,
+        scores: Tensor,
+        rows: Placement,
+        model_pullback: Callable[[Tensor], Tensor],
+    ) -> Sums:
+        """Sums where extra variables are thresholds: many gradients in one product.
+
+        With one pullback for each, 20 gradients over 40,000 rows take 4.0 times as long. One
+        gradient takes about the same time (``python -m benchmarks.speed.routes``).
+        """
+        risk, risk_gradient = self.risk.linearize(scores, rows.y, rows.weight, self.total)
+        soft, of_parts = steps.soft(scores, rows.y), rows.weights()
+        # For few parts, products take an eighth of the time of sums by index.
+        table = of_parts @ soft
+
+        def gradients(weights: Tensor) -> Tensor:
+            tables, slopes = weights[:, 1:].reshape(-1, *table.shape), steps.slopes(soft)
+            on_scores = risk_gradient() * weights[:, 0]
+            for q, of_part in enumerate(of_parts):
+                inside = torch.nonzero(of_part)[:, 0]
+                own = slopes.index_select(0, inside) * of_part.index_select(0, inside)[:, None]
+                on_scores.index_add_(0, inside, own @ tables[:, q].T)
+            on_aux = -(tables * (of_parts @ slopes)).sum(dim=1)
+            return torch.cat((model_pullback(on_scores[:, None]).T, on_aux), dim=1)
+
+        return torch.cat((risk[None], table.reshape(-1))), gradients
+
+    def _sums(self, scores: Tensor, aux: Tensor, rows: Placement) -> Tensor:
+        """Sums over some rows, of the objective and then of the constraint, as one vector."""
+        risk = self.risk.sums(scores, rows.y, rows.weight) / self.total
+        table = self.constraint.sums(scores, rows, aux)
+        return torch.cat((risk.reshape(-1), table.reshape(-1)))
+
+    def _of_sums(self, sums: Tensor, aux: Tensor) -> Tensor:
+        """(f, c_1, ..., c_m) from the sums over all rows, without the penalty."""
+        of_risk, table = self._divided_sums(sums)
+        values = self.constraint.of_moments(table, self.counts, aux)
+        return torch.cat((self.risk.of_sums(of_risk)[None], values))
+
+    def _of_sums_linearized(
+        self, sums: Tensor, aux: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
+        """`_of_sums`, and the map from weights (k, 1 + m) on it to (k, S) and (k, n_aux)."""
+        affine = self.affine if self.risk.is_additive else None
+        if affine is None:
+            value, pullback = linearized(self._of_sums, sums, aux)
+
+            def by_autograd(weights: Tensor) -> tuple[Tensor, Tensor]:
+                of_sums, of_aux = zip(*map(pullback, weights), strict=True)
+                return torch.stack(of_sums), torch.stack(of_aux)
+
+            return value, by_autograd
+
+        def in_closed_form(weights: Tensor) -> tuple[Tensor, Tensor]:
+            on_table = affine.on_table(weights[:, 1:]).flatten(start_dim=1)
+            of_sums = torch.cat((weights[:, :1], on_table), dim=1)
+            return of_sums, weights.new_zeros((len(weights), len(aux)))
+
+        risk, table = self._divided_sums(sums)
+        return torch.cat((risk, affine.of_table(table))), in_closed_form
+
+    def _divided_sums(self, sums: Tensor) -> tuple[Tensor, Tensor]:
+        """The sums of the objective, and the table of the constraint."""
+        shape = self.constraint.n_parts, self.constraint.statistic.n_columns
+        of_risk, table = sums.tensor_split([len(sums) - shape[0] * shape[1]])
+        return of_risk, table.reshape(shape)
+
+    @property
+    def _sums_decide(self) -> bool:
+        """Whether hard values are functions of sums over rows, which no order of scores changes."""
+        aux = self.constraint.n_aux
+        return not aux and self.affine is not None and self.risk.of_rows is not None
+
+    def _hard_sums(self, scores: Tensor, rows: Placement) -> Tensor:
+        """Sums over some rows from which the hard values follow."""
+        error = self.risk.hard(scores, rows.y, rows.weight) * (rows.weight.sum() / self.total)
+        return torch.cat((error[None], self.constraint.hard_sums(scores, rows).reshape(-1)))
+
+    def _hard_of_sums(self, sums: Tensor) -> Tensor:
+        """Hard values from sums over all rows."""
+        error, table = self._divided_sums(sums)
+        values = self.constraint.hard_of_moments(table, self.counts, table.new_zeros(0))
+        return torch.cat((error, values))
 
     # ------------------------------------------------------------------ pieces
 
-    def hard(self, scores: Tensor, aux: Tensor) -> Tensor:
-        """Hard values of these scores of all rows."""
-        error = self.risk.hard(scores, self.data.y, self.data.weight)[None]
-        return torch.cat((error, self.constraint.hard_values(scores, self.placed, aux)))
+    def _placed(self, rows: Rows) -> Placement:
+        """The parts of some rows, or of all that are in memory."""
+        if rows is self.data:
+            return self.placed
+        return self.constraint.place(rows.y, rows.group, rows.weight)
 
-    def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
-        sums = self.constraint.sums(scores, self.constraint.place(*batch[1:]), aux)
+    def scores(self, w: Tensor) -> Tensor:
+        """Scores of this worker's rows, (n, K)."""
+        own = [self.model.scores(w, rows.X) for rows in self.data.pieces()]
+        return own[0] if len(own) == 1 else torch.cat(own)
+
+    def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x[: self.model.n_params], x[self.model.n_params :]
+
+    def _values(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
+        """Values of the constraints, estimated from drawn rows."""
+        sums = self.constraint.sums(scores, self._placed(rows), aux)
         if self.affine is None:
             return self.constraint.of_moments(sums, self.counts, aux)
         return self.affine.of_table(sums)
 
-    def _batch(self, rows: Tensor | None, scale: Tensor | None) -> Batch:
+    def _drawn(self, rows: Tensor | None, scale: Tensor | None) -> Rows:
         """Rows, each with the weight of the rows that it stands for.
 
         By default all stand for as many. The sum of their weights is then that of the data in
@@ -427,20 +710,22 @@ class FairERM(Varied, WithAllRows):
         """
         if rows is None:
             return self.data
-        batch = self.data.rows(rows)
+        own = self.data.take(rows)
         factor = self.n_rows / len(rows) if scale is None else scale.to(self.total)
-        return batch._replace(weight=batch.weight * factor)
+        return replace(own, weight=own.weight * factor)
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
         return with_penalty(terms, self.model.penalty(self._split(x)[0]), self.alpha)
 
+    def _span(self, like: Tensor, n_draws: int) -> Callable[[], Tensor] | None:
+        """The span of the risk and of the values of each draw, where these are few."""
+        affine = self.affine
+        if affine is None or self.constraint.n_aux:
+            return None
 
-def span_of_terms(affine: AffineMap, risk: Tensor, n_draws: int) -> Callable[[], Tensor]:
-    """The span of the risk and of the values of each draw."""
+        def span() -> Tensor:
+            blocks = [like.new_ones((1, 1)), *[affine.span] * n_draws]
+            diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
+            return diagonal
 
-    def span() -> Tensor:
-        blocks = [risk.new_ones((1, 1)), *[affine.span] * n_draws]
-        diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
-        return diagonal
-
-    return span
+        return span

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Model
-from fairconstrained.problems.base import Evaluation, Linearization
 from fairconstrained.problems.objectives import MeanLoss
+
+if TYPE_CHECKING:
+    from fairconstrained.problems.erm import FairERM
 
 # A known point replaces a result whose excess over the slack, or whose error, is so much larger.
 # Smaller differences come from single rows, and the loss of a result is better.
@@ -43,34 +44,7 @@ class Known(NamedTuple):
     direction: Tensor | None = None  # (n_variables,)
 
 
-class _Compared(Protocol):
-    """What is asked of a problem whose result is compared with known points."""
-
-    @property
-    def model(self) -> Model: ...
-
-    @property
-    def free(self) -> Tensor | None: ...
-
-    @property
-    def constraint(self) -> MomentConstraint: ...
-
-    @property
-    def n_rows(self) -> int: ...
-
-    @property
-    def n_constraints(self) -> int: ...
-
-    def variables(self, w: Tensor) -> Tensor: ...
-
-    def linearize(self, x: Tensor) -> Linearization: ...
-
-    def evaluate(self, x: Tensor) -> Evaluation: ...
-
-    def by_cell(self) -> Self: ...
-
-
-def known_points(problem: _Compared) -> list[Known]:
+def known_points(problem: FairERM) -> list[Known]:
     """Equal predictions, the solution without constraints, and those of a relaxation.
 
     Without the solution without constraints only the first.
@@ -84,7 +58,7 @@ def known_points(problem: _Compared) -> list[Known]:
     return found + _relaxed(problem, problem.free)
 
 
-def first_point(problem: _Compared) -> Tensor:
+def first_point(problem: FairERM) -> Tensor:
     """Where training begins: at the solution without constraints if that keeps them."""
     if problem.free is not None:
         x = problem.variables(problem.free)
@@ -100,7 +74,7 @@ def _constants(model: Model) -> list[Tensor]:
     return [zero, *(size * e for e in unit for size in _CONSTANTS)]
 
 
-def _relaxed(problem: _Compared, free: Tensor) -> list[Known]:
+def _relaxed(problem: FairERM, free: Tensor) -> list[Known]:
     """Points between the solution without constraints and that of a convex relaxation.
 
     At scores zero soft rates are linear in the scores, and gaps of rates are gaps of mean scores.
@@ -116,8 +90,9 @@ def _relaxed(problem: _Compared, free: Tensor) -> list[Known]:
     if problem.evaluate(free).hard[1:].max() <= 0.0:  # nothing to relax
         return []
     # The log loss in place of an objective of ranks, which has no gradient here.
-    defined = {"risk": MeanLoss(log_loss), "constraint": problem.constraint.at_equal_scores()}
-    gradients = replace(problem, **defined).linearize(start).jacobian()[1:]  # type: ignore[type-var]
+    constraint = problem.constraint.at_equal_scores()
+    defined = replace(problem, risk=MeanLoss(log_loss), constraint=constraint)
+    gradients = defined.linearize(start).jacobian()[1:]
     if not bool(gradients.isfinite().all()):  # as those of a user's notion may be
         return []
     _, values, rows = torch.linalg.svd(gradients, full_matrices=False)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.moments import Rows
+from fairconstrained.constraints.moments import Placement
 from fairconstrained.constraints.statistics import blocks_of, sum_by, sum_of_blocks
 
 _MOST_ENTRIES = 1_000_000  # of all tables; lines with more are seen at fewer points
@@ -35,35 +35,6 @@ class Line(NamedTuple):
     steps: Tensor  # (T,)
     error: Tensor  # (T,), the hard objective
     excess: Tensor  # (T,), the largest value of the constraints
-
-
-def of_labels(
-    scores: Tensor,
-    slopes: Tensor,
-    rows: Rows,
-    error: OfRows,
-    statistic: OfRows,
-    values: AffineMap,
-    reach: float,
-) -> Line:
-    """One point between any two changes of labels, and one beyond them on each side.
-
-    Parameters
-    ----------
-    scores, slopes : Tensor of shape (n, K)
-        Scores at t = 0, and their derivatives by t.
-    rows : Rows
-    error, statistic : callable
-        The error (n,) and the statistics (n, n_columns), which depend on predicted labels only.
-    values : AffineMap
-        From tables of the statistics to the constraints.
-    reach : float
-        Largest absolute value of t.
-    """
-    columns = error_and_statistics(error, statistic)
-    steps = between(changes(scores, slopes, reach), reach, most_points(values))
-    tables = tables_at(steps, scores, slopes, rows, columns, reach)
-    return of_tables(steps, tables, rows.weight.sum(), values)
 
 
 def of_ranks(
@@ -123,7 +94,7 @@ def changes(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
 
 
 def tables_at(
-    steps: Tensor, scores: Tensor, slopes: Tensor, rows: Rows, columns: OfRows, reach: float
+    steps: Tensor, scores: Tensor, slopes: Tensor, rows: Placement, columns: OfRows, reach: float
 ) -> Tensor:
     """Tables at sorted points between changes within reach, (T, n_parts + 1, n_columns).
 
@@ -133,7 +104,7 @@ def tables_at(
 
     def moved(scores: Tensor, slopes: Tensor, y: Tensor, part: Tensor, weight: Tensor) -> Tensor:
         """What is added to the tables at each step; the first also gets the first labels."""
-        block = Rows(y, part, weight, rows.n_parts)
+        block = Placement(y, part, weight, rows.n_parts)
         first, step, row, before, after = _changes(scores, slopes, reach)
         moving = block.take(row)
         moves = columns(after, moving.y) - columns(before, moving.y)

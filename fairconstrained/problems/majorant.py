@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fairconstrained.problems.base import Batch, Linearization
+from fairconstrained.problems.base import Linearization
+from fairconstrained.problems.rows import Rows
 
 if TYPE_CHECKING:
     from fairconstrained.problems.erm import FairERM
@@ -38,13 +39,13 @@ class Majorant:
         """Values of g, with the parameters of :meth:`FairERM.constraints`."""
         return self.problem.of_scores(self._values, x, rows, scale)
 
-    def _values(self, scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+    def _values(self, scores: Tensor, aux: Tensor, batch: Rows) -> Tensor:
         n_params = self.problem.model.n_params
         with torch.no_grad():
             scores_0 = self.problem.model.scores(self.anchor[:n_params], batch.X)
         at = (scores_0.requires_grad_(), self.anchor[n_params:].clone().requires_grad_())
         parts = self.problem.constraint.convex_parts
-        rows = self.problem.constraint.place(*batch[1:])
+        rows = self.problem.constraint.place(batch.y, batch.group, batch.weight)
         concave = parts(at[0], rows, at[1])[1]
         # The slopes times a step, J d, are the derivative in u of the linear map u -> (J'u)'d.
         # torch's forward mode would give them directly, but it compiles scripts on first use.

@@ -8,7 +8,8 @@ need no rows either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from typing import Any, ClassVar
 
@@ -18,23 +19,21 @@ from torch import Tensor
 from fairconstrained.constraints import Stack
 from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.surrogates import Quadratic
-from fairconstrained.models import LinearModel, Model, whitener
+from fairconstrained.models import LinearModel, whitener
 from fairconstrained.models.base import standard_scale, without_rounding
 from fairconstrained.models.features import Features
 from fairconstrained.problems.base import (
-    Batch,
     Evaluation,
     FixedSoftness,
     Linearization,
-    WithAllRows,
+    last_kept,
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.known import Known
 from fairconstrained.problems.lines import Line, few_pairs, of_ranks
 from fairconstrained.problems.objectives import PairwiseLoss
-from fairconstrained.problems.parted_rows import PartedRows
-from fairconstrained.workers import Workers
+from fairconstrained.problems.rows import Rows
 
 
 class RankingERM(FairERM):
@@ -49,32 +48,35 @@ class RankingERM(FairERM):
         x = super().start()
         if x.any():
             return x
-        return away_from_equal(x, -self.objective(x).pullback(x.new_ones(1)), self.model, self.data)
+        free = replace(self, constraint=Stack(self._stack.space, []))
+        step = -free.linearize(x).pullback(x.new_ones(1))
+        spread = self.data.scores_of_all(self.scores(step)).std(correction=0)
+        return step / spread if spread > 0 else x
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values on a line: between all changes of ranks of few rows, else on a grid."""
         if not few_pairs(self.n_rows, 1 + self.n_constraints):
             return super().along(x, direction, reach)
-        scores = self.model.scores(x, self.data.X)[:, 0]
-        slopes = self.model.scores(x + direction, self.data.X)[:, 0] - scores
+        own, ahead = self.scores(x), self.scores(x + direction)
+        scores, slopes = (self.data.scores_of_all(z)[:, 0] for z in (own, ahead - own))
         return of_ranks(
             scores, slopes, self._of_pairs, lambda t: self.evaluate(x + t * direction).hard, reach
         )
 
     def _of_pairs(self, above: Tensor, below: Tensor) -> Tensor:
         """What pairs add to the hard values if their first row ranks above, (k, 1 + m)."""
-        y, weight = self.data.y, self.data.weight
-        negative, positive = (weight * (y == label) for label in (0, 1))
+        rows = self.data.quantiles
+        negative, positive = (rows.weight * (rows.y == label) for label in (0, 1))
         auc = positive[above] * negative[below] / (positive.sum() * negative.sum())
-        notions: list[AUCConstraint] = list(self.constraint.members)  # type: ignore[attr-defined]
-        gaps = [own.of_pairs(own.place(*self.data[1:]), above, below) for own in notions]
+        columns = rows.y, rows.group, rows.weight
+        notions: list[AUCConstraint] = list(self._stack.members)  # type: ignore[arg-type]
+        gaps = [own.of_pairs(own.place(*columns), above, below) for own in notions]
         return torch.cat((-auc[:, None], *gaps), dim=1)
 
-
-def away_from_equal(x: Tensor, step: Tensor, model: Model, data: Batch) -> Tensor:
-    """A step from a point of equal scores, scaled to give the scores unit variance."""
-    spread = model.scores((x + step)[: model.n_params], data.X).std(correction=0)
-    return x + step / spread if spread > 0 else x
+    @property
+    def _stack(self) -> Stack:
+        assert isinstance(self.constraint, Stack)
+        return self.constraint
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,13 @@ class GroupMoments:
         return weight, mean, scatter
 
     @classmethod
-    def of_data(cls, data: Batch | PartedRows, n_groups: int, workers: Workers) -> GroupMoments:
+    def of_rows(cls, data: Rows, n_groups: int) -> GroupMoments:
         """Moments of the (label, group) cells of all workers, merged in the order of these."""
         pieces = (
-            cls.of(batch.X, batch.y * n_groups + batch.group, batch.weight, 2 * n_groups)
-            for batch in data.batches()
+            cls.of(rows.X, rows.y * n_groups + rows.group, rows.weight, 2 * n_groups)
+            for rows in data.pieces()
         )
-        return reduce(cls.merged, workers.gather(reduce(cls.merged, pieces)))
+        return reduce(cls.merged, data.workers.gather(reduce(cls.merged, pieces)))
 
     @classmethod
     def of(cls, X: Features, cell: Tensor, weight: Tensor, n_cells: int) -> GroupMoments:
@@ -180,7 +182,7 @@ def whitened_model(
 
 
 @dataclass(frozen=True)
-class MomentERM(FixedSoftness, WithAllRows):
+class MomentERM(FixedSoftness):
     r"""Pairwise risk of a linear model under a constraint, both functions of group moments.
 
     Parameters
@@ -195,7 +197,7 @@ class MomentERM(FixedSoftness, WithAllRows):
         AUC constraints.
     alpha : float
         Weight of half the squared norm of the coefficients.
-    data : Batch or PartedRows
+    data : Rows
         Rows on which hard values are measured: all rows, or those that a stream keeps.
     free : Tensor of shape (n_params,), optional
         A solution of the problem without constraints, which no result may be worse than.
@@ -210,8 +212,13 @@ class MomentERM(FixedSoftness, WithAllRows):
     risk: PairwiseLoss
     constraint: Stack
     alpha: float
-    data: Batch | PartedRows
+    data: Rows
     free: Tensor | None = field(default=None, kw_only=True)
+
+    @cached_property
+    def on_rows(self) -> FairERM:
+        """The problem on the rows, where hard values are measured."""
+        return FairERM(self.model, self.data, self.risk, self.constraint, self.alpha)
 
     @cached_property
     def counts(self) -> Tensor:
@@ -289,6 +296,22 @@ class MomentERM(FixedSoftness, WithAllRows):
         plain = Linearization(terms.detach(), pullback)
         return with_penalty(plain, self.model.penalty(x.detach()), self.alpha)
 
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """Soft values from moments, hard values from the rows."""
+        return self._evaluated(x)
+
+    @cached_property
+    def _evaluated(self) -> Callable[[Tensor], Evaluation]:
+        def measured(x: Tensor) -> Evaluation:
+            hard = self.on_rows.hard(self.on_rows.scores(x), x.new_zeros(0))
+            return Evaluation(self.linearize(x).value, hard)
+
+        return last_kept(measured)
+
+    def standard_errors(self, x: Tensor) -> Tensor:
+        """Standard errors of the hard values of the constraints at `x`, (m,)."""
+        return self.on_rows.standard_errors(x)
+
     @property
     def _root(self) -> Tensor:
         transform = self.model.transform
@@ -325,13 +348,3 @@ class MomentERM(FixedSoftness, WithAllRows):
         scaled = self.model.scale[:, None] * self._root
         form[0, :-1, :-1] += self.alpha * scaled.T @ scaled
         return form[:, :-1, :-1], form[:, :-1, -1], 0.5 * form[:, -1, -1]
-
-    def _evaluate(self, x: Tensor) -> Evaluation:
-        """Soft values from moments, hard values from the rows."""
-        rows = self.data.representatives
-        scores = self.model.scores(x, rows.X)
-        risk = self.risk.hard(scores, rows.y, rows.weight)
-        values = self.constraint.hard_values(
-            scores, self.constraint.place(*rows[1:]), x.new_zeros(0)
-        )
-        return Evaluation(self.linearize(x).value, torch.cat((risk[None], values)))

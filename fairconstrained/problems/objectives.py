@@ -47,12 +47,18 @@ class Objective(Protocol):
         """`soft` from `sums`, also flattened, divided by the total weight."""
 
     @property
+    def is_additive(self) -> bool:
+        """Whether `soft` is `sums` divided by the total weight."""
+
+    @property
     def of_rows(self) -> OfRows | None:
         """The error of each row, if `hard` is its mean."""
 
 
 class _WeightedMean:
     """The weighted mean of the loss of each row."""
+
+    is_additive = True
 
     loss: Loss
 
@@ -128,6 +134,7 @@ class PairwiseLoss:
         the means of a batch are unbiased, and a batch may be without positives.
     """
 
+    is_additive = False
     of_rows = None
 
     surrogate: Surrogate

@@ -25,8 +25,9 @@ from torch import Tensor
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.surrogates import Quadratic
-from fairconstrained.problems.base import Batch, Linearization, with_penalty
+from fairconstrained.problems.base import Linearization, with_penalty
 from fairconstrained.problems.objectives import PairwiseLoss
+from fairconstrained.problems.rows import Rows
 
 if TYPE_CHECKING:
     from fairconstrained.problems.erm import FairERM
@@ -87,9 +88,9 @@ class Saddle:
         """Return F and G of a problem, or None if its AUCs do not have one quadratic surrogate."""
         return None if _surrogate_of(problem) is None else cls(problem)
 
-    def rows(self, index: Tensor | None = None) -> Batch:
+    def rows(self, index: Tensor | None = None) -> Rows:
         """Return rows of the problem; default: all."""
-        return self.problem.data if index is None else self.problem.data.rows(index)
+        return self.problem.data if index is None else self.problem.data.take(index)
 
     def _weigh(self) -> None:
         """Divide the indicators of both sides by their fractions of the rows counted so far."""
@@ -98,25 +99,25 @@ class Saddle:
         self.sides = self._indicators / fractions[:, None]
         self._mean_weight = total / self._n_rows
 
-    def after(self, batch: Batch) -> Saddle:
+    def after(self, batch: Rows) -> Saddle:
         """Return the same functions with the fractions of all rows of a stream so far.
 
         The stream begins with the rows of the problem, which are counted from the start.
         """
         other, n = copy.copy(self), len(batch.y)
-        new = batch.rows(torch.arange(min(self._n_ahead, n), n, device=batch.y.device))
+        new = batch.take(torch.arange(min(self._n_ahead, n), n, device=batch.y.device))
         other._n_ahead = max(self._n_ahead - n, 0)
         other._n_rows = self._n_rows + len(new.y)
         other._cell_weights = self._cell_weights + self._weights_of_cells(new)
         other._weigh()
         return other
 
-    def _weights_of_cells(self, batch: Batch) -> Tensor:
+    def _weights_of_cells(self, batch: Rows) -> Tensor:
         """Sum of the weights in each cell, (n_cells,)."""
         zeros = batch.weight.new_zeros(self._indicators.shape[1])
         return zeros.index_add(0, self._cells(batch), batch.weight)
 
-    def _cells(self, batch: Batch) -> Tensor:
+    def _cells(self, batch: Rows) -> Tensor:
         return batch.y * self._n_groups + batch.group
 
     @property
@@ -142,7 +143,7 @@ class Saddle:
         zeros = data.weight.new_zeros(len(data.y), 1)
         return float(self.problem.risk.soft(zeros, data.y, data.weight))
 
-    def linearize(self, x: Tensor, batch: Batch) -> Linearization:
+    def linearize(self, x: Tensor, batch: Rows) -> Linearization:
         """(F_0, ..., F_M, G_1, ..., G_P) on these rows, with the slack subtracted from each F."""
         problem, n_pairs = self.problem, self.n_pairs
         w = self.parameters(x)

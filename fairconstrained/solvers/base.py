@@ -196,7 +196,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         return known
 
 
-def solves(solver: Solver | type[Solver], problem: Any) -> bool | None:
+def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = True) -> bool | None:
     """Whether a solver is for a problem, or None if one of them does not say.
 
     The problem must offer all capabilities that the solver requires. If `problem` is an object,
@@ -207,6 +207,8 @@ def solves(solver: Solver | type[Solver], problem: Any) -> bool | None:
     solver : Solver, or its class
     problem : object or type
         A problem, or its class if the problem has not been built yet.
+    in_memory : bool, default=True
+        Whether the problem has all its rows in memory, and not in blocks or shards.
 
     Returns
     -------
@@ -221,11 +223,12 @@ def solves(solver: Solver | type[Solver], problem: Any) -> bool | None:
     """
     if not solver.requires or not hasattr(problem, "offers"):
         return None
-    offered = set(solver.requires) <= problem.offers
+    lacking = frozenset() if in_memory else getattr(problem, "in_memory_only", frozenset())
+    offered = set(solver.requires) <= problem.offers - lacking
     return offered and (isinstance(problem, type) or solver.suits(problem))
 
 
-def check_solves(solver: Solver, problem: Any) -> None:
+def check_solves(solver: Solver, problem: Any, *, in_memory: bool = True) -> None:
     """Raise IncompatibleSolverError if a solver is not for a problem.
 
     Parameters
@@ -233,6 +236,8 @@ def check_solves(solver: Solver, problem: Any) -> None:
     solver : Solver
     problem : object or type
         As in :func:`solves`. With a class the check is possible before the problem is built.
+    in_memory : bool, default=True
+        As in :func:`solves`.
 
     Raises
     ------
@@ -249,17 +254,21 @@ def check_solves(solver: Solver, problem: Any) -> None:
     ...     print(str(error).split(":")[0])
     DPSGDA cannot solve FairERM
     """
-    if solves(solver, problem) is not False:
+    if solves(solver, problem, in_memory=in_memory) is not False:
         return
     from fairconstrained import solvers  # which imports this module
 
     kind = problem if isinstance(problem, type) else type(problem)
     public = {name: getattr(solvers, name) for name in sorted(solvers.__all__)}
     classes = {n: c for n, c in public.items() if isinstance(c, type) and issubclass(c, Solver)}
-    others = [name for name, other in classes.items() if solves(other, problem)]
+    others = [
+        name for name, other in classes.items() if solves(other, problem, in_memory=in_memory)
+    ]
     advice = f"Solvers for this problem: {', '.join(others)}." if others else ""
+    where = "" if in_memory else " on rows in blocks or shards"
     raise IncompatibleSolverError(
-        f"{type(solver).__name__} cannot solve {kind.__name__}: it is for {solver.scope}. {advice}"
+        f"{type(solver).__name__} cannot solve {kind.__name__}{where}: it is for {solver.scope}. "
+        f"{advice}"
     )
 
 

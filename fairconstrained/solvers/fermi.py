@@ -114,7 +114,7 @@ class FERMI(StochasticSolver):
         """Take a step in the parameters and one in W, both from the same rows and point."""
         problem: Any = estimates.problem
         table = followed(self.table, now.step + 1, now.n_steps)
-        gradient, ascent = problem.saddle(now.x, now.matrix, estimates.rows(), table)
+        gradient, ascent = problem.saddle_gradients(now.x, now.matrix, estimates.rows(), table)
         now.x = now.descent.step(now.x, gradient, cosine(now.progress) * self.step_size)
         now.matrix = problem.information.project(now.matrix + self.dual_step_size * ascent)
         if now.step < now.last:

@@ -2,12 +2,12 @@
 
 import numpy as np
 import torch
+from fairconstrained.problems.parted_rows import PartedRows
 from torch.testing import assert_close
 
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.problems import Batch
-from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.workers import ALONE
 
 N_ROWS, N_GROUPS = 120, 3

@@ -7,6 +7,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from fairconstrained.problems.fewer_rows import thinned
+from fairconstrained.problems.membership import Members
+from fairconstrained.problems.parted import PartedERM, PartedFermi
+from fairconstrained.problems.parted_rows import PartedRows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
@@ -24,11 +28,7 @@ from fairconstrained.losses import log_loss
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
 from fairconstrained.problems import FairERM, parted, representatives
 from fairconstrained.problems.fermi import FermiERM
-from fairconstrained.problems.fewer_rows import thinned
-from fairconstrained.problems.membership import Members
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.problems.parted import PartedERM, PartedFermi
-from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.workers import ALONE
 from tests.helpers.parts import N_GROUPS, N_ROWS, assert_same_problem, model, rows
 

@@ -6,6 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from fairconstrained.problems.parted import PartedERM, class_in_parts
+from fairconstrained.problems.parted_rows import PartedRows
+from fairconstrained.problems.parted_scores import PartedRankingERM, PartedScoresERM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -26,9 +29,6 @@ from fairconstrained.percentiles import rank_of_scores
 from fairconstrained.problems import FairERM, representatives
 from fairconstrained.problems.moments import GroupMoments, RankingERM
 from fairconstrained.problems.objectives import LogLossForRanking, MeanLoss, PairwiseLoss
-from fairconstrained.problems.parted import PartedERM, class_in_parts
-from fairconstrained.problems.parted_rows import PartedRows
-from fairconstrained.problems.parted_scores import PartedRankingERM, PartedScoresERM
 from fairconstrained.workers import ALONE, Workers
 from tests.helpers.parts import N_GROUPS, assert_same_problem, model, rows
 

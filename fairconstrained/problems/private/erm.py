@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -21,7 +22,7 @@ from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import Loss
 from fairconstrained.models import Model
 from fairconstrained.privacy.mechanisms import PoissonBatches, Releases
-from fairconstrained.problems.base import Batch
+from fairconstrained.problems.rows import Rows
 
 # The releases of a step, and that of a point that may be the result.
 TABLE, GRADIENT, FINAL = "histogram", "gradient", "final table"
@@ -53,7 +54,7 @@ class PrivateERM:
     Parameters
     ----------
     model : Model
-    data : Batch
+    data : Rows
         Its weights are not used: private rows count once.
     loss : callable
     constraint : MomentConstraint
@@ -77,7 +78,7 @@ class PrivateERM:
     def __init__(
         self,
         model: Model,
-        data: Batch,
+        data: Rows,
         loss: Loss,
         constraint: MomentConstraint,
         alpha: float,
@@ -93,7 +94,9 @@ class PrivateERM:
             )
         self.model, X = model.prepared(data.X)
         part = constraint.place(data.y, data.group, data.weight).part
-        self.data = data._replace(X=X, group=part)  # n_parts is the group of rows in no part
+        self.data = replace(
+            data, blocks=(X,), group=part
+        )  # n_parts is the group of rows in no part
         self.n_rows = len(data.y) if n_rows is None else n_rows
         self.loss = loss
         self.constraint = constraint
@@ -151,8 +154,9 @@ class PrivateERM:
         RuntimeError
             If the plan has no step left.
         """
-        X, y, part, _ = self.data.rows(self._batches.draw(rng))
-        scores, clipped = self.model.linearize_rows(x, X)
+        batch = self.data.take(self._batches.draw(rng))
+        y, part = batch.y, batch.group
+        scores, clipped = self.model.linearize_rows(x, batch.X)
         scores = finite(scores)
         released = self._noisy_table(scores, y, part, table, rng)
         weights = self.n_rows * self.weights(released, choose_dual(released))

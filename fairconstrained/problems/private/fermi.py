@@ -14,9 +14,8 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.problems.base import Batch
-from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.problems.private.erm import GRADIENT, PrivateERM, finite, with_zero_row
+from fairconstrained.problems.rows import Rows
 
 
 class RecordFermi(PrivateERM):
@@ -66,7 +65,7 @@ class AttributeFermi(RecordFermi):
 
     Parameters
     ----------
-    data : Batch or PartedRows
+    data : Rows
         Workers draw the same public rows of all, and each takes those that it has.
     **problem
         The other parameters of :class:`RecordFermi`.
@@ -74,8 +73,8 @@ class AttributeFermi(RecordFermi):
 
     step_size = 0.5  # suits public columns, which are whitened
 
-    def __init__(self, *, data: Batch | PartedRows, **problem: Any):
-        super().__init__(data=data.in_memory, **problem)
+    def __init__(self, *, data: Rows, **problem: Any):
+        super().__init__(data=data.own, **problem)
         self._n_before = data.n_before
         self._n_public = max(1, round(self.plan.sampling_rate * self.n_rows))
         # The term that all groups share is linear in W^2 and the same for all rows of a label.
@@ -94,10 +93,10 @@ class AttributeFermi(RecordFermi):
         """Make one step, with one pass over the rows of both kinds, each clipped or not."""
         sampled, drawn = self._batches.draw(rng), self._public_rows(rng)
         n = len(sampled)
-        X, y, part, _ = self.data.rows(torch.cat((sampled, drawn)))
-        scores, clipped = self.model.linearize_rows(x, X)
-        scores = finite(scores)
-        of_batch = scores[:n], y[:n], part[:n]
+        rows = self.data.take(torch.cat((sampled, drawn)))
+        scores, clipped = self.model.linearize_rows(x, rows.X)
+        scores, y = finite(scores), rows.y
+        of_batch = scores[:n], y[:n], rows.group[:n]
         released = self._noisy_table(*of_batch, table, rng)
         dual = choose_dual(released)
         # Turns a sum over the batch into an estimate of the mean over all rows.

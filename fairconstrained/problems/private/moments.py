@@ -29,10 +29,11 @@ from fairconstrained.models.base import clip_factors
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.privacy import Budget, PrivacyGuarantee, plan_releases
 from fairconstrained.privacy.mechanisms import Releases
-from fairconstrained.problems.base import Batch, Evaluation
+from fairconstrained.problems.base import Evaluation
 from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_model
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.private.coordinates import centred_chunks, weighted_sum
+from fairconstrained.problems.rows import Rows
 
 # The releases with their fractions of the budget; 1 % is left because the accountant rounds up.
 _CENTRE, _NORMS = "sum of the rows", "histogram of the rows' norms"
@@ -212,7 +213,7 @@ class PrivateMomentERM(MomentERM):
         ones = torch.ones_like(released.scale)  # the columns are already scaled
         model = whitened_model(moments, ones, alpha, 2.0 * surrogate.c1)
         none = moments.weight[:0]
-        no_rows = Batch(as_features(moments.mean[:0]), none.long(), none.long(), none)
+        no_rows = Rows((as_features(moments.mean[:0]),), none.long(), none.long(), none)
         fractions = (by_label[0] / sum(by_label), by_label[1] / sum(by_label))
         risk = PairwiseLoss(surrogate, fractions)
         zeros = none.new_zeros(sum(len(member.slack) for member in constraint.members))

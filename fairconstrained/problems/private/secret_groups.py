@@ -17,6 +17,8 @@ maximises the likelihood of the releases.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Generator, Tensor
 
@@ -27,13 +29,10 @@ from fairconstrained.constraints.statistics import sum_by
 from fairconstrained.models import Model
 from fairconstrained.models.features import Features
 from fairconstrained.privacy.mechanisms import Releases
-from fairconstrained.problems.base import Batch
-from fairconstrained.problems.fermi import FermiERM, PenalisedTables
-from fairconstrained.problems.membership import Members
+from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import Objective
-from fairconstrained.problems.parted_rows import PartedRows
 from fairconstrained.problems.private.erm import with_zero_row
-from fairconstrained.problems.representatives import every_so_many
+from fairconstrained.problems.rows import Rows
 
 COUNTS = "group counts"
 
@@ -41,9 +40,7 @@ _STRENGTHS = -6, 6, 73  # exponents of ten, number of values tried
 _EXACT = 1e-9  # added to the variances, because sums without noise may be redundant
 
 
-def released_counts(
-    data: Batch | PartedRows, space: Space, releases: Releases, rng: Generator
-) -> Tensor:
+def released_counts(data: Rows, space: Space, releases: Releases, rng: Generator) -> Tensor:
     """Noisy weight of the rows of each label and group, (n_classes, n_groups).
 
     Where the sensitive features are protected the weight of each label is public and kept.
@@ -63,7 +60,7 @@ def _noisy_between_groups(
     sums: Tensor,
     public: Tensor,
     rows: Tensor,
-    data: Batch | PartedRows,
+    data: Rows,
     releases: Releases,
     rng: Generator,
 ) -> tuple[Tensor, float]:
@@ -101,7 +98,7 @@ class SecretGroups:
     ----------
     model, risk, alpha
         As in :class:`fairconstrained.problems.FairERM`.
-    data : Batch or PartedRows
+    data : Rows
         The attribute `data` has these rows without their groups.
     constraint : Stack
         The measured constraint; its parts are the groups within labels.
@@ -112,8 +109,6 @@ class SecretGroups:
         :math:`\lambda`.
     releases : Releases
         The noisy sums that may be asked for.
-    kind : type, default=FermiERM
-        The problem of estimated groups, for such rows.
     """
 
     offers = frozenset({"noisy_moments"})
@@ -123,7 +118,7 @@ class SecretGroups:
         self,
         *,
         model: Model,
-        data: Batch | PartedRows,
+        data: Rows,
         risk: Objective,
         alpha: float,
         constraint: Stack,
@@ -131,17 +126,17 @@ class SecretGroups:
         information: MutualInformation,
         weight: float,
         releases: Releases,
-        kind: type[PenalisedTables] = FermiERM,
     ):
         self.model = model
-        self.data = data.in_one_group()
+        self.data = replace(data, group=torch.zeros_like(data.group))
         self.constraint = constraint
         self.releases = releases
         self.plan = releases.plan
         self._information = information
         self._group = data.group
-        self._posed = (risk, constraint, alpha, information, weight)
-        self._kind = kind
+        self._penalised = FermiERM(
+            model, self.data, risk, constraint, alpha, information=information, weight=weight
+        )
         self._n_groups = constraint.part_of_cell.shape[1]
         # Condition 0 has the rows whose label is in no part.
         of_part = ((information.condition + 1) * information.used)[:, None].to(data.weight)
@@ -189,10 +184,9 @@ class SecretGroups:
         self._released.append((queries, sums, variances))
         return sums, deviation
 
-    def estimated(self) -> PenalisedTables:
+    def estimated(self) -> FermiERM:
         """Return the problem of the groups as estimated from all releases so far."""
-        members = Members.estimated(self.data, self.constraint, self.fractions())
-        return self._kind(self.model, members, *self._posed)
+        return replace(self._penalised, data=replace(self.data, group=self.fractions()))
 
     def fractions(self) -> Tensor:
         """Estimated fractions of the groups in each row, (n, n_groups); rows add up to 1."""
@@ -217,12 +211,12 @@ class SecretGroups:
 
     def quantile(self, values: Tensor, level: float) -> float:
         """A quantile of a public value (n,) of all workers; of many, of some evenly spaced."""
-        some = every_so_many(self.data)
-        return float(torch.cat(self.data.workers.gather(values[some])).quantile(level))
+        some = values[self.data.spaced()]
+        return float(torch.cat(self.data.workers.gather(some)).quantile(level))
 
     def predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Class probabilities and one-hot predicted labels of the rows, which are public."""
-        scores = torch.cat([self.model.scores(x, rows.X) for rows in self.data.batches()])
+        scores = torch.cat([self.model.scores(x, rows.X) for rows in self.data.pieces()])
         statistic = self.constraint.statistic
         return statistic.soft(scores, self.data.y), statistic.hard(scores, self.data.y)
 
@@ -257,7 +251,7 @@ def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
     return coefficients
 
 
-def principal_components(data: Batch | PartedRows, n_components: int) -> Tensor:
+def principal_components(data: Rows, n_components: int) -> Tensor:
     """A constant and the leading components of the standardised columns, each of mean square 1.
 
     Of several workers each gets those of its own rows, (n, n_components + 1).
@@ -277,14 +271,14 @@ def principal_components(data: Batch | PartedRows, n_components: int) -> Tensor:
         )
         basis = sketch.to(scale)
 
-        def there_and_back(batch: Batch) -> Tensor:
+        def there_and_back(batch: Rows) -> Tensor:
             found = _standardised(batch.X, centre, scale, basis) * batch.weight[:, None]
-            back = batch.X.t_matmul(found) - torch.outer(centre, found.sum(dim=0))
+            back: Tensor = batch.X.t_matmul(found) - torch.outer(centre, found.sum(dim=0))
             return scale[:, None] * back
 
         for _ in range(2):
             basis = torch.linalg.qr(data.total(there_and_back)).Q
-    rows = torch.cat([_standardised(batch.X, centre, scale, basis) for batch in data.batches()])
+    rows = torch.cat([_standardised(batch.X, centre, scale, basis) for batch in data.pieces()])
     covariance = workers.sum(rows.T @ (rows * weight[:, None])) / workers.sum(weight.sum())
     values, vectors = torch.linalg.eigh(covariance)
     keep = (values > 1e-6 * values.max()).nonzero()[:, 0].flip(0)[:n_components]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from fairconstrained.problems.membership import Members
 
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, Space, Stack
 from fairconstrained.constraints.mutual_information import MutualInformation
@@ -14,7 +15,6 @@ from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.privacy.mechanisms import PoissonBatches, Releases
 from fairconstrained.problems import Batch
 from fairconstrained.problems.fermi import TABLES, FermiERM
-from fairconstrained.problems.membership import Members
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
 from fairconstrained.problems.private.secret_groups import SecretGroups
