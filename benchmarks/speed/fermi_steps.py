@@ -25,7 +25,7 @@ from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
 from fairconstrained.privacy.mechanisms import Releases
-from fairconstrained.problems import Batch
+from fairconstrained.problems import Rows
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
 from fairconstrained.process import one_thread
 from fairconstrained.solvers import DPFERMI, Budget, NoisyTables
@@ -33,15 +33,15 @@ from fairconstrained.solvers import DPFERMI, Budget, NoisyTables
 _ROWS, _COLUMNS, _DENSITY, _BATCH, _ROUNDS, _CHUNK = 36_631, 107, 0.13, 512, 60, 20
 
 
-def data() -> Batch:
+def data() -> Rows:
     """Random rows."""
     rng = np.random.default_rng(0)
     X = as_features((rng.random((_ROWS, _COLUMNS)) < _DENSITY).astype(float))
     y, group = (torch.as_tensor(rng.integers(2, size=_ROWS)) for _ in range(2))
-    return Batch(X, y, group, torch.ones(_ROWS, dtype=torch.float64))
+    return Rows((X,), y, group, torch.ones(_ROWS, dtype=torch.float64))
 
 
-def private_steps(solver: DPFERMI, unit: str, rows: Batch) -> Iterator[object]:
+def private_steps(solver: DPFERMI, unit: str, rows: Rows) -> Iterator[object]:
     """Iterates of a run long enough to be timed; each is `_CHUNK` steps."""
     space = Space([0, 1], ["a", "b"])
     stack = Stack(space, [DemographicParity().bind(space, 1.0)])
@@ -71,7 +71,7 @@ def private_steps(solver: DPFERMI, unit: str, rows: Batch) -> Iterator[object]:
     return solver.iterate(problem, x, torch.zeros(0).double(), 1e-4, rng)
 
 
-def plain_step(rows: Batch) -> Callable[[], None]:
+def plain_step(rows: Rows) -> Callable[[], None]:
     """SGD on the log loss."""
     X = rows.X.to_dense().float()
     y = rows.y.float()

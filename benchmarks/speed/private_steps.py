@@ -35,7 +35,7 @@ from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
 from fairconstrained.privacy import Gaussian
 from fairconstrained.privacy.mechanisms import ADD_NOISE, Releases, noise_generator
-from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems import FairERM, Rows
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.process import one_thread
@@ -46,12 +46,12 @@ STEPS = 200  # in one round
 SPACE = Space([0, 1], ["a", "b"])
 
 
-def table(n_rows: int, n_columns: int) -> Batch:
+def table(n_rows: int, n_columns: int) -> Rows:
     """Random rows."""
     rng = np.random.default_rng(0)
     X = as_features(rng.random((n_rows, n_columns)))
     y, group = (torch.as_tensor(rng.integers(2, size=n_rows)) for _ in range(2))
-    return Batch(X, y, group, torch.ones(n_rows, dtype=torch.float64))
+    return Rows((X,), y, group, torch.ones(n_rows, dtype=torch.float64))
 
 
 def not_hardened(value: Tensor, deviation: float, rng: Generator) -> Tensor:
@@ -60,7 +60,7 @@ def not_hardened(value: Tensor, deviation: float, rng: Generator) -> Tensor:
 
 
 def private_round(
-    data: Batch,
+    data: Rows,
     batch_size: int,
     fair: bool,
     seed: int | None = 0,
@@ -85,7 +85,7 @@ def private_round(
     return run
 
 
-def plain_round(data: Batch, batch_size: int) -> Callable[[], None]:
+def plain_round(data: Rows, batch_size: int) -> Callable[[], None]:
     """The package's step without fairness and privacy."""
     zero, one = (data.weight.new_full((data.X.shape[1],), value) for value in (0.0, 1.0))
     model = Linear().build_private(zero, one, 1)
@@ -101,7 +101,7 @@ def plain_round(data: Batch, batch_size: int) -> Callable[[], None]:
     return run
 
 
-def by_hand(data: Batch, batch_size: int) -> Callable[[], None]:
+def by_hand(data: Rows, batch_size: int) -> Callable[[], None]:
     """The step that one would write by hand."""
     n_rows, n_columns = data.X.shape
     X, y = data.X.to_dense(), data.y.double()

@@ -24,7 +24,7 @@ from fairconstrained.constraints import DemographicParity, PartialStatisticalPar
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
-from fairconstrained.problems import Batch, FairERM, Linearization, separate_estimates
+from fairconstrained.problems import FairERM, Linearization, Rows, separate_estimates
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.process import one_thread
 from fairconstrained.solvers.stochastic import Balanced
@@ -44,13 +44,13 @@ def problem(n_rows: int, notion: object) -> FairERM:
     space = Space([0, 1], list(range(_GROUPS)))
     stack = Stack(space, [notion.bind(space, 0.05)])  # type: ignore[attr-defined]
     model = Linear().build(X, weight, 1, 1e-4)
-    return FairERM(model, Batch(X, y, group, weight), MeanLoss(log_loss), stack, 1e-4)
+    return FairERM(model, Rows((X,), y, group, weight), MeanLoss(log_loss), stack, 1e-4)
 
 
 def by_autograd(erm: FairERM, x: Tensor, rows: Tensor | None) -> Linearization:
     """Terms of the general route."""
 
-    def terms(scores: Tensor, aux: Tensor, batch: Batch) -> Tensor:
+    def terms(scores: Tensor, aux: Tensor, batch: Rows) -> Tensor:
         risk = erm.risk.soft(scores, batch.y, batch.weight, erm.total)[None]
         return torch.cat((risk, erm._values(scores, aux, batch)))
 

@@ -32,7 +32,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from fairconstrained.problems.representatives import EveryonesColumns
 from torch import Tensor
 
 from benchmarks import results
@@ -44,6 +43,7 @@ from fairconstrained import (
 )
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.models import LinearModel
+from fairconstrained.problems.rows import TravellingScores
 
 N_COLUMNS = 20
 # An estimator, and the gap of scores that it bounds.
@@ -93,7 +93,7 @@ class Counted:
             return done
 
         def scores(model: LinearModel, w: Tensor, X: Any) -> Tensor:
-            of_all = isinstance(X, EveryonesColumns)  # one pass over the own rows as well
+            of_all = isinstance(X, TravellingScores)  # one pass over the own rows as well
             self.products += len(X.data.y) if of_all else X.shape[0]
             return self._scores(model, w, X)
 

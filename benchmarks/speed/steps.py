@@ -26,7 +26,7 @@ from fairconstrained.constraints import LossParity, Space, Stack
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Network
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems import FairERM, Rows
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.process import one_thread
 from fairconstrained.solvers import (
@@ -52,7 +52,7 @@ def problem(dtype: torch.dtype = torch.float64) -> FairERM:
     space = Space([0, 1], ["white", "non-white"])
     stack = Stack(space, [LossParity(0.005).bind(space, 0.005)])
     model = Network((64, 32), n_bins=None).build(X, weight, 1, 0.0)
-    return FairERM(model, Batch(X, y, group, weight), MeanLoss(log_loss), stack, 0.0)
+    return FairERM(model, Rows((X,), y, group, weight), MeanLoss(log_loss), stack, 0.0)
 
 
 def plain_network() -> tuple[nn.Module, Callable[[nn.Module], tuple[Tensor, Tensor]]]:

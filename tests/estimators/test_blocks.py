@@ -128,7 +128,7 @@ def test_what_is_not_exact_is_refused_before_any_work(estimator, message):
 
 @pytest.mark.parametrize("solver", [SGDA(), IDCA()])
 def test_solvers_that_need_single_rows_are_refused(solver):
-    with pytest.raises(IncompatibleSolverError, match="cannot solve PartedERM"):
+    with pytest.raises(IncompatibleSolverError, match="FairERM on rows in blocks or shards"):
         RateConstrainedClassifier(solver=solver).fit(blocks(), Y, sensitive_features=GROUPS)
 
 

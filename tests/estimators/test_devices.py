@@ -33,7 +33,7 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.models import Linear
-from fairconstrained.problems import representatives
+from fairconstrained.problems import rows as rows_module
 from fairconstrained.solvers import (
     ALM,
     DPFERMI,
@@ -176,7 +176,7 @@ def test_a_linear_fit_is_that_of_the_cpu(kind, params):
     ids=named,
 )
 def test_rows_in_blocks(kind, params, most, monkeypatch):
-    monkeypatch.setattr(representatives, "_MOST_SCORES", most)
+    monkeypatch.setattr(rows_module, "_MOST_SCORES", most)
     X, y, group = table()
     blocks = Blocks(lambda: np.array_split(X, 3))
     here, there = (

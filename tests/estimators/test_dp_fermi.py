@@ -208,7 +208,7 @@ def test_many_rows_are_solved_from_a_part_of_them(epsilon, monkeypatch):
         return 1.0 - clf.score(*rows[:2]) + penalty, clf.n_iter_
 
     whole, iterations = found()
-    monkeypatch.setattr("fairconstrained.problems.fewer_rows._MANY_ROWS", 10_000)
+    monkeypatch.setattr("fairconstrained.problems.rows._MANY_ROWS", 10_000)
     begun, fewer = found()
     assert begun == pytest.approx(whole, abs=2e-3)
     assert fewer < 0.7 * iterations

@@ -26,7 +26,7 @@ from fairconstrained.constraints import (
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.estimators._intervals import in_least_fair_interval
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
-from fairconstrained.problems import Batch
+from fairconstrained.problems import Rows
 from fairconstrained.solvers import SGDA
 
 METRICS = {
@@ -245,12 +245,12 @@ def test_automatic_intervals_hold_the_rate_of_the_rows_that_are_ranked(notion):
     ranks = torch.cat([(torch.arange(n) + 0.5) / n for n in (100, 100, 200, 200)])
     rates = torch.tensor([0.69, 0.56, 0.085, 0.085])
     scores = torch.repeat_interleave(rates, torch.tensor([100, 100, 200, 200])) - ranks
-    data = Batch(None, y, group, torch.ones(600, dtype=torch.float64))
+    data = Rows((None,), y, group, torch.ones(600, dtype=torch.float64))
     member = notion.bind(Space([0, 1], ["a", "b"]), 0.1, (0.0, 1.0))
     chosen = in_least_fair_interval(member, scores.double()[:, None], 0.0, data)
     low, high = (float(ends[0, 0]) for ends in chosen.intervals)
     assert low < 0.56 < 0.69 < high
-    rows = chosen.place(*data[1:])
+    rows = chosen.place(data.y, data.group, data.weight)
     scores = scores.double()[:, None]
     gap = chosen.measure(chosen.hard_values(scores, rows, chosen.init_aux(scores, rows)))
     assert gap == pytest.approx((0.69 - 0.56) / 0.25)

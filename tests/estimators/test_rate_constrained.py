@@ -323,7 +323,7 @@ def test_many_rows_are_solved_from_a_part_of_them(monkeypatch):
     rows = data.data, data.target
     whole, begun = RateConstrainedClassifier(slack=0.03), RateConstrainedClassifier(slack=0.03)
     whole.fit(*rows, sensitive_features=data.sensitive_features)
-    monkeypatch.setattr("fairconstrained.problems.fewer_rows._MANY_ROWS", 10_000)
+    monkeypatch.setattr("fairconstrained.problems.rows._MANY_ROWS", 10_000)
     begun.fit(*rows, sensitive_features=data.sensitive_features)
     assert begun.feasible_
     assert begun.history_["objective"][-1] == pytest.approx(

@@ -17,7 +17,7 @@ from fairconstrained.metrics import (
     partial_group_auc,
     partial_statistical_parity,
 )
-from fairconstrained.problems import representatives
+from fairconstrained.problems import rows as rows_module
 from fairconstrained.solvers import IDCA, QCQP, LevelSet
 from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.shards import fitted, same_on_all, shard, table
@@ -162,7 +162,7 @@ def many_rows(rank, size):
     own = shard((X, y, group, weight), rank, size)
     found = {}
     with pytest.MonkeyPatch.context() as patch, sharded_rows():
-        patch.setattr(representatives, "_MOST_SCORES", MOST)
+        patch.setattr(rows_module, "_MOST_SCORES", MOST)
         for name, (make, metric, options) in MEASURED.items():
             clf = make()
             found[name] = fitted(clf, own)
@@ -232,10 +232,13 @@ def same_in_blocks(make, X, y, group, weight=None):
 @pytest.mark.parametrize(
     ("clf", "message"),
     [
-        (PartialParityClassifier(solver=IDCA()), "IDCA cannot solve PartedERM"),
+        (
+            PartialParityClassifier(solver=IDCA()),
+            "IDCA cannot solve FairERM on rows in",
+        ),
         (
             AUCFairClassifier(AUCParity(surrogate="quadratic"), solver=LevelSet()),
-            "LevelSet cannot solve PartedERM",
+            "LevelSet cannot solve FairERM on rows in",
         ),
     ],
 )

@@ -9,7 +9,7 @@ import torch
 from fairconstrained.constraints import Space
 
 
-class Rows(NamedTuple):
+class ScoredRows(NamedTuple):
     """Rows in score space."""
 
     scores: torch.Tensor
@@ -23,7 +23,7 @@ class Rows(NamedTuple):
 
     def take(self, index):
         """These rows, in this order."""
-        return Rows(*(column[index] for column in self))
+        return ScoredRows(*(column[index] for column in self))
 
 
 def random_rows(seed, n_classes=2, n_groups=3, n=60):
@@ -33,7 +33,7 @@ def random_rows(seed, n_classes=2, n_groups=3, n=60):
     rest = rng.integers([[n_classes], [n_groups]], size=(2, max(0, n - every_cell.shape[1])))
     y, group = np.hstack((every_cell, rest))
     n_outputs = 1 if n_classes == 2 else n_classes
-    return Rows(
+    return ScoredRows(
         torch.as_tensor(rng.normal(size=(len(y), n_outputs))),
         torch.as_tensor(y),
         torch.as_tensor(group),

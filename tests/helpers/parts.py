@@ -2,13 +2,11 @@
 
 import numpy as np
 import torch
-from fairconstrained.problems.parted_rows import PartedRows
 from torch.testing import assert_close
 
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.problems import Batch
-from fairconstrained.workers import ALONE
+from fairconstrained.problems import Rows
 
 N_ROWS, N_GROUPS = 120, 3
 
@@ -23,8 +21,8 @@ def rows(n_classes=2, wrap=DenseFeatures):
     blocks = [wrap(torch.as_tensor(block)) for block in np.split(X, [7, 8, 70])]
     codes = [torch.as_tensor(column) for column in (y, group)]
     small = [column.to(torch.int8) for column in codes]
-    whole = Batch(wrap(torch.as_tensor(X)), *codes, weight)
-    return whole, PartedRows(blocks, *small, weight, ALONE)
+    whole = Rows((wrap(torch.as_tensor(X)),), *codes, weight)
+    return whole, Rows(blocks, *small, weight)
 
 
 def model(whole, n_classes):

@@ -5,7 +5,7 @@ import torch
 
 from fairconstrained.constraints import AUCParity, Quadratic, Space, Stack
 from fairconstrained.models.features import as_features
-from fairconstrained.problems import Batch
+from fairconstrained.problems import Rows
 from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_model
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.solvers import run
@@ -23,7 +23,7 @@ def rows(seed=0, n=200, d=4, n_groups=2):
     X[:, 0] += y + 0.5 * group
     X[:, 1] -= 2.0 * y * group
     weight = rng.exponential(size=len(y)) + 0.1
-    return Batch(as_features(X), *map(torch.as_tensor, (y, group, weight)))
+    return Rows((as_features(X),), *map(torch.as_tensor, (y, group, weight)))
 
 
 def moments_of(data, n_groups=2):

@@ -16,7 +16,7 @@ from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Laplace, Phase, mechanisms, privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.privacy.mechanisms import Releases, SharedGenerator
-from fairconstrained.problems import Batch
+from fairconstrained.problems import Rows
 from fairconstrained.problems.private import erm as private_problem
 from fairconstrained.problems.private.erm import PrivateERM
 from tests.helpers.releases import answered_by, plan_of, with_less_noise, without_noise
@@ -35,7 +35,7 @@ def batch(n_rows, others):
     group = torch.tensor([0] * N_ROWS + [1])
     y = torch.tensor([1] * N_ROWS + [0])
     weight = torch.ones(N_ROWS + 1, dtype=torch.float64)
-    return Batch(DenseFeatures(X), y, group, weight).rows(torch.arange(n_rows))
+    return Rows((DenseFeatures(X),), y, group, weight).take(torch.arange(n_rows))
 
 
 def steps(kind, n_steps):
@@ -194,7 +194,7 @@ def outputs_of_two(with_canary):
 
     def seen_by(worker):
         rng = SharedGenerator(torch.Generator().manual_seed(int(with_canary)), worker)
-        return outputs_of(data.rows(parts[worker.rank]), len(data.y), "gaussian", rng)
+        return outputs_of(data.take(parts[worker.rank]), len(data.y), "gaussian", rng)
 
     first = Scripted(0)
     seen_by(first)

@@ -21,7 +21,7 @@ from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Phase, privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.privacy.mechanisms import Releases
-from fairconstrained.problems import Batch
+from fairconstrained.problems import Rows
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.problems.private.moments import plan_moments
 from fairconstrained.solvers import DPSGDA, Budget, NoisyTables
@@ -44,7 +44,7 @@ def gradients(label, seed):
     X[6, 1] = 100.0
     y = torch.tensor([1, 1, 1, 0, 0, 0, label])
     weight = torch.ones(7, dtype=torch.float64)
-    data = Batch(DenseFeatures(X), y, torch.tensor([0, 1, 0, 1, 0, 1, 0]), weight)
+    data = Rows((DenseFeatures(X),), y, torch.tensor([0, 1, 0, 1, 0, 1, 0]), weight)
     one = torch.ones(2, dtype=torch.float64)
     stack = Stack(Space([0, 1], ["a", "b"]), [DemographicParity().bind(Space([0, 1], "ab"), 0.1)])
     releases = Releases(plan_of(Phase(STEP.releases, RATE, N_SAMPLES)))

@@ -1,5 +1,7 @@
 """Values and gradients at moving thresholds: closed forms against autograd and differences."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,9 @@ from fairconstrained.constraints.steps import STEPS, Above
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
-from fairconstrained.problems import Batch, FairERM, Linearization
+from fairconstrained.problems import FairERM, Linearization, Rows
 from fairconstrained.problems.objectives import MeanLoss
-from tests.helpers.notions import Rows
+from tests.helpers.notions import ScoredRows
 from tests.helpers.partial import bound
 
 AT_THRESHOLDS = ["statistical_parity", "rank_parity"]
@@ -26,7 +28,7 @@ def problem(name, surrogate="logistic", n=300, fit_intercept=True):
     constraint = bound(PARTIAL[name]((0.1, 0.6), surrogate=surrogate))
     model = LinearModel.preconditioned(X, weight, 1, 1e-2, fit_intercept)
     stack = Stack(constraint.space, [constraint])
-    return FairERM(model, Batch(X, y, group, weight), MeanLoss(log_loss), stack, 1e-2)
+    return FairERM(model, Rows((X,), y, group, weight), MeanLoss(log_loss), stack, 1e-2)
 
 
 def some_point(problem):
@@ -38,7 +40,9 @@ def by_autograd(problem, x):
     """The same terms from a graph on the scores."""
 
     def terms(scores, aux, batch):
-        values = problem.constraint.values(scores, problem.constraint.place(*batch[1:]), aux)
+        values = problem.constraint.values(
+            scores, problem.constraint.place(batch.y, batch.group, batch.weight), aux
+        )
         return torch.cat((problem.risk.soft(scores, batch.y, batch.weight)[None], values))
 
     lin = problem.of_scores(terms, x)
@@ -86,7 +90,11 @@ def test_rows_of_no_part_take_no_part(name):
     moved = erm.data.X.X.clone()
     moved[last] += 1.0
     other = FairERM(
-        erm.model, erm.data._replace(X=as_features(moved.numpy())), erm.risk, erm.constraint, 1e-2
+        erm.model,
+        replace(erm.data, blocks=(as_features(moved.numpy()),)),
+        erm.risk,
+        erm.constraint,
+        1e-2,
     )
     one, two = erm.linearize(x), other.linearize(x)
     torch.testing.assert_close(one.value[1:], two.value[1:])
@@ -119,7 +127,7 @@ def test_slopes_of_steps_are_their_derivatives(surrogate):
 def test_first_thresholds_have_the_middle_rates(name, surrogate, spread):
     """In the mean over the sets the share above is in the middle of its bounds, tied or not."""
     rng, n = np.random.default_rng(3), 400
-    rows = Rows(
+    rows = ScoredRows(
         scores=torch.as_tensor(spread * rng.normal(size=(n, 1))),
         y=torch.as_tensor(rng.integers(0, 2, n)),
         group=torch.as_tensor(rng.integers(0, 3, n)),

@@ -1,5 +1,7 @@
 """FairERM: values, gradients and estimates from batches agree with each other and with the rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -20,7 +22,7 @@ from fairconstrained.constraints.statistics import ClassProbabilities
 from fairconstrained.losses import LOSSES, hard_classes, log_loss
 from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.models.features import DenseFeatures, SparseFeatures
-from fairconstrained.problems import Batch, FairERM, Linearization, separate_estimates
+from fairconstrained.problems import FairERM, Linearization, Rows, separate_estimates
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers.stochastic import Balanced
 from tests.helpers.notions import at_temperature, random_rows
@@ -55,7 +57,7 @@ def batch(n_classes=2, wrap=dense, n_rows=N_ROWS, weighted=True):
     rows = random_rows(0, n_classes, N_GROUPS, n=n_rows)
     X = np.random.default_rng(1).normal(size=(len(rows.y), N_FEATURES)) + rows.y.numpy()[:, None]
     weight = rows.weight if weighted else torch.ones_like(rows.weight)
-    return Batch(wrap(X), rows.y, rows.group, weight)
+    return Rows((wrap(X),), rows.y, rows.group, weight)
 
 
 def erm(model=linear, data=None, notions=NOTIONS, n_classes=2, temperature=2.0, loss=log_loss):
@@ -178,7 +180,7 @@ def test_linear_constraints_are_the_matrix_that_stands_for_them():
     x, rows = some_point(problem), torch.arange(0, N_ROWS, 3)
     assert problem.affine is not None
     assert PROBLEMS["extra variable"]().affine is None
-    data = problem.data.rows(rows)
+    data = problem.data.take(rows)
     scores = problem.model.scores(x, data.X)
     weight = data.weight * (N_ROWS / len(rows))
     own = problem.constraint.place(data.y, data.group, weight)
@@ -208,13 +210,13 @@ def test_values_written_out_from_the_scores(build):
     soft, hard = problem.evaluate(x)
     objective = (share @ problem.risk.loss(scores, data.y)).item() + 0.05 * squares
     assert soft[0].item() == pytest.approx(objective)
-    values = constraint.values(scores, constraint.place(*data[1:]), aux)
+    values = constraint.values(scores, constraint.place(data.y, data.group, data.weight), aux)
     torch.testing.assert_close(soft[1:], values)
     assert hard[0].item() == pytest.approx(
         (share @ (hard_classes(scores) != data.y).double()).item()
     )
-    sums = constraint.hard_sums(scores, constraint.place(*data[1:]))
-    counts = constraint.place(*data[1:]).counts()
+    sums = constraint.hard_sums(scores, constraint.place(data.y, data.group, data.weight))
+    counts = constraint.place(data.y, data.group, data.weight).counts()
     torch.testing.assert_close(hard[1:], constraint.of_moments(sums, counts, aux))
     torch.testing.assert_close(problem.linearize(x).value, soft)
 
@@ -275,9 +277,9 @@ def test_a_batch_without_some_group_or_label_is_finite(build):
 def test_integer_weights_equal_repeated_rows(model, wrap):
     data = batch(wrap=wrap)
     copies = 1 + torch.arange(N_ROWS) % 3
-    weighted = erm(model, data._replace(weight=copies.double()))
-    repeated = data.rows(torch.arange(N_ROWS).repeat_interleave(copies))
-    repeated = erm(model, repeated._replace(weight=torch.ones(len(repeated.y)).double()))
+    weighted = erm(model, replace(data, weight=copies.double()))
+    repeated = data.take(torch.arange(N_ROWS).repeat_interleave(copies))
+    repeated = erm(model, replace(repeated, weight=torch.ones(len(repeated.y)).double()))
     x = some_point(weighted)
     for soft_or_hard in (0, 1):
         torch.testing.assert_close(
@@ -290,7 +292,7 @@ def test_integer_weights_equal_repeated_rows(model, wrap):
 
 def test_values_do_not_depend_on_the_scale_of_the_weights():
     data = batch()
-    problem, scaled = erm(data=data), erm(data=data._replace(weight=1e3 * data.weight))
+    problem, scaled = erm(data=data), erm(data=replace(data, weight=1e3 * data.weight))
     x, rows = some_point(problem), torch.arange(20)
     torch.testing.assert_close(scaled.linearize(x).value, problem.linearize(x).value)
     torch.testing.assert_close(scaled.linearize(x, rows).value, problem.linearize(x, rows).value)
@@ -369,13 +371,13 @@ def test_equal_scores_have_the_same_values_on_one_row_of_each_cell(notion, n_cla
 def thinning(monkeypatch):
     """One row in four of tables with more than 300 rows, but 30 of each cell."""
     for name, value in {"_MANY_ROWS": 300, "_LEAST": 4, "_FEW_OF_CELL": 30}.items():
-        monkeypatch.setattr(f"fairconstrained.problems.fewer_rows.{name}", value)
+        monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
 
 
 def test_thinned_rows_stand_for_all_rows(thinning):
     data = batch(n_rows=800, weighted=False)
     few = torch.arange(len(data.y)) >= len(data.y) - 20
-    data = data._replace(group=few.long())
+    data = replace(data, group=few.long())
     problem = erm(data=data)
     thin = problem.thinned()
     of_few = thin.data.group == 1
@@ -391,7 +393,7 @@ def test_thinned_rows_stand_for_all_rows(thinning):
 @pytest.mark.parametrize("period", [2, 4, 16])
 def test_thinned_rows_do_not_depend_on_a_period_of_the_rows(thinning, period):
     data = batch(n_rows=16_000, weighted=False)
-    data = data._replace(group=(torch.arange(len(data.y)) % period == 1).long())
+    data = replace(data, group=(torch.arange(len(data.y)) % period == 1).long())
     thin = erm(data=data).thinned().data
     for group in (0, 1):
         assert float(thin.weight[thin.group == group].sum()) == pytest.approx(
@@ -406,6 +408,6 @@ def test_a_problem_of_few_rows_is_not_thinned():
 
 def test_a_problem_of_small_cells_is_not_thinned(thinning, monkeypatch):
     """It would be thinned again and again, to the same rows."""
-    monkeypatch.setattr("fairconstrained.problems.fewer_rows._FEW_OF_CELL", 100)
+    monkeypatch.setattr("fairconstrained.problems.rows._FEW_OF_CELL", 100)
     problem = erm(data=batch(n_rows=600))
     assert problem.thinned() is problem

@@ -1,5 +1,7 @@
 """Group moments stand for rows: the same values, exact merging; QCQP against cvxpy."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -31,11 +33,11 @@ every_notion = pytest.mark.parametrize("notion", COMPARISONS)
 def test_moments_of_chunks_merge_exactly(seed, size):
     """Chunks of any size, with cells that some of them lack; numbers far from zero."""
     data = rows(seed, n=60)
-    data = data._replace(X=as_features(data.X.to_dense().numpy() + 1e5))
+    data = replace(data, blocks=(as_features(data.X.to_dense().numpy() + 1e5),))
     whole = moments_of(data)
     merged = GroupMoments.none(4, 4)
     for index in torch.arange(len(data.y)).split(size):
-        merged = merged.merged(moments_of(data.rows(index)))
+        merged = merged.merged(moments_of(data.take(index)))
     np.testing.assert_allclose(merged.weight, whole.weight, rtol=1e-13)
     np.testing.assert_allclose(merged.mean, whole.mean, rtol=1e-13)
     np.testing.assert_allclose(merged.scatter, whole.scatter, rtol=1e-7, atol=1e-7)
@@ -56,7 +58,7 @@ def test_moments_are_those_of_numpy():
 
 def test_sparse_rows_have_the_same_moments():
     data = rows(2)
-    sparse = data._replace(X=as_features(sp.csr_array(data.X.to_dense().numpy())))
+    sparse = replace(data, blocks=(as_features(sp.csr_array(data.X.to_dense().numpy())),))
     for a, b in zip(
         vars(moments_of(data)).values(), vars(moments_of(sparse)).values(), strict=True
     ):

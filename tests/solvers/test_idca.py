@@ -19,7 +19,7 @@ from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, Incompatib
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
-from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems import FairERM, Rows
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import IDCA, DirectSwitching, run
 from fairconstrained.solvers.base import violation
@@ -37,7 +37,7 @@ every_notion = pytest.mark.parametrize("notion", NOTIONS.values(), ids=NOTIONS)
 def problem_of(notion, n=150, slack=0.05):
     data = make_biased_classification(n, 6, 2, 2, bias=0.3, class_sep=1.5, random_state=1)
     X, weight = as_features(data.data), torch.ones(n).double()
-    batch = Batch(X, *map(torch.as_tensor, (data.target, data.sensitive_features)), weight)
+    batch = Rows((X,), *map(torch.as_tensor, (data.target, data.sensitive_features)), weight)
     model = Linear().build(X, weight, 1, 1e-2)
     space = Space([0, 1], ["a", "b"])
     stack = Stack(space, [notion.bind(space, slack)])

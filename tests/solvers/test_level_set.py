@@ -1,5 +1,7 @@
 """The level-set method: its min-max form, every closed form against cvxpy, one step by hand."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -39,7 +41,7 @@ def on_rows(seed=0, notion="inter_group", slack=0.05, surrogate="quadratic", n=2
     """A linear problem on rows, and the same on moments."""
     data = rows(seed, n=n)
     X = data.X.to_dense()
-    data = data._replace(X=as_features((X - X.mean(dim=0)).numpy()))
+    data = replace(data, blocks=(as_features((X - X.mean(dim=0)).numpy()),))
     moments = moment_problem(data, notion, surrogate, slack)
     objective = moments.risk
     if not isinstance(surrogate, str):
@@ -76,7 +78,7 @@ def test_gradients_of_the_saddle():
     saddle = Saddle(p)
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(4 + 2 * saddle.n_pairs, dtype=torch.float64, generator=generator)
-    batch = p.data.rows(torch.arange(0, 30, 3))
+    batch = p.data.take(torch.arange(0, 30, 3))
     weights = torch.randn(
         saddle.n_values + saddle.n_pairs, dtype=torch.float64, generator=generator
     )
@@ -94,7 +96,7 @@ def test_single_rows_estimate_the_saddle_without_bias():
     p, _ = on_rows(3, n=40)
     saddle = Saddle(p)
     x = saddle.extended(p.start()) + 0.2
-    single = [saddle.linearize(x, p.data.rows(torch.tensor([i]))).value for i in range(p.n_rows)]
+    single = [saddle.linearize(x, p.data.take(torch.tensor([i]))).value for i in range(p.n_rows)]
     full = saddle.linearize(x, p.data).value
     np.testing.assert_allclose(torch.stack(single).mean(dim=0), full, atol=1e-10)
 
@@ -133,7 +135,7 @@ def test_two_steps_by_hand_on_single_rows():
     state = MirrorDescent.begin(saddle.extended(p.start() * 0), saddle)
     mean_weight = p.data.weight.mean().item()
     for row in (7, 11):
-        batch = p.data.rows(torch.tensor([row]))
+        batch = p.data.take(torch.tensor([row]))
         cell = int(batch.y * 2 + batch.group)
         omega = batch.weight.item() / mean_weight
         by_hand.step(
@@ -191,7 +193,7 @@ def test_the_upper_bound_is_above_the_level_set_function_up_to_noise():
     r = optimum + 0.05
     state = MirrorDescent.begin(start, saddle)
     for _ in range(1500):
-        batch = p.data.rows(torch.randint(p.n_rows, (50,), generator=rng))
+        batch = p.data.take(torch.randint(p.n_rows, (50,), generator=rng))
         state = SHORT.step(saddle, state, batch, r, 0.0, start)
     bound = SHORT.upper_bound(saddle, state, 0.0)
     assert optimum - r - 0.01 < bound < 0.03

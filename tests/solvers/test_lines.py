@@ -18,7 +18,7 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
-from fairconstrained.problems import Batch, FairERM, Known
+from fairconstrained.problems import FairERM, Known, Rows
 from fairconstrained.problems.known import ERROR_TOL, RELAXED_TOL
 from fairconstrained.problems.moments import RankingERM
 from fairconstrained.problems.objectives import LogLossForRanking, MeanLoss
@@ -33,10 +33,10 @@ def problem_of(notion, seed, n=25, d=3, n_groups=3, n_classes=2):
     X = rng.normal(size=(n, d)).round(1)
     columns = rng.integers(0, n_classes, n), rng.integers(0, n_groups, n), rng.uniform(0.5, 2.0, n)
     columns[0][:n_classes] = range(n_classes)
-    data = Batch(as_features(X, "cpu"), *map(torch.as_tensor, columns))
+    data = Rows((as_features(X, "cpu"),), *map(torch.as_tensor, columns))
     space = Space(list(range(n_classes)), list(range(n_groups)))
     bound = CONSTRAINTS[notion]().bind(space, 0.1)
-    counts = space.count_cells(*data[1:3]).numpy()
+    counts = space.count_cells(data.y, data.group).numpy()
     stack = Stack(space, [bound.without_small(counts, 1)[0]])
     outputs = n_outputs(n_classes)
     model = LinearModel.preconditioned(data.X, data.weight, outputs, 1e-4, fit_intercept=True)
@@ -48,7 +48,7 @@ def rankings_of(notion, seed, n=25, n_groups=3):
     data = problem_of("demographic_parity", seed, n, 3, n_groups).data
     space = Space([0, 1], list(range(n_groups)))
     bound = AUCS[notion]().bind(space, 0.1)
-    stack = Stack(space, [bound.without_small(space.count_cells(*data[1:3]).numpy(), 1)[0]])
+    stack = Stack(space, [bound.without_small(space.count_cells(data.y, data.group).numpy(), 1)[0]])
     model = LinearModel.preconditioned(data.X, data.weight, 1, 1e-4, fit_intercept=True)
     return RankingERM(model.for_ranking(), data, LogLossForRanking(), stack, 1e-4)
 
@@ -283,7 +283,7 @@ def test_the_relaxation_of_aucs_has_equal_gaps_of_mean_scores(notion, seed):
     assume(problem.evaluate(free).hard[1:].max() > 0.0)
     *_, fair = known_of_relaxation(problem, free)
     scores = problem.model.scores(fair, problem.data.X)[:, 0].numpy()
-    y, group, weight = (column.numpy() for column in problem.data[1:])
+    y, group, weight = (getattr(problem.data, name).numpy() for name in ("y", "group", "weight"))
     for sides in COMPARISONS[notion](3) > 0:
         inside = sides[:, y, group]  # (4, n)
         if inside.any(axis=1).all():

@@ -13,7 +13,7 @@ from fairconstrained.constraints import DemographicParity, EqualizedOdds, LossPa
 from fairconstrained.losses import log_loss
 from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.problems import Batch, FairERM
+from fairconstrained.problems import FairERM, Rows
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers.stochastic import Balanced, Estimates
 
@@ -100,7 +100,7 @@ def test_the_mean_over_all_balanced_draws_is_the_value_and_gradient_on_the_data(
     torch.manual_seed(0)
     model = NetworkModel(nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)).double())
     problem = FairERM(
-        model, Batch(DenseFeatures(X), y, group, weight), MeanLoss(log_loss), stack, 0.0
+        model, Rows((DenseFeatures(X),), y, group, weight), MeanLoss(log_loss), stack, 0.0
     )
     x = problem.start() + 0.3
     strata = problem.strata

@@ -14,7 +14,7 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import as_features
-from fairconstrained.problems import Batch, Evaluation, FairERM
+from fairconstrained.problems import Evaluation, FairERM, Rows
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import LBFGS, SGDA, AugmentedLagrangian, Status, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL, violation
@@ -199,8 +199,8 @@ def biased(notions=(), n_classes=2, n_groups=2, n=600, alpha=1e-3, take=None, re
     rows = np.arange(n) if take is None else take
     weight = np.ones(len(rows)) if repeat is None else repeat
     X = as_features(made.data[rows])
-    data = Batch(
-        X, *map(torch.as_tensor, (made.target[rows], made.sensitive_features[rows], weight))
+    data = Rows(
+        (X,), *map(torch.as_tensor, (made.target[rows], made.sensitive_features[rows], weight))
     )
     space = Space(list(range(n_classes)), list(range(n_groups)))
     stack = Stack(space, [notion.bind(space, 0.05) for notion in notions])

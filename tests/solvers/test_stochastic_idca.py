@@ -18,7 +18,7 @@ from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Network, as_specification
 from fairconstrained.models.features import as_features
-from fairconstrained.problems import Batch, Evaluation, FairERM, FixedSoftness
+from fairconstrained.problems import Evaluation, FairERM, FixedSoftness, Rows
 from fairconstrained.problems.majorant import Majorant
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import SGDA, AugmentedLagrangian, StochasticIDCA, constant, run
@@ -36,7 +36,7 @@ MODELS = ["linear", (3,)]
 def problem_of(notion, model="linear", n=120):
     data = make_biased_classification(n, 6, 2, 2, bias=0.3, class_sep=1.5, random_state=1)
     X, weight = as_features(data.data), torch.ones(n).double()
-    batch = Batch(X, *map(torch.as_tensor, (data.target, data.sensitive_features)), weight)
+    batch = Rows((X,), *map(torch.as_tensor, (data.target, data.sensitive_features)), weight)
     torch.manual_seed(0)
     space = Space([0, 1], ["a", "b"])
     stack = Stack(space, [notion.bind(space, 0.05)])

@@ -7,7 +7,7 @@ from fairconstrained.constraints import Space
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Budget, Gaussian, Phase, plan_releases, privacy_spent
 from fairconstrained.privacy.mechanisms import Releases
-from fairconstrained.problems import Batch
+from fairconstrained.problems import Rows
 from fairconstrained.problems.private.secret_groups import principal_components, released_counts
 from tests.helpers.releases import answered_by, without_noise
 
@@ -19,7 +19,7 @@ def test_the_noise_is_that_of_the_distance_between_two_groups(k, monkeypatch):
     asked, one = answered_by(monkeypatch, without_noise), torch.ones(1, dtype=torch.float64)
     space, y = Space([0, 1], list(range(k))), torch.zeros(1, dtype=torch.long)
     for group in (0, 1):
-        data = Batch(DenseFeatures(one[:, None]), y, torch.tensor([group]), one)
+        data = Rows((DenseFeatures(one[:, None]),), y, torch.tensor([group]), one)
         released_counts(data, space, Releases(plan), None)
     (_, deviation, first), (_, _, second) = asked
     moved = float((first - second).norm())
@@ -32,5 +32,5 @@ def test_constant_features_have_one_component():
     """Without any a fit on them failed after its releases."""
     rows = DenseFeatures(torch.full((10, 2), 3.0).double())
     none = torch.zeros(10, dtype=torch.long)
-    components = principal_components(Batch(rows, none, none, torch.ones(10).double()), 5)
+    components = principal_components(Rows((rows,), none, none, torch.ones(10).double()), 5)
     torch.testing.assert_close(components, torch.ones(10, 1).double())

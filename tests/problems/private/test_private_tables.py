@@ -10,7 +10,7 @@ from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy.mechanisms import Releases
-from fairconstrained.problems import Batch
+from fairconstrained.problems import Rows
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers import DPSGDA, Budget, check_solves
 from tests.helpers.releases import answered_by, without_noise
@@ -25,7 +25,7 @@ def problem(kind="gaussian", n_steps=2):
     group = torch.repeat_interleave(torch.tensor(SIZES))
     X = torch.linspace(-1.0, 1.0, 100, dtype=torch.float64)[:, None]
     y = torch.arange(100) % 2
-    data = Batch(DenseFeatures(X), y, group, torch.ones(100, dtype=torch.float64))
+    data = Rows((DenseFeatures(X),), y, group, torch.ones(100, dtype=torch.float64))
     stack = Stack(SPACE, [notion.bind(SPACE, 0.1) for notion in NOTIONS])
     counts = stack.place(y, group, data.weight).counts()
     zero, one = torch.zeros(1).double(), torch.ones(1).double()

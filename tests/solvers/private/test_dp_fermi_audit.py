@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from fairconstrained.problems.membership import Members
 
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, Space, Stack
 from fairconstrained.constraints.mutual_information import MutualInformation
@@ -13,7 +12,7 @@ from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Budget, Phase, plan_releases
 from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.privacy.mechanisms import PoissonBatches, Releases
-from fairconstrained.problems import Batch
+from fairconstrained.problems import Rows
 from fairconstrained.problems.fermi import TABLES, FermiERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
@@ -32,8 +31,8 @@ def rows(group_of_canary, with_canary=True):
     group = torch.tensor([0, 1] * (N_ROWS // 2))
     group[-1] = group_of_canary
     y = torch.tensor([1] * (N_ROWS - 1) + [0])
-    data = Batch(DenseFeatures(X), y, group, torch.ones(N_ROWS, dtype=torch.float64))
-    return data.rows(torch.arange(N_ROWS - (not with_canary)))
+    data = Rows((DenseFeatures(X),), y, group, torch.ones(N_ROWS, dtype=torch.float64))
+    return data.take(torch.arange(N_ROWS - (not with_canary)))
 
 
 def parts(data, plan):
@@ -204,7 +203,7 @@ def test_one_person_moves_the_sums_by_no_more_than_was_priced(notion):
         for g in (int(group[i]), (int(group[i]) + 1) % 4):
             own = group.clone()
             own[i] = g
-            data = Batch(DenseFeatures(queries), y, own, weight)
+            data = Rows((DenseFeatures(queries),), y, own, weight)
             plan = plan_releases({"q": 0.99}, Budget(1.0, 1e-3, "sensitive_features"))
             counts = weight.new_ones(stack.n_parts)
             own_parts = {"constraint": stack, "counts": counts,
@@ -235,10 +234,10 @@ def test_a_step_without_noise_is_that_of_the_saddle_form(kind, unit, table, monk
     )
     stack = given["constraint"]
     exact = FermiERM(
-        given["model"], Members(data, stack), MeanLoss(log_loss), stack, 0.0,
-        given["information"], 1.0,
+        given["model"], data, MeanLoss(log_loss), stack, 0.0,
+        information=given["information"], weight=1.0,
     )  # fmt: skip
-    on_x, on_dual = exact.saddle(x, DUAL, torch.arange(N_ROWS), table)
+    on_x, on_dual = exact.saddle_gradients(x, DUAL, torch.arange(N_ROWS), table)
     torch.testing.assert_close(gradient / gradient.norm(), on_x / on_x.norm())
     ascent = given["information"].ascent(DUAL, released)
     torch.testing.assert_close(ascent, on_dual)

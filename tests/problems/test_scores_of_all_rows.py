@@ -1,4 +1,4 @@
-"""Problems on rows in parts that compare the order of scores: those on all rows."""
+"""Problems that compare the order of all scores, on rows in blocks and of several workers."""
 
 import pickle
 from dataclasses import replace
@@ -6,9 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from fairconstrained.problems.parted import PartedERM, class_in_parts
-from fairconstrained.problems.parted_rows import PartedRows
-from fairconstrained.problems.parted_scores import PartedRankingERM, PartedScoresERM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -26,7 +23,8 @@ from fairconstrained.constraints import (
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.percentiles import rank_of_scores
-from fairconstrained.problems import FairERM, representatives
+from fairconstrained.problems import FairERM, Rows
+from fairconstrained.problems import rows as rows_module
 from fairconstrained.problems.moments import GroupMoments, RankingERM
 from fairconstrained.problems.objectives import LogLossForRanking, MeanLoss, PairwiseLoss
 from fairconstrained.workers import ALONE, Workers
@@ -44,21 +42,21 @@ NOTIONS["two kinds"] = [AUCParity("intra_group"), DemographicParity(0.1)]
 RISKS = {"log": MeanLoss(log_loss), "log for ranking": LogLossForRanking()}
 
 
-def both(notions, risk=RISKS["log"], kinds=(FairERM, PartedScoresERM)):
+def both(notions, risk=RISKS["log"], kind=FairERM):
     """The problem on all rows, that on the same rows in parts, and a point."""
     whole, parts = rows()
     stack = Stack(SPACE, [notion.bind(SPACE, 0.1) for notion in notions])
-    linear, (of_all, of_parts) = model(whole, 2), kinds
-    exact = of_all(linear, whole, risk, stack, 1e-3)
+    linear = model(whole, 2)
+    exact = kind(linear, whole, risk, stack, 1e-3)
     rng = torch.Generator().manual_seed(0)
     w = torch.randn(linear.n_params, dtype=torch.float64, generator=rng)
-    return exact, of_parts(linear, parts, risk, stack, 1e-3), exact.variables(w)
+    return exact, kind(linear, parts, risk, stack, 1e-3), exact.variables(w)
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Blocks that are longer than a piece, as long ones are."""
-    monkeypatch.setattr("fairconstrained.problems.parted_rows._PIECE_ROWS", 30)
+    monkeypatch.setattr("fairconstrained.problems.rows._PIECE_ROWS", 30)
 
 
 @pytest.mark.parametrize("notions", NOTIONS.values(), ids=NOTIONS)
@@ -88,7 +86,7 @@ def test_rankings_start_and_are_measured_as_on_all_rows(risk):
         risk = RISKS[risk]
     else:
         risk = PairwiseLoss(replace(notion, surrogate=risk).chosen_surrogate(), tuple(fractions))
-    exact, in_parts, x = both([notion], risk, (RankingERM, PartedRankingERM))
+    exact, in_parts, x = both([notion], risk, RankingERM)
     assert_close(in_parts.start(), exact.start())
     for at in (x, exact.start()):
         own, other = exact.linearize(at), in_parts.linearize(at)
@@ -109,21 +107,11 @@ def test_sharpened_and_loosened():
     assert aucs.loosened(x, 0.1) == (aucs, x)
 
 
-def test_the_constraint_decides_which_problem_is_posed():
-    def posed(*notions):
-        stack = Stack(SPACE, [notion.bind(SPACE, 0.1) for notion in notions])
-        return class_in_parts(FairERM, stack)
-
-    assert posed() is posed(DemographicParity()) is PartedERM
-    assert posed(PARTS["statistical_parity"]) is posed(PARTS["equalized_odds"]) is PartedScoresERM
-    assert posed(DemographicParity(), AUCParity()) is PartedScoresERM
-
-
 def test_moments_of_pieces_are_those_of_all_rows():
     whole, parts = rows()
     for own, other in zip(
-        vars(GroupMoments.of_data(whole, N_GROUPS, ALONE)).values(),
-        vars(GroupMoments.of_data(parts, N_GROUPS, ALONE)).values(),
+        vars(GroupMoments.of_rows(whole, N_GROUPS)).values(),
+        vars(GroupMoments.of_rows(parts, N_GROUPS)).values(),
         strict=True,
     ):
         assert_close(other, own)
@@ -146,7 +134,7 @@ def of_scores(scores, y, group, weight, workers=ALONE):
     """Rows in parts whose only column is the score."""
     codes = [torch.as_tensor(column).to(torch.int8) for column in (y, group)]
     block = DenseFeatures(torch.as_tensor(scores)[:, None])
-    return PartedRows([block], *codes, torch.as_tensor(weight), workers)
+    return Rows([block], *codes, torch.as_tensor(weight), workers)
 
 
 @st.composite
@@ -170,10 +158,10 @@ def test_fractions_of_cells_above_any_threshold_are_off_by_less_than_a_part(data
     rank, size = of
     offset = (rank + 0.5) / size
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(representatives, "_MOST_SCORES", 4 * most * size)
+        patch.setattr(rows_module, "_MOST_SCORES", 4 * most * size)
         data = of_scores(*data, Apart(rank, size))
-        patch.setattr(PartedRows, "n_rows", np.inf)  # of all workers
-        few = data.representatives
+        patch.setattr(Rows, "n_rows", np.inf)  # of all workers
+        few = data.quantiles
     found = few.X.matmul(torch.ones((1, 1), dtype=torch.float64))[:, 0].numpy()
     assert np.isin(found, scores).all()
     at = np.unique(scores)
@@ -196,10 +184,10 @@ def test_workers_with_rows_alike_are_as_exact_together_as_one_that_sends_as_much
     scores, y, group, weight = data
     pieces = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(representatives, "_MOST_SCORES", 4 * most * size)
-        patch.setattr(PartedRows, "n_rows", np.inf)
+        patch.setattr(rows_module, "_MOST_SCORES", 4 * most * size)
+        patch.setattr(Rows, "n_rows", np.inf)
         for rank in range(size):
-            few = of_scores(*data, Apart(rank, size)).representatives
+            few = of_scores(*data, Apart(rank, size)).quantiles
             found = few.X.matmul(torch.ones((1, 1), dtype=torch.float64))[:, 0]
             pieces.append((found, 2 * few.y + few.group, few.weight))
     found, cells, weights = (torch.cat(column).numpy() for column in zip(*pieces, strict=True))
@@ -220,9 +208,9 @@ def test_hard_values_are_as_exact_as_is_said(data, most, of, name):
     notion = (AUCS | PARTS)[name]
     constraint = notion.bind(Space([0, 1], [0, 1]), 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(representatives, "_MOST_SCORES", 4 * most * of[1])
-        patch.setattr(PartedRows, "n_rows", np.inf)  # of all workers
-        few = of_scores(*data, Apart(*of)).representatives
+        patch.setattr(rows_module, "_MOST_SCORES", 4 * most * of[1])
+        patch.setattr(Rows, "n_rows", np.inf)  # of all workers
+        few = of_scores(*data, Apart(*of)).quantiles
     identity = torch.ones((1, 1), dtype=torch.float64)
     every = [torch.as_tensor(column) for column in data]
     aux = torch.zeros(constraint.n_aux, dtype=torch.float64)
@@ -233,7 +221,7 @@ def test_hard_values_are_as_exact_as_is_said(data, most, of, name):
     def exact(constraint):
         return measured(constraint, every[0][:, None], *every[1:])
 
-    found = measured(constraint, few.X.matmul(identity), *few[1:])
+    found = measured(constraint, few.X.matmul(identity), few.y, few.group, few.weight)
     if name == "rank_parity":
         inner, outer = (
             exact(constraint.within(max(0.1 + moved, 0.0), 0.6 - moved))
@@ -259,10 +247,10 @@ def test_the_sample_for_standard_errors_is_corrected_for_its_size(monkeypatch):
     def errors():
         whole = replace(data)
         linear = model(whole, 2)
-        return PartedScoresERM(linear, whole, MeanLoss(log_loss), stack, 1e-3).standard_errors(x)
+        return FairERM(linear, whole, MeanLoss(log_loss), stack, 1e-3).standard_errors(x)
 
     exact = errors()
-    monkeypatch.setattr(representatives, "_MOST_SCORES", 3000)
+    monkeypatch.setattr(rows_module, "_MOST_SCORES", 3000)
     assert len(replace(data).sample.y) == 3000
     assert_close(errors(), exact, rtol=0.05, atol=0)
 
@@ -303,12 +291,12 @@ def test_what_travels_for_a_point_and_for_its_gradient(name):
     assert counting.bytes == 0
 
 
-def test_ranks_of_the_representatives_are_those_of_all_rows_if_these_are_few():
+def test_ranks_of_the_quantiles_are_those_of_all_rows_if_these_are_few():
     data = rows()[1]
-    everyone = data.representatives
+    everyone = data.quantiles
     assert_close(everyone.y, data.y.long())
     scores = everyone.X.matmul(torch.ones((4, 1), dtype=torch.float64))[:, 0]
-    own = torch.cat([batch.X.to_dense().sum(dim=1) for batch in data.batches()])
+    own = torch.cat([piece.X.to_dense().sum(dim=1) for piece in data.pieces()])
     assert_close(scores, own)
     found = rank_of_scores(scores, everyone.group, everyone.weight, N_GROUPS)
     exact = rank_of_scores(own, data.group.long(), data.weight, N_GROUPS)
@@ -320,7 +308,7 @@ def test_thresholds_begin_where_those_of_some_rows_are(monkeypatch):
     exact, in_parts, x = both(NOTIONS["statistical_parity"])
     w = x[: exact.model.n_params]
     for name, value in {"_MANY_ROWS": 30, "_LEAST": 4, "_FEW_OF_CELL": 0}.items():
-        monkeypatch.setattr(f"fairconstrained.problems.fewer_rows.{name}", value)
+        monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
     few, parts = replace(exact).variables(w), replace(in_parts).variables(w)
     assert_close(few, exact.thinned().variables(w))
     assert_close(parts, few)

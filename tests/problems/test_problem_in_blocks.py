@@ -1,16 +1,11 @@
-"""Problems on rows in parts: the values, gradients and lines of the problem on all rows."""
+"""Problems on rows in blocks: the values, gradients and lines of those on rows in memory."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from fairconstrained.problems.fewer_rows import thinned
-from fairconstrained.problems.membership import Members
-from fairconstrained.problems.parted import PartedERM, PartedFermi
-from fairconstrained.problems.parted_rows import PartedRows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
@@ -26,10 +21,9 @@ from fairconstrained.constraints import (
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
-from fairconstrained.problems import FairERM, parted, representatives
+from fairconstrained.problems import FairERM, Rows, erm
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.workers import ALONE
 from tests.helpers.parts import N_GROUPS, N_ROWS, assert_same_problem, model, rows
 
 NOTIONS = {
@@ -54,7 +48,7 @@ def both(notions, n_classes=2, wrap=DenseFeatures):
     )
     return (
         FairERM(common, whole, MeanLoss(log_loss), stack, 1e-3),
-        PartedERM(common, parts, MeanLoss(log_loss), stack, 1e-3),
+        FairERM(common, parts, MeanLoss(log_loss), stack, 1e-3),
         x,
     )
 
@@ -62,7 +56,7 @@ def both(notions, n_classes=2, wrap=DenseFeatures):
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Blocks that are longer than a piece, as long ones are."""
-    monkeypatch.setattr("fairconstrained.problems.parted_rows._PIECE_ROWS", 30)
+    monkeypatch.setattr("fairconstrained.problems.rows._PIECE_ROWS", 30)
 
 
 @pytest.mark.parametrize("wrap", [DenseFeatures, csr])
@@ -89,7 +83,7 @@ def test_a_line_of_many_rows_is_seen_at_fewer_points_with_exact_values(monkeypat
     exact, in_parts, x = both([DemographicParity(0.1)])
     direction = torch.flip(x, [0])
     every = in_parts.along(x, direction, np.inf)
-    monkeypatch.setattr(parted, "_MOST_NAMED", 40)
+    monkeypatch.setattr(erm, "_MOST_NAMED", 40)
     few = in_parts.along(x, direction, np.inf)
     assert 10 < len(few.steps) < len(every.steps) / 2
     for step, error, excess in zip(*few, strict=True):
@@ -103,12 +97,47 @@ def test_a_line_of_many_rows_is_seen_at_fewer_points_with_exact_values(monkeypat
 def test_changes_are_named_at_all_ranks_if_each_piece_names_less_than_one(monkeypatch):
     """Of 600 pieces of 20 changes half name one: about thirty in each tenth of the ranks."""
     _, in_parts, _ = both([DemographicParity(0.1)])
-    monkeypatch.setattr(parted, "_MOST_NAMED", 3)  # of 120 rows in all: every 40th
+    monkeypatch.setattr(erm, "_MOST_NAMED", 3)  # of 120 rows in all: every 40th
     ranks = torch.arange(20, dtype=torch.float64) / 20
     pieces = (ranks[torch.randperm(20)] for _ in range(600))
-    named = [in_parts.passes._named(own, place) for place, own in enumerate(pieces)]
+    named = [in_parts._named(own, place) for place, own in enumerate(pieces)]
     counts = torch.histc(torch.cat(named), 10, 0, 1)
     assert_close(counts, torch.full_like(counts, 30), rtol=0, atol=5)
+
+
+def shares(group):
+    """Indices as fractions."""
+    return torch.nn.functional.one_hot(group, N_GROUPS).double()
+
+
+@pytest.mark.parametrize("notions", NOTIONS.values(), ids=NOTIONS)
+def test_groups_known_for_sure_may_be_given_as_fractions(notions):
+    exact, in_parts, x = both(notions, 3)
+    for problem in (exact, in_parts):
+        data = replace(problem.data, group=shares(exact.data.group))
+        own, other = replace(problem, data=data), exact
+        assert_close(own.linearize(x).value, other.linearize(x).value)
+        weights = torch.ones(1 + exact.n_constraints, dtype=torch.float64)
+        assert_close(own.linearize(x).pullback(weights), other.linearize(x).pullback(weights))
+        for mine, theirs in zip(own.evaluate(x), other.evaluate(x), strict=True):
+            assert_close(mine, theirs)
+
+
+def test_the_table_of_fractions_is_the_mean_over_groups_that_are_drawn_from_them():
+    """Sums over the parts are linear in the memberships of the rows."""
+    exact, _, x = both([EqualizedOdds(0.1)])
+    generator = torch.Generator().manual_seed(0)
+    fractions = torch.rand((N_ROWS, N_GROUPS), dtype=torch.float64, generator=generator)
+    fractions /= fractions.sum(dim=1, keepdim=True)
+    scores = exact.model.scores(x, exact.data.X)
+    drawn = torch.multinomial(fractions, 4000, replacement=True, generator=generator).T
+
+    def table(group):
+        rows = exact.constraint.place(exact.data.y, group, exact.data.weight)
+        return exact.constraint.sums(scores, rows, x[:0])
+
+    mean = torch.stack([table(group) for group in drawn]).mean(dim=0)
+    assert_close(mean, table(fractions), rtol=0.02, atol=0.0)
 
 
 def test_sharpened_and_loosened():
@@ -122,7 +151,7 @@ def test_sharpened_and_loosened():
 @pytest.mark.parametrize("wrap", [DenseFeatures, csr])
 def test_fewer_rows_are_those_of_the_problem_on_all_rows(wrap, monkeypatch):
     for name, value in {"_MANY_ROWS": 30, "_FEW_OF_CELL": 5}.items():
-        monkeypatch.setattr(f"fairconstrained.problems.fewer_rows.{name}", value)
+        monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
     exact, in_parts, x = both([EqualizedOdds(0.1), LossParity(0.02)], 3, wrap)
     for pose in (type(exact).thinned, type(exact).by_cell):
         own, other = pose(exact), pose(in_parts)
@@ -132,32 +161,30 @@ def test_fewer_rows_are_those_of_the_problem_on_all_rows(wrap, monkeypatch):
 
 def test_workers_keep_the_rows_that_one_worker_would_keep(monkeypatch):
     for name, value in {"_MANY_ROWS": 30, "_LEAST": 4, "_FEW_OF_CELL": 0}.items():
-        monkeypatch.setattr(f"fairconstrained.problems.fewer_rows.{name}", value)
+        monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
     _, parts = rows()
     shape, part = (2, N_GROUPS), slice(50, None)
-    all_kept = thinned(parts, shape).weight
-    monkeypatch.setattr(PartedRows, "n_rows", 120)
-    monkeypatch.setattr(PartedRows, "n_before", 50)
+    all_kept = parts.subsample(shape).weight
+    monkeypatch.setattr(Rows, "n_rows", 120)
+    monkeypatch.setattr(Rows, "n_before", 50)
     X = torch.cat([block.X for block in parts.blocks])[part]
-    second = PartedRows(
-        [DenseFeatures(X)], parts.y[part], parts.group[part], parts.weight[part], ALONE
-    )
-    of_second = thinned(second, shape).weight
+    second = Rows([DenseFeatures(X)], parts.y[part], parts.group[part], parts.weight[part])
+    of_second = second.subsample(shape).weight
     assert_close(all_kept[-len(of_second) :], of_second)
     assert 0 < len(of_second) < len(all_kept)
 
 
 @pytest.mark.parametrize("n_before", [0, 1, 50, 51])
 def test_workers_take_every_row_that_one_worker_would_take(n_before, monkeypatch):
-    monkeypatch.setattr(representatives, "_MOST_SCORES", 30)
+    monkeypatch.setattr("fairconstrained.problems.rows._MOST_SCORES", 30)
     whole, parts = rows()
-    taken = representatives.every_so_many(whole)
+    taken = whole.spaced()
     assert_close(taken, torch.arange(0, N_ROWS, 4))
-    monkeypatch.setattr(PartedRows, "n_rows", N_ROWS)
-    monkeypatch.setattr(PartedRows, "n_before", n_before)
+    monkeypatch.setattr(Rows, "n_rows", N_ROWS)
+    monkeypatch.setattr(Rows, "n_before", n_before)
     columns = (column[n_before:] for column in (parts.y, parts.group, parts.weight))
-    last = PartedRows(parts.blocks, *columns, ALONE)
-    assert_close(n_before + representatives.every_so_many(last), taken[taken >= n_before])
+    last = Rows(parts.blocks, *columns)
+    assert_close(n_before + last.spaced(), taken[taken >= n_before])
 
 
 def test_rows_stay_where_a_worker_would_have_none():
@@ -172,15 +199,16 @@ def test_the_penalised_problem_is_that_of_all_rows(n_classes, groups, monkeypatc
     whole, parts = rows(n_classes)
     space = Space(range(n_classes), range(N_GROUPS))
     stack = Stack(space, [EqualizedOdds().bind(space, 1.0)])
-    fractions = torch.rand((N_ROWS, N_GROUPS), dtype=torch.float64).softmax(dim=1)
-    place = {"known": Members, "estimated": partial(Members.estimated, fractions=fractions)}
-    membership, in_pieces = (place[groups](data, stack) for data in (whole, parts))
-    counts = membership.counts()
-    information = MutualInformation.within(stack, counts)
-    common = model(whole, n_classes), MeanLoss(log_loss), stack, 1e-3, information, 2.0
-    exact = FermiERM(common[0], membership, *common[1:])
-    in_parts = PartedFermi(common[0], in_pieces, *common[1:])
-    assert_close(in_pieces.counts(), counts)
+    if groups == "estimated":
+        fractions = torch.rand((N_ROWS, N_GROUPS), dtype=torch.float64).softmax(dim=1)
+        whole, parts = (replace(data, group=fractions) for data in (whole, parts))
+    counts = whole.counts(stack)
+    assert_close(parts.counts(stack), counts)
+    penalty = {"information": MutualInformation.within(stack, counts), "weight": 2.0}
+    exact, in_parts = (
+        FermiERM(model(whole, n_classes), data, MeanLoss(log_loss), stack, 1e-3, **penalty)
+        for data in (whole, parts)
+    )
     x = torch.randn(exact.model.n_params, dtype=torch.float64)
     for _ in range(2):  # the second time with the table of the labels
         own, other = exact.linearize(x), in_parts.linearize(x)
@@ -193,7 +221,7 @@ def test_the_penalised_problem_is_that_of_all_rows(n_classes, groups, monkeypatc
     assert in_parts.of_weight(0.0).moved_to_labels(x).weight == 0.0
     assert exact.thinned() is exact
     for name, value in {"_MANY_ROWS": 30, "_FEW_OF_CELL": 5}.items():
-        monkeypatch.setattr(f"fairconstrained.problems.fewer_rows.{name}", value)
+        monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
     own, other = exact.thinned(), in_parts.thinned()
     assert own.n_rows == other.n_rows < exact.n_rows
     assert_close(other.linearize(x).value, own.linearize(x).value)
@@ -215,7 +243,7 @@ def test_ranges_of_binary_columns_are_those_of_all_rows(columns, is_sparse):
     n = len(X)
     codes = torch.zeros(n, dtype=torch.int8)
     blocks = [wrap(torch.tensor(column)[:, None]) for column in columns]
-    parts = PartedRows(blocks, codes, codes, torch.ones(n, dtype=torch.float64), ALONE)
+    parts = Rows(blocks, codes, codes, torch.ones(n, dtype=torch.float64))
     values = np.unique(X)
     expected = np.ptp(values) if len(values) == 2 else 0.0
     assert float(parts.X.values().binary_range()) == expected
