@@ -223,8 +223,10 @@ def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = Tru
     """
     if not solver.requires or not hasattr(problem, "offers"):
         return None
-    lacking = frozenset() if in_memory else getattr(problem, "in_memory_only", frozenset())
-    offered = set(solver.requires) <= problem.offers - lacking
+    offers = set(problem.offers)
+    if not in_memory:
+        offers -= getattr(problem, "in_memory_only", frozenset())
+    offered = set(solver.requires) <= offers
     return offered and (isinstance(problem, type) or solver.suits(problem))
 
 

@@ -308,9 +308,9 @@ def test_gradients_of_weighted_batches_are_unbiased(size):
             rows = torch.randperm(problem.n_rows, generator=rng)
             x = x + torch.randn(len(x), generator=rng, dtype=x.dtype)
             matrix = torch.randn(problem.information.n_parts, 2, generator=rng, dtype=x.dtype)
-            parts = [problem.saddle(x, matrix, part) for part in rows.reshape(-1, size)]
+            parts = [problem.saddle_gradients(x, matrix, part) for part in rows.reshape(-1, size)]
             means = [torch.stack(column).mean(dim=0) for column in zip(*parts, strict=True)]
-            found.append((means, problem.saddle(x, matrix, rows)))
+            found.append((means, problem.saddle_gradients(x, matrix, rows)))
             yield from super().iterate(problem, x, dual, tol, rng)
 
     weight = np.random.default_rng(0).uniform(0.1, 3.0, size=len(table()[1]))
