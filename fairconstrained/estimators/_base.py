@@ -36,7 +36,7 @@ from fairconstrained.estimators._rows import Given
 from fairconstrained.estimators._training import Training
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss
 from fairconstrained.models import as_specification
-from fairconstrained.models.specification import LinearSpecification, Specification
+from fairconstrained.models.specification import Specification
 from fairconstrained.problems.objectives import MeanLoss, Objective
 from fairconstrained.process import one_thread
 from fairconstrained.samples import check_samples
@@ -262,7 +262,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         return as_specification(self.model)
 
     def _is_linear(self) -> bool:
-        return isinstance(self._specification(), LinearSpecification)
+        return self._specification().is_linear
 
     def _is_warm(self) -> bool:
         """Whether training begins at the last fit."""

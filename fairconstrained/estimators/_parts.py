@@ -263,26 +263,13 @@ def learnt_columns(
     What a frozen classifier does not know, its calibration and the groups, is learnt from the rows
     of the first worker, and all get what it has learnt.
     """
-
-    def learn() -> Any:
-        return specification.fit_transform(
-            rows.X,
-            rows.y,
-            rows.group,
-            rows.weight,
-            classes=rows.classes,
-            part_of_cell=part_of_cell,
-            rng=rng,
-            routed=rows.routed,
-        )
-
     workers, table = rows.workers, None
     if not isinstance(specification, Posteriors) or workers.size == 1:
-        return learn(), specification
+        return specification.fit_transform(rows, part_of_cell, rng), specification
     _refuse_lack(rows)
     with workers.agreeing():
         if workers.rank == 0:
-            table = learn()
+            table = specification.fit_transform(rows, part_of_cell, rng)
     fitted = workers.gather(specification if workers.rank == 0 else None)[0]
     assert fitted is not None
     with workers.agreeing():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -63,8 +63,9 @@ class ColumnValues(NamedTuple):
 class Features(ABC):
     """Operations on the (n, d) feature matrix X that a model may use."""
 
-    def __init__(self, shape: Sequence[int]):
-        self.shape = (shape[0], shape[1])
+    def __init__(self, X: Any):
+        self.X = X
+        self.shape = (int(X.shape[0]), int(X.shape[1]))
         self._norms: tuple[Tensor, Tensor, Tensor] | None = None  # centre, transform, squares
 
     @abstractmethod
@@ -144,9 +145,7 @@ class DenseFeatures(Features):
     block, because a copy of the whole would take twice its memory.
     """
 
-    def __init__(self, X: Tensor):
-        super().__init__(X.shape)
-        self.X = X
+    X: Tensor
 
     def matmul(self, v: Tensor) -> Tensor:
         if self.X.dtype == v.dtype:
@@ -230,9 +229,8 @@ class SparseFeatures(Features):
     """A scipy CSR matrix on the CPU. Linear models make a dense copy only of small ones."""
 
     def __init__(self, X: sp.csr_array):
-        super().__init__(X.shape)
         # scipy converts the whole matrix in each product of different precisions.
-        self.X = X.astype(np.float64, copy=False)
+        super().__init__(X.astype(np.float64, copy=False))
 
     @cached_property
     def _transposed(self) -> sp.csc_array:

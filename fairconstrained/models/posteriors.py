@@ -28,7 +28,7 @@ from fairconstrained.models.cross_fitting import (
     cross_fit,
     is_scoring_classifier,
 )
-from fairconstrained.models.specification import LinearSpecification
+from fairconstrained.models.specification import Specification
 
 LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
 
@@ -83,7 +83,7 @@ def group_tasks(part_of_cell: Any) -> list[GroupTask]:
     ]
 
 
-class Posteriors(LinearSpecification):
+class Posteriors(Specification):
     r"""Posteriors of any classifier under a constrained linear model.
 
     The columns of a row x are
@@ -157,8 +157,6 @@ class Posteriors(LinearSpecification):
     (5, 8)
     """
 
-    fit_intercept = True
-
     def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 3, memory: Any = None):
         self.estimator = estimator
         self.group_model = group_model
@@ -184,7 +182,7 @@ class Posteriors(LinearSpecification):
         check_memory(self.memory)
 
     def input_tags(self) -> Any:
-        """What the estimator takes as X, if it tells scikit-learn."""
+        """Return the tags of the estimator, if it has any."""
         try:
             return get_tags(self.estimator).input_tags
         except AttributeError:  # a frozen model of another library
@@ -204,30 +202,19 @@ class Posteriors(LinearSpecification):
         """X as it came; its columns are counted by the classifiers."""
         return validate_data(estimator, X, reset=False, skip_check_array=True, ensure_2d=False)
 
-    def fit_transform(
-        self,
-        X: Any,
-        y: Ints,
-        group: Ints,
-        weight: Floats,
-        *,
-        classes: NDArray[Any],
-        part_of_cell: Callable[[], Ints],
-        rng: Generator,
-        routed: Mapping[str, Any],
-    ) -> Floats:
+    def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
         """Out-of-fold columns of the training rows."""
         columns = check_memory(self.memory).cache(Posteriors.columns)
         self.fitted_: FittedPosteriors
         table: Floats
         table, self.fitted_ = columns(
             clone(self),  # what a cache compares: the parameters without anything fitted
-            X,
-            classes[y],
-            group,
+            rows.X,
+            rows.classes[rows.y],
+            rows.group,
             part_of_cell(),
-            sample_weight=weight if np.ptp(weight) > 0 else None,
-            fit_params=dict(routed),
+            sample_weight=rows.weight if np.ptp(rows.weight) > 0 else None,
+            fit_params=dict(rows.routed),
             random_state=np.random.RandomState(rng.initial_seed() % (1 << 32)),
         )
         return table

@@ -8,13 +8,12 @@ solvers see (:meth:`Specification.build`).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils import InputTags
@@ -43,7 +42,17 @@ class Specification(BaseEstimator):  # type: ignore[misc]
 
     It has the interface of a scikit-learn estimator, so it can be cloned, printed and searched
     (``model__...``).
+
+    Attributes
+    ----------
+    is_linear : bool
+        Whether the model is linear in the columns.
+    fit_intercept : bool
+        Of a linear model.
     """
+
+    is_linear = True
+    fit_intercept = True
 
     def input_tags(self) -> Any:
         """scikit-learn's tags for X; here numbers without missing values."""
@@ -73,37 +82,21 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         """X as the model takes it in prediction, validated by scikit-learn."""
         return validate_data(estimator, X, reset=False, **_as_numbers(X))
 
-    def fit_transform(
-        self,
-        X: Any,
-        y: NDArray[np.int64],
-        group: NDArray[np.int64],
-        weight: NDArray[np.float64],
-        *,
-        classes: NDArray[Any],
-        part_of_cell: Callable[[], NDArray[np.int64]],
-        rng: Generator,
-        routed: Mapping[str, Any],
-    ) -> Any:
+    def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Any:
         """Learn the columns and return those of the training rows; here X itself.
 
         Parameters
         ----------
-        X : as :meth:`training_rows` gives it
-        y, group : ndarray of shape (n,)
-            Class and group indices.
-        weight : ndarray of shape (n,)
-        classes : ndarray of shape (n_classes,)
-            Labels of the class indices.
+        rows : TrainingRows
+            `X` as :meth:`training_rows` returns it, class and group indices `y` and `group`,
+            `weight`, the labels `classes`, and metadata `routed` for the user's classifier.
         part_of_cell : callable
             Returns an array of shape (n_classes, n_groups) with the part of each (label, group)
             cell in the constraints, or -1 for cells in no part.
         rng : Generator
             Source of randomness.
-        routed : dict
-            Metadata for the user's classifier.
         """
-        return X
+        return rows.X
 
     def transform(self, X: Any) -> Any:
         """Columns of new rows; here X itself."""
@@ -112,7 +105,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     def build(
         self, X: Features, weight: Tensor, n_outputs: int, alpha: float
     ) -> LinearModel | NetworkModel:
-        """Build the model that solvers see for these columns.
+        """Build the model that solvers see for these columns; here a linear model.
 
         Parameters
         ----------
@@ -128,7 +121,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         ValueError
             If a network does not return scores of shape (n, n_outputs).
         """
-        raise NotImplementedError
+        return LinearModel.preconditioned(X, weight, n_outputs, alpha, self.fit_intercept)
 
     def build_private(
         self,
@@ -160,22 +153,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
 
-class LinearSpecification(Specification):
-    """Base of specifications of models that are linear in the columns.
-
-    Attributes
-    ----------
-    fit_intercept : bool
-    """
-
-    fit_intercept: bool
-
-    def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> LinearModel:
-        """Build a linear model in coordinates in which training is well conditioned."""
-        return LinearModel.preconditioned(X, weight, n_outputs, alpha, self.fit_intercept)
-
-
-class Linear(LinearSpecification):
+class Linear(Specification):
     r"""Scores that are linear in the columns, :math:`z = X \beta + b`.
 
     Parameters
@@ -239,6 +217,8 @@ class Network(Specification):
     >>> RateConstrainedClassifier(model=Network((8,)))
     RateConstrainedClassifier(model=Network(layers=(8,)))
     """
+
+    is_linear = False
 
     def __init__(self, layers: Any = (64, 32), *, n_bins: int | None = 64):
         self.layers = layers
