@@ -1,4 +1,4 @@
-"""What all threads of a process share: devices, torch's global generator, limits on threads."""
+"""Devices, and the state that threads share: torch's global generator, limits on threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_device(name: str, device: Any) -> None:
 
 
 class _Shared:
-    """Who uses the shared state, and what it was before."""
+    """Users of the shared state, and its values before."""
 
     def __init__(self) -> None:
         self.generator = threading.RLock()  # held by the thread that has seeded torch

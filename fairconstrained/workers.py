@@ -68,7 +68,7 @@ class Workers:
         return cls(dist.get_rank(group), dist.get_world_size(group), group)
 
     def part(self, n_rows: int, unit: int = 1) -> slice:
-        """Where the part of this worker in a draw is: whole groups of `unit` rows.
+        """Return the part of this worker in a draw: whole groups of `unit` rows.
 
         Raises
         ------
@@ -105,12 +105,12 @@ class Workers:
         return tensor if self.size == 1 else self.sum(tensor) + (tensor - tensor.detach())
 
     def same(self, tensor: Tensor) -> Tensor:
-        """What the first worker has."""
+        """Return the tensor of the first worker."""
         mine = tensor if self.rank == 0 else torch.zeros_like(tensor)
         return self.sum(mine)
 
     def gather(self, mine: T) -> list[T]:
-        """What each worker has, in their order: any small object that can be pickled.
+        """Return the objects of all workers, in their order: small ones that can be pickled.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class Workers:
         return max(self.gather(float(mine)))
 
     def any(self, mine: object) -> bool:
-        """Whether this is true on some worker."""
+        """Return whether this is true on some worker."""
         return any(self.gather(bool(mine)))
 
     def asked(self, callbacks: Sequence[Callable[..., object]]) -> list[Callable[..., bool]]:

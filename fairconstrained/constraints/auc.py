@@ -122,7 +122,7 @@ class AUCConstraint(MomentConstraint):
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
     def of_pairs(self, rows: Placement, above: Tensor, below: Tensor) -> Tensor:
-        """What pairs of rows add to the hard values if the first one ranks above, (k, 2 m)."""
+        """Contribution of pairs of rows to the hard values if the first ranks above, (k, 2 m)."""
         sets = self.sets.to(rows.weight)
         fraction = sets / (sets @ rows.counts())[:, None]
         of_row = torch.nn.functional.pad(fraction, (0, 1))[:, rows.part] * rows.weight

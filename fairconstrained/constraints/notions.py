@@ -308,7 +308,7 @@ def refuse_too_many(notion: Notion, n_values: int, n_groups: int, advice: str) -
 
 
 class _Reference(NamedTuple):
-    """Which sets of groups have rates, and which rates are compared."""
+    """Sets of groups with rates, and the comparisons of these rates."""
 
     compare: Callable[[int], tuple[Any, Entries | int]]  # (n_rates, n_groups), (m, n_rates)
     size: Callable[[int], int]  # entries of the larger one

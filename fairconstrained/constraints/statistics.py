@@ -131,7 +131,7 @@ class Columns(Statistic):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Those of all members."""
+        """Widths of all members."""
         return tuple(width for member in self.members for width in member.widths)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:

@@ -218,7 +218,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         return self._of_scores(_probabilities, X)
 
     def get_metadata_routing(self) -> Any:
-        """What this estimator and a classifier given as `model` request.
+        """Return the requests of this estimator and of a classifier given as `model`.
 
         Returns
         -------
@@ -247,7 +247,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         return training
 
     def _routed_params(self, fit_params: Mapping[str, Any]) -> dict[str, Any]:
-        """What reaches the ``fit`` of a classifier given as `model`."""
+        """Return the metadata for the ``fit`` of a classifier given as `model`."""
         if not fit_params:
             return {}
         consumer = self._specification().metadata_consumer()

@@ -14,7 +14,7 @@ from fairconstrained.estimators._rows import TrainingRows
 
 
 def categories(values: Any, name: str) -> list[Any] | None:
-    """What pandas categoricals declare: their categories in order, several columns crossed.
+    """Return the categories that pandas categoricals declare, in order, several columns crossed.
 
     None for anything else.
 

@@ -12,7 +12,7 @@ from fairconstrained.solvers import Iterate
 
 
 class Record(NamedTuple):
-    """What the history keeps of an iterate. Each field is an entry of ``history_``."""
+    """Record of an iterate in the history. Each field is an entry of ``history_``."""
 
     objective: float
     error: float

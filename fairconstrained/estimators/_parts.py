@@ -172,7 +172,7 @@ def _encoded_labels(y: Array) -> Groups:
 
 
 class _Said(NamedTuple):
-    """What a worker says of its rows and parameters before training."""
+    """Message of a worker about its rows and parameters before training."""
 
     parameters: Any
     last_fit: float | None

@@ -56,7 +56,7 @@ class PrivateFairClassifier(FairClassifier):
     keeps_seed = False  # whether a pickle of a private fit holds random_state: for experiments
 
     def planned_privacy(self, n_samples: int) -> PrivacyGuarantee:
-        """What a fit with these parameters would spend, without any data.
+        """Return the privacy that a fit with these parameters would spend, without any data.
 
         Parameters
         ----------

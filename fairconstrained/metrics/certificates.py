@@ -256,7 +256,7 @@ def _of_labels(
 def _of_scores(
     estimator: Any, X: Any, true: Array, sensitive_features: Any, sought: _Sought
 ) -> _Judged:
-    """Of rankings: AUCs, or what lies inside an interval of ranks."""
+    """Certify constraints on rankings: AUCs, or fractions inside an interval of ranks."""
     whole = (0.0, 1.0) if sought.interval is None else sought.interval
     scores, members, intervals = read_scored(
         None,
@@ -296,7 +296,7 @@ _COLUMNS, _INDENT = 88, 15  # of a statement, and of the text after a label
 
 @dataclass(frozen=True)
 class Certificate:
-    """What :func:`certify` found. ``print`` it for a statement, ``to_json`` for a file.
+    """Result of :func:`certify`. ``print`` it for a statement, ``to_json`` for a file.
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ class Certificate:
         return json.dumps(self.to_dict(), **kwargs)
 
     def compare(self, later: Certificate) -> pd.DataFrame:
-        r"""What has changed between two samples: ``certificate.compare(later)``.
+        r"""Changes between two samples: ``certificate.compare(later)``.
 
         Parameters
         ----------

@@ -196,7 +196,7 @@ class _Inverted:
         self.fair_median = float(np.median(self._sizes(0.0)))
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """Of confidence 1 - alpha."""
+        """Return the interval of confidence 1 - alpha."""
 
         def upper_tail(sizes: Array) -> float:
             # How much of alpha guards the upper end: half, and the less the more the samples look
@@ -214,7 +214,7 @@ class _Inverted:
         return self.metric(self._first(lambda sizes: self._at_least(sizes) >= 0.5))
 
     def _sizes(self, size: float) -> Array:
-        """What samples show where the truth has this size."""
+        """Simulate the estimates of samples where the truth has this size."""
         centre = self.summary.nearest(self.values, self.deviation, size)
         return self.summary.size(centre + self.noise)
 
@@ -248,7 +248,7 @@ class _Resampled:
         self.z = float(norm.ppf(np.clip(below, 0.5 / len(values), 1.0 - 0.5 / len(values))))
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """Of confidence 1 - alpha."""
+        """Return the interval of confidence 1 - alpha."""
         return self._quantile(alpha / 2), self._quantile(1 - alpha / 2)
 
     def median(self) -> float:

@@ -1,4 +1,4 @@
-"""What a fitted model or pipeline predicts, given the groups if its last step reads them."""
+"""Predictions of a fitted model or pipeline, with the groups if its last step reads them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Summary(Protocol):
 
 
 class Components(NamedTuple):
-    """What a metric is a summary of: estimates, and draws of their errors."""
+    """Quantities that a metric summarises: estimates, and draws of their errors."""
 
     values: Array  # of the shape that the summary takes
     noise: Array  # (n_draws, *shape): estimates minus truth in samples like this one

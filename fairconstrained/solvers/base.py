@@ -19,7 +19,7 @@ FEASIBILITY_TOL = 1e-3
 
 
 class Iterate(NamedTuple):
-    """What a solver yields after each iteration.
+    """State that a solver yields after each iteration.
 
     Examples
     --------

@@ -203,7 +203,7 @@ class Estimates:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Whatever determines the next draws; may be set."""
+        """State that determines the next draws; may be set."""
         streams = tuple(stream.state for stream in self._streams)
         return {"streams": streams, "shift": self.shift, "rng": self.rng.get_state()}
 

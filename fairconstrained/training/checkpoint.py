@@ -146,7 +146,7 @@ def _check_writable(path: Path) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What :class:`Checkpointed` stored; only tensors and plain values: a file brings no code."""
+    """Read a file of :class:`Checkpointed`: only tensors and plain values, no code."""
     try:
         with warnings.catch_warnings():  # of formats that torch does not write
             warnings.simplefilter("ignore")

@@ -171,7 +171,7 @@ def _round(k: int) -> str:
 
 
 def _queries_of_model(problem: SecretGroups, x: Tensor, components: Tensor) -> Tensor:
-    """What the model does with the rows, and how that moves: one class is implied by the others."""
+    """Predictions and directions in which they move; one class is implied by the others."""
     probabilities, hard = problem.predictions(x)
     spread = 1.0 - (probabilities**2).sum(dim=1, keepdim=True)
     directions = spread / problem.mean(spread).clamp_min(1e-12) * components
