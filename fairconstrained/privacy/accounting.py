@@ -76,8 +76,25 @@ class Budget(NamedTuple):
     unit: Unit
 
 
+class _Noise:
+    """Noise added to a sum over rows: its name, and what it is priced by."""
+
+    of: str
+    order: ClassVar[int]  # of the norm in which a row is bounded
+
+    @property
+    def noise(self) -> float:
+        """Size of the noise in units of the sensitivity."""
+        raise NotImplementedError
+
+    @property
+    def shift(self) -> float:
+        """How far one row shifts unit noise, after rounding; 0 for infinite noise."""
+        return 0.0 if self.noise == math.inf else 1 / self.noise + GRID_SHIFT
+
+
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(_Noise):
     """Gaussian noise added to a sum over rows.
 
     Parameters
@@ -96,7 +113,7 @@ class Gaussian:
 
     noise_multiplier: float
     of: str = field(default="sum", compare=False)
-    order: ClassVar[int] = 2  # of the norm in which noise is priced
+    order = 2
 
     def __post_init__(self) -> None:
         check_positive("noise_multiplier", self.noise_multiplier)
@@ -106,17 +123,12 @@ class Gaussian:
         """The noise multiplier."""
         return self.noise_multiplier
 
-    @property
-    def shifts(self) -> tuple[float, float]:
-        """How far one row shifts unit Gaussian noise, and unit Laplace noise."""
-        return _shift(self.noise_multiplier), 0.0
-
     def __str__(self) -> str:
         return f"{self.of} with Gaussian noise, multiplier {self.noise_multiplier:.4g}"
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(_Noise):
     """Laplace noise added to every entry of a sum over rows.
 
     Parameters
@@ -137,7 +149,7 @@ class Laplace:
 
     scale: float
     of: str = field(default="sum", compare=False)
-    order: ClassVar[int] = 1
+    order = 1
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
@@ -146,11 +158,6 @@ class Laplace:
     def noise(self) -> float:
         """The scale."""
         return self.scale
-
-    @property
-    def shifts(self) -> tuple[float, float]:
-        """How far one row shifts unit Gaussian noise, and unit Laplace noise."""
-        return 0.0, _shift(self.scale)
 
     def __str__(self) -> str:
         return f"{self.of} with Laplace noise, scale {self.scale:.4g}"
@@ -283,13 +290,9 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
 
 
 def as_batch(phase: Phase) -> Batch:
-    shifts = [release.shifts for release in phase.releases]
-    return Batch(
-        phase.sampling_rate,
-        phase.n_steps,
-        gaussian=math.hypot(*(gaussian for gaussian, _ in shifts)),
-        laplace=sum(laplace for _, laplace in shifts),
-    )
+    """Price several releases of a batch as one Gaussian and one Laplace release."""
+    gaussian, laplace = ([r.shift for r in phase.releases if r.order == n] for n in (2, 1))
+    return Batch(phase.sampling_rate, phase.n_steps, math.hypot(*gaussian), sum(laplace))
 
 
 @dataclass(frozen=True)
@@ -411,11 +414,6 @@ def privacy_guarantee(
         accountant=f"privacy-loss distributions (dp-accounting {version}), rounded up",
         phases=phases,
     )
-
-
-def _shift(noise: float) -> float:
-    """The norm of what a row adds, in units of the noise, after rounding; 0 for infinite noise."""
-    return 0.0 if noise == math.inf else 1 / noise + GRID_SHIFT
 
 
 def rounded_up(epsilon: float) -> str:

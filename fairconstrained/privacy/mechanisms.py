@@ -28,7 +28,6 @@ References
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 from collections.abc import Sequence
@@ -140,46 +139,31 @@ class SharedGenerator(Generator):
         self.manual_seed(int(workers.sum(of_first)))
 
 
-@functools.singledispatch
+def _source(rng: Generator) -> Generator:
+    """The generator that draws for this worker."""
+    return rng.own if isinstance(rng, SharedGenerator) else rng
+
+
 def _exponential(rng: Generator, *shape: int) -> Floats:
-    uniform: Floats = torch.rand(shape, generator=rng, dtype=torch.float64).numpy()
+    source = _source(rng)
+    if isinstance(source, SystemGenerator):
+        return -np.log(source.uniform(*shape))
+    uniform: Floats = torch.rand(shape, generator=source, dtype=torch.float64).numpy()
     return -np.log1p(-uniform)
 
 
-@_exponential.register
-def _(rng: SystemGenerator, *shape: int) -> Floats:
-    return -np.log(rng.uniform(*shape))
-
-
-@_exponential.register
-def _(rng: SharedGenerator, *shape: int) -> Floats:
-    return _exponential(rng.own, *shape)
-
-
-@functools.singledispatch
 def _normal(rng: Generator, n: int) -> Floats:
-    normal: Floats = torch.randn(n, generator=rng, dtype=torch.float64).numpy()
+    source = _source(rng)
+    if isinstance(source, SystemGenerator):
+        return source.normal(n)
+    normal: Floats = torch.randn(n, generator=source, dtype=torch.float64).numpy()
     return normal
 
 
-@_normal.register
-def _(rng: SystemGenerator, n: int) -> Floats:
-    return rng.normal(n)
-
-
-@_normal.register
-def _(rng: SharedGenerator, n: int) -> Floats:
-    return _normal(rng.own, n)
-
-
-@functools.singledispatch
 def _released(rng: Generator, part: Ints, noise: Ints) -> Ints:
-    """The sum of what all workers that share `rng` give, and noise once."""
-    return part + noise
-
-
-@_released.register
-def _(rng: SharedGenerator, part: Ints, noise: Ints) -> Ints:
+    """Sum over all workers that share `rng`, and noise once."""
+    if not isinstance(rng, SharedGenerator):
+        return part + noise
     most = int(_LARGEST) // rng.workers.size  # so many workers add up within 64 bits
     part = part.clip(-most, most)
     given = part + noise if rng.workers.rank == 0 else part

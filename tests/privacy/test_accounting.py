@@ -100,7 +100,7 @@ def of_library(one, n):
 def test_sampled_gaussians_are_those_of_dp_accounting_on_a_fine_grid(sigma, q, n, unit):
     one = pld.from_gaussian_mechanism(sigma, sampling_prob=q, neighboring_relation=RELATION[unit])
     theirs = of_library(one, n)
-    assert theirs * 0.998 - 1e-4 <= spent(Gaussian(sigma), q=q, n=n, unit=unit)
+    assert theirs * 0.998 - 2e-4 <= spent(Gaussian(sigma), q=q, n=n, unit=unit)
     assert spent(Gaussian(sigma), q=q, n=n, unit=unit) <= theirs * 1.003 + 1e-6
 
 

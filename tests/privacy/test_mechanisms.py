@@ -176,8 +176,8 @@ def test_outputs_are_on_a_grid_that_the_noise_alone_determines(add_noise, value,
 def test_the_sensitivity_after_rounding_is_what_is_charged(one, other, scale):
     """Of at most 16 tensors; with the same noise, which cancels exactly on the grid."""
     for add_noise, norm, priced in (
-        (with_gaussian_noise, 2, Gaussian(1.0).shifts[0] - 1.0),
-        (with_laplace_noise, 1, Laplace(1.0).shifts[1] - 1.0),
+        (with_gaussian_noise, 2, Gaussian(1.0).shift - 1.0),
+        (with_laplace_noise, 1, Laplace(1.0).shift - 1.0),
     ):
         rounded = [add_noise(torch.from_numpy(v), scale, generator()) for v in (one, other)]
         moved = float(torch.linalg.vector_norm(rounded[0] - rounded[1], norm))

@@ -98,7 +98,7 @@ def test_fractions_are_of_the_variance_of_the_loss(share, epsilon, unit):
     budget = Budget(epsilon, DELTA, unit)
     part, most = (plan_releases({"a": f}, budget).releases["a"][0] for f in (share, 0.99))
     assert 0.985 * epsilon <= spent(most, unit=unit) <= epsilon
-    assert part.shifts[0] == pytest.approx(most.shifts[0] * math.sqrt(share / 0.99))
+    assert part.shift == pytest.approx(most.shift * math.sqrt(share / 0.99))
 
 
 def test_a_guarantee_can_be_read_aloud():
