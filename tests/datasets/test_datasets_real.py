@@ -74,16 +74,6 @@ ACS = (
             ["id,sex,what", '1,Male,"Poss 3,4"'],
         ),
         (
-            sources.parkinsons,
-            zipped({"parkinsons_updrs.names": "", "parkinsons_updrs.data": "subject#\r\n1\r\n"}),
-            ["subject#", "1"],
-        ),
-        (
-            sources.heart,
-            zipped({"heart_disease_health_indicators_BRFSS2015.csv": "Sex\n1.0\n"}),
-            ["Sex", "1.0"],
-        ),
-        (
             sources.acs_income_ok,
             zipped({"psam_p40.csv": ACS, "ACS2018_PUMS_README.pdf": b""}),
             [

@@ -145,19 +145,10 @@ def test_bad_parameters_are_named(parameters, error, message):
         make_biased_classification(**parameters)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"n_samples": 0}, "n_samples == 0, must be >= 1"),
-        ({"bias": np.nan}, "bias is nan, but should be finite"),
-        ({"bias": np.inf}, "bias is inf, but should be finite"),
-        ({"bias": -1.0}, "bias == -1.0, must be >= 0"),
-        ({"missing": 1.0}, "missing == 1.0, must be < 1"),
-        ({"missing": np.nan}, "missing is nan, but should be finite"),
-    ],
-)
-def test_bad_parameters_of_applications_are_named(parameters, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("parameters", [{"bias": np.inf}, {"missing": 1.0}, {"missing": np.nan}])
+def test_bad_parameters_of_applications_are_named(parameters):
+    (name,) = parameters
+    with pytest.raises(ValueError, match=rf"{name} (is|==) .*(finite|must be < 1)"):
         make_loan_applications(**parameters)
 
 

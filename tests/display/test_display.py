@@ -68,6 +68,10 @@ def test_tradeoff_draws_points_bars_front_and_slack():
     assert display.ax_.get_ylabel() == "error"
     assert labels(display.ax_) == ["ours", "slack 0.05"]
     assert display.figure_ is display.ax_.figure
+    chosen = TradeoffDisplay(error=ERROR, violation=VIOLATION, chosen=1).plot()
+    assert chosen.chosen_.get_offsets().tolist() == [[0.10, 0.20]]
+    assert labels(chosen.ax_) == ["chosen"]
+    assert display.chosen_ is chosen.slack_ is None
 
 
 def test_several_methods_in_one_axes_differ_in_colour_and_marker():
@@ -80,13 +84,6 @@ def test_several_methods_in_one_axes_differ_in_colour_and_marker():
     assert len(styles) == 3
     assert ("0.5", "*") in styles
     assert second.points_[0].lines[0].get_color() == second.front_.get_color()
-
-
-def test_without_names_slack_and_bars_there_is_no_legend():
-    display = TradeoffDisplay(error=ERROR, violation=VIOLATION).plot()
-    assert display.ax_.get_legend() is None
-    assert display.slack_ is None
-    assert not display.points_[0].lines[2]
 
 
 def test_tradeoff_of_a_curve_and_of_cv_results():
@@ -227,13 +224,6 @@ def test_without_matplotlib_the_extra_is_named(display, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"fairconstrained\[plot\]"):
         display.plot()
-
-
-def test_tradeoff_marks_the_chosen_point():
-    display = tradeoff(chosen=1).plot(name="ours")
-    assert display.chosen_.get_offsets().tolist() == [[0.10, 0.20]]
-    assert "chosen" in labels(display.ax_)
-    assert tradeoff().plot(display.ax_).chosen_ is None
 
 
 def test_tradeoff_of_predictions_has_confidence_intervals():

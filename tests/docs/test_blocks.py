@@ -8,7 +8,6 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
-from sklearn import get_config
 
 from tests.helpers.repository import ROOT
 
@@ -40,16 +39,6 @@ def test_blocks_share_a_namespace_and_pictures_have_their_own(run):
     assert run("rate").text == "0.5\n"
     with pytest.raises(NameError):
         run("rate", alone=True)
-
-
-def test_a_page_leaves_no_files_and_no_configuration(blocks, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    routing = get_config()["enable_metadata_routing"]
-    with blocks.running(Path("page")) as run:
-        run("open('written.txt', 'w').close()")
-        run(f"import sklearn\nsklearn.set_config(enable_metadata_routing={not routing})")
-    assert get_config()["enable_metadata_routing"] == routing
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_error_names_the_page_and_its_line(run):

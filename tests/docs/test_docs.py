@@ -5,6 +5,7 @@ import inspect
 import re
 import sys
 import tomllib
+from functools import reduce
 
 import pandas as pd
 import pytest
@@ -12,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import fairconstrained
-from fairconstrained import metrics, models
+from fairconstrained import RateConstrainedClassifier, metrics, models
 from tests.helpers.repository import ROOT
 
 DOCS = ROOT / "docs"
@@ -204,3 +205,82 @@ def test_the_version_is_said_in_one_place():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {fairconstrained.__version__}\n" in citation
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"] == ["version"]
+
+
+# --- docs/papers.md: the code and the tests that it names exist -----------------------------------
+
+PAPERS = (DOCS / "papers.md").read_text(encoding="utf-8")
+ROWS = [line for line in PAPERS.splitlines() if line.startswith("| ") and "`" in line]
+CODE = sorted(set(re.findall(r"`(fairconstrained\.[\w.]+)`", PAPERS)))
+TESTS = sorted(set(re.findall(r"`(tests/[\w/.]+)::(\w+)`", PAPERS)))
+
+
+def found(name):
+    """The object of a dotted name: the longest module in it, then attributes."""
+    parts = name.split(".")
+    for n in range(len(parts), 0, -1):
+        try:
+            module = importlib.import_module(".".join(parts[:n]))
+        except ModuleNotFoundError:
+            continue
+        return reduce(getattr, parts[n:], module)
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_named_code_exists(name):
+    assert callable(found(name))
+
+
+@pytest.mark.parametrize(("path", "name"), TESTS)
+def test_named_tests_exist(path, name):
+    assert f"\ndef {name}(" in (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_every_row_names_code_and_a_test():
+    assert len(ROWS) >= 30
+    for row in ROWS:
+        assert row.count("|") == 6, row
+        assert "`fairconstrained." in row, row
+        assert "`tests/" in row, row
+
+
+# --- tools of the site ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tool(request):
+    """A script of the folder docs, as a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(DOCS))
+        yield importlib.import_module(request.param)
+    sys.modules.pop(request.param)
+
+
+@pytest.mark.parametrize("tool", ["check_site"], indirect=True)
+def test_a_link_to_nothing_is_found(tool, tmp_path):
+    (tmp_path / "b.html").write_text('<h1 id="there"></h1>')
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#there"></a><a href="https://example.org"></a>'
+        '<a href="b.html#gone"></a><img src="c.png">'
+    )
+    problems, checked, external = tool.check(tmp_path)
+    assert (checked, external) == (3, 1)
+    assert problems == ["a.html: no anchor for b.html#gone", "a.html: no file for c.png"]
+
+
+@pytest.mark.parametrize("tool", ["reference"], indirect=True)
+def test_a_class_page_lists_every_public_method_once(tool):
+    lines = tool.list_of_methods(RateConstrainedClassifier)
+    named = [line.rsplit(".")[-1] for line in lines if line.startswith("   ~")]
+    assert {"fit", "predict", "score"} <= set(named)
+    common = lines[-1].removeprefix("As in scikit-learn: ").rstrip(".").replace("`", "").split(", ")
+    assert {"get_params", "set_fit_request"} <= set(common)
+    public = [name for name in dir(RateConstrainedClassifier) if not name.startswith("_")]
+    methods = [name for name in public if callable(getattr(RateConstrainedClassifier, name))]
+    assert sorted([*named, *common]) == methods
+
+
+@pytest.mark.parametrize("script", sorted((DOCS / "gallery").glob("*.py")), ids=lambda p: p.stem)
+def test_code_of_the_gallery_fits_the_column_of_the_site(script):
+    assert max(map(len, script.read_text(encoding="utf-8").splitlines())) <= 88

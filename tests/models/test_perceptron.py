@@ -1,11 +1,10 @@
 """Backpropagation by hand through perceptrons, against autograd on the same network."""
 
 import pytest
-import scipy.sparse as sp
 import torch
 
 from fairconstrained.models import Network, NetworkModel
-from fairconstrained.models.features import DenseFeatures, as_features
+from fairconstrained.models.features import DenseFeatures
 from fairconstrained.models.perceptron import PerceptronModel, WidePerceptronModel
 
 N, D = 30, 4
@@ -63,13 +62,3 @@ def test_a_perceptron_contains_every_linear_model(hidden, n_outputs, n_bins):
 @pytest.mark.parametrize(("hidden", "n_outputs"), [((1,), 1), ((8, 5), 3)])
 def test_without_two_units_for_each_output_it_does_not(hidden, n_outputs):
     assert not isinstance(perceptron(hidden, n_outputs)[0], WidePerceptronModel)
-
-
-def test_sparse_rows_give_the_same():
-    model, X = perceptron((6,), 2)
-    w, cotangent = model.init(), torch.randn((N, 2)).double()
-    (scores, pullback), (expected, reference) = (
-        model.linearize(w, rows) for rows in (as_features(sp.csr_array(X.X.numpy())), X)
-    )
-    torch.testing.assert_close(scores, expected)
-    torch.testing.assert_close(pullback(cotangent), reference(cotangent))

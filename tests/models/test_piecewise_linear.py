@@ -67,15 +67,6 @@ def test_bins_end_at_values_and_are_at_most_as_many_as_asked():
     assert counts[2:].tolist() == [min(8, values[2] - 1), 1, 1]
 
 
-def test_integer_weights_are_repetitions():
-    X = mixed()
-    weight = np.random.default_rng(0).integers(1, 4, len(X))
-    weighted, _ = encoded(X, weight=weight)
-    repeated, _ = encoded(np.repeat(X, weight, axis=0))
-    for name, tensor in weighted.state_dict().items():
-        torch.testing.assert_close(tensor, repeated.state_dict()[name])
-
-
 def test_units_do_not_matter_and_sparse_rows_are_like_dense_ones():
     X = mixed()
     layer, found = encoded(X)
