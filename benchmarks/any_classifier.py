@@ -2,10 +2,9 @@
 
     python -m benchmarks.any_classifier --tasks adult compas --seeds 0 1 2 --output results
 
-Trees see the table as it comes, linear models its one-hot columns. What is fitted before the
-constraint matters is kept in `--cache`, so that the many cells cost the constrained training only;
-`base_cpu` tells what the fits took, in processor seconds. Training values of trees are those out of
-fold: on rows that a model has seen they say nothing.
+Trees see the table as it comes, linear models its one-hot columns. Slacks and methods share the
+posteriors of trees, which are fitted once for a notion, in `base_cpu` seconds of the processor.
+Training values of trees are those out of fold: on rows that a model has seen they say nothing.
 """
 
 from __future__ import annotations
@@ -14,18 +13,17 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable
-from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import joblib
 import numpy as np
 import pandas as pd
 import torch
 from fairlearn import reductions
 from fairlearn.postprocessing import ThresholdOptimizer
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
@@ -106,98 +104,61 @@ def load(task: str, without_group: bool, seed: int) -> Split:
     )
 
 
-class Remembered(ClassifierMixin, BaseEstimator):
-    """A classifier that is fitted once on the same rows: constraints share the fits of the label.
-
-    `spared` adds up the processor seconds of the fits that were taken from before.
-    """
-
-    fits: dict[str, Any] = {}  # noqa: RUF012 (of all clones)
-    spared = 0.0
-
-    def __init__(self, estimator: Any):
-        self.estimator = estimator
-
-    def fit(self, X: pd.DataFrame, y: NDArray[Any]) -> Remembered:
-        """Fit, or take what was fitted on these rows and labels."""
-        key = joblib.hash((X.index.to_numpy(), list(X), y))
-        if key in self.fits:
-            Remembered.spared += self.fits[key][1]
-        else:
-            start = time.process_time()
-            self.fits[key] = clone(self.estimator).fit(X, y), time.process_time() - start
-        self.model_ = self.fits[key][0]
-        self.classes_ = self.model_.classes_
-        return self
-
-    def predict_proba(self, X: pd.DataFrame) -> Floats:
-        """Of the fitted classifier."""
-        return np.asarray(self.model_.predict_proba(X))
-
-
 def posterior_columns(split: Split, constraint: str) -> Columns:
-    """Columns of boosted trees for a constraint."""
-    start = time.process_time() + Remembered.spared
+    """Fit boosted trees to the label and the groups, as far as a notion needs them."""
+    start = time.process_time()
     parts = bound_constraint(split, constraint, 0.05).part_of_cell.numpy()
-    table, fitted = Posteriors(Remembered(trees())).columns(
-        split.tables[0], split.y[0], split.groups[0], parts
-    )
+    table, fitted = Posteriors(trees()).columns(split.tables[0], split.y[0], split.groups[0], parts)
     test = fitted.columns(split.tables[1])
-    return Columns(table, test, time.process_time() + Remembered.spared - start)
+    return Columns(table, test, time.process_time() - start)
 
 
 def bound_constraint(split: Split, constraint: str, slack: float) -> Any:
-    """The constraint on the labels and groups of a task."""
+    """Return the constraint on the labels and groups of a task."""
     space = Space([0, 1], np.unique(split.groups[0]).tolist())
     return CONSTRAINTS[constraint]().bind(space, slack)
 
 
-def kept(cache: Path, task: str, without_group: bool, seed: int) -> dict[str, Columns]:
-    """Columns of all constraints, from the cache or fitted now."""
-    path = cache / f"{task}-{without_group}-{seed}.joblib"
-    if not path.exists():
-        Remembered.fits.clear()
-        split = load(task, without_group, seed)
-        columns = {constraint: posterior_columns(split, constraint) for constraint in NOTIONS}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".part")
-        joblib.dump(columns, unfinished)
-        unfinished.replace(path)
-    found: dict[str, Columns] = joblib.load(path)
-    return found
+class Case(NamedTuple):
+    """A problem as methods get it."""
+
+    split: Split
+    columns: Columns
+    constraint: str
+    slack: float
 
 
 # Acceptance (probability of predicting 1) on training and test rows.
 Accepted = tuple[Floats, Floats]
 
 
-def unconstrained_trees(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
+def unconstrained_trees(case: Case) -> Accepted:
     """The label's posterior, cut at one half."""
-    return tuple((table[:, 1] > 0.5).astype(float) for table in columns[:2])
+    return tuple((table[:, 1] > 0.5).astype(float) for table in case.columns[:2])
 
 
-def constrained_trees(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
+def constrained_trees(case: Case) -> Accepted:
     """Our constrained model on the posteriors of trees."""
-    return _ours(split, list(columns[:2]), constraint, slack)
+    return _ours(case, list(case.columns[:2]))
 
 
-def constrained_linear(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
+def constrained_linear(case: Case) -> Accepted:
     """Our linear model on the one-hot columns."""
-    return _ours(split, split.matrices, constraint, slack)
+    return _ours(case, case.split.matrices)
 
 
-def unconstrained_linear(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
+def unconstrained_linear(case: Case) -> Accepted:
     """Logistic regression on the one-hot columns."""
-    model = base_model(len(split.y[0])).fit(split.matrices[0], split.y[0])
-    return tuple(model.predict(X).astype(float) for X in split.matrices)
+    model = base_model(len(case.split.y[0])).fit(case.split.matrices[0], case.split.y[0])
+    return tuple(model.predict(X).astype(float) for X in case.split.matrices)
 
 
-def frozen_trees(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
+def frozen_trees(case: Case) -> Accepted:
     """Trees without a constraint, frozen, and made fair with new rows.
 
     The model of the groups uses the new rows only as well.
     """
-    table, y, groups = split.tables[0], split.y[0], split.groups[0]
+    table, y, groups = case.split.tables[0], case.split.y[0], case.split.groups[0]
     old, new = train_test_split(
         np.arange(len(y)),
         test_size=NEW_ROWS,
@@ -205,20 +166,21 @@ def frozen_trees(split: Split, columns: Columns, constraint: str, slack: float) 
         random_state=0,
     )
     production = FrozenEstimator(trees().fit(table.iloc[old], y[old]))
-    model = RateConstrainedClassifier(constraint, slack=slack, model=production, random_state=0)
+    given = {"slack": case.slack, "model": production, "random_state": 0}
+    model = RateConstrainedClassifier(case.constraint, **given)
     model.fit(table.iloc[new], y[new], sensitive_features=groups[new])
-    return tuple(model.predict(X).astype(float) for X in split.tables)
+    return tuple(model.predict(X).astype(float) for X in case.split.tables)
 
 
-def _ours(split: Split, tables: list[Any], constraint: str, slack: float) -> Accepted:
-    model = RateConstrainedClassifier(constraint, slack=slack, alpha=ALPHA)
-    model.fit(tables[0], split.y[0], sensitive_features=split.groups[0])
+def _ours(case: Case, tables: list[Any]) -> Accepted:
+    model = RateConstrainedClassifier(case.constraint, slack=case.slack, alpha=ALPHA)
+    model.fit(tables[0], case.split.y[0], sensitive_features=case.split.groups[0])
     return tuple(model.predict(X).astype(float) for X in tables)
 
 
-def linear_program(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
+def linear_program(case: Case) -> Accepted:
     """LinearPost on the same posteriors."""
-    bound = bound_constraint(split, constraint, slack)
+    bound = bound_constraint(case.split, case.constraint, case.slack)
     # Values are affine in the rates of class 1, one for each part: what each part contributes.
     counts, aux = torch.ones(bound.n_parts).double(), torch.zeros(0)
     none = torch.tensor([[1.0, 0.0]]).double().repeat(bound.n_parts, 1)
@@ -229,7 +191,7 @@ def linear_program(split: Split, columns: Columns, constraint: str, slack: float
         one[part] = one[part].flip(0)
         combined[:, part] = bound.of_moments(one, counts, aux).numpy() - at_none
     rng = np.random.default_rng(0)
-    train, test = columns[:2]
+    train, test = case.columns[:2]
     base_rate, of_parts = train[:, 1].mean(), density_columns(bound.part_of_cell.numpy())
 
     def densities(table: Floats) -> Floats:
@@ -255,21 +217,21 @@ def density_columns(part_of_cell: NDArray[np.int64]) -> list[int]:
     return [place for _, place in sorted(found)]
 
 
-def threshold_optimizer(split: Split, columns: Columns, constraint: str, slack: float) -> Accepted:
+def threshold_optimizer(case: Case) -> Accepted:
     """Thresholds by group on the posterior of the label: it needs the group to predict."""
     names = {"equal_opportunity": "true_positive_rate_parity"}
     model = ThresholdOptimizer(
         estimator=Given(),
-        constraints=names.get(constraint, constraint),
+        constraints=names.get(case.constraint, case.constraint),
         prefit=True,
         predict_method="predict_proba",
-        tol=None if constraint == "equalized_odds" else slack,
+        tol=None if case.constraint == "equalized_odds" else case.slack,
     )
-    train, test = (table[:, 1:2] for table in columns[:2])
-    model.fit(train, split.y[0], sensitive_features=split.groups[0])
+    train, test = (table[:, 1:2] for table in case.columns[:2])
+    model.fit(train, case.split.y[0], sensitive_features=case.split.groups[0])
     return tuple(
         model._pmf_predict(table, sensitive_features=groups)[:, 1].clip(0, 1)
-        for table, groups in zip((train, test), split.groups, strict=True)
+        for table, groups in zip((train, test), case.split.groups, strict=True)
     )
 
 
@@ -291,9 +253,7 @@ class Given(ClassifierMixin, BaseEstimator):
         return True
 
 
-def exponentiated_gradient(
-    split: Split, columns: Columns, constraint: str, slack: float
-) -> Accepted:
+def exponentiated_gradient(case: Case) -> Accepted:
     """Fairlearn's reductions on boosted trees: random predictions, a training an iteration."""
     moments = {
         "demographic_parity": reductions.DemographicParity,
@@ -301,13 +261,13 @@ def exponentiated_gradient(
         "equal_opportunity": reductions.TruePositiveRateParity,
     }
     # Its bound is on each group against all rows together, the gap between two may be twice that.
-    moment = moments[constraint](difference_bound=slack)
+    moment = moments[case.constraint](difference_bound=case.slack)
     model = reductions.ExponentiatedGradient(trees(), moment)
-    model.fit(split.tables[0], split.y[0], sensitive_features=split.groups[0])
-    return tuple(model._pmf_predict(table)[:, 1].clip(0, 1) for table in split.tables)
+    model.fit(case.split.tables[0], case.split.y[0], sensitive_features=case.split.groups[0])
+    return tuple(model._pmf_predict(table)[:, 1].clip(0, 1) for table in case.split.tables)
 
 
-METHODS: dict[str, Callable[[Split, Columns, str, float], Accepted]] = {
+METHODS: dict[str, Callable[[Case], Accepted]] = {
     "trees, unconstrained": unconstrained_trees,
     "trees, constrained": constrained_trees,
     "linear, unconstrained": unconstrained_linear,
@@ -333,20 +293,18 @@ def slacks(method: str, constraint: str, asked: list[float]) -> list[float]:
     return asked
 
 
-def measure(
-    split: Split, columns: Columns, constraint: str, method: str, slack: float
-) -> dict[str, float]:
+def measure(case: Case, method: str) -> dict[str, float]:
     """Train one method, and measure it on training and test rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wall, cpu = time.perf_counter(), time.process_time()
         try:
-            accepted = METHODS[method](split, columns, constraint, slack)
+            accepted = METHODS[method](case)
         except RuntimeError:  # of HiGHS, which does not solve every program
-            accepted = tuple(np.full(len(y), np.nan) for y in split.y)
+            accepted = tuple(np.full(len(y), np.nan) for y in case.split.y)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    base_cpu = columns.cpu if method in ON_TREES else 0.0
-    return measured(split, accepted, constraint, wall=wall, cpu=cpu, base_cpu=base_cpu)
+    base_cpu = case.columns.cpu if method in ON_TREES else 0.0
+    return measured(case.split, accepted, case.constraint, wall=wall, cpu=cpu, base_cpu=base_cpu)
 
 
 def measured(split: Split, accepted: Any, constraint: str, **columns: float) -> dict[str, float]:
@@ -372,34 +330,29 @@ def trained(model: Any, split: Split, tables: list[Any], constraint: str) -> dic
 
 
 def run(options: argparse.Namespace) -> None:
-    """All cells that the table does not have yet."""
+    """Run all cells that the table does not have yet."""
     path = options.output / "any_classifier.csv"
     done = results.finished(path, KEY)
-    for seed in options.seeds:
-        for task in options.tasks:
-            columns = kept(options.cache, task, options.without_group, seed)
-            split = load(task, options.without_group, seed)
-            for constraint in options.constraints:
-                cells = [
-                    (method, slack)
-                    for method in options.methods
-                    for slack in slacks(method, constraint, options.slacks)
-                ]
-                for method, slack in cells:
-                    key = (task, options.without_group, seed, constraint, method, slack)
-                    if tuple(map(str, key)) in done:
-                        continue
-                    row = measure(split, columns[constraint], constraint, method, slack)
-                    row |= dict(zip(KEY, key, strict=True))
-                    results.append(path, row, [*KEY, *MEASURED], KEY)
+    for seed, task in product(options.seeds, options.tasks):
+        split = load(task, options.without_group, seed)
+        for notion in options.constraints:
+            keys = [
+                (task, options.without_group, seed, notion, method, slack)
+                for method in options.methods
+                for slack in slacks(method, notion, options.slacks)
+            ]
+            todo = [key for key in keys if tuple(map(str, key)) not in done]
+            columns = posterior_columns(split, notion) if todo else None
+            for key in todo:
+                row = measure(Case(split, columns, notion, key[-1]), key[-2])
+                row |= dict(zip(KEY, key, strict=True))
+                results.append(path, row, [*KEY, *MEASURED], KEY)
 
 
 def main() -> None:
     """Run the cells that the table does not have yet."""
     parser = argparse.ArgumentParser(description=__doc__)
-    path = partial(parser.add_argument, type=Path)
-    path("--output", default=Path("results"))
-    path("--cache", default=Path("results") / "posteriors")
+    parser.add_argument("--output", type=Path, default=Path("results"))
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--constraints", nargs="+", default=NOTIONS, choices=NOTIONS)

@@ -2,7 +2,6 @@
 
     python -m benchmarks.certificates --trainings 20 --draws 50 --rows 1000 2000 10000
     python -m benchmarks.certificates --trainings 10 --draws 100 --rows 100000
-    python -m benchmarks.certificates --report
 
 Populations are a million generated rows and the table ACSIncome (Oklahoma, men and women). Samples
 of n rows are drawn with replacement. One part of a sample trains, the other one certifies:
@@ -15,12 +14,10 @@ of n rows are drawn with replacement. One part of a sample trains, the other one
 
 Training takes most of the time, and the rows of certification are independent of it. So each
 training sample meets the certifying parts of several samples: each is a trial. Violation and error
-are measured on the whole population. ``--report`` prints, per cell, the number of trials, the
-fraction with a certificate, how many of these violate, and that number as a fraction of all trials,
-which is at most 1 - confidence, with its exact interval (of the mean over these training samples: a
-sum of independent trials with different probabilities is no more variable than a binomial number,
-Hoeffding 1956); errors are also compared with ``certified`` over the trainings with which both have
-a certificate. Trainings that are in the file are not run again.
+are measured on the whole population. The evidence counts the trials whose certified model violates
+the constraint: at most a fraction of 1 - confidence (a sum of independent trials with different
+probabilities is no more variable than a binomial number, Hoeffding 1956). Trainings that are in the
+file are not run again.
 """
 
 from __future__ import annotations
@@ -35,13 +32,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from benchmarks.results import append, finished, table
+from benchmarks.results import append, finished
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import load_dataset, make_biased_classification
 from fairconstrained.groups import encode_groups
@@ -50,7 +46,7 @@ from fairconstrained.model_selection._sequence import CAUTION, in_sequences, seq
 from fairconstrained.model_selection.certified import FRACTIONS
 from fairconstrained.rates import CAPS
 
-__all__ = ["Population", "certificates", "report"]
+__all__ = ["Population", "certificates"]
 
 Array = NDArray[Any]
 CONFIDENCE = 0.95
@@ -264,39 +260,8 @@ JUDGES: Mapping[str, tuple[Callable[[Sample], list[Kept]], float]] = {
 }
 
 
-def report(runs: pd.DataFrame) -> pd.DataFrame:
-    """A row per population, constraint, number of rows and method."""
-    key = ["population", "constraint", "n_rows"]
-    ours = runs[runs["method"] == "certified"].set_index([*key, "training", "draws"])["error"]
-    runs = runs.join(ours.rename("ours"), on=[*key, "training", "draws"])
-    table = []
-    for cell, of in runs.groupby([*key, "method"]):
-        trials = int(of["draws"].sum()) if cell[-1] != "uncertified" else len(of)
-        certified, wrong = int(of["certified"].sum()), int(of["violating"].sum())
-        low, high = (float(end) for end in clopper_pearson(wrong, trials, 0.025))
-        both = of.dropna(subset=["ours", "error"])
-        table.append(
-            {
-                **dict(zip((*key, "method"), cell, strict=True)),
-                "trainings": len(of),
-                "trials": trials,
-                "with a certificate": certified / trials,
-                "better than constant": int(of["better"].sum()) / trials,
-                "violating": wrong,
-                "of all": wrong / trials,
-                "low": low,
-                "high": high,
-                "error": (of["certified"] * of["error"]).sum() / (certified or np.nan),
-                "error where both": both["error"].mean(),
-                "ours there": both["ours"].mean(),
-                "seconds": of["seconds"].mean(),
-            }
-        )
-    return pd.DataFrame(table)
-
-
 def main() -> None:
-    """Run the trials that are missing, or print the table."""
+    """Run the trials that are missing."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -310,11 +275,7 @@ def main() -> None:
     add("--draws", type=int, default=10, help="of rows that certify, for each training sample")
     add("--output", type=Path, default=Path("results/certificates.csv"))
     add("--export", type=Path, help="folder: write the samples there instead of running")
-    add("--report", action="store_true")
     options = parser.parse_args()
-    if options.report:
-        print(report(table(options.output, KEY, COLUMNS)).round(4).to_string(index=False))
-        return
     warnings.simplefilter("ignore")
     done = finished(options.output, KEY)
     jobs = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["A9A", "ACS_INCOME", "BANK", "LAW_SCHOOL", "Task"]
+__all__ = ["A9A", "BANK", "LAW_SCHOOL", "Task"]
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,4 @@ LAW_SCHOOL = Task(
         (0.9563, 0.8909),
     ],
     shares=(0.5625, 0.1875, 0.25),
-)
-ACS_INCOME = Task(
-    interval=(0.2, 0.4),
-    slacks={
-        # Ours: the paper names none for this data set.
-        "statistical_parity": [0.3, 0.2, 0.1, 0.05, 0.01],
-        "demographic_parity": [0.15, 0.1, 0.05, 0.03, 0.005],
-    },
-    paper=[],
-    shares=(0.6, 0.2, 0.2),
 )

@@ -15,15 +15,14 @@ import importlib.util
 import sys
 import tomllib
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from joblib import Parallel, delayed
 from tqdm.auto import tqdm
 
 from benchmarks import results
@@ -99,13 +98,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if failures else 0
 
 
-def measured(objective_name: str, cell: Cell) -> dict[str, Any]:
-    """Do one run, in whatever process."""
+def measured(objective_name: str, cell: Cell) -> tuple[dict[str, Any], str]:
+    """Do one run, in whatever process; return what was measured, or why it failed."""
     objective = component("objectives", objective_name)
-    split = _prepared(objective_name, cell.dataset, cell.seed)
-    solver = component("solvers", cell.solver)
-    row: dict[str, Any] = objective.measure(solver, split, cell.seed, **cell.parameters)
-    return row
+    try:
+        split = _prepared(objective_name, cell.dataset, cell.seed)
+        solver = component("solvers", cell.solver)
+        return objective.measure(solver, split, cell.seed, **cell.parameters), ""
+    except Exception:
+        return {}, traceback.format_exc()
 
 
 @lru_cache(maxsize=1)
@@ -125,51 +126,21 @@ def _run(
     """Store each run as it ends; a failure leaves its cell for the next call."""
     failures = []
     _prepared.cache_clear()
-    with _submitting(objective_name, workers) as submit, tqdm(total=len(todo), unit="run") as bar:
-        for row, result in _ended(submit, todo):
-            bar.set_postfix_str(" ".join(map(str, row.values())))
-            try:
-                values = result()
-            except Exception:
-                failures.append(f"{row} failed:\n{traceback.format_exc()}")
-                continue
-            finally:
-                bar.update()
+    calls = (delayed(_with_row)(objective_name, cell, row) for cell, row in todo)
+    runs = Parallel(workers, return_as="generator_unordered")(calls)
+    for row, values, failure in tqdm(runs, total=len(todo), unit="run"):
+        if failure:
+            failures.append(f"{row} failed:\n{failure}")
+        else:
             values["versions"] = results.versions()
             results.append(path, {**row, **values}, columns, key)
     return failures
 
 
-Result = Callable[[], dict[str, Any]]
-Submit = Callable[[Cell], "Result | Future[dict[str, Any]]"]
-
-
-def _ended(
-    submit: Submit, todo: list[tuple[Cell, dict[str, Any]]]
-) -> Iterator[tuple[dict[str, Any], Result]]:
-    """Rows with their results: one after the other, or as other processes end them."""
-    waiting: dict[Future[dict[str, Any]], dict[str, Any]] = {}
-    for cell, row in todo:
-        submitted = submit(cell)
-        if isinstance(submitted, Future):
-            waiting[submitted] = row
-        else:
-            yield row, submitted
-    for future in as_completed(waiting):
-        yield waiting[future], future.result
-
-
-@contextmanager
-def _submitting(objective_name: str, workers: int) -> Iterator[Submit]:
-    """How a run is asked for: here, when its result is asked for, or in one of the workers."""
-    if workers == 1:
-        yield lambda cell: lambda: measured(objective_name, cell)
-        return
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    try:
-        yield lambda cell: pool.submit(measured, objective_name, cell)
-    finally:
-        pool.shutdown(cancel_futures=True)
+def _with_row(
+    objective_name: str, cell: Cell, row: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], str]:
+    return row, *measured(objective_name, cell)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ Of each sample 40 % choose a candidate and 60 % test it, the engine's default. M
 - ``engine``: the engine's defaults (200 steps of Adam on loss and bounds), started from logistic
   regression. Its rates are means of predicted *probabilities*. So its certificate is about labels
   drawn with these probabilities, and their rates and error are measured on the population;
-- ``engine_powell`` and ``engine_cmaes``: a barrier on the rates of predicted labels, with the
-  engine's optimisers that need no derivatives (Powell's is that of Thomas et al. 2019).
+- ``engine_powell``: a barrier on the rates of predicted labels, with Powell's method, which needs
+  no derivatives (Thomas et al. 2019).
 
 Each training is a row of the same table that ``benchmarks.certificates`` writes.
 """
@@ -133,13 +133,6 @@ METHODS = {
         "optimization_technique": "barrier_function",
         "optimizer": "Powell",
         "optimization_hyperparams": {"maxiter": 1000, "verbose": False},
-    },
-    "engine_cmaes": {
-        "model": Labels(),
-        "primary_objective": _log_loss,
-        "optimization_technique": "barrier_function",
-        "optimizer": "CMA-ES",
-        "optimization_hyperparams": {"seed": 1, "verbose": False},
     },
 }
 

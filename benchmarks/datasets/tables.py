@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-from benchmarks.partial_tasks import A9A, ACS_INCOME, BANK, LAW_SCHOOL, Task
+from benchmarks.partial_tasks import A9A, BANK, LAW_SCHOOL, Task
 from fairconstrained.datasets import load_dataset, make_biased_classification, one_hot
 
 
@@ -79,7 +79,7 @@ DATASETS = {
     "acs_income_20": dataset(acs_income_20),  # by race, sex and whether married: 20 groups
     "acs_income_race": table("acs_income_ok"),
     "acs_income_race_sex": table("acs_income_ok", sensitive=RACE_AND_SEX),  # ten groups
-    "acs_income_sex": table("acs_income_ok", sensitive=["SEX"], task=ACS_INCOME),
+    "acs_income_sex": table("acs_income_ok", sensitive=["SEX"]),
     "acs_income_white": dataset(acs_income_white),
     "adult": table("adult"),  # by sex: 48,842 rows, 107 columns
     "bank": table("bank", task=BANK),  # clients of 25 to 60 years or not: 41,188 rows, 62 columns

@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -61,39 +62,39 @@ def main(argv: Sequence[str] | None = None) -> None:
     together = "WORLD_SIZE" in os.environ
     if together:
         dist.init_process_group("gloo")
+    rank, size = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
+    measured = trained(options.width, options.batch, options.steps)
+    if rank == 0:
+        print(f"workers: {size}; processor ms a step: {measured['processor ms']:.2f}")
+        print(f"constraint values: {measured['values']}")
+        asked = {"width": options.width, "batch": options.batch, "steps": options.steps}
+        row = {**asked, "workers": size, **measured}
+        results.append(options.output / "workers.csv", row, list(row), KEY)
+    if together:
+        dist.destroy_process_group()
+
+
+def trained(width: int, batch: int, steps: int) -> dict[str, Any]:
+    """Train, and return the time of a step with its part of the evaluations."""
     torch.manual_seed(0)
-    width = options.width
     network = nn.Sequential(
         nn.Linear(_FEATURES, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(),
         nn.Linear(width, 1),
     ).double()  # fmt: skip
     X, y, group = data()
-    solver = ALM(n_steps=options.steps, batch_size=options.batch)
-    ends: list[tuple[float, float]] = []
-    trained = train(
+    ends: list[float] = []
+    found = train(
         network,
         log_loss,
         DemographicParity(0.05),
         (X, y, group),
         groups=group,
-        solver=solver,
+        solver=ALM(n_steps=steps, batch_size=batch),
         random_state=0,
-        callbacks=[lambda iterate: ends.append((time.perf_counter(), time.process_time()))],
+        callbacks=[lambda iterate: ends.append(time.process_time())],
     )
-    # An iteration holds a full evaluation too, in which all rows pass the network once.
-    step, processor = (
-        1e3 * (last - first) / options.steps for first, last in zip(ends[0], ends[-1], strict=True)
-    )
-    if not together or dist.get_rank() == 0:
-        size = dist.get_world_size() if together else 1
-        values = ", ".join(f"{value:.12f}" for value in trained.values)
-        print(f"workers: {size}; ms a step, its part of evaluations included: {step:.2f}")
-        print(f"constraint values: {values}")
-        row = {"width": width, "batch": options.batch, "steps": options.steps, "workers": size}
-        row |= {"ms": step, "processor ms": processor, "values": values}
-        results.append(options.output / "workers.csv", row, list(row), KEY)
-    if together:
-        dist.destroy_process_group()
+    values = ", ".join(f"{value:.12f}" for value in found.values)
+    return {"processor ms": 1e3 * (ends[-1] - ends[0]) / steps, "values": values}
 
 
 if __name__ == "__main__":

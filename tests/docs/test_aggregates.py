@@ -61,19 +61,6 @@ def test_gains_over_a_baseline_are_at_its_fairness_and_over_splits():
     assert found[row, "group AUC"] == ("+0.0150", f"{np.std([0.02, 0.01], ddof=1):.4f}")
 
 
-def test_a_ratio_of_steps_is_the_median_of_the_ratios_of_rounds():
-    times = {"of the system": (2.0, 6.0, 9.0), "plain": (1.0, 2.0, 4.5)}
-    others = {"by hand": (1.0, 1.0, 1.0), "not hardened": (2.0, 2.0, 3.0)}
-    runs = [
-        {"round": i, "method": method, "ms": ms}
-        for method, all_ms in (times | others).items()
-        for i, ms in enumerate(all_ms)
-    ]
-    found = cells("private_steps", runs)
-    assert found["the package's SGD", "ratio, median over rounds"] == ("2.00", "")
-    assert found["SGD written by hand", "ratio, median over rounds"] == ("6.00", "")
-
-
 def test_times_faster_is_a_ratio_on_one_split():
     runs = [
         {"dataset": "adult", "constraint": "equalized_odds", "slack": 0.05, "seed": seed}

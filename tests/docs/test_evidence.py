@@ -119,7 +119,9 @@ def test_what_is_kept_replaces_earlier_runs(tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     sources = "table,results,head,command,date\nsteps,runs/a.csv,algorithm,command,2000-01-01\n"
     (tmp_path / "sources.csv").write_text(sources)
-    (tmp_path / "steps.csv").write_text("round,method,ms\n0,plain torch,2.0\n1,plain torch,4.0\n")
+    (tmp_path / "steps.csv").write_text(
+        "problem,round,method,ms\nnetwork,0,plain torch,2.0\nnetwork,1,plain torch,4.0\n"
+    )
     assert keeping.keep(tmp_path / "steps.csv", "2026-11-22") == ["steps"]
     (source,) = pd.read_csv(tmp_path / "sources.csv").to_dict("records")
     assert (source["results"], source["date"]) == ("runs/steps.csv.gz", "2026-11-22")

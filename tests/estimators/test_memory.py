@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 
-from benchmarks import memory
-from benchmarks.scaling import apart
+from benchmarks.scaling import apart, generate, measure
 from tests.helpers.fits import fitted, same_model, table
 
 
 @pytest.mark.slow
 def test_a_table_of_single_precision_is_not_copied(tmp_path):
     """Beyond 500,000 float32 rows a fit needs a few vectors, and predictions only the labels."""
-    memory.generate(500_000, tmp_path)
-    assert apart(memory.measure, "fit", tmp_path)["beyond"] < 2.5
-    assert apart(memory.measure, "predict", tmp_path)["beyond"] < 0.5
+    generate("mapped20", 500_000, 0, tmp_path)
+    for predicts, most in ((False, 2.5), (True, 0.5)):
+        found = apart(measure, "mapped20", tmp_path, predicts)
+        beyond = found["peak_mb"] - found["loaded_mb"] - found["data_mb"]
+        assert beyond / found["data_mb"] < most
 
 
 def test_single_precision_gives_the_model_of_the_same_numbers():

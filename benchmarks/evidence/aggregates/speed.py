@@ -36,65 +36,47 @@ def _ranking_rows(runs: pd.DataFrame) -> Cells:
         yield f"{run['rows']:,}", f"{words[run['fit']]}, s", *number(run["seconds"], ".1f")
 
 
+def _milliseconds(runs: pd.DataFrame, method: str, row: str, of: str = "") -> Cells:
+    """Give the least and the median time of a step."""
+    ms = runs.loc[runs["method"] == method, "ms"]
+    if len(ms):
+        for words, value in (("least", ms.min()), ("median", ms.median())):
+            column = f"milliseconds, {of}, {words}" if of else f"milliseconds, {words}"
+            yield row, column, *number(value, ".2f")
+
+
 @table("steps", "steps")
 def _steps(runs: pd.DataFrame) -> Cells:
     rows = {
         "plain torch": ("plain torch", "ours"),
-        "ALM()": ("ALM", "ours"),
-        "SSLALM()": ("SSL-ALM", "ours"),
+        "ALM": ("ALM", "ours"),
+        "SSLALM": ("SSL-ALM", "ours"),
         "public SSLALM": ("SSL-ALM", "public code"),
-        "SwitchingSubgradient()": ("switching subgradient", "ours"),
+        "SwitchingSubgradient": ("switching subgradient", "ours"),
         "public SSG": ("switching subgradient", "public code"),
-        "StochasticGhost()": ("stochastic ghost", "ours"),
+        "StochasticGhost": ("stochastic ghost", "ours"),
     }
     for method, (row, whose) in rows.items():
-        ms = runs.loc[runs["method"] == method, "ms"]
-        if len(ms):
-            yield row, f"milliseconds, {whose}, least", *number(ms.min(), ".2f")
-            yield row, f"milliseconds, {whose}, median", *number(ms.median(), ".2f")
+        yield from _milliseconds(runs[runs["problem"] == "network"], method, row, whose)
 
 
-@table("fermi_steps", "fermi_steps")
-def _fermi_steps(runs: pd.DataFrame) -> Cells:
+@table("module_steps", "steps")
+def _module_steps(runs: pd.DataFrame) -> Cells:
+    words = {"by hand": "plain torch by hand", "train": "`training.train`"}
+    for method, row in words.items():
+        yield from _milliseconds(runs[runs["problem"] == "module"], method, row)
+
+
+@table("private_steps", "steps")
+def _private_steps(runs: pd.DataFrame) -> Cells:
     words = {
         "plain SGD": "plain SGD",
-        "DPFERMI, record": "records",
-        "DPFERMI, sensitive_features": "sensitive features",
+        "DPSGDA": "`DPSGDA`, records, demographic parity",
+        "DPFERMI, record": "`DPFERMI`, records",
+        "DPFERMI, sensitive_features": "`DPFERMI`, sensitive features",
     }
     for method, row in words.items():
-        ms = runs.loc[runs["method"] == method, "ms"]
-        yield row, "milliseconds, least", *number(ms.min(), ".2f")
-        yield row, "milliseconds, median", *number(ms.median(), ".2f")
-
-
-@table("module_steps", "module_steps")
-def _module_steps(runs: pd.DataFrame) -> Cells:
-    times = runs.pivot(index="round", columns="method", values="ms")
-    row = "a step of a module of the user"
-    for method, words in {"by hand": "plain torch by hand", "train": "training.train"}.items():
-        yield (
-            row,
-            f"processor milliseconds, {words}, median",
-            *number(times[method].median(), ".2f"),
-        )
-    yield (
-        row,
-        "ratio, median over rounds",
-        *number((times["train"] / times["by hand"]).median(), ".2f"),
-    )
-
-
-@table("private_steps", "private_steps")
-def _private_steps(runs: pd.DataFrame) -> Cells:
-    times = runs.pivot(index="round", columns="method", values="ms")
-    words = {
-        "plain": "the package's SGD",
-        "by hand": "SGD written by hand",
-        "not hardened": "itself with torch's normal numbers",
-    }
-    for method, row in words.items():
-        ratio = (times["of the system"] / times[method]).median()
-        yield row, "ratio, median over rounds", *number(ratio, ".2f")
+        yield from _milliseconds(runs[runs["problem"] == "private"], method, row)
 
 
 @table("workers", "workers")
@@ -142,15 +124,15 @@ def _sharded_plan(runs: pd.DataFrame) -> Cells:
     yield row, "seconds of network", *number(run["seconds of network"], ".1f")
 
 
-@table("blocks", "blocks")
+@table("blocks", "scaling")
 def _blocks(runs: pd.DataFrame) -> Cells:
     columns = {
-        "table (MB)": "table MB",
-        "peak of the process (MB)": "peak MB",
-        "peak before (MB)": "peak MB before the fit",
+        "data_mb": "table MB",
+        "peak_mb": "peak MB",
+        "loaded_mb": "peak MB before the fit",
         "passes": "passes",
-        "processor time (s)": "processor seconds",
+        "cpu": "processor seconds",
     }
-    for _, run in runs.iterrows():
+    for _, run in runs[runs["kind"] == "blocks20"].iterrows():
         for column, words in columns.items():
-            yield f"{run['rows']:,.0f}", words, f"{run[column]:g}", ""
+            yield f"{run['n_rows']:,.0f}", words, f"{run[column]:g}", ""
