@@ -248,20 +248,3 @@ def test_steps_and_bumps_in_a_column_are_learnt_where_a_linear_model_sees_nothin
     clf = LossParityClassifier(slack=0.1, model=(16,), random_state=0)
     clf.fit(X[:2000], y[:2000], sensitive_features=group[:2000])
     assert clf.score(X[2000:], y[2000:]) > 0.95
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"averaging": 1.0}, "averaging must be below 1"),
-        ({"held_out": 1}, "held_out at least 2"),
-        ({"patience": 0}, r"patience must be an integer > 0; got 0"),
-        ({"step_size": -1.0}, r"step_size must be a finite number > 0; got -1.0"),
-        ({"optimizer": "adam"}, "optimizer must be callable; got 'adam'"),
-    ],
-)
-def test_parameters_are_checked(params, message):
-    X, y, group = table()
-    clf = RateConstrainedClassifier(model=(4,), solver=EarlyStoppedSGDA(**params))
-    with pytest.raises(ValueError, match=message):
-        clf.fit(X, y, sensitive_features=group)

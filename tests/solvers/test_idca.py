@@ -11,19 +11,13 @@ from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import (
     PartialDemographicParity,
     PartialStatisticalParity,
-    Space,
-    Stack,
 )
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, IncompatibleSolverError
-from fairconstrained.losses import log_loss
-from fairconstrained.models import Linear
-from fairconstrained.models.features import as_features
-from fairconstrained.problems import FairERM, Rows
-from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import IDCA, DirectSwitching, run
 from fairconstrained.solvers.base import violation
 from fairconstrained.solvers.idca import best_of, convex_subproblem, subgradient_path
+from tests.helpers.erm import separated
 
 NOTIONS = {
     "pSP": PartialStatisticalParity((0.1, 0.5), n_grid=3, surrogate="ramp", temperature=1.0),
@@ -32,16 +26,6 @@ NOTIONS = {
     "pDP logistic": PartialDemographicParity((0.1, 0.5), temperature=1.0),
 }
 every_notion = pytest.mark.parametrize("notion", NOTIONS.values(), ids=NOTIONS)
-
-
-def problem_of(notion, n=150, slack=0.05):
-    data = make_biased_classification(n, 6, 2, 2, bias=0.3, class_sep=1.5, random_state=1)
-    X, weight = as_features(data.data), torch.ones(n).double()
-    batch = Rows((X,), *map(torch.as_tensor, (data.target, data.sensitive_features)), weight)
-    model = Linear().build(X, weight, 1, 1e-2)
-    space = Space([0, 1], ["a", "b"])
-    stack = Stack(space, [notion.bind(space, slack)])
-    return FairERM(model, batch, MeanLoss(log_loss), stack, 1e-2)
 
 
 def solved(solver, problem):
@@ -54,7 +38,7 @@ def solved(solver, problem):
 @every_notion
 def test_every_iterate_is_nearly_feasible_and_none_is_worse(notion):
     """C <= epsilon at each, up to rounding; the objective never rises, and falls in all."""
-    problem, epsilon = problem_of(notion), 2e-3
+    problem, epsilon = separated(notion), 2e-3
     start = problem.linearize(problem.start()).value
     assert violation(start) <= 0
     solution = solved(IDCA(epsilon=epsilon, inner_steps=60, max_outer=12), problem)
@@ -69,7 +53,7 @@ def test_every_iterate_is_nearly_feasible_and_none_is_worse(notion):
 @every_notion
 def test_the_subproblem_touches_the_problem_and_lies_above(notion):
     """g(x) = c(x) with the same gradient where smooth, g >= c everywhere."""
-    problem = problem_of(notion)
+    problem = separated(notion)
     rng = np.random.default_rng(0)
     x = problem.start()
     x = x + torch.as_tensor(rng.normal(size=len(x)))
@@ -122,7 +106,7 @@ def solve_subproblem(problem, x, notion):
 def test_the_inner_solver_reaches_the_optimum_of_the_subproblem():
     """Written out in cvxpy from the paper's ramp decomposition; (33) up to the tolerance."""
     notion = NOTIONS["pSP"]
-    problem = problem_of(notion, n=40)
+    problem = separated(notion, n=40)
     x = solved(IDCA(epsilon=2e-3, inner_steps=40, max_outer=2), problem).iterate.x
     x = problem.variables(0.9 * x[: problem.model.n_params])
     optimum = solve_subproblem(problem, x, notion)
@@ -136,7 +120,7 @@ def test_the_inner_solver_reaches_the_optimum_of_the_subproblem():
 
 
 def test_the_direct_method_keeps_the_best_nearly_feasible_point():
-    problem, epsilon = problem_of(NOTIONS["pSP logistic"]), 2e-3
+    problem, epsilon = separated(NOTIONS["pSP logistic"]), 2e-3
     solution = solved(DirectSwitching(epsilon=epsilon, n_steps=600), problem)
     values = torch.stack([iterate.soft for iterate in solution.history])
     assert len(values) == 100
@@ -146,7 +130,7 @@ def test_the_direct_method_keeps_the_best_nearly_feasible_point():
 
 
 SHIFTED = PartialStatisticalParity(
-    {"a": (0.0, 0.4), "b": (0.1, 0.5)}, n_grid=3, surrogate="ramp", temperature=1.0
+    {0: (0.0, 0.4), 1: (0.1, 0.5)}, n_grid=3, surrogate="ramp", temperature=1.0
 )
 both_solvers = pytest.mark.parametrize(
     "solver", [IDCA(inner_steps=50, max_outer=8), DirectSwitching(n_steps=400)], ids=repr
@@ -156,7 +140,7 @@ both_solvers = pytest.mark.parametrize(
 @both_solvers
 def test_intervals_that_differ_begin_with_a_search_for_a_feasible_point(solver):
     """Constant scores break the constraint; the objective counts from where it is met."""
-    problem = problem_of(SHIFTED, slack=0.1)
+    problem = separated(SHIFTED, slack=0.1)
     assert violation(problem.linearize(problem.start()).value) == pytest.approx(0.15)
     solution = solved(solver, problem)
     violations = [violation(iterate.soft) for iterate in solution.history]
@@ -169,8 +153,8 @@ def test_intervals_that_differ_begin_with_a_search_for_a_feasible_point(solver):
 @both_solvers
 def test_a_feasible_point_that_is_not_found_is_an_error(solver):
     """Not a model of constant scores, whose ties meet any constraint on hard values."""
-    far = {"a": (0.0, 0.3), "b": (0.7, 1.0)}
-    problem = problem_of(PartialStatisticalParity(far, n_grid=3, temperature=1.0), slack=0.01)
+    far = {0: (0.0, 0.3), 1: (0.7, 1.0)}
+    problem = separated(PartialStatisticalParity(far, n_grid=3, temperature=1.0), slack=0.01)
     name = type(solver).__name__
     with pytest.raises(ValueError, match=rf"{name} found no point .* > epsilon=0.001.*intervals?"):
         solved(solver, problem)
@@ -202,18 +186,3 @@ def test_other_problems_are_refused_by_name():
     ):
         with pytest.raises(IncompatibleSolverError, match=r"IDCA .* is for linear models"):
             clf.fit(*given, sensitive_features=data.sensitive_features)
-
-
-@pytest.mark.parametrize(
-    ("solver", "name"),
-    [
-        (IDCA(epsilon=0), "IDCA.epsilon"),
-        (IDCA(inner_steps=2.5), "IDCA.inner_steps"),
-        (IDCA(max_outer=0), "IDCA.max_outer"),
-        (DirectSwitching(epsilon=-1), "DirectSwitching.epsilon"),
-        (DirectSwitching(n_steps=0), "DirectSwitching.n_steps"),
-    ],
-)
-def test_bad_parameters_are_named(solver, name):
-    with pytest.raises(ValueError, match=name):
-        solver.check(problem_of(NOTIONS["pDP"]))

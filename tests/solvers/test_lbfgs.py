@@ -89,27 +89,6 @@ def test_gradients_go_on_falling_where_values_differ_by_rounding_only(seed):
     assert np.abs(gradient).max() <= 1e-10
 
 
-@settings(max_examples=50)
-@given(SEEDS)
-def test_kept_curvature_saves_passes_on_the_next_problem(seed):
-    """A minimum that moves by little is found again in fewer passes than from nothing."""
-    function, _, _, calls = quadratic(seed)
-    shift = 0.01 * np.random.default_rng(seed).normal(size=8)
-
-    def moved(x):
-        return function(x - shift)
-
-    kept = Effort(500, Curvature(20))
-    first, _ = lbfgs(function, np.zeros(8), accuracy=1e-8, effort=kept)
-    passes = []
-    for effort in (kept, Effort(500, Curvature(20))):
-        calls.clear()
-        found, _ = lbfgs(moved, first, accuracy=1e-8, effort=effort)
-        np.testing.assert_allclose(moved(found)[1], 0.0, atol=1e-8)
-        passes.append(len(calls))
-    assert passes[0] < passes[1]
-
-
 def test_steps_stay_where_the_function_is_finite():
     """A barrier: -log(x) + x is infinite or nan left of zero."""
 
@@ -143,13 +122,3 @@ def test_the_damped_curvature_obeys_the_last_secant_and_stays_positive():
     step = rng.normal(size=6)
     curvature.learn_damped(step, 2.0 * step)
     assert curvature.inverse(2.0 * step) == pytest.approx(step, abs=1e-12)
-
-
-def test_the_inverse_of_a_matrix_is_that_of_its_columns():
-    rng, curvature = np.random.default_rng(1), Curvature(3)
-    for _ in range(4):
-        step = rng.normal(size=5)
-        curvature.learn(step, step * np.arange(1.0, 6.0))
-    columns = rng.normal(size=(5, 2))
-    expected = np.stack([curvature.inverse(column) for column in columns.T], axis=1)
-    assert curvature.inverse(columns) == pytest.approx(expected, abs=1e-12)

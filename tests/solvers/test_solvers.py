@@ -1,23 +1,18 @@
 """Algorithms: known optima and multipliers, steps recomputed by hand, constraints kept on data."""
 
 import math
-from itertools import islice, pairwise
+from itertools import islice
 
 import cvxpy as cp
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 
-from fairconstrained.constraints import CONSTRAINTS, DemographicParity, Parity, Space, Stack
+from fairconstrained.constraints import CONSTRAINTS, DemographicParity, Parity
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.losses import log_loss, n_outputs
-from fairconstrained.models import LinearModel
-from fairconstrained.models.features import as_features
-from fairconstrained.problems import Evaluation, FairERM, Rows
-from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import LBFGS, SGDA, AugmentedLagrangian, Status, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL, violation
+from tests.helpers.erm import erm
 from tests.helpers.fits import logistic_regression
 from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
 
@@ -76,39 +71,6 @@ def test_augmented_lagrangian_goes_on_from_a_solution():
     torch.testing.assert_close(warm.iterate.x, cold.iterate.x, rtol=0, atol=5 * ROOM)
 
 
-class Counted(QuadraticProblem):
-    """Remembers the points at which it was linearised, and the weights of each gradient."""
-
-    def linearize(self, x, rows=None, scale=None):
-        terms, weights = super().linearize(x), []
-        self.passes.append((x.clone(), weights))
-
-        def pullback(w):
-            weights.append(w.clone())
-            return terms.pullback(w)
-
-        return terms._replace(pullback=pullback)
-
-    def evaluate(self, x):
-        """Not counted."""
-        value = super().linearize(x).value
-        return Evaluation(value, value)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_augmented_lagrangian_makes_no_pass_twice_in_a_row(seed):
-    """A minimisation begins where the last one ended: its values are there, a gradient is new."""
-    given = QuadraticProblem.random(seed)
-    problem = Counted(given.P, given.q, given.A, given.b)
-    object.__setattr__(problem, "passes", [])
-    assert solve(AugmentedLagrangian(), problem, *problem.start()).status is Status.CONVERGED
-    points, weights = zip(*problem.passes, strict=True)
-    assert len(points) > 10
-    assert not any(torch.equal(*pair) for pair in pairwise(points))
-    assert not any(torch.equal(*pair) for asked in weights for pair in pairwise(asked))
-    assert max(map(len, weights)) > 1  # or nothing was kept
-
-
 def test_first_update_of_the_augmented_lagrangian_by_hand():
     """The point minimises f + |[dual + penalty c]_+|^2 / (2 penalty); that is the new dual."""
     problem, penalty, dual = QuadraticProblem.random(2), 7.0, vector(0.5, 0.0, 1.0, 0.2)
@@ -145,29 +107,6 @@ def test_first_steps_of_sgda_by_hand(penalty):
         torch.testing.assert_close(found.dual, dual)
 
 
-class HardAbove(QuadraticProblem):
-    """Measured values are worse than the soft ones by 0.5 in each constraint."""
-
-    def evaluate(self, x):
-        soft = self.linearize(x).value
-        hard = soft + 0.5
-        hard[0] = soft[0]
-        return Evaluation(soft, hard)
-
-
-def test_multipliers_of_sgda_answer_to_the_measured_values():
-    """From the second step on, constraints are those of the last evaluation's hard values."""
-    given = QuadraticProblem.random(3)
-    problem = HardAbove(given.P, given.q, given.A, given.b)
-    solver = SGDA(dual_step_size=0.3, penalty=0, n_steps=30, optimizer=torch.optim.SGD)
-    first, second = first_iterates(
-        2, solver, problem, torch.zeros(5).double(), torch.ones(4).double()
-    )
-    decay = 0.5 * (1 + math.cos(math.pi / 30))
-    hard = problem.A @ first.x - problem.b + 0.5
-    torch.testing.assert_close(second.dual, (first.dual + 0.3 * decay * hard).clamp_min(0))
-
-
 def test_sgda_keeps_multipliers_within_their_bounds():
     given = QuadraticProblem.random(4)
     problem = QuadraticProblem(given.P, given.q, given.A, given.b - 2.0)
@@ -191,21 +130,14 @@ def test_sgda_comes_near_the_optimum_with_exact_gradients(seed):
 
 
 def biased(notions=(), n_classes=2, n_groups=2, n=600, alpha=1e-3, take=None, repeat=None):
-    """Labels that favour a group, in the coordinates that estimators use."""
+    """Labels that favour a group."""
     shares = [0.7, 0.3] if n_classes == 2 else [0.5, 0.3, 0.2]
     made = make_biased_classification(
         n, 6, n_groups, n_classes, bias=0.7, weights=shares, random_state=0
     )
     rows = np.arange(n) if take is None else take
-    weight = np.ones(len(rows)) if repeat is None else repeat
-    X = as_features(made.data[rows])
-    data = Rows(
-        (X,), *map(torch.as_tensor, (made.target[rows], made.sensitive_features[rows], weight))
-    )
-    space = Space(list(range(n_classes)), list(range(n_groups)))
-    stack = Stack(space, [notion.bind(space, 0.05) for notion in notions])
-    model = LinearModel.preconditioned(X, data.weight, n_outputs(n_classes), alpha, True)
-    return FairERM(model, data, MeanLoss(log_loss), stack, alpha)
+    columns = (column[rows] for column in (made.data, made.target, made.sensitive_features))
+    return erm(*columns, notions, weight=repeat, alpha=alpha)
 
 
 def coefficients(problem, solution):
@@ -291,31 +223,6 @@ def test_order_and_repetition_of_rows_do_not_change_the_result():
     np.testing.assert_allclose(found[2], found[0], atol=1e-6)
 
 
-def test_only_the_generator_decides_what_is_random():
-    problem = biased([DemographicParity(0.1)], n=100)
-
-    def fitted(solver, seed):
-        torch.manual_seed(seed + 10)  # the global generator must not matter
-        return solve(solver, problem, problem.start(), seed=seed).iterate.x
-
-    sgda = SGDA(n_steps=60, batch_size=32)
-    assert torch.equal(fitted(sgda, 0), fitted(sgda, 0))
-    assert not torch.equal(fitted(sgda, 0), fitted(sgda, 1))
-    assert torch.equal(fitted(AugmentedLagrangian(), 0), fitted(AugmentedLagrangian(), 1))
-
-
-def test_solvers_leave_start_and_parameters_alone():
-    problem = QuadraticProblem.random(0)
-    for solver in (AugmentedLagrangian(penalty=3.0), SGDA(n_steps=30)):
-        x, dual = problem.start()
-        before = clone(solver).get_params()
-        solve(solver, problem, x, dual)
-        assert not x.any()
-        assert not dual.any()
-        assert solver.get_params() == before
-    assert repr(SGDA(step_size=0.1)) == "SGDA(step_size=0.1)"
-
-
 # --- without constraints -------------------------------------------------------------------------
 
 
@@ -340,9 +247,3 @@ def test_lbfgs_cut_short_keeps_its_last_point():
     assert solution.status is Status.MAX_ITER
     assert solution.iterate is solution.history[-1]
     assert float(solution.iterate.soft[0]) < float(p.evaluate(p.start()[0]).soft[0])
-
-
-def test_an_update_rule_is_callable():
-    p = QuadraticProblem.random(0)
-    with pytest.raises(ValueError, match=r"SGDA\.optimizer must be callable; got 'adam'"):
-        SGDA(optimizer="adam").check(p)

@@ -8,16 +8,21 @@ from fairconstrained.problems import FairERM
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.moments import MomentERM
 from fairconstrained.problems.private.erm import PrivateERM
-from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi, SecretGroups
+from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
+from fairconstrained.problems.private.secret_groups import SecretGroups
 from fairconstrained.solvers import (
     ALM,
     DPFERMI,
     DPSGDA,
     FERMI,
+    IDCA,
     LBFGS,
     QCQP,
     SGDA,
+    SSLALM,
     AugmentedLagrangian,
+    DirectSwitching,
+    EarlyStoppedSGDA,
     Iterate,
     LabelRounds,
     LevelSet,
@@ -25,6 +30,9 @@ from fairconstrained.solvers import (
     ReleasedMoments,
     SequentialQuadratic,
     Solver,
+    StochasticGhost,
+    StochasticIDCA,
+    SwitchingSubgradient,
     check_solves,
     solves,
 )
@@ -84,3 +92,52 @@ def test_values_after_the_constraints_are_measured_only():
     iterate = Iterate(torch.zeros(1), values, values, torch.zeros(2), 0.0)
     assert iterate.constraints.tolist() == pytest.approx([0.2, 0.3])
     assert iterate.measured.tolist() == [5.0]
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        AugmentedLagrangian(penalty=0.0),
+        AugmentedLagrangian(patience=2.5),
+        LBFGS(memory=0),
+        LabelRounds(rounds=True),
+        SequentialQuadratic(n_steps=0),
+        SequentialQuadratic(sharpenings=-1),
+        IDCA(epsilon=0),
+        IDCA(inner_steps=2.5),
+        DirectSwitching(epsilon=-1),
+        DirectSwitching(n_steps=0),
+        StochasticIDCA(inner_steps=0),
+        StochasticIDCA(schedule=3),
+        LevelSet(theta=1.0),
+        SGDA(optimizer="adam"),
+        EarlyStoppedSGDA(averaging=1.0),
+        EarlyStoppedSGDA(held_out=1),
+        EarlyStoppedSGDA(patience=0),
+        EarlyStoppedSGDA(step_size=-1.0),
+        EarlyStoppedSGDA(optimizer="adam"),
+        ALM(step_size=0),
+        ALM(dual_step_size=-1.0),
+        ALM(batch_size=0.5),
+        ALM(n_steps=0),
+        ALM(schedule=0.5),
+        SSLALM(smoothing=-1.0),
+        SSLALM(averaging=0),
+        SwitchingSubgradient(tolerance=-1e-4),
+        SwitchingSubgradient(constraint_step_size=float("nan")),
+        SwitchingSubgradient(constraint_batch_size=0),
+        SwitchingSubgradient(record_from=1.0),
+        StochasticGhost(p0=1.0),
+        StochasticGhost(rho=10.0),
+        StochasticGhost(lam=1.1),
+        StochasticGhost(max_level=2.5),
+        StochasticGhost(step_decay=20.0),
+    ],
+    ids=repr,
+)
+def test_bad_parameters_are_named_with_their_value(solver):
+    defaults = type(solver)().get_params()
+    ((name, value),) = [(k, v) for k, v in solver.get_params().items() if v is not defaults[k]]
+    with pytest.raises(ValueError, match=rf"{type(solver).__name__}\..*{name}.*; got") as error:
+        solver.check(QuadraticProblem.random(0))
+    assert repr(value) in str(error.value)

@@ -75,20 +75,6 @@ def test_directions_and_multipliers_are_those_of_the_quadratic_programme(seed, m
     assert step.dual @ np.abs(excess) <= 1e-5
 
 
-def test_bounds_do_become_active():
-    gradient, value, jacobian = programme(1, 2)
-    level = least_level(value, jacobian, 0.15) + 0.05
-    step = direction(gradient, value, jacobian, level, 1.0, 0.3)
-    assert (np.abs(step.d) == 0.3).any()
-    assert step.dual.max() > 0.01
-
-
-def test_without_constraints_the_direction_is_the_clipped_gradient_step():
-    step = direction(np.array([3.0, -0.4]), np.zeros(0), np.zeros((0, 2)), 0.0, 2.0, 1.0)
-    np.testing.assert_allclose(step.d, [-1.0, 0.2])
-    assert step.dual.shape == (0,)
-
-
 # --- steps ---------------------------------------------------------------------------------------
 
 
