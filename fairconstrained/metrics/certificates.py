@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike
 from fairconstrained.arrays import Array
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, wilson
-from fairconstrained.metrics.inputs import check_labels, count_table, two_labels
+from fairconstrained.metrics.inputs import Labels, check_labels, count_table, counted, two_labels
 from fairconstrained.metrics.partial import read_scored
 from fairconstrained.metrics.responses import predicted, scores_of
 from fairconstrained.metrics.violations import (
@@ -191,17 +192,14 @@ def _check_numbers(slack: Any, min_group_size: Any) -> None:
         raise ValueError(f"min_group_size must be an integer or 'auto'; got {min_group_size!r}.")
 
 
-_AUC_NOTIONS = tuple(COMPARISONS)
 _PARTIAL_RATES = ("demographic_parity", "equal_opportunity", "equalized_odds")
 
 
 def _read(constraint: Any, interval: Any) -> tuple[str, bool]:
     """The notion's name, and whether a cap holds in each group."""
     notion = constraint if isinstance(constraint, str) else getattr(constraint, "name", constraint)
-    if interval is None:
-        known: tuple[str, ...] = (*PARITIES, *CAPS, *_AUC_NOTIONS)
-    else:
-        known = (*DISTRIBUTIONS, *_PARTIAL_RATES)
+    whole, partial = (*PARITIES, *CAPS, *COMPARISONS), (*DISTRIBUTIONS, *_PARTIAL_RATES)
+    known = whole if interval is None else partial
     if not isinstance(notion, str) or notion not in known:
         kind = "without interval" if interval is None else "with interval"
         raise ValueError(f"constraint must be one of {sorted(known)} {kind}; got {constraint!r}.")
@@ -258,35 +256,30 @@ def _of_scores(
 ) -> _Judged:
     """Certify constraints on rankings: AUCs, or fractions inside an interval of ranks."""
     whole = (0.0, 1.0) if sought.interval is None else sought.interval
-    scores, members, intervals = read_scored(
+    data = read_scored(
         None,
         scores_of(estimator, X, sensitive_features),
         sensitive_features=sensitive_features,
         interval=whole,
     )
-    names, sizes = members.names, np.bincount(members.group, minlength=len(members.labels))
+    names, sizes = data.rows.names, np.bincount(data.rows.group)
     groups = dict(zip(names, sizes.tolist(), strict=True))
-    small = np.flatnonzero(sizes < sought.least)
-    left_out = [f"group {names[g]}: {sizes[g]} rows" for g in small]
-    if len(small) > len(sizes) - 2:
+    large = sizes >= sought.least
+    left_out = [f"group {names[g]}: {sizes[g]} rows" for g in np.flatnonzero(~large)]
+    if large.sum() < 2:
         return Bound(float("nan"), 1.0, NOTHING, "none", []), groups, left_out
-    # Codes of the groups that remain.
-    rows, large = ~np.isin(members.group, small), sizes >= sought.least
-    group = (np.cumsum(large) - 1)[members.group[rows]]
-    names = [name for name, kept in zip(names, large, strict=True) if kept]
-    scores, intervals, alpha = scores[rows], intervals.take(large), sought.alpha
+    rows = large[data.rows.group]
+    data = data.of_groups(large)
     if sought.interval is not None and sought.notion in DISTRIBUTIONS:
-        found = distribution_bound(scores, group, names, intervals, sought.notion, alpha)
-        return found, groups, left_out
+        return distribution_bound(data, sought.notion, sought.alpha), groups, left_out
     codes, _, target = two_labels(true, "y", sought.pos_label)
     positive = (codes == target)[rows]
     if sought.interval is None:
-        found = auc_bound(scores, positive, group, names, sought.notion, alpha)
-    else:
-        counts = count_table(positive, scores > sought.threshold, group, pos_label=True)
-        counts = counts._replace(groups=names)
-        found = partial_parity_bound(counts, PARITIES[sought.notion], intervals, alpha)
-    return found, groups, left_out
+        ranked = Ranked.of(data.scores, positive, data.rows)
+        return auc_bound(ranked, sought.notion, sought.alpha), groups, left_out
+    decisions = Labels(positive.astype(int), data.above(sought.threshold), [False, True], [1])
+    counts, notion = counted(data.rows, decisions), PARITIES[sought.notion]
+    return partial_parity_bound(counts, notion, data.intervals, sought.alpha), groups, left_out
 
 
 # --- the certificate ------------------------------------------------------------------------------

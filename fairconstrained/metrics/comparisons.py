@@ -33,29 +33,14 @@ class GroupRates(NamedTuple):
         return np.asarray(self.hits / np.where(empty, np.nan, self.rows))
 
 
-# How groups are compared: the lower and the higher rate of each comparison, both of shape
-# (n_comparisons, n_events), from the rates of the groups and the overall rates.
-_Bounds = Callable[[Array, Array], tuple[Array, Array]]
-METHODS: dict[str, _Bounds] = {
-    "between_groups": lambda by_group, overall: (
-        by_group.min(axis=0, keepdims=True),
-        by_group.max(axis=0, keepdims=True),
-    ),
-    "to_overall": lambda by_group, overall: (
-        np.minimum(by_group, overall),
-        np.maximum(by_group, overall),
-    ),
-}
-
-_Summary = Callable[[Array], Any]
-_GAP_SUMMARIES: dict[str, _Summary] = {"worst_case": np.max, "mean": np.mean}
-_RATIO_SUMMARIES: dict[str, _Summary] = {"worst_case": np.min, "mean": np.mean}
+_LARGEST: dict[str, Callable[[Array], Any]] = {"worst_case": np.max, "mean": np.mean}
+_SMALLEST: dict[str, Callable[[Array], Any]] = {"worst_case": np.min, "mean": np.mean}
 
 
 def gap(rates: GroupRates, method: str = "between_groups", agg: str = "worst_case") -> float:
     """Return the largest difference between groups of the worst event, or of the mean event."""
     low, high = _bounds(rates, method)
-    summary = choose(_GAP_SUMMARIES, "agg", agg)
+    summary = choose(_LARGEST, "agg", agg)
     return float(summary((high - low).max(axis=0)))
 
 
@@ -72,7 +57,7 @@ def summed_gap(rates: GroupRates) -> float:
 def ratio(rates: GroupRates, method: str = "between_groups", agg: str = "worst_case") -> float:
     """Return the smallest ratio between groups of the worst event, or of the mean event."""
     low, high = _bounds(rates, method)
-    summary = choose(_RATIO_SUMMARIES, "agg", agg)
+    summary = choose(_SMALLEST, "agg", agg)
     defined = high.max(axis=0) != 0
     if not defined.all():
         warn_caller(
@@ -95,13 +80,27 @@ def largest(rates: GroupRates) -> float:
 
 
 def _bounds(rates: GroupRates, method: str) -> tuple[Array, Array]:
-    compare = choose(METHODS, "method", method)
+    """Return the lower and the higher rate of each comparison, (n_comparisons, n_events)."""
+    compare = choose(
+        {"between_groups": _between_groups, "to_overall": _to_overall}, "method", method
+    )
     if len(rates.groups) == 1:
         warn_single_group(rates.groups[0])
     by_group = rates.values()
     with np.errstate(invalid="ignore"):  # no rows at all: nan, as announced for each group
         overall = rates.hits.sum(axis=0) / rates.rows.sum(axis=0)
     return compare(by_group, overall)
+
+
+def _between_groups(by_group: Array, overall: Array) -> tuple[Array, Array]:
+    return by_group.min(axis=0, keepdims=True), by_group.max(axis=0, keepdims=True)
+
+
+def _to_overall(by_group: Array, overall: Array) -> tuple[Array, Array]:
+    return np.minimum(by_group, overall), np.maximum(by_group, overall)
+
+
+_METHODS = {"between_groups": _between_groups, "to_overall": _to_overall}
 
 
 def choose(table: Mapping[str, T], parameter: str, value: str) -> T:

@@ -119,7 +119,7 @@ def confidence_interval(
     estimate = _estimate(
         metric, y_true, y_pred, sensitive_features, method, sample_weight, random_state
     )
-    return estimate.interval(1.0 - float(confidence))
+    return estimate.interval(1.0 - float(confidence)) if estimate else (np.nan, np.nan)
 
 
 def bias_corrected(
@@ -172,17 +172,7 @@ def bias_corrected(
     estimate = _estimate(
         metric, y_true, y_pred, sensitive_features, method, sample_weight, random_state
     )
-    return estimate.median()
-
-
-class _Undefined:
-    """Interval of an undefined metric."""
-
-    def interval(self, alpha: float) -> tuple[float, float]:
-        return float("nan"), float("nan")
-
-    def median(self) -> float:
-        return float("nan")
+    return estimate.median() if estimate else np.nan
 
 
 class _Inverted:
@@ -268,7 +258,7 @@ def _estimate(
     method: str,
     sample_weight: Any,
     random_state: Any,
-) -> _Undefined | _Inverted | _Resampled:
+) -> _Inverted | _Resampled | None:
     if method not in ("auto", "inversion", "bootstrap"):
         raise ValueError(
             f"method must be one of ['auto', 'inversion', 'bootstrap']; got {method!r}."
@@ -277,7 +267,7 @@ def _estimate(
     weights = {} if sample_weight is None else {"sample_weight": sample_weight}
     observed = metric(y_true, y_pred, sensitive_features=sensitive_features, **weights)
     if np.isnan(observed):
-        return _Undefined()
+        return None
     components = None
     if method != "bootstrap":
         function, options = _taken_apart(metric)

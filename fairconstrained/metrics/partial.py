@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, check_array
+from fairconstrained.arrays import Array, Ints, check_array
 from fairconstrained.metrics.comparisons import GroupRates, gap
 from fairconstrained.metrics.inputs import (
     Counts,
@@ -56,8 +56,20 @@ class Scored(NamedTuple):
     intervals: Intervals
 
     def ranks(self) -> Ranks:
-        """Ranks of all thresholds in each group."""
+        """Return ranks of all thresholds in each group."""
         return rank_of_scores(self.scores, self.rows.group, self.rows.weight, len(self.rows.labels))
+
+    def above(self, threshold: float) -> Ints:
+        """Return one for scores above a threshold, zero for others."""
+        return (self.scores > threshold).astype(np.int64)
+
+    def of_groups(self, chosen: Array) -> Scored:
+        """Return the rows of some groups, given by a mask."""
+        group, labels, weight = self.rows
+        inside, codes = chosen[group], np.cumsum(chosen) - 1
+        kept = [label for label, is_kept in zip(labels, chosen, strict=True) if is_kept]
+        rows = GroupedRows(codes[group[inside]], kept, weight[inside])
+        return Scored(self.scores[inside], rows, self.intervals.take(chosen))
 
 
 def read_scored(
@@ -99,15 +111,15 @@ def read_decisions(
     sample_weight: ArrayLike | None = None,
 ) -> Decided:
     """Count decisions."""
-    scores, rows, intervals = read_scored(
+    data = read_scored(
         y_true,
         y_score,
         sensitive_features=sensitive_features,
         interval=interval,
         sample_weight=sample_weight,
     )
-    above = (scores > threshold).astype(np.int64)
-    return Decided(counted(rows, Labels(above, above, [False, True], [1])), intervals)
+    above = data.above(threshold)
+    return Decided(counted(data.rows, Labels(above, above, [False, True], [1])), data.intervals)
 
 
 def read_labelled(
@@ -121,7 +133,7 @@ def read_labelled(
     pos_label: Any = None,
 ) -> Decided:
     """Count labels and decisions."""
-    scores, rows, intervals = read_scored(
+    data = read_scored(
         y_true,
         y_score,
         sensitive_features=sensitive_features,
@@ -129,12 +141,14 @@ def read_labelled(
         sample_weight=sample_weight,
     )
     codes, classes, positive = two_labels(y_true, "y_true", pos_label)
-    if len(codes) != len(scores):
-        raise ValueError(f"y_true has {len(codes)} rows, but y_score has {len(scores)}.")
-    labels = (codes == positive).astype(np.int64)
-    decisions = (scores > threshold).astype(np.int64)
-    ordered = [classes[1 - positive], classes[positive]]
-    return Decided(counted(rows, Labels(labels, decisions, ordered, [1])), intervals)
+    if len(codes) != len(data.scores):
+        raise ValueError(f"y_true has {len(codes)} rows, but y_score has {len(data.scores)}.")
+    labels, ordered = (
+        (codes == positive).astype(np.int64),
+        [classes[1 - positive], classes[positive]],
+    )
+    counts = counted(data.rows, Labels(labels, data.above(threshold), ordered, [1]))
+    return Decided(counts, data.intervals)
 
 
 @metric_of(read_scored)

@@ -126,11 +126,9 @@ def fairness_scorer(
         raise ValueError(
             f"column must be None where sensitive_features are given; got column={column!r}."
         )
-    if column is not None:
-        return _ReadingScorer(metric, _Columns(column), options)
-    if sensitive_features is not None:
-        return _ReadingScorer(metric, _Held(sensitive_features), options)
-    return _RoutedScorer(metric, options)
+    if column is None and sensitive_features is None:
+        return _RoutedScorer(metric, options)
+    return _ReadingScorer(metric, column, sensitive_features, options)
 
 
 def name_of(metric: Callable[..., float]) -> str:
@@ -189,65 +187,44 @@ class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
 _RoutedScorer.set_score_request = _SklearnScorer.set_score_request
 
 
-class _Columns:
-    """Groups in columns of X."""
-
-    def __init__(self, column: Any) -> None:
-        self.column = column
-
-    def __call__(self, X: Any) -> dict[str, Any]:
-        return read_columns(X, self.column)
-
-    def __repr__(self) -> str:
-        return f"column={self.column!r}"
-
-
-class _Held:
-    """Groups that a scorer holds: of the rows with X's index, or of all rows of X in order."""
-
-    def __init__(self, sensitive_features: Any) -> None:
-        self.sensitive_features = sensitive_features
-
-    def __call__(self, X: Any) -> Any:
-        if not hasattr(X, "index") or not hasattr(self.sensitive_features, "loc"):
-            return self.sensitive_features
-        known = self.sensitive_features.index
-        if not known.is_unique:
-            raise ValueError(
-                "sensitive_features must have an index without repetitions to be found by it; got "
-                f"{known[known.duplicated()].tolist()[0]!r} more than once."
-            )
-        if len(unknown := X.index.difference(known)):
-            raise ValueError(
-                f"sensitive_features has no row {unknown.tolist()[0]!r}, nor {len(unknown) - 1} "
-                "other rows of the index of X."
-            )
-        return self.sensitive_features.loc[X.index]
-
-    def __repr__(self) -> str:
-        return f"sensitive_features=<{type(self.sensitive_features).__name__}>"
-
-
 class _ReadingScorer:
-    """Scorer that finds the sensitive features itself."""
+    """Scorer that reads the sensitive features from columns of X, or holds them."""
 
-    def __init__(self, metric: Metric, source: Callable[[Any], Any], options: dict[str, Any]):
-        self.metric = metric
-        self.source = source
-        self.options = options
+    def __init__(self, metric: Metric, column: Any, held: Any, options: dict[str, Any]) -> None:
+        self.metric, self.column, self.held, self.options = metric, column, held, options
 
     def __call__(
         self, estimator: Any, X: Any, y_true: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        options = {**self.options, "sensitive_features": self.source(X)}
+        groups = _rows_held(self.held, X) if self.column is None else read_columns(X, self.column)
+        options = {**self.options, "sensitive_features": groups}
         if sample_weight is not None:
             options["sample_weight"] = sample_weight
         return float(make_scorer(self.metric, **options)(estimator, X, y_true))
 
     def __repr__(self) -> str:
+        held = f"sensitive_features=<{type(self.held).__name__}>"
+        source = held if self.column is None else f"column={self.column!r}"
         name = getattr(self.metric, "__name__", repr(self.metric))
         options = "".join(f", {key}={value!r}" for key, value in self.options.items())
-        return f"fairness_scorer({name}, {self.source!r}{options})"
+        return f"fairness_scorer({name}, {source}{options})"
+
+
+def _rows_held(held: Any, X: Any) -> Any:
+    """Return the groups of the rows with X's index, or of all rows of X in order."""
+    if not hasattr(X, "index") or not hasattr(held, "loc"):
+        return held
+    if not held.index.is_unique:
+        raise ValueError(
+            "sensitive_features must have an index without repetitions to be found by it; got "
+            f"{held.index[held.index.duplicated()].tolist()[0]!r} more than once."
+        )
+    if len(unknown := X.index.difference(held.index)):
+        raise ValueError(
+            f"sensitive_features has no row {unknown.tolist()[0]!r}, nor {len(unknown) - 1} "
+            "other rows of the index of X."
+        )
+    return held.loc[X.index]
 
 
 # AUC gaps judge scores; probabilities rank alike.

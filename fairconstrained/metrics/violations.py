@@ -16,7 +16,8 @@ import numpy as np
 from scipy.stats import norm
 
 from fairconstrained.arrays import Array
-from fairconstrained.auc import COMPARISONS, auc_differences, win_table
+from fairconstrained.auc import COMPARISONS
+from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import (
     clopper_pearson,
     difference_bound,
@@ -24,13 +25,8 @@ from fairconstrained.metrics.bounds import (
     distribution_band,
 )
 from fairconstrained.metrics.inputs import Counts
-from fairconstrained.percentiles import (
-    Intervals,
-    auc_inside,
-    fraction_inside,
-    may_be_inside,
-    rank_of_scores,
-)
+from fairconstrained.metrics.partial import Scored
+from fairconstrained.percentiles import Intervals, auc_inside, may_be_inside
 from fairconstrained.rates import Rates
 
 
@@ -45,120 +41,99 @@ class Bound(NamedTuple):
     assumptions: tuple[str, ...] = ()  # of this bound, beyond those of every certificate
 
 
-NOTHING = "no rates to compare"
+NOTHING, NAN = "no rates to compare", float("nan")
 
 # --- rates ----------------------------------------------------------------------------------------
 
 
-class _Counted(NamedTuple):
-    """Rates (n_groups, n_events) as whole numbers; cells that are left out have no rows."""
+class _Counted:
+    """Rates (n_groups, n_events) of whole numbers; cells that are left out have no rows."""
 
-    hits: Array
-    rows: Array
-    events: list[str]
-    groups: list[str]
+    def __init__(self, counts: Counts, notion: Rates, kept: Any = True) -> None:
+        self.events = [rate.event + rate.given for rate in counts.definitions(notion)]
+        hits, rows, _given, self.groups = counts.rates(notion)
+        self.hits, self.rows = (
+            np.where(kept, np.rint(weight).astype(np.int64), 0) for weight in (hits, rows)
+        )
+        self.values = self.hits / np.where(self.rows > 0, self.rows, np.nan)
 
+    def difference(self, g: int, h: int, e: int) -> str:
+        """Return the name of the difference of two groups' rates."""
+        return f"{self.events[e]}: group {self.groups[g]} less group {self.groups[h]}"
 
-def _counted(counts: Counts, notion: Rates, kept: Array) -> _Counted:
-    events = [rate.event + rate.given for rate in counts.definitions(notion)]
-    rates = counts.rates(notion)
-    hits, rows = (
-        np.where(kept, np.rint(weight).astype(np.int64), 0) for weight in (rates.hits, rates.rows)
-    )
-    return _Counted(hits, rows, events, rates.groups)
+    def bounds(self, alpha: float) -> list[dict[str, Any]]:
+        """Return all rates, with intervals that hold together with probability 1 - alpha."""
+        cells = np.argwhere(self.rows.T > 0)[:, ::-1]
+        low, high = clopper_pearson(self.hits, self.rows, alpha / (2 * max(len(cells), 1)))
+        return [
+            {
+                "event": self.events[e],
+                "group": self.groups[g],
+                "rows": int(self.rows[g, e]),
+                "hits": int(self.hits[g, e]),
+                "rate": float(self.values[g, e]),
+                "low": float(low[g, e]),
+                "high": float(high[g, e]),
+            }
+            for g, e in cells
+        ]
 
 
 def parity_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:
     """Bound the largest difference between groups in any event's rate; `kept` cells count."""
-    found = _counted(counts, notion, kept)
+    found = _Counted(counts, notion, kept)
     pairs = [
         (g, h, e)
         for e in range(len(found.events))
-        for g, h in permutations(range(len(found.groups)), 2)
-        if kept[g, e] and kept[h, e]
+        for g, h in permutations(np.flatnonzero(kept[:, e]).tolist(), 2)
     ]
-    estimates = [_rate(found, g, e) - _rate(found, h, e) for g, h, e in pairs]
     upper, binding = _largest_difference(found, pairs, alpha)
     if len({e for *_, e in pairs}) < len(found.events):  # what was not looked at is not kept
         upper, binding = 1.0, NOTHING
     return Bound(
-        max(estimates, default=float("nan")),
+        max((float(found.values[g, e] - found.values[h, e]) for g, h, e in pairs), default=NAN),
         upper,
         binding,
         "exact test of the difference of two binomial proportions for each pair of groups "
         "(unconditional, Berger and Boos 1994); rates: Clopper-Pearson, jointly",
-        _rate_bounds(found, alpha),
+        found.bounds(alpha),
     )
-
-
-def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:
-    """Bound the largest rate of any group."""
-    found = _counted(counts, notion, kept)
-    upper, binding = 0.0, NOTHING
-    highs = clopper_pearson(found.hits, found.rows, alpha)[1]
-    cells = [tuple(cell) for cell in np.argwhere(found.rows > 0)]
-    for g, e in cells:
-        if highs[g, e] > upper:
-            upper, binding = float(highs[g, e]), f"{found.events[e]}, group {found.groups[g]}"
-    return Bound(
-        max((_rate(found, *cell) for cell in cells), default=float("nan")),
-        upper if cells else 1.0,
-        binding,
-        "exact binomial bound (Clopper and Pearson 1934); rates: the same, jointly",
-        _rate_bounds(found, alpha),
-    )
-
-
-def _rate(found: _Counted, g: int, e: int) -> float:
-    return float(found.hits[g, e] / found.rows[g, e]) if found.rows[g, e] else float("nan")
 
 
 def _largest_difference(
     found: _Counted, pairs: Sequence[tuple[int, int, int]], alpha: float
 ) -> tuple[float, str]:
-    """The largest bound: first where it is likely, so that the others need one test each."""
-
-    def numbers(g: int, h: int, e: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        hits, rows = found.hits[:, e], found.rows[:, e]
-        return (int(hits[g]), int(hits[h])), (int(rows[g]), int(rows[h]))
+    """Return the largest bound; the likely ones come first, so that others need one test each."""
+    p, n = (found.hits + 1) / (found.rows + 2), found.rows + 1
 
     def likely(pair: tuple[int, int, int]) -> float:
-        (k1, k2), (n1, n2) = numbers(*pair)
-        p, q = (k1 + 1) / (n1 + 2), (k2 + 1) / (n2 + 2)
-        error = np.sqrt(p * (1 - p) / (n1 + 1) + q * (1 - q) / (n2 + 1))
-        return float(p - q + norm.isf(alpha) * error)
+        g, h, e = pair
+        error = np.sqrt(p[g, e] * (1 - p[g, e]) / n[g, e] + p[h, e] * (1 - p[h, e]) / n[h, e])
+        return float(p[g, e] - p[h, e] + norm.isf(alpha) * error)
 
     upper, binding = 0.0, NOTHING
-    for pair in sorted(pairs, key=likely, reverse=True):
-        hits, rows = numbers(*pair)
+    for g, h, e in sorted(pairs, key=likely, reverse=True):
+        hits = int(found.hits[g, e]), int(found.hits[h, e])
+        rows = int(found.rows[g, e]), int(found.rows[h, e])
         if min(rows) and difference_p_value(hits, rows, upper, alpha / 50) <= alpha:
             continue  # its bound is not larger
         bound = difference_bound(hits, rows, alpha)
         if bound > upper:
-            g, h, e = pair
-            upper = bound
-            binding = f"{found.events[e]}: group {found.groups[g]} less group {found.groups[h]}"
+            upper, binding = bound, found.difference(g, h, e)
     return upper, binding
 
 
-def _rate_bounds(found: _Counted, alpha: float) -> list[dict[str, Any]]:
-    """All rates, with intervals that hold together with probability 1 - alpha."""
-    counted = found.rows > 0
-    low, high = clopper_pearson(found.hits, found.rows, alpha / (2 * max(int(counted.sum()), 1)))
-    return [
-        {
-            "event": event,
-            "group": group,
-            "rows": int(found.rows[g, e]),
-            "hits": int(found.hits[g, e]),
-            "rate": _rate(found, g, e),
-            "low": float(low[g, e]),
-            "high": float(high[g, e]),
-        }
-        for e, event in enumerate(found.events)
-        for g, group in enumerate(found.groups)
-        if counted[g, e]
-    ]
+def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:
+    """Bound the largest rate of any group."""
+    found = _Counted(counts, notion, kept)
+    method = "exact binomial bound (Clopper and Pearson 1934); rates: the same, jointly"
+    if not found.rows.any():
+        return Bound(NAN, 1.0, NOTHING, method, [])
+    highs = np.where(found.rows > 0, clopper_pearson(found.hits, found.rows, alpha)[1], 0.0)
+    g, e = np.unravel_index(int(highs.argmax()), highs.shape)
+    binding = f"{found.events[e]}, group {found.groups[g]}"
+    estimate = float(np.nanmax(found.values))
+    return Bound(estimate, float(highs[g, e]), binding, method, found.bounds(alpha))
 
 
 def partial_parity_bound(
@@ -168,32 +143,25 @@ def partial_parity_bound(
 
     The rate inside grows with the rate of all rows, so that bounds of one are bounds of the other.
     """
-    found = _counted(counts, notion, np.array(True))
-    rates = found.hits / np.where(found.rows > 0, found.rows, np.nan)
+    found = _Counted(counts, notion)
     bounds = clopper_pearson(found.hits, found.rows, alpha / 2)
-    low, middle, high = (fraction_inside(r, *intervals) for r in (bounds[0], rates, bounds[1]))
-    upper, binding = 0.0, NOTHING
-    for g, h in permutations(range(len(found.groups)), 2):
-        worst = int((high[g] - low[h]).argmax())
-        if high[g, worst] - low[h, worst] > upper:
-            upper = float(high[g, worst] - low[h, worst])
-            event, groups = found.events[worst], found.groups
-            binding = f"{event}: group {groups[g]} less group {groups[h]}"
+    low, high = (intervals.fraction(rates) for rates in bounds)
+    differences = _gaps(high, low)  # (n_groups, n_groups, n_events)
+    differences[np.eye(len(low), dtype=bool)] = 0.0
+    g, h, e = np.unravel_index(int(differences.argmax()), differences.shape)
     return Bound(
-        float(np.ptp(middle, axis=0).max()),
-        upper,
-        binding,
+        float(np.ptp(intervals.fraction(found.values), axis=0).max()),
+        float(differences[g, h, e]),
+        found.difference(int(g), int(h), int(e)) if g != h else NOTHING,
         "exact binomial bounds (Clopper and Pearson 1934) of each pair of rates",
-        _rate_bounds(found, alpha),
+        found.bounds(alpha),
     )
 
 
 # --- AUCs -----------------------------------------------------------------------------------------
 
 
-def auc_bound(
-    scores: Array, positive: Array, group: Array, groups: list[str], name: str, alpha: float
-) -> Bound:
+def auc_bound(ranked: Ranked, name: str, alpha: float) -> Bound:
     r"""Bound the largest absolute AUC comparison, by bounded differences.
 
     A row of a set with m rows moves an AUC by at most 1 / m: deviations t have probability at most
@@ -203,19 +171,14 @@ def auc_bound(
     Both are given the sizes m of the sets. An AUC against all groups is then one against a mixture
     in which each group has its fraction of these rows.
     """
-    n_groups = len(groups)
-    cell = np.where(positive, n_groups, 0) + group
-    n_cells = 2 * n_groups
-    sets = COMPARISONS[name](n_groups).reshape(-1, 4, n_cells)
-    rows: Array = np.bincount(cell, minlength=n_cells).astype(float)
-    table = win_table(scores, cell, np.ones(len(scores)), n_cells)
-    estimates = auc_differences(table, rows, sets)
+    groups, rows = ranked.groups, ranked.weight
+    sets = COMPARISONS[name](len(groups)).reshape(-1, 4, len(rows))
+    estimates = ranked.differences(sets)
     moves = np.array([_moves(four, rows) for four in sets])
     uppers = np.abs(estimates) + np.sqrt(moves * np.log(1 / alpha) / 2)
     uppers = np.where(np.isnan(estimates), 1.0, uppers)
     joint = np.sqrt(moves * np.log(2 * len(sets) / alpha) / 2)  # both sides of all comparisons
-    pairs = list(combinations(groups, 2))
-    against = [f"group {g} and group {h}" for g, h in pairs]
+    against = [f"group {g} and group {h}" for g, h in combinations(groups, 2)]
     if name in _AGAINST_ALL:
         against = [f"group {g} and all groups" for g in groups]
     worst = int(uppers.argmax())
@@ -263,24 +226,22 @@ class _Band(NamedTuple):
     high: Array
     intervals: Intervals
 
-    def inside(self) -> tuple[Array, Array, Array]:
-        """Fractions inside the interval above these thresholds."""
-        lower, upper = self.intervals
+    @classmethod
+    def of(cls, data: Scored, alpha: float) -> _Band:
+        """Return the bands of Dvoretzky, Kiefer and Wolfowitz, each with probability 1 - alpha."""
+        rank = data.ranks().rank
+        half = distribution_band(data.rows.sums(np.ones(1)), alpha)[:, None]
+        ends = ((0, 0), (1, 1))  # at minus and plus infinity, beyond all scores there can be
         low, middle, high = (
-            fraction_inside(r, lower, upper) for r in (self.low, self.rank, self.high)
+            np.pad(ranks, ends, constant_values=((0, 0), (1.0, 0.0)))
+            for ranks in (np.clip(rank - half, 0.0, 1.0), rank, np.clip(rank + half, 0.0, 1.0))
         )
-        return low, middle, high
+        return cls(low, middle, high, data.intervals)
 
-
-def _band(rank: Array, rows: Array, alpha: float, intervals: Intervals) -> _Band:
-    """The bands of Dvoretzky, Kiefer and Wolfowitz, each with probability 1 - alpha."""
-    half = distribution_band(rows, alpha)[:, None]
-    ends = ((0, 0), (1, 1))  # at minus and plus infinity, beyond all scores there can be
-    low, middle, high = (
-        np.pad(ranks, ends, constant_values=((0, 0), (1.0, 0.0)))
-        for ranks in (np.clip(rank - half, 0.0, 1.0), rank, np.clip(rank + half, 0.0, 1.0))
-    )
-    return _Band(low, middle, high, intervals)
+    def inside(self) -> tuple[Array, Array, Array]:
+        """Return fractions inside the interval above these thresholds."""
+        low, middle, high, intervals = self
+        return intervals.fraction(low), intervals.fraction(middle), intervals.fraction(high)
 
 
 def _statistical_parity(band: _Band) -> tuple[Array, Array]:
@@ -320,9 +281,7 @@ DISTRIBUTIONS: Mapping[str, tuple[Callable[[_Band], tuple[Array, Array]], int]] 
 }
 
 
-def distribution_bound(
-    scores: Array, group: Array, groups: list[str], intervals: Intervals, name: str, alpha: float
-) -> Bound:
+def distribution_bound(data: Scored, name: str, alpha: float) -> Bound:
     """Bound the largest gap between two groups' distributions inside the interval.
 
     The bands of the two groups hold at all thresholds at once (Dvoretzky, Kiefer and Wolfowitz):
@@ -330,13 +289,13 @@ def distribution_bound(
     the bounds of all gaps together both sides of all groups' bands hold.
     """
     gap, sides = DISTRIBUTIONS[name]
-    rank = rank_of_scores(scores, group, np.ones(len(scores)), len(groups)).rank
-    rows = np.bincount(group, minlength=len(groups))
-    gaps, bounds = gap(_band(rank, rows, alpha / sides, intervals))
+    groups = data.rows.names
+    gaps, bounds = gap(_Band.of(data, alpha / sides))
     np.fill_diagonal(bounds, 0.0)
     g, h = np.unravel_index(int(bounds.argmax()), bounds.shape)
-    joint = _band(rank, rows, alpha / len(groups), intervals)
-    highs, lows = (gap(band)[1] for band in (joint, joint._replace(low=joint.high, high=joint.low)))
+    joint = _Band.of(data, alpha / len(groups))
+    _, highs = gap(joint)
+    _, lows = gap(joint._replace(low=joint.high, high=joint.low))
     rates = [
         {
             "event": name,
