@@ -66,6 +66,13 @@ NOTIONS = [
 ]
 
 
+def certified(rows, constraint, slack=0.1, model=None, **options):
+    """The certificate of a model for samples (X, y, group)."""
+    X, y, group = rows
+    given = {"sensitive_features": group, "constraint": constraint, "slack": slack, **options}
+    return certify(model or Scores(), X, y, **given)
+
+
 def measured(metric, model, X, y, group, options):
     values = model.predict(X)
     if options or "auc" in metric.__name__ or "equality" in metric.__name__:
@@ -86,11 +93,10 @@ def test_upper_bounds_hold(name, metric, options):
     truth = measured(metric, model, *sample(300_000, rng), options)
     failed = 0
     for _ in range(100):
-        X, y, group = sample(800, rng)
-        given = {"sensitive_features": group, "constraint": name, "slack": 0.1, "confidence": 0.9}
-        certificate = certify(model, X, y, **given, **options)
+        rows = sample(800, rng)
+        certificate = certified(rows, name, model=model, confidence=0.9, **options)
         failed += certificate.upper < truth
-        observed = measured(metric, model, X, y, group, options)
+        observed = measured(metric, model, *rows, options)
         assert certificate.estimate == pytest.approx(observed, abs=1e-9)
         assert certificate.estimate <= certificate.upper
     assert failed <= 18
@@ -100,18 +106,11 @@ def test_upper_bounds_hold(name, metric, options):
 def test_many_groups_cost_nothing(name):
     """The bound of the worst pair is that of the pair alone: no correction for the other groups."""
     rng = np.random.default_rng(0)
-    X, y, group = sample(4000, rng, n_groups=2, shift=1.0)
-    more = sample(8000, rng, n_groups=1, shift=0.5)
-    given = {"constraint": name, "slack": 0.1}
-    two = certify(Scores(), X, y, sensitive_features=group, **given)
-    extra = 2 + rng.integers(4, size=8000)
-    six = certify(
-        Scores(),
-        np.r_[X, more[0]],
-        np.r_[y, more[1]],
-        sensitive_features=np.r_[group, extra],
-        **given,
-    )
+    rows = sample(4000, rng, n_groups=2, shift=1.0)
+    X, y, _ = sample(8000, rng, n_groups=1, shift=0.5)
+    others = X, y, 2 + rng.integers(4, size=8000)
+    two = certified(rows, name)
+    six = certified([np.concatenate(parts) for parts in zip(rows, others, strict=True)], name)
     assert six.upper == two.upper
     assert six.binding == two.binding
 
@@ -128,53 +127,36 @@ def test_at_the_boundary_the_largest_difference_errs_as_one_pair(rates):
     """
     rng, n_samples, slack = np.random.default_rng(0), 250, 0.15
     group = np.repeat(np.arange(len(rates)), 400)
-    certified = 0
+    kept = 0
     for _ in range(n_samples):
         score = np.where(rng.random(len(group)) < np.take(rates, group), 1.0, -1.0)
-        given = {"sensitive_features": group, "constraint": "demographic_parity", "slack": slack}
-        certified += certify(Scores(), score[:, None], group % 2, **given).kept
+        kept += certified((score[:, None], group % 2, group), "demographic_parity", slack).kept
     up_to = 3 * np.sqrt(0.05 * 0.95 / n_samples)
-    assert certified / n_samples <= 0.05 + up_to
+    assert kept / n_samples <= 0.05 + up_to
     if len(rates) == 3:
-        assert certified / n_samples >= 0.05 - up_to
+        assert kept / n_samples >= 0.05 - up_to
 
 
 def test_the_statement():
-    X, y, group = sample(3000, np.random.default_rng(0))
-    certificate = certify(
-        Scores(),
-        X,
-        y,
-        sensitive_features=group,
-        constraint="equalized_odds",
-        slack=0.3,
-        name="2024",
-    )
-    text = str(certificate)
-    rows = np.bincount(group)
+    """Its parts are there, in lines of at most 88 columns, also of a long model."""
+    rows = sample(3000, np.random.default_rng(0))
+    certificate = certified(rows, "equalized_odds", 0.3, name="2024")
+    sizes = np.bincount(rows[2])
     for part in (
         "equalized_odds within 0.3 IS CERTIFIED (confidence 0.95)",
         "Scores()",
         "2024: 3000 rows",
-        f"0 ({rows[0]}), 1 ({rows[1]})",
+        f"0 ({sizes[0]}), 1 ({sizes[1]})",
         "exact test of the difference",
         "independent draws",
         "predicted 1 with label 0",
     ):
-        assert part in text
+        assert part in str(certificate)
     assert json.loads(certificate.to_json()) == certificate.to_dict()
-    assert "is NOT certified" in str(
-        certify(Scores(), X, y, sensitive_features=group, constraint="equalized_odds", slack=0.01)
-    )
-
-
-def test_a_statement_has_lines_of_88_columns():
-    """The words of a long model, of many groups and of assumptions are all there."""
-    X, y, group = sample(3000, np.random.default_rng(0))
-    given = {"sensitive_features": np.char.add("a group with a long name, ", group.astype(str))}
-    certificate = certify(Scores(), X, y, **given, constraint="equalized_odds", slack=0.3)
-    model = repr(HistGradientBoostingClassifier(max_iter=7))
-    long = replace(certificate, estimator=" ".join(9 * [model]))
+    assert "is NOT certified" in str(certified(rows, "equalized_odds", 0.01))
+    names = {f"a group with a long name, {g}": 1500 for g in range(9)}
+    model = " ".join(9 * [repr(HistGradientBoostingClassifier(max_iter=7))])
+    long = replace(certificate, estimator=model, groups=names)
     entries = str(long).split("  rates, with")[0]
     assert max(map(len, entries.splitlines())) <= 88
     flowing = " ".join(entries.split())
@@ -195,8 +177,7 @@ def test_a_statement_has_lines_of_88_columns():
 )
 def test_aucs_against_all_groups_assume_the_groups_fractions(name, of_a_mixture):
     """Their bound is given the sizes of cells: it is about a mixture with these fractions."""
-    X, y, group = sample(400, np.random.default_rng(0), n_groups=3)
-    certificate = certify(Scores(), X, y, sensitive_features=group, constraint=name, slack=0.2)
+    certificate = certified(sample(400, np.random.default_rng(0), n_groups=3), name)
     told = [text for text in certificate.assumptions if "fraction of the samples" in text]
     assert len(told) == of_a_mixture
     flowing = " ".join(str(certificate).split())
@@ -218,10 +199,7 @@ def test_rates_hold_together():
     }
     held = 0
     for _ in range(200):
-        X, y, group = sample(500, rng)
-        rates = certify(
-            Scores(), X, y, sensitive_features=group, constraint="equalized_odds", slack=0.1
-        ).rates
+        rates = certified(sample(500, rng), "equalized_odds").rates
         held += all(r["low"] <= truth[r["event"], r["group"]] <= r["high"] for r in rates)
     assert held >= 0.92 * 200  # 95 %, less two standard errors
 
@@ -234,16 +212,13 @@ def test_rates_hold_together():
 def test_bounds_of_all_comparisons_hold_together(name, options):
     """Of four groups, in 90 % of 100 samples; the truth is that of 400,000 rows."""
     rng = np.random.default_rng(2)
-    given = {"constraint": name, "slack": 0.5, "confidence": 0.9, **options}
-
-    def compared(n):
-        X, y, group = sample(n, rng, n_groups=4)
-        return certify(Scores(), X, y, sensitive_features=group, **given).rates
-
-    truth = [rate["rate"] for rate in compared(400_000)]
+    truth, *compared = (
+        certified(sample(n, rng, n_groups=4), name, confidence=0.9, **options).rates
+        for n in (400_000, *[1600] * 100)
+    )
+    truth = [rate["rate"] for rate in truth]
     held = 0
-    for _ in range(100):
-        rates = compared(1600)
+    for rates in compared:
         held += all(r["low"] <= t <= r["high"] for r, t in zip(rates, truth, strict=True))
         assert all(r["low"] <= r["rate"] <= r["high"] for r in rates)
     assert held >= 82  # of 90, fewer have a chance below 1 %
@@ -259,15 +234,7 @@ def test_scores_below_all_that_were_seen(name):
     n = 400
     X = np.maximum(np.tile(np.arange(n) - 4 * n // 5, 2), 0)[:, None].astype(float)
     group = np.repeat([0, 1], n)
-    certificate = certify(
-        Scores(),
-        X,
-        X[:, 0] > 0,
-        sensitive_features=group,
-        constraint=name,
-        slack=0.1,
-        interval=(0.7, 1.0),
-    )
+    certificate = certified((X, X[:, 0] > 0, group), name, interval=(0.7, 1.0))
     half = np.sqrt(np.log(2 / 0.05) / (2 * n))
     assert certificate.estimate == 0.0
     assert certificate.upper >= (half / 0.3 if name == "statistical_parity" else half / 0.6) - 1e-9
@@ -277,15 +244,7 @@ def test_scores_that_jump_over_the_interval_count_as_inside():
     """As in the metric: two scores only, with other frequencies in each group."""
     X = np.repeat([[1.0], [0.0], [1.0], [0.0]], [60, 140, 100, 100], axis=0)
     group, inside = np.repeat([0, 1], 200), {"interval": (0.55, 0.65)}
-    certificate = certify(
-        Scores(),
-        X,
-        X[:, 0] > 0,
-        sensitive_features=group,
-        constraint="rank_parity",
-        slack=0.1,
-        **inside,
-    )
+    certificate = certified((X, X[:, 0] > 0, group), "rank_parity", **inside)
     assert certificate.estimate == ccdf_gap(None, X[:, 0], sensitive_features=group, **inside)
     assert certificate.estimate == pytest.approx(0.2)
 
@@ -293,41 +252,28 @@ def test_scores_that_jump_over_the_interval_count_as_inside():
 def test_a_mistyped_label_costs_a_warning():
     X, y, group = sample(4000, np.random.default_rng(0), shift=0.0)
     names = group.astype(str).astype(object)
-    plain = certify(
-        Scores(), X, y, sensitive_features=names, constraint="demographic_parity", slack=0.1
-    )
+    plain = certified((X, y, names), "demographic_parity")
     names[7] = "Typo"
     with pytest.warns(SmallGroupWarning, match="Typo: 1 rows"):
-        certificate = certify(
-            Scores(), X, y, sensitive_features=names, constraint="demographic_parity", slack=0.1
-        )
+        certificate = certified((X, y, names), "demographic_parity")
     assert plain.kept
     assert certificate.kept
     assert certificate.left_out == ["group Typo: 1 rows"]
     assert certificate.groups["Typo"] == 1
-    everyone = certify(
-        Scores(),
-        X,
-        y,
-        sensitive_features=names,
-        constraint="demographic_parity",
-        slack=0.1,
-        min_group_size=1,
-    )
+    everyone = certified((X, y, names), "demographic_parity", min_group_size=1)
     assert not everyone.kept
     assert "Typo" in everyone.binding
 
 
 def test_rankings_leave_out_small_groups_too():
     """The bound is that of the other groups alone."""
-    X, y, group = sample(2000, np.random.default_rng(0))
-    more = np.r_[X, [[0.3]] * 3], np.r_[y, [0, 1, 1]]
-    names = np.r_[group, [9] * 3]
+    rows = sample(2000, np.random.default_rng(0))
+    extra = [[0.3]] * 3, [0, 1, 1], [9] * 3
+    more = [np.concatenate(parts) for parts in zip(rows, extra, strict=True)]
     for name, options in (("intra_group", {}), ("statistical_parity", INSIDE)):
-        given = {"constraint": name, "slack": 0.1, **options}
-        alone = certify(Scores(), X, y, sensitive_features=group, **given)
+        alone = certified(rows, name, **options)
         with pytest.warns(SmallGroupWarning, match="group 9: 3 rows"):
-            both = certify(Scores(), *more, sensitive_features=names, **given)
+            both = certified(more, name, **options)
         assert both.upper == alone.upper
         assert both.left_out == ["group 9: 3 rows"]
 
@@ -337,11 +283,8 @@ def test_rankings_leave_out_small_groups_too():
 )
 def test_what_is_left_out_altogether_is_not_certified(name):
     """Where no group is large enough for the slack nothing was compared, and nothing is kept."""
-    X, y, group = sample(60, np.random.default_rng(0))
     with pytest.warns(SmallGroupWarning):
-        certificate = certify(
-            Scores(100.0), X, y, sensitive_features=group, constraint=name, slack=0.001
-        )
+        certificate = certified(sample(60, np.random.default_rng(0)), name, 0.001, Scores(100.0))
     assert not certificate.kept
     assert certificate.upper == 1.0
     assert np.isnan(certificate.estimate)
@@ -353,14 +296,8 @@ def test_what_is_left_out_altogether_is_not_certified(name):
 def test_drift():
     """A later sample from the same population has not drifted; one from another has."""
     rng = np.random.default_rng(0)
-    given = {"constraint": "equalized_odds", "slack": 0.2}
     first, second, other = (
-        certify(Scores(), X, y, sensitive_features=group, name=name, **given)
-        for name, (X, y, group) in {
-            "now": sample(4000, rng),
-            "later": sample(4000, rng),
-            "elsewhere": sample(4000, rng, shift=0.8),
-        }.items()
+        certified(sample(4000, rng, shift=shift), "equalized_odds") for shift in (0.3, 0.3, 0.8)
     )
     assert not first.compare(second)["drifted"].any()
     changes = first.compare(other).set_index(["event", "group"])
@@ -369,41 +306,17 @@ def test_drift():
         ("predicted 1 with label 1", "0"),
     ]
     with pytest.raises(ValueError, match="equalized_odds"):
-        first.compare(
-            certify(
-                Scores(),
-                *sample(50, rng)[:2],
-                sensitive_features=None,
-                constraint="false_negative_rate",
-                slack=0.5,
-            )
-        )
+        first.compare(certified((*sample(50, rng)[:2], None), "false_negative_rate", 0.5))
 
 
 def test_caps_of_groups_and_constraint_objects():
-    X, y, group = sample(4000, np.random.default_rng(0), shift=1.0)
-    overall = certify(
-        Scores(), X, y, sensitive_features=group, constraint="false_negative_rate", slack=0.4
-    )
-    worst = certify(
-        Scores(),
-        X,
-        y,
-        sensitive_features=group,
-        constraint=FalseNegativeRate(per_group=True),
-        slack=0.4,
-    )
+    rows = sample(4000, np.random.default_rng(0), shift=1.0)
+    overall = certified(rows, "false_negative_rate", 0.4)
+    worst = certified(rows, FalseNegativeRate(per_group=True), 0.4)
     assert worst.estimate > overall.estimate
     assert worst.binding.endswith("group 1")
     with pytest.raises(ValueError, match="reference"):
-        certify(
-            Scores(),
-            X,
-            y,
-            sensitive_features=group,
-            constraint=DemographicParity(reference="overall"),
-            slack=0.1,
-        )
+        certified(rows, DemographicParity(reference="overall"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from fairconstrained import metrics
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.metrics import bias_corrected, components, confidence_interval
-from fairconstrained.metrics.components import COMPONENTS, components_of
+from fairconstrained.metrics.components import COMPONENTS
 from fairconstrained.metrics.summaries import CurveRange, Extreme, Largest, Norm, Range
 
 TOP = {"interval": (0.1, 0.6)}
@@ -42,25 +42,6 @@ def inputs(metric, true, score):
 
 
 every_metric = pytest.mark.parametrize("metric", COMPONENTS, ids=lambda m: m.__name__)
-
-
-@every_metric
-def test_components_give_the_metric(metric):
-    """Their summary is the metric on the same rows; curves are read at 200 thresholds only."""
-    true, score, group = sample()
-    function, values = inputs(metric, true, score)
-    observed = function(true, values, sensitive_features=group)
-    options = getattr(function, "keywords", {})
-    rng = np.random.RandomState(0)
-    given = {**options, "sensitive_features": group}
-    found = components_of(metric, true, values, given, rng)
-    size = float(found.summary.size(found.values))
-    at_thresholds = metric.__name__ in (
-        "partial_statistical_parity",
-        "ccdf_gap",
-        "partial_group_auc",
-    )
-    assert found.metric(size) == pytest.approx(observed, abs=0.02 if at_thresholds else 1e-9)
 
 
 @every_metric
@@ -141,15 +122,6 @@ def test_metrics_of_the_users_own():
     assert high == pytest.approx(score.mean() + half, abs=0.15 * half)
     with pytest.raises(ValueError, match="inversion"):
         confidence_interval(mean_score, true, score, sensitive_features=group, method="inversion")
-
-
-def test_options_that_have_no_components_are_resampled():
-    true, score, group = sample(n=400)
-    metric = functools.partial(metrics.equalized_odds_ratio, agg="mean")
-    low, high = confidence_interval(
-        metric, true, score > 0, sensitive_features=group, random_state=0
-    )
-    assert low < metric(true, score > 0, sensitive_features=group) < high
 
 
 def test_weights():

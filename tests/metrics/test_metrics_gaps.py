@@ -29,60 +29,6 @@ def labels(seed, n_groups=2, n_classes=2, n=150):
     return y_true, y_pred, group, rng.integers(1, 4, size=len(group))
 
 
-def share(event, condition, weight):
-    return weight[event & condition].sum() / weight[condition].sum()
-
-
-def by_definition(event, conditions, group, weight):
-    """Sum over the conditions of the largest gap of any event between any two groups."""
-    return sum(
-        max(
-            abs(
-                share(e, condition & (group == g), weight)
-                - share(e, condition & (group == h), weight)
-            )
-            for e in event
-            for g, h in combinations(np.unique(group), 2)
-        )
-        for condition in conditions
-    )
-
-
-@settings(max_examples=25)
-@given(seeds, st.integers(2, 4), st.integers(2, 3))
-def test_definitions_written_out_row_by_row(seed, n_groups, n_classes):
-    y_true, y_pred, group, weight = labels(seed, n_groups, n_classes)
-    looked_at = [1] if n_classes == 2 else range(n_classes)
-    predicted, true = [y_pred == k for k in looked_at], [y_true == k for k in looked_at]
-    everybody = [np.ones_like(group, dtype=bool)]
-    expected = {
-        independence_gap: by_definition(predicted, everybody, group, weight),
-        separation_gap: by_definition(
-            predicted, [y_true == v for v in range(n_classes)], group, weight
-        ),
-        sufficiency_gap: by_definition(
-            true, [y_pred == v for v in range(n_classes)], group, weight
-        ),
-    }
-    for metric, value in expected.items():
-        found = metric(y_true, y_pred, sensitive_features=group, sample_weight=weight)
-        assert found == pytest.approx(value, abs=1e-12)
-
-
-def test_the_formulas_of_the_benchmark_code():
-    """|TPR - TPR| + |FPR - FPR| and |PPV - PPV| + |NPV - NPV|, from two confusion matrices."""
-    y_true, y_pred, group, _ = labels(1)
-    rates = []
-    for g in (0, 1):
-        t, p = y_true[group == g] == 1, y_pred[group == g] == 1
-        rates.append((p.mean(), p[t].mean(), p[~t].mean(), t[p].mean(), (~t)[~p].mean()))
-    ind, tpr, fpr, ppv, npv = np.abs(np.subtract(*rates))
-    args = {"sensitive_features": group}
-    assert independence_gap(y_true, y_pred, **args) == pytest.approx(ind)
-    assert separation_gap(y_true, y_pred, **args) == pytest.approx(tpr + fpr)
-    assert sufficiency_gap(y_true, y_pred, **args) == pytest.approx(ppv + npv)
-
-
 @settings(max_examples=20)
 @given(seeds, st.integers(2, 4))
 def test_identities(seed, n_groups):
@@ -129,19 +75,6 @@ def test_order_one_is_scipys_distance_of_the_farthest_two_groups(seed, n_groups,
     assert found == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=25)
-@given(seeds, st.sampled_from([1.0, 2, 3.5]))
-def test_samples_of_equal_size_are_matched_in_their_order(seed, order):
-    rng = np.random.default_rng(seed)
-    a, b = rng.normal(size=(2, 40))
-    expected = np.mean(np.abs(np.sort(a) - np.sort(b)) ** order) ** (1 / order)
-    scores, group = np.concatenate((a, b)), np.repeat([0, 1], 40)
-    found = wasserstein_distance_between_groups(
-        group, scores, sensitive_features=group, order=order
-    )
-    assert found == pytest.approx(expected)
-
-
 @settings(max_examples=20)
 @given(seeds, st.sampled_from([1, 2]))
 def test_integer_weights_are_repeated_rows(seed, order):
@@ -170,6 +103,8 @@ def test_a_shift_is_the_distance_of_every_order_and_order_two_is_at_least_order_
         for order in (1, 2)
     )
     assert first < second
+    gaps = np.abs(np.sort(other[:50]) - np.sort(other[50:]))  # of equally many, in their order
+    assert second == pytest.approx(np.sqrt(np.mean(gaps**2)))
 
 
 def test_columns_of_probabilities():

@@ -313,21 +313,3 @@ def test_ranks_of_shares_invert_shares_of_ranks(case, share):
         moved = intervals.fraction(outside) - share
         at_the_end = (outside <= intervals.lower[:, :1]) | (np.array(share) >= 1.0 - 1e-9)
         assert (at_the_end | (np.abs(moved) > 1e-8)).all()
-
-
-def test_scorers_ask_for_scores():
-    """A partial metric in a scorer: decision_function, or a probability, and its interval."""
-    from sklearn.linear_model import LogisticRegression
-
-    scores, group = untied(0)
-    X = np.column_stack((scores, group))
-    y = (scores + np.sin(np.arange(len(scores))) > 0.3).astype(int)
-    model = LogisticRegression().fit(X, y)
-    for metric in (metrics.partial_statistical_parity, metrics.ccdf_gap):
-        scorer = metrics.fairness_scorer(
-            metric, column=1, response_method="decision_function", interval=(0.0, 0.5)
-        )
-        expected = metric(
-            y, model.decision_function(X), sensitive_features=group, interval=(0.0, 0.5)
-        )
-        assert scorer(model, X, y) == pytest.approx(-expected)

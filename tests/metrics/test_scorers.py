@@ -13,7 +13,6 @@ from scipy import sparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
-from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
@@ -29,7 +28,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained import metrics
 from fairconstrained.metrics import (
-    METRICS,
     demographic_parity_difference,
     demographic_parity_ratio,
     demographic_parity_scorer,
@@ -95,6 +93,12 @@ class GroupThreshold(ClassifierMixin, BaseEstimator):
         return self.classes_[(np.asarray(X)[:, -1] > self.threshold_ + self.shift).astype(int)]
 
 
+def folds(scoring, X, y, **options):
+    """The scores of each fold."""
+    given = {"cv": CV, "error_score": "raise", **options}
+    return cross_val_score(pipeline(), X, y, scoring=scoring, **given)
+
+
 def by_hand(metric, sign, model, X, y, sex):
     """The scores of each fold from predictions made without any scorer."""
     scores = []
@@ -110,40 +114,22 @@ def by_hand(metric, sign, model, X, y, sex):
 def test_ready_made_scorers_equal_the_metric_of_the_predictions(name, data, routing):
     X, y, sex = data
     metric, sign = READY_MADE[name]
-    scores = cross_val_score(
-        pipeline(),
-        X,
-        y,
-        scoring=getattr(metrics, name),
-        cv=CV,
-        params={"sensitive_features": sex},
-        error_score="raise",
-    )
+    scores = folds(getattr(metrics, name), X, y, params={"sensitive_features": sex})
     assert scores == pytest.approx(by_hand(metric, sign, pipeline(), X, y, sex), abs=0)
     assert np.ptp(scores) > 0
 
 
 @pytest.mark.parametrize("on", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+@pytest.mark.parametrize(
+    "metric", [demographic_parity_ratio, equalized_odds_difference, metrics.f1_score_group_min]
+)
 def test_a_column_gives_the_scores_of_routing_with_routing_on_or_off(metric, on, data):
     X, y, sex = data
     with config_context(enable_metadata_routing=True):
-        params = {"sensitive_features": sex}
-        routed = cross_val_score(
-            pipeline(), X, y, scoring=fairness_scorer(metric), cv=CV, params=params
-        )
+        routed = folds(fairness_scorer(metric), X, y, params={"sensitive_features": sex})
     with config_context(enable_metadata_routing=on):
-        scorer = fairness_scorer(metric, column="sex")
-        read = cross_val_score(pipeline(), X, y, scoring=scorer, cv=CV, error_score="raise")
-    assert not np.isnan(routed).any()
+        read = folds(fairness_scorer(metric, column="sex"), X, y)
     assert read == pytest.approx(routed, abs=0)
-
-
-def test_loss_gap_scorer_judges_probabilities(data, routing):
-    X, y, sex = data
-    model = pipeline().fit(X, y)
-    expected = -loss_gap(y, model.predict_proba(X), sensitive_features=sex)
-    assert loss_gap_scorer(model, X, y, sensitive_features=sex) == expected < 0
 
 
 @pytest.mark.parametrize(
@@ -158,6 +144,8 @@ def test_loss_gap_scorer_judges_probabilities(data, routing):
         (metrics.zero_one_loss_group_max, -1),
         (metrics.false_negative_rate, -1),
         (metrics.exponential_renyi_mutual_information, -1),
+        (functools.partial(demographic_parity_ratio, method="to_overall"), 1),
+        (functools.partial(demographic_parity_difference, method="to_overall"), -1),
     ],
 )
 def test_the_sign_follows_from_the_name_whosever_the_metric(metric, sign, data):
@@ -201,9 +189,7 @@ def test_scorers_by_name_are_the_ready_made_ones(data, routing):
 def test_scorers_outlive_methods_that_others_add_to_requests(scorer, data, routing, monkeypatch):
     """imbalanced-learn adds ``fit_resample`` to scikit-learn's requests when it is imported."""
     X, y, sex = data
-    before = cross_val_score(
-        pipeline(), X, y, scoring=scorer, cv=CV, params={"sensitive_features": sex}
-    )
+    before = folds(scorer, X, y, params={"sensitive_features": sex})
     methods = [*_metadata_requests.SIMPLE_METHODS, "fit_resample"]
     monkeypatch.setattr(_metadata_requests, "SIMPLE_METHODS", methods)
     added = _metadata_requests.RequestMethod("fit_resample", ["sensitive_features"])
@@ -211,31 +197,6 @@ def test_scorers_outlive_methods_that_others_add_to_requests(scorer, data, routi
     search = GridSearchCV(pipeline(), {}, scoring=scorer, cv=CV, error_score="raise")
     search.fit(X, y, sensitive_features=sex)
     assert search.cv_results_["mean_test_score"] == pytest.approx([before.mean()])
-
-
-def test_the_sign_of_a_partial_is_that_of_its_function(data):
-    X, y, _ = data
-    model = pipeline().fit(X, y)
-    ratio = functools.partial(demographic_parity_ratio, method="to_overall")
-    gap = functools.partial(demographic_parity_difference, method="to_overall")
-    for column, sign in ((ratio, 1), (gap, -1)):
-        scorer = fairness_scorer(column, column="sex")
-        assert np.sign(scorer(model, X, y)) == sign
-    with config_context(enable_metadata_routing=True):
-        for metric, sign in ((ratio, 1), (gap, -1)):
-            scorer = fairness_scorer(metric)
-            assert np.sign(scorer(model, X, y, sensitive_features=X["sex"])) == sign
-            assert "functools.partial" in repr(scorer)
-
-
-def test_other_packages_metrics_and_keywords(data):
-    X, y, _ = data
-    model = pipeline().fit(X, y)
-    kwargs = {"column": "sex", "method": "to_overall", "agg": "mean"}
-    theirs = fairness_scorer(fairlearn.metrics.equalized_odds_difference, **kwargs)
-    assert theirs(model, X, y) == pytest.approx(
-        fairness_scorer(equalized_odds_difference, **kwargs)(model, X, y), abs=1e-12
-    )
 
 
 @pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -391,22 +352,13 @@ def test_scorers_survive_pickle_and_keep_their_request(round_trip, data):
     by_column = fairness_scorer(demographic_parity_difference, column="sex", method="to_overall")
     assert round_trip(by_column)(model, X, y) == by_column(model, X, y)
     assert repr(round_trip(by_column)) == repr(by_column)
+    assert repr(by_column).startswith("fairness_scorer(demographic_parity_difference, column='sex'")
+    assert "demographic_parity_difference" in repr(demographic_parity_scorer)
     with config_context(enable_metadata_routing=True):
-        scores = cross_val_score(
-            model,
-            X,
-            y,
-            scoring=round_trip(demographic_parity_scorer),
-            params={"sensitive_features": sex},
-            error_score="raise",
+        scores = folds(
+            round_trip(demographic_parity_scorer), X, y, params={"sensitive_features": sex}
         )
     assert np.all(scores <= 0)
-
-
-def test_repr_names_the_metric():
-    assert "demographic_parity_difference" in repr(demographic_parity_scorer)
-    by_column = fairness_scorer(demographic_parity_difference, column="sex")
-    assert repr(by_column).startswith("fairness_scorer(demographic_parity_difference, column='sex'")
 
 
 # --- groups that the scorer holds ----------------------------------------------------------------
@@ -430,21 +382,6 @@ def test_a_scorer_finds_the_groups_it_holds_by_the_index_of_x(data, response):
     weighted = fairness_scorer(metric, sensitive_features=sex, **options)
     assert weighted(model, X, y, sample_weight=np.ones(240)) == held(model, X, y)
     assert "sensitive_features=<Series>" in repr(held)
-
-
-def test_permutation_importance_of_fairness(data):
-    """The column that tells the groups apart is what the gap depends on."""
-    X, y, sex = data
-    X = X.assign(sex=(sex == "m").astype(float), noise=np.arange(240.0) % 7)
-    scorer = fairness_scorer(
-        demographic_parity_difference, sensitive_features=pd.Series(sex, index=X.index)
-    )
-    model = LogisticRegression().fit(X, y)
-    found = permutation_importance(
-        model, X, y, scoring=scorer, n_repeats=5, max_samples=0.8, random_state=0
-    )
-    assert scorer(model, X, y) < -0.1
-    assert abs(found.importances_mean[2]) < np.abs(found.importances_mean[:2]).max()
 
 
 def test_groups_that_the_scorer_lacks_are_named(data):
@@ -475,11 +412,9 @@ HOW_TO = (
 def test_without_routing_the_routed_scorer_explains_what_to_do(data):
     X, y, _ = data
     with pytest.raises(ValueError, match=HOW_TO):
-        cross_val_score(
-            pipeline(), X, y, scoring=demographic_parity_scorer, cv=CV, error_score="raise"
-        )
+        folds(demographic_parity_scorer, X, y)
     with pytest.warns(UserWarning, match=HOW_TO):  # scikit-learn's default: nan and a warning
-        scores = cross_val_score(pipeline(), X, y, scoring=demographic_parity_scorer, cv=CV)
+        scores = folds(demographic_parity_scorer, X, y, error_score=np.nan)
     assert np.isnan(scores).all()
 
 
@@ -505,10 +440,3 @@ def test_an_unknown_column_is_refused(convert, column, message, data):
     X, y, _ = data
     with pytest.raises(ValueError, match=message):
         fairness_scorer(demographic_parity_difference, column=column)(Fixed(y), convert(X), y)
-
-
-def test_missing_values_in_the_column_are_refused(data):
-    X, y, _ = data
-    X = X.assign(sex=X["sex"].where(np.arange(240) > 0))
-    with pytest.raises(ValueError, match="sensitive_features has 1 missing"):
-        fairness_scorer(demographic_parity_difference, column="sex")(Fixed(y), X, y)
