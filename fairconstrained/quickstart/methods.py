@@ -25,8 +25,6 @@ from fairconstrained.model_selection import StratifiedSensitiveKFold, select_fea
 from fairconstrained.models import Posteriors
 from fairconstrained.quickstart.tables import Table
 
-REDUCTIONS = "reductions"
-
 
 class Notion(NamedTuple):
     """A constraint with its metric and scorer, and its class in fairlearn."""
@@ -37,19 +35,12 @@ class Notion(NamedTuple):
 
 
 NOTIONS = {
-    "demographic_parity": Notion(
-        metrics.demographic_parity_difference,
-        metrics.demographic_parity_scorer,
-        "DemographicParity",
-    ),
-    "equalized_odds": Notion(
-        metrics.equalized_odds_difference, metrics.equalized_odds_scorer, "EqualizedOdds"
-    ),
-    "equal_opportunity": Notion(
-        metrics.equal_opportunity_difference,
-        metrics.equal_opportunity_scorer,
-        "TruePositiveRateParity",
-    ),
+    name: Notion(getattr(metrics, f"{name}_difference"), getattr(metrics, f"{name}_scorer"), moment)
+    for name, moment in (
+        ("demographic_parity", "DemographicParity"),
+        ("equalized_odds", "EqualizedOdds"),
+        ("equal_opportunity", "TruePositiveRateParity"),
+    )
 }
 
 
@@ -79,40 +70,36 @@ class Result(NamedTuple):
 
 def methods(table: Table, notion: str, seed: int, cache: str) -> list[Method]:
     """Boosted trees and a linear model, with and without a constraint."""
-    trees = make_pipeline(
-        _codes(table),
-        HistGradientBoostingClassifier(categorical_features=list(range(len(table.words)))),
-    ).set_params(histgradientboostingclassifier__random_state=seed)
-    fair_trees = RateConstrainedClassifier(
-        notion, model=Posteriors(trees, memory=cache), random_state=seed
-    )
-    indicators = _indicators(table)
-    return [
-        Method("trees", Pipeline([("clf", fair_trees)]), trees),
-        Method(
-            "linear",
-            Pipeline([("preprocess", indicators), ("clf", RateConstrainedClassifier(notion))]),
-            Pipeline([("preprocess", indicators), ("clf", LogisticRegression(max_iter=1_000))]),
-        ),
-    ]
-
-
-def _indicators(table: Table) -> Any:
-    """For linear models: words as indicators, missing values imputed, numbers standardised."""
-    words = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=100)
-    numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
-    return make_column_transformer((words, table.words), remainder=numbers)
-
-
-def _codes(table: Table) -> Any:
-    """For trees: words as codes, in the first columns, and the rest as it is."""
-    words = OrdinalEncoder(
+    codes = OrdinalEncoder(
         handle_unknown="use_encoded_value",
         unknown_value=np.nan,
         encoded_missing_value=np.nan,
         max_categories=200,
     )
-    return make_column_transformer((words, table.words), remainder="passthrough")
+    trees = make_pipeline(
+        make_column_transformer((codes, table.words), remainder="passthrough"),
+        HistGradientBoostingClassifier(
+            categorical_features=list(range(len(table.words))), random_state=seed
+        ),
+    )
+    fair_trees = RateConstrainedClassifier(
+        notion, model=Posteriors(trees, memory=cache), random_state=seed
+    )
+    indicators = make_column_transformer(
+        (OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=100), table.words),
+        remainder=make_pipeline(
+            SimpleImputer(strategy="median", add_indicator=True), StandardScaler()
+        ),
+    )
+    fair, free = RateConstrainedClassifier(notion), LogisticRegression(max_iter=1_000)
+    return [
+        Method("trees", Pipeline([("clf", fair_trees)]), trees),
+        Method(
+            "linear",
+            Pipeline([("preprocess", indicators), ("clf", fair)]),
+            Pipeline([("preprocess", indicators), ("clf", free)]),
+        ),
+    ]
 
 
 def cross_validate(
@@ -154,27 +141,23 @@ def cross_validate(
             for method in compared
         ]
         ours = search(compared[0].constrained, grid, choose)
-    results = []
-    n_slacks = len(options.slack)
+    n_slacks, results = len(options.slack), []
     for i, method in enumerate(compared):
-        without = f"{method.name}, unconstrained"
-        results.append(_validated(without, np.nan, baseline.cv_results_, i))
-        results += [
-            _validated(method.name, slack, ours.cv_results_, i * n_slacks + j)
-            for j, slack in enumerate(options.slack)
-        ]
+        results.append(_validated(f"{method.name}, unconstrained", np.nan, baseline, i))
+        for j, slack in enumerate(options.slack):
+            results.append(_validated(method.name, slack, ours, i * n_slacks + j))
     chosen, of_slack = divmod(ours.best_index_, n_slacks)
     best = ours.best_estimator_.named_steps["method"]
     return compared[chosen].name, options.slack[of_slack], best, results
 
 
-def _validated(method: str, slack: float, found: dict[str, Any], i: int) -> Result:
-    """Means of candidate i over the folds, and a standard deviation either way."""
-    error, gap = 1 - found["mean_test_accuracy"][i], -found["mean_test_gap"][i]
-    of_error, of_gap = found["std_test_accuracy"][i], found["std_test_gap"][i]
+def _validated(method: str, slack: float, search: Any, i: int) -> Result:
+    """Return means of candidate i over the folds, and a standard deviation either way."""
+    found = {name: column[i] for name, column in search.cv_results_.items()}
+    error, gap = 1 - found["mean_test_accuracy"], -found["mean_test_gap"]
+    of_error, of_gap = found["std_test_accuracy"], found["std_test_gap"]
     ends = error - of_error, error + of_error, gap - of_gap, gap + of_gap
-    seconds = found["mean_fit_time"][i]
-    return Result("cross-validated", method, slack, error, gap, seconds, *ends)
+    return Result("cross-validated", method, slack, error, gap, found["mean_fit_time"], *ends)
 
 
 def measure(
@@ -214,17 +197,15 @@ def measure(
             start = time.perf_counter()
             predicted = predict(model, slack)
             seconds = time.perf_counter() - start
-            results.append(_measured(name, slack, seconds, predicted, test, notion))
+            error, violation, *ends = _measured(predicted, test, notion)
+            results.append(Result("held out", name, slack, error, violation, seconds, *ends))
     return results
 
 
-def _measured(
-    name: str, slack: float, seconds: float, predicted: Any, test: Table, notion: Notion
-) -> Result:
-    metadata = {"sensitive_features": test.groups}
-    violation = notion.metric(test.y, predicted, **metadata)
-    ends = metrics.confidence_interval(notion.metric, test.y, predicted, **metadata, random_state=0)
-    wrong = np.asarray(predicted != test.y)
+def _measured(predicted: Any, test: Table, notion: Notion) -> tuple[float, ...]:
+    """Return error and violation, and their intervals."""
+    wrong, groups = np.asarray(predicted != test.y), {"sensitive_features": test.groups}
     low, high = (float(end) for end in wilson(wrong.sum(), len(wrong)))
-    error = zero_one_loss(test.y, predicted)
-    return Result("held out", name, slack, error, violation, seconds, low, high, *ends)
+    violation = notion.metric(test.y, predicted, **groups)
+    ends = metrics.confidence_interval(notion.metric, test.y, predicted, **groups, random_state=0)
+    return zero_one_loss(test.y, predicted), violation, low, high, *ends

@@ -41,8 +41,8 @@ def results_table(results: list[Result], chosen: Chosen) -> str:
     for r in results:
         slack = "" if np.isnan(r.slack) else f"{r.slack:g}"
         mark = "  <- chosen" if (r.method, r.slack) == chosen else ""
-        error = _with_ends(r.error, r.error_low, r.error_high)
-        violation = _with_ends(r.violation, r.violation_low, r.violation_high)
+        error = f"{r.error:.4f} ({r.error_low:.4f}, {r.error_high:.4f})"
+        violation = f"{r.violation:.4f} ({r.violation_low:.4f}, {r.violation_high:.4f})"
         lines.append(f"{r.method:23}{slack:>6}  {error:25}{violation:25}{r.fit_time:8.2f}{mark}")
     return "\n".join(lines)
 
@@ -111,7 +111,3 @@ def _reach(points: pd.DataFrame, name: str) -> Any:
     value = points[name]
     ends = value - points[f"{name}_low"], points[f"{name}_high"] - value
     return np.maximum(np.array(ends), 0.0)
-
-
-def _with_ends(value: float, low: float, high: float) -> str:
-    return f"{value:.4f} ({low:.4f}, {high:.4f})"
