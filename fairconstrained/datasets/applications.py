@@ -144,7 +144,7 @@ def _features(people: pd.DataFrame, rng: np.random.RandomState) -> pd.DataFrame:
 
 
 def _merit(features: pd.DataFrame) -> Floats:
-    """Log odds that an application is granted, without the bias."""
+    """Return the log odds that an application is granted, without the bias."""
     steadiness = _OCCUPATIONS["steadiness"].loc[features["occupation"]].to_numpy(dtype=float)
     monthly = features["income"] / 12
     burden = (features["amount"] / features["months"] + 0.02 * features["debts"]) / monthly

@@ -51,7 +51,7 @@ def known_outcomes(texts: Sequence[str]) -> pd.DataFrame:
 
 
 def equals(value: object) -> Callable[[pd.Series], pd.Series]:
-    """Whether the label is `value`."""
+    """Return a function that compares labels with `value`."""
     return lambda column: column == value
 
 

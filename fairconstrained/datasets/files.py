@@ -41,13 +41,13 @@ class File:
 
 
 def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
-    """`data_home`, or the folder in the environment, or one in the data home of scikit-learn."""
+    """Return `data_home`, else the folder in the environment, else one in scikit-learn's home."""
     chosen = data_home or os.environ.get(ENVIRONMENT_VARIABLE)
     return Path(chosen).expanduser() if chosen else Path(get_data_home()) / "fairconstrained"
 
 
 def content_hash(text: str) -> str:
-    """SHA-256 of the header and the sorted other lines, without trailing blanks."""
+    """Return the SHA-256 of the header and the sorted other lines, without trailing blanks."""
     first, *others = (line.rstrip() for line in text.rstrip().split("\n"))
     return hashlib.sha256("\n".join([first, *sorted(others)]).encode()).hexdigest()
 

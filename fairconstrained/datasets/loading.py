@@ -16,7 +16,7 @@ from fairconstrained.datasets.files import data_folder, read_text
 
 
 def list_datasets() -> list[str]:
-    """Names that `load_dataset` accepts.
+    """Return the names that `load_dataset` accepts.
 
     Examples
     --------

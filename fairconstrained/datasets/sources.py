@@ -42,12 +42,12 @@ ACS_COARSER = {
 
 
 def plain_csv(source: bytes) -> str:
-    """A file that already has the layout of the packed one."""
+    """Convert a file that already has the layout of the packed one."""
     return _text(_rows(source))
 
 
 def adult(source: bytes) -> str:
-    """Both parts in the UCI archive; the test labels end with a full stop."""
+    """Join both parts in the UCI archive; the test labels end with a full stop."""
     rows = [[*ADULT_COLUMNS, "split"]]
     for member, split in (("adult.data", "train"), ("adult.test", "test")):
         lines = _rows(_member(source, member), skipinitialspace=True)
@@ -57,37 +57,37 @@ def adult(source: bytes) -> str:
 
 
 def a9a(source: bytes) -> str:
-    """LIBSVM text without blanks at the ends of lines and without explicit zeros."""
+    """Return LIBSVM text without blanks at the ends of lines and without explicit zeros."""
     lines = source.decode("ascii").splitlines()
     kept = (" ".join(f for f in line.split() if not f.endswith(":0")) for line in lines)
     return "".join(f"{line}\n" for line in kept)
 
 
 def bank(source: bytes) -> str:
-    """The inner archive of the UCI archive, with semicolons and quoted strings."""
+    """Read the inner archive of the UCI archive, with semicolons and quoted strings."""
     inner = _member(source, "bank-additional.zip")
     return _text(_rows(_member(inner, "bank-additional-full.csv"), delimiter=";"))
 
 
 def compas(source: bytes) -> str:
-    """ProPublica's table without the columns that name a person or a case."""
+    """Return ProPublica's table without the columns that name a person or a case."""
     header, *rows = _rows(source)
     kept = [i for i, name in enumerate(header) if name not in COMPAS_PRIVATE]
     return _text([[row[i] for i in kept] for row in [header, *rows]])
 
 
 def parkinsons(source: bytes) -> str:
-    """The table in the UCI archive."""
+    """Read the table in the UCI archive."""
     return plain_csv(_member(source, "parkinsons_updrs.data"))
 
 
 def heart(source: bytes) -> str:
-    """The only table in the archive."""
+    """Read the only table in the archive."""
     return plain_csv(_member(source, "heart_disease_health_indicators_BRFSS2015.csv"))
 
 
 def acs_income_ok(source: bytes) -> str:
-    """The persons of Oklahoma in the census archive, filtered as in the ACSIncome task."""
+    """Read the persons of Oklahoma in the census archive, filtered as in the ACSIncome task."""
     table = csv.DictReader(io.StringIO(_member(source, "psam_p40.csv").decode()))
     # The filter of Ding et al. (2021), modelled on Adult; an empty field fails it.
     least = {"AGEP": 17, "PINCP": 101, "WKHP": 1, "PWGTP": 1}
@@ -102,7 +102,7 @@ def acs_income_ok(source: bytes) -> str:
 
 
 def _member(archive: bytes, name: str) -> bytes:
-    """The member of a zip archive with this file name, in any folder."""
+    """Read the member of a zip archive with this file name, in any folder."""
     with zipfile.ZipFile(io.BytesIO(archive)) as members:
         path = next(p for p in members.namelist() if PurePosixPath(p).name == name)
         return members.read(path)

@@ -167,7 +167,7 @@ def make_biased_classification(
 def _groups(
     n_samples: int, n_groups: int, imbalance: float, rng: np.random.RandomState
 ) -> NDArray[np.int64]:
-    """Groups with the fractions :math:`p_g`, exact to within one sample, in random order."""
+    """Draw groups with the fractions :math:`p_g`, exact to within one sample, in random order."""
     sizes = (1 - imbalance) ** np.arange(n_groups)
     upper = np.cumsum(sizes / sizes.sum())[:-1]
     position = (np.arange(n_samples) + 0.5) / n_samples
@@ -195,7 +195,7 @@ def _with_noise(
 
 
 def _kept_cells(n_cells: int, density: float, rng: np.random.RandomState) -> NDArray[np.int64]:
-    """Cells that are kept with probability `density` each, drawn by their geometric gaps."""
+    """Draw cells that are kept with probability `density` each, drawn by their geometric gaps."""
     kept = [np.array([-1])]
     while kept[-1][-1] < n_cells:
         expected = density * (n_cells - kept[-1][-1])

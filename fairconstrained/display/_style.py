@@ -12,7 +12,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def next_style(n_drawn: int) -> dict[str, str]:
-    """Colour and marker of the next display on axes that already have `n_drawn` displays."""
+    """Return colour and marker of the next display on axes that already have `n_drawn` displays."""
     return {
         "color": _COLORS[n_drawn % len(_COLORS)],
         "marker": _MARKERS[n_drawn % len(_MARKERS)],
@@ -28,7 +28,7 @@ def slack_line(draw: Any, slack: float | None) -> Any:
 
 
 def new_label(ax: Any, label: str) -> str | None:
-    """`label`, or None if the legend already has it."""
+    """Return `label`, or None if the legend already has it."""
     return None if label in ax.get_legend_handles_labels()[1] else label
 
 
@@ -38,7 +38,7 @@ def legend(ax: Any) -> None:
 
 
 def axes_of(ax: Any, **figure: Any) -> Any:
-    """`ax`, or the axes of a new figure."""
+    """Return `ax`, or the axes of a new figure."""
     if ax is not None:
         return ax
     try:

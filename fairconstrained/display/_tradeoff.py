@@ -151,8 +151,8 @@ class TradeoffDisplay:
         Parameters
         ----------
         cv_results : dict or DataFrame
-            ``search.cv_results_``, or what
-            :func:`~fairconstrained.model_selection.tradeoff_curve` returns.
+            ``search.cv_results_``, or the result of
+            :func:`~fairconstrained.model_selection.tradeoff_curve`.
         score, violation : str
             Names in the `scoring` of the search. The plot shows 1 - score, for scores of at most 1,
             and the negated violation, because fairness scorers return negated gaps.
@@ -277,7 +277,7 @@ class TradeoffDisplay:
 
 
 def _in_words(name: str) -> str:
-    """The metric of the scorer of this name, in words; without such a scorer the name itself."""
+    """Return the metric of the scorer of this name in words, or the name itself."""
     metric, _ = MEASURED.get("demographic_parity" if name == "dp" else name, (None, None))
     return getattr(metric, "__name__", name).replace("_", " ")
 

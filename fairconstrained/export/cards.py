@@ -53,12 +53,11 @@ class ModelCard:
     sections: dict[str, str]
 
     def __str__(self) -> str:
-        """Markdown."""
         parts = [f"# {self.title}", *(f"## {name}\n\n{s}" for name, s in self.sections.items())]
         return "\n\n".join(parts)
 
     def to_skops(self, model: Any) -> Any:
-        """A ``skops.card.Card`` of the model with these sections.
+        """Return a ``skops.card.Card`` of the model with these sections.
 
         Parameters
         ----------
@@ -137,7 +136,7 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
 
 
 def _inside(model: Any) -> list[Any]:
-    """The model, what is in its pipelines and wrappers, and last an estimator of this package."""
+    """List the model, the models inside of it, and last an estimator of this package."""
     found = [model]
     while not isinstance(inner := found[-1], FairClassifier):
         if hasattr(inner, "steps"):

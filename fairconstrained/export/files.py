@@ -6,7 +6,7 @@ from typing import Any
 
 
 def trusted_types(model: Any) -> list[str]:
-    """Names of this package's types in a fitted model, for readers that want them named.
+    """Return names of this package's types in a fitted model, for readers that want them named.
 
     skops, and mlflow with it, reads a file only if every type in it is one of scikit-learn's or
     trusted by name. Types of other packages are not in the list: look at them with

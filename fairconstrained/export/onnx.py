@@ -17,7 +17,7 @@ from fairconstrained.models.posteriors import LEAST, FittedPosteriors
 
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:
-    """ONNX graph of a fitted classifier of this package, or of a pipeline that ends in one.
+    """Return the ONNX graph of a fitted classifier of this package, or of a pipeline ending in one.
 
     Its outputs are the predicted labels and the class probabilities.
 
@@ -102,19 +102,18 @@ class _Graph:
         self._operators, self._version = onnx_ops, version
 
     def __getattr__(self, name: str) -> Any:
-        """Operator of this name as a function of its inputs, parameters and output names."""
+        """Return the operator as a function of its inputs, parameters and output names."""
         kind = getattr(self._operators, f"Onnx{name}")
         return lambda *inputs, **given: kind(*inputs, op_version=self._version, **given)
 
     def product(self, X: Any, matrix: Any) -> Any:
-        """X times a constant matrix."""
         return self.MatMul(X, np.asarray(matrix, dtype=np.float64))
 
     def softmax(self, scores: Any) -> Any:
         return self.Softmax(scores, axis=1)
 
     def sub_model(self, model: Any, X: Any) -> Any:
-        """Class probabilities of a scikit-learn classifier, in double precision."""
+        """Return class probabilities of a scikit-learn classifier, in double precision."""
         from skl2onnx.algebra.onnx_operator import OnnxSubEstimator
 
         if not hasattr(model, "predict_proba"):
@@ -146,7 +145,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _scores(graph: _Graph, clf: Any, X: Any) -> Any:
-    """Scores (n, K) of the classifier."""
+    """Return scores (n, K) of the classifier."""
     posteriors = getattr(clf.model_, "fitted_", None)
     table = graph.Cast(X, to=graph.double) if posteriors is None else _columns(graph, posteriors, X)
     if hasattr(clf, "coef_"):
@@ -159,7 +158,7 @@ def _scores(graph: _Graph, clf: Any, X: Any) -> Any:
 
 
 def _layers(graph: _Graph, record: Any, table: Any) -> Any:
-    """A perceptron, layer by layer."""
+    """Add a perceptron, layer by layer."""
     if record["kind"] == "Sequential":
         for layer in record["layers"]:
             table = _layers(graph, layer, table)
@@ -174,7 +173,7 @@ def _layers(graph: _Graph, record: Any, table: Any) -> Any:
 
 
 def _ramps(graph: _Graph, arrays: Any, table: Any) -> Any:
-    """Columns shifted, scaled and clipped."""
+    """Shift, scale and clip columns."""
     moved = graph.Sub(graph.Gather(table, arrays["index"], axis=1), arrays["centre"])
     return graph.Max(graph.Min(graph.Div(moved, arrays["scale"]), arrays["high"]), arrays["low"])
 
@@ -183,7 +182,7 @@ def _ramps(graph: _Graph, arrays: Any, table: Any) -> Any:
 
 
 def _columns(graph: _Graph, fitted: FittedPosteriors, X: Any) -> Any:
-    """The columns of the posteriors of any classifier; products of columns are by matrices."""
+    """Return the columns of posteriors; products of columns are by matrices."""
     label = _posteriors(graph, fitted.label_model, X)
     n_classes = len(fitted.classes)
     logs = graph.Log(graph.Max(label, np.array([LEAST])))
@@ -205,7 +204,7 @@ def _columns(graph: _Graph, fitted: FittedPosteriors, X: Any) -> Any:
 
 
 def _posteriors(graph: _Graph, fitted: Calibrated, X: Any) -> Any:
-    """Calibrated posteriors of the kinds: the mean over the classifiers."""
+    """Return calibrated posteriors of the kinds: the mean over the classifiers."""
     each = [_posteriors_of(graph, fitted, model, X) for model in fitted.models]
     return graph.Div(reduce(graph.Add, each), np.array([float(len(each))]))
 

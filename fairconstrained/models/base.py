@@ -51,7 +51,7 @@ class Model(Protocol):
         """
 
     def prepared(self, X: Features) -> tuple[Model, Features]:
-        """Return a model and features for many batches of X, with what is constant precomputed.
+        """Return a model and features for many batches of X, with constants precomputed.
 
         The same parameters give the same scores.
         """

@@ -24,10 +24,12 @@ _MOST_STEPS = 200
 
 
 def is_scoring_classifier(model: Any) -> bool:
-    """Whether a model can be asked for posteriors or decisions."""
-    asked = ("predict_proba", "decision_function")
-    # A search or a pipeline has them only where what it holds does, which may show after fitting.
-    return hasattr(model, "fit") and (any(hasattr(model, a) for a in asked) or is_classifier(model))
+    """Whether a model has posteriors or decisions."""
+    methods = ("predict_proba", "decision_function")
+    # A search or a pipeline may have neither before it is fitted.
+    return hasattr(model, "fit") and (
+        any(hasattr(model, m) for m in methods) or is_classifier(model)
+    )
 
 
 def assign_folds(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:
@@ -107,7 +109,7 @@ def cross_fit(
 
 
 def _check_known(frozen: FrozenEstimator, kinds: NDArray[Any]) -> None:
-    """Raise ValueError unless a model that is not fitted again knows all it is asked for."""
+    """Raise ValueError unless a model that is not fitted again knows all these classes."""
     known = np.asarray(frozen.classes_).tolist()
     unknown = [kind for kind in kinds.tolist() if kind not in known]
     if unknown:
@@ -118,7 +120,7 @@ def _check_known(frozen: FrozenEstimator, kinds: NDArray[Any]) -> None:
 
 
 def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
-    """Logarithms of probabilities, or decisions, a column for each of the `kinds`."""
+    """Return logarithms of probabilities, or decisions, a column for each of the `kinds`."""
     if hasattr(model, "predict_proba"):
         given = np.asarray(as_numpy(model.predict_proba(X)), dtype=float)
         given, lacking = np.log(np.maximum(given, LEAST_GIVEN)), np.log(LEAST_GIVEN)
@@ -145,7 +147,7 @@ def _contrasts(evidence: Floats) -> Floats:
 
 
 def _seeded(model: Any, rng: np.random.RandomState) -> Any:
-    """The model with seeds where it has none: fits with one random_state are alike."""
+    """Seed a model where it has no seed: fits with one random_state are alike."""
     unset = [
         name
         for name, value in sorted(model.get_params(deep=True).items())
@@ -156,7 +158,7 @@ def _seeded(model: Any, rng: np.random.RandomState) -> Any:
 
 
 def _weights_for(model: Any, weight: Floats) -> dict[str, Floats]:
-    """Sample weights under the name by which the model takes them; none if it takes none."""
+    """Return sample weights under the name of the parameter of ``fit``; nothing without one."""
     if has_fit_parameter(model, "sample_weight"):
         return {"sample_weight": weight}
     if hasattr(model, "steps") and has_fit_parameter(model.steps[-1][1], "sample_weight"):

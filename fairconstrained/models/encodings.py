@@ -125,18 +125,18 @@ class PiecewiseLinear(nn.Module):
 
     @classmethod
     def _of_columns(cls, ramps: Sequence[Tensor]) -> Self:
-        """The layer with these centres, scales and bounds, (4, n_outputs) for each column."""
+        """Return the layer of these centres, scales and bounds, (4, n_outputs) for each column."""
         n_outputs = torch.tensor([of_column.shape[1] for of_column in ramps])
         index = torch.arange(len(ramps)).repeat_interleave(n_outputs)
         return cls(index.to(ramps[0].device), *torch.cat(list(ramps), dim=1))
 
     def forward(self, X: Tensor) -> Tensor:
-        """Encoded columns, (n, n_outputs)."""
+        """Return encoded columns, (n, n_outputs)."""
         moved = X.index_select(1, self.index).sub_(self.centre).div_(self.scale)
         return moved.clamp(self.low, self.high)  # clamp_ has no rule for vmap
 
     def linear(self, coef: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights on the outputs and a constant: ``coef @ x`` for x within the bins.
+        """Return weights on the outputs and a constant: ``coef @ x`` for x within the bins.
 
         Parameters
         ----------

@@ -118,7 +118,7 @@ class Features(ABC):
         return rows
 
     def square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
-        """Squared norms of the rows (x - centre) T, (n,), for T diagonal, (d,), full or sparse."""
+        """Return squared norms of rows (x - centre) T, (n,), for T diagonal, (d,), full or sparse."""
         norms = self._norms
         # Clipping relies on the norms: those stored for other coordinates must not be used.
         if norms is not None and all(map(_same, norms[:2], (centre, transform))):
@@ -175,7 +175,7 @@ class DenseFeatures(Features):
         return False
 
     def _blocks(self, *columns: Tensor, size: int = _CHUNK_ROWS) -> Iterator[tuple[Tensor, ...]]:
-        """The rows in double precision, some at a time, with those of other columns.
+        """Iterate over blocks of rows in double precision, with those of other columns.
 
         A block is valid until the next one. To allocate each anew leaves holes in the memory of the
         process, which together may be larger than the table.

@@ -205,7 +205,7 @@ class OwnCoordinates(LinearModel):
 
     @classmethod
     def of(cls, given: LinearModel, X: Features) -> tuple[OwnCoordinates, Features]:
-        """The model, and the rows of X in its coordinates."""
+        """Return the model, and the rows of X in its coordinates."""
         model, n_rows, n_coordinates = cls(given), X.shape[0], given.transform.shape[-1]
         rows = given.centre.new_ones((n_rows, len(model.centre)))
         for chunk in torch.split(torch.arange(n_rows), _CHUNK_ROWS):  # a chunk fits into the cache

@@ -76,7 +76,7 @@ def check_rows_independent(network: nn.Module, n_features: int) -> None:
 
 
 def _mixes_rows(network: nn.Module, rows: Tensor) -> bool:
-    """Whether scores of single rows differ from those of all together; dropout cannot be told."""
+    """Whether single rows have other scores than in a batch; with dropout this is not known."""
 
     def differ(a: Tensor, b: Tensor) -> bool:
         return not torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True)
@@ -123,7 +123,7 @@ def recorded(layers: list[nn.Linear]) -> Iterator[list[tuple[nn.Linear, Tensor, 
     def record(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor:
         assert isinstance(layer, nn.Linear)
         calls.append((layer, inputs[0].detach(), output))
-        return output.clone()  # what works in place leaves the recorded one alone
+        return output.clone()  # operations in place leave the recorded one alone
 
     handles = [layer.register_forward_hook(record) for layer in layers]
     try:

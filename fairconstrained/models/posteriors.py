@@ -3,8 +3,8 @@ r"""Any classifier as a model: its posteriors, out of fold, are the columns of a
 Of all classifiers that do not see the group, the most accurate one under linear constraints on
 prediction rates thresholds a linear combination of posteriors: of the labels, and of the parts of
 the data whose rates are compared (Menon and Williamson 2018; Xian and Zhao 2024). Whatever
-classifier the user trusts can estimate these; what is left to train under constraints is a linear
-model on a handful of columns.
+classifier the user trusts can estimate these; only a linear model on a handful of columns is left
+to train under constraints.
 """
 
 from __future__ import annotations
@@ -115,14 +115,14 @@ class Posteriors(Specification):
         :class:`sklearn.frozen.FrozenEstimator` is not fitted again; the rows given should be ones
         that it has not seen.
     group_model : classifier, optional
-        Tells the groups apart; default: a clone of `estimator`, or of what it freezes. It is fitted
+        Tells the groups apart; default: a clone of `estimator`, or of the frozen one. It is fitted
         once for each set of labels that the constraint treats alike, and not at all where the
         constraint compares no groups.
     cv : int, splitter or iterable of (train, test), default=3
         Folds, stratified by label and group where it is a number. Other splitters must give each
         row to exactly one test part. More folds fit, and ask, more models on more rows each.
     memory : str or joblib.Memory, optional
-        Folder, or cache, for what was fitted on the same rows with the same `random_state` of the
+        Folder, or cache, for fits on the same rows with the same `random_state` of the
         constrained classifier. The slack plays no part in it: a search over slacks then fits the
         classifiers once for each fold and not for each candidate.
 
@@ -189,26 +189,25 @@ class Posteriors(Specification):
             return InputTags(sparse=True, categorical=True, string=True, allow_nan=True)
 
     def metadata_consumer(self) -> Any:
-        """The estimator."""
         return self.estimator
 
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
-        """X as it came, and y as an array; the classifiers check the rest themselves."""
+        """Return X as given, and y as an array; the classifiers check the rest themselves."""
         X, y = validate_data(estimator, X, as_numpy(y), reset=reset, skip_check_array=True)
         X, y = indexable(X, column_or_1d(y, warn=True))
         return X, check_array(y, ensure_2d=False, dtype=None, input_name="y")
 
     def new_rows(self, estimator: Any, X: Any) -> Any:
-        """X as it came; its columns are counted by the classifiers."""
+        """Return X as given; the classifiers count its columns."""
         return validate_data(estimator, X, reset=False, skip_check_array=True, ensure_2d=False)
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
-        """Out-of-fold columns of the training rows."""
+        """Fit all models, and return the out-of-fold columns of the training rows."""
         columns = check_memory(self.memory).cache(Posteriors.columns)
         self.fitted_: FittedPosteriors
         table: Floats
         table, self.fitted_ = columns(
-            clone(self),  # what a cache compares: the parameters without anything fitted
+            clone(self),  # the key of the cache: parameters without fitted attributes
             rows.X,
             rows.classes[rows.y],
             rows.group,
@@ -220,7 +219,7 @@ class Posteriors(Specification):
         return table
 
     def transform(self, X: Any) -> Floats:
-        """Columns of new rows, by the mean over the models of the folds."""
+        """Return columns of new rows, by the mean over the models of the folds."""
         return self.fitted_.columns(X)
 
     def columns(
@@ -234,7 +233,7 @@ class Posteriors(Specification):
         fit_params: Mapping[str, Any] | None = None,
         random_state: np.random.RandomState | None = None,
     ) -> tuple[Floats, FittedPosteriors]:
-        """Fit all models; give the out-of-fold columns and what gives those of new rows.
+        """Fit all models; return the out-of-fold columns, and an object for those of new rows.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ from fairconstrained.models.perceptron import PerceptronModel, WidePerceptronMod
 
 
 def _as_numbers(X: Any) -> dict[str, Any]:
-    """Options of validation: floats of X's library, if scikit-learn lets tensors be tensors."""
+    """Return options of validation: tensors stay tensors where scikit-learn allows it."""
     stays = isinstance(X, Tensor) and get_config()["array_api_dispatch"]
     dtype = torch.float64 if stays else [np.float64, np.float32]
     return {"accept_sparse": "csr", "dtype": dtype, "order": "C"}
@@ -55,18 +55,18 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     fit_intercept = True
 
     def input_tags(self) -> Any:
-        """scikit-learn's tags for X; here numbers without missing values."""
+        """Return scikit-learn's tags for X; here numbers without missing values."""
         return InputTags(sparse=True)
 
     def check(self) -> None:
         """Raise ValueError for a bad parameter, before any work."""
 
     def metadata_consumer(self) -> Any:
-        """The user's classifier, if there is one, to which metadata of ``fit`` may be routed."""
+        """Return the user's classifier, if any, to which metadata of ``fit`` may be routed."""
         return None
 
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
-        """X and y as the model takes them, validated by scikit-learn.
+        """Return X and y for the model, validated by scikit-learn.
 
         Parameters
         ----------
@@ -79,11 +79,11 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         return validate_data(estimator, X, as_numpy(y), reset=reset, **_as_numbers(X))
 
     def new_rows(self, estimator: Any, X: Any) -> Any:
-        """X as the model takes it in prediction, validated by scikit-learn."""
+        """Return X for the model in prediction, validated by scikit-learn."""
         return validate_data(estimator, X, reset=False, **_as_numbers(X))
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Any:
-        """Learn the columns and return those of the training rows; here X itself.
+        """Learn the columns, and return them for the training rows; here X itself.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         return rows.X
 
     def transform(self, X: Any) -> Any:
-        """Columns of new rows; here X itself."""
+        """Return columns of new rows; here X itself."""
         return X
 
     def build(
@@ -292,7 +292,7 @@ class Network(Specification):
 
 
 def multilayer_perceptron(first: nn.Module, sizes: Sequence[int]) -> nn.Sequential:
-    """A layer without parameters, then linear layers of these sizes with rectifiers between."""
+    """Return a layer without parameters, then linear layers with rectifiers between."""
     layers = [first]
     for n_in, n_out in pairwise(sizes):
         layers += [nn.Linear(n_in, n_out), nn.ReLU()]
