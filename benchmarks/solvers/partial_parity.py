@@ -11,7 +11,7 @@ from benchmarks.partial_tasks import Task
 from benchmarks.solvers import Cells, Method, grid
 from fairconstrained import AUCFairClassifier, PartialParityClassifier
 from fairconstrained.constraints import AUCParity
-from fairconstrained.estimators._group_columns import with_group_columns
+from fairconstrained.estimators.partial_parity import with_group_columns
 
 # Slacks from loose to tight, one for each level.
 # Between the paper's loosest for rates and no constraint. The baselines end there: without these

@@ -21,8 +21,12 @@ from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import Notion, Space, Stack, as_notion
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.distributed import taken_workers
-from fairconstrained.estimators._around import data_by_position, unchanged_on_error
-from fairconstrained.estimators._callbacks import CallbackSupportMixin, fit_task
+from fairconstrained.estimators._calls import (
+    CallbackSupportMixin,
+    data_by_position,
+    fit_task,
+    unchanged_on_error,
+)
 from fairconstrained.estimators._parameters import check_parameters
 from fairconstrained.estimators._parts import check_parts
 from fairconstrained.estimators._predictions import (
@@ -165,8 +169,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
                     check_parts(training, X)
                 routed = self._routed_params(fit_params)
             with fit_task(training, X, y, sample_weight) as training.watch:
-                given = Given(X, y, sensitive_features, sample_weight, routed)
-                training.train(training.read(given, workers))
+                given = Given(X, y, sensitive_features, sample_weight)
+                training.train(training.read(given, routed, workers))
         return self
 
     def decision_function(self, X: Any) -> Floats:
@@ -199,7 +203,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         def labels(scores: Any) -> Any:
             return labels_of(self.classes_, hard_classes(torch.as_tensor(scores)), scores)
 
-        return self._of_scores(labels, X)
+        predicted: Array = self._of_scores(labels, X)
+        return predicted
 
     def predict_proba(self, X: Any) -> Floats:
         """Class probabilities of the logistic model.
@@ -215,7 +220,12 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        return self._of_scores(_probabilities, X)
+
+        def probabilities(scores: Any) -> Any:
+            return like(class_probabilities(torch.as_tensor(scores)), scores)
+
+        computed: Floats = self._of_scores(probabilities, X)
+        return computed
 
     def get_metadata_routing(self) -> Any:
         """Return the requests of this estimator and of a classifier given as `model`.
@@ -287,7 +297,3 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
             return by_blocks(
                 lambda rows: function(linear_scores(rows, self.coef_, self.intercept_)), table
             )
-
-
-def _probabilities(scores: Any) -> Any:
-    return like(class_probabilities(torch.as_tensor(scores)), scores)

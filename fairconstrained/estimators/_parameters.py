@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
@@ -15,156 +16,136 @@ from fairconstrained.privacy import Budget
 from fairconstrained.process import check_device
 from fairconstrained.solvers import Solver
 
+Check = Callable[[Any, str, Any], None]  # of an estimator, a parameter's name and value
 
-def check_parameters(estimator):
+
+def check_parameters(estimator: Any) -> None:
     """Raise ValueError for the first parameter that is not valid, before any work."""
     for name, value in estimator.get_params(deep=False).items():
         CHECKS[name](estimator, name, value)
 
 
-def given_callbacks(callbacks):
+def given_callbacks(callbacks: Any) -> list[Callable[..., object]] | None:
     """The callables in a ``callbacks`` parameter, or None if it holds anything else."""
     given = [callbacks] if callable(callbacks) else callbacks or ()
-    return given if isinstance(given, (list, tuple)) and all(map(callable, given)) else None
+    valid = isinstance(given, (list, tuple)) and all(map(callable, given))
+    return list(given) if valid else None
 
 
-def refuse(estimator, name, value, wording):
-    """Raise the ValueError that all parameters have in common."""
-    raise ValueError(f"{type(estimator).__name__}.{name} must be {wording}; got {value!r}.")
+def _must_be(wording: str, valid: Callable[[Any], bool]) -> Check:
+    """Make the check that all parameters have in common: refuse what is not valid, in words."""
 
-
-def _is(kind, allowed, wording):
-    """Make a check for an instance of `kind`; booleans are no numbers."""
-
-    def check(estimator, name, value):
-        is_bool = isinstance(value, (bool, np.bool_)) and kind in (Real, Integral)
-        if is_bool or not isinstance(value, kind) or not allowed(value):
-            refuse(estimator, name, value, wording)
+    def check(estimator: Any, name: str, value: Any) -> None:
+        if not valid(value):
+            raise ValueError(f"{type(estimator).__name__}.{name} must be {wording}; got {value!r}.")
 
     return check
 
 
-def _positive(wording):
-    return _is(Real, lambda v: 0 < v < inf, wording)
+def _number(kind: type, allowed: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether a value is an allowed number of this kind; booleans are none."""
+    return lambda v: isinstance(v, kind) and not isinstance(v, (bool, np.bool_)) and allowed(v)
 
 
-def _one_of(*names):
-    def check(estimator, name, value):
-        if not (isinstance(value, str) and value in names):
-            refuse(estimator, name, value, f"one of {sorted(names)}")
-
-    return check
+def _one_of(*names: str) -> Check:
+    return _must_be(f"one of {sorted(names)}", lambda v: isinstance(v, str) and v in names)
 
 
-def _optional(check):
-    def check_unless_none(estimator, name, value):
-        if value is not None:
-            check(estimator, name, value)
-
-    return check_unless_none
-
-
-def _anything(estimator, name, value):
+def _anything(estimator: Any, name: str, value: Any) -> None:
     """No check here, because the code that reads the parameter checks it."""
 
 
-def _protect(estimator, name, value):
+def _protect(estimator: Any, name: str, value: Any) -> None:
     _one_of(*estimator._protects)(estimator, name, value)
 
 
-def _epsilon(estimator, name, value):
+def _epsilon(estimator: Any, name: str, value: Any) -> None:
+    positive = _number(Real, lambda v: 0 < v < inf)
     if isinstance(value, Budget):
-        _positive("a finite number > 0")(estimator, f"{name}.epsilon", value.epsilon)
+        _must_be("a finite number > 0", positive)(estimator, f"{name}.epsilon", value.epsilon)
         CHECKS["delta"](estimator, f"{name}.delta", value.delta)
         _protect(estimator, f"{name}.unit", value.unit)
     elif value is not None:
-        _positive("None or a finite number > 0")(estimator, name, value)
+        _must_be("None or a finite number > 0", positive)(estimator, name, value)
 
 
-def _constraint(estimator, name, value):
+def _constraint(estimator: Any, name: str, value: Any) -> None:
     estimator._notions()
 
 
-def _model(estimator, name, value):
+def _model(estimator: Any, name: str, value: Any) -> None:
     as_specification(value).check()
 
 
-def _device(estimator, name, value):
+def _device(estimator: Any, name: str, value: Any) -> None:
     check_device(f"{type(estimator).__name__}.{name}", value)
 
 
-def _callbacks(estimator, name, value):
-    if given_callbacks(value) is None:
-        refuse(estimator, name, value, "a callable or a list of callables")
-
-
-def _feature_range(estimator, name, value):
+def _is_range(value: Any) -> bool:
+    if value is None:
+        return True
     try:
         low, high = (np.asarray(end, dtype=float) for end in value)
         with np.errstate(all="ignore"):
             squares = np.square(high - low)  # norms of rows in units of the range need them
             finite = np.isfinite([low + high, 1.0 / squares, squares])
-        valid = bool(finite.all() and (low < high).all())
+        return bool(finite.all() and (low < high).all())
     except (TypeError, ValueError):
-        valid = False
-    if not valid:
-        refuse(
-            estimator,
-            name,
-            value,
-            "None or a pair (low, high) of finite numbers or of arrays of shape (n_features,), "
-            "with low < high in every column, and widths whose squares are finite",
-        )
+        return False
 
 
-def _min_group_size(estimator, name, value):
-    if not (isinstance(value, str) and value == "auto"):
-        _is(Integral, lambda v: v >= 0, "'auto' or an integer >= 0")(estimator, name, value)
-
-
-def _interval(estimator, name, value):
+def _interval(estimator: Any, name: str, value: Any) -> None:
     if not (isinstance(value, str) and value == "auto"):
         read_intervals(value, list(value) if isinstance(value, dict) else ["all"])
 
 
-_flag = _is((bool, np.bool_), lambda v: True, "True or False")
-_count = _is(Integral, lambda v: v >= 1, "an integer >= 1")
-_finite_nonnegative = _is(Real, lambda v: 0 <= v < inf, "a finite number >= 0")
+_flag = _must_be("True or False", lambda v: isinstance(v, (bool, np.bool_)))
+_at_least_one = _number(Integral, lambda v: v >= 1)
+_nonnegative_count = _number(Integral, lambda v: v >= 0)
+_finite_nonnegative = _must_be("a finite number >= 0", _number(Real, lambda v: 0 <= v < inf))
 
-CHECKS: dict[str, Callable] = {
+CHECKS: dict[str, Check] = {
     # of the model and the algorithm
     "model": _model,
-    "solver": _optional(
-        _is(
-            Solver,
-            lambda v: True,
-            "None or a solver object, such as fairconstrained.solvers.SGDA()",
-        )
+    "solver": _must_be(
+        "None or a solver object, such as fairconstrained.solvers.SGDA()",
+        lambda v: v is None or isinstance(v, Solver),
     ),
     "alpha": _finite_nonnegative,
-    "max_iter": _optional(_is(Integral, lambda v: v >= 1, "None or an integer >= 1")),
-    "tol": _is(Real, lambda v: v > 0, "a number > 0"),
-    "callbacks": _callbacks,
+    "max_iter": _must_be("None or an integer >= 1", lambda v: v is None or _at_least_one(v)),
+    "tol": _must_be("a number > 0", _number(Real, lambda v: v > 0)),
+    "callbacks": _must_be(
+        "a callable or a list of callables", lambda v: given_callbacks(v) is not None
+    ),
     "random_state": _anything,
-    "verbose": _is((Integral, np.bool_), lambda v: v >= 0, "an integer >= 0"),
+    "verbose": _must_be(
+        "an integer >= 0", lambda v: isinstance(v, (bool, np.bool_)) or _nonnegative_count(v)
+    ),
     "device": _device,
     "warm_start": _flag,
     # of the constraints on groups
     "constraint": _constraint,
-    "slack": _is(Real, lambda v: v >= 0, "a number >= 0"),
+    "slack": _must_be("a number >= 0", _number(Real, lambda v: v >= 0)),
     "margin": _finite_nonnegative,
     "missing_sensitive": _one_of("warn", "raise"),
-    "min_group_size": _min_group_size,
+    "min_group_size": _must_be(
+        "'auto' or an integer >= 0",
+        lambda v: (isinstance(v, str) and v == "auto") or _nonnegative_count(v),
+    ),
     "group_features": _flag,
     "interval": _interval,
     "penalty": _finite_nonnegative,
     # of what is minimised
     "loss": _one_of(*LOSSES),
     "objective": _one_of("auc", "log"),
-    "stream_memory": _count,
+    "stream_memory": _must_be("an integer >= 1", _at_least_one),
     # of differential privacy
     "epsilon": _epsilon,
-    "delta": _is(Real, lambda v: 1e-10 <= v < 1, "a number in [1e-10, 1)"),
-    "feature_range": _optional(_feature_range),
+    "delta": _must_be("a number in [1e-10, 1)", _number(Real, lambda v: 1e-10 <= v < 1)),
+    "feature_range": _must_be(
+        "None or a pair (low, high) of finite numbers or of arrays of shape (n_features,), with "
+        "low < high in every column, and widths whose squares are finite",
+        _is_range,
+    ),
     "protect": _protect,
 }

@@ -9,12 +9,11 @@ from numpy.typing import ArrayLike
 from torch import Generator
 
 from fairconstrained.arrays import as_numpy
-from fairconstrained.estimators._around import data_by_position, unchanged_on_error
+from fairconstrained.estimators._calls import data_by_position, unchanged_on_error
 from fairconstrained.estimators._parameters import given_callbacks
 from fairconstrained.estimators._private import PrivateFairClassifier
-from fairconstrained.estimators._rows import checked_weight, random_seed, with_groups
-from fairconstrained.estimators._steps import Steps, as_rows, rows_to_begin
-from fairconstrained.estimators._stream import Chunk, Stream
+from fairconstrained.estimators._rows import Given, checked_weight, random_seed, with_groups
+from fairconstrained.estimators._stream import Chunk, Steps, Stream, as_rows, rows_to_begin
 from fairconstrained.estimators._training import Stage
 from fairconstrained.groups import encode_groups
 from fairconstrained.models import Posteriors
@@ -28,7 +27,7 @@ class StreamingClassifier(PrivateFairClassifier):
     __metadata_request__partial_fit = {"sensitive_features": True}  # noqa: RUF012
     margin: float
     stream_memory: int
-    _stream: Any = None
+    _stream: Stream | None = None
     _steps: Steps | None = None
 
     @data_by_position("X", "y", "classes")
@@ -102,43 +101,62 @@ class StreamingClassifier(PrivateFairClassifier):
                     f"{type(self).__name__}.partial_fit needs a linear model or a network: "
                     f"{self.model!r} would have to be fitted to the whole stream again."
                 )
-            chunk = self._extend_stream(training, X, y, classes, sensitive_features, sample_weight)
-            rows = with_groups(self, self._stream.training_rows())
+            given = Given(X, y, sensitive_features, sample_weight)
+            stream, chunk = self._extended(training, given, classes)
+            self._stream = stream
+            rows = with_groups(self, stream.training_rows())
             if isinstance(training.solver, LevelSet):
-                self._step(chunk, training, training.solver)
-            elif len(np.unique(self._stream.y)) == 2:
+                self._step(stream, chunk, training, training.solver)
+            elif len(np.unique(stream.rows.y)) == 2:
                 training.train(rows)
         return self
 
     def _forget(self) -> None:
         for name in ("_stream", "_steps"):
-            vars(self).pop(name, None)
+            if name in vars(self):
+                delattr(self, name)
 
-    def _step(self, chunk: Chunk, training: Any, solver: LevelSet) -> None:
+    def _extended(self, training: Any, given: Given, classes: Any) -> tuple[Stream, Chunk]:
+        """The stream after a chunk, and the rows of the chunk."""
+        check_samples(**given._asdict())
+        first = self._stream is None
+        X, y = training.specification.training_rows(self, given.X, given.y, reset=first)
+        X, weight = as_numpy(X), checked_weight(given.sample_weight, len(y))  # kept in numpy
+        groups = None
+        if given.sensitive_features is not None:
+            groups = encode_groups(given.sensitive_features, len(y))
+        stream = self._stream
+        if stream is None:
+            seed, moments = random_seed(self.random_state), training.from_moments(X.shape[1])
+            stream = Stream.begin(y, classes, groups, X.shape[1], seed, with_moments=moments)
+        return stream.extended(X, y, classes, groups, weight, self.stream_memory)
+
+    def _step(self, stream: Stream, chunk: Chunk, training: Any, solver: LevelSet) -> None:
         """Continue from the state of the last call, or begin."""
         if self.margin > 0:
             raise ValueError(
                 f"{type(self).__name__}.margin must be 0 with {type(solver).__name__} in "
                 f"partial_fit: a margin takes a second fit; got {self.margin!r}."
             )
-        with training.seeded(self._stream.seed) as rng:
-            if self._steps is None:
-                chunk = self._stream.rows
-                self._steps = self._begun(chunk, training, solver, rng)
-            if self._steps is None:
+        with training.seeded(stream.seed) as rng:
+            steps = self._steps
+            if steps is None:
+                chunk, steps = stream.rows, self._begun(stream, training, solver, rng)
+            if steps is None:
                 return
-            self._check_groups()
-            self._steps = self._steps.after(solver, chunk, self.device)
-            problem = self._steps.on(as_rows(self._stream.rows, self.device))
-            solution = self._steps.solution(problem)
+            steps.check_groups(stream.groups)
+            self._steps = steps = steps.after(solver, chunk, self.device)
+            problem = steps.on(as_rows(stream.rows, self.device))
+            solution = steps.solution(problem)
             for callback in given_callbacks(self.callbacks) or ():
                 callback(solution.iterate)
             training.finish([Stage(problem, solution)])
 
-    def _begun(self, rows: Chunk, training: Any, solver: LevelSet, rng: Generator) -> Steps | None:
+    def _begun(
+        self, stream: Stream, training: Any, solver: LevelSet, rng: Generator
+    ) -> Steps | None:
         """The state of the solver before its first step, or None while it waits for rows."""
-        stream = self._stream
-        n_first = None
+        rows, n_first = stream.rows, None
         if stream.groups is None or stream.n_groups > 1:
             least = 1 if isinstance(self.min_group_size, str) else self.min_group_size
             n_first = rows_to_begin(rows, stream.n_groups, solver.batch_size, least)
@@ -147,40 +165,4 @@ class StreamingClassifier(PrivateFairClassifier):
                 return None
             n_first = len(rows.y)  # sets without enough rows are left out, with a warning
         training.prepare(stream.training_rows(rows.part(slice(n_first))), rng)
-        problem, space = training.pose(), training.rows.space
-        return Steps.begin(solver, problem, space, rows.part(slice(0)))
-
-    def _check_groups(self) -> None:
-        """Raise ValueError for groups that the state has no variables for."""
-        known, seen = self._steps.space.groups, self._stream.groups
-        if seen is not None and len(seen) > len(known):
-            new = [label for label in seen.tolist() if label not in known.tolist()]
-            raise ValueError(
-                f"partial_fit with {type(self.solver).__name__} began with the groups "
-                f"{known.tolist()}; this chunk has {new}, for which its state has no variables. "
-                "Begin anew, with rows of all groups first."
-            )
-
-    def _extend_stream(
-        self,
-        training: Any,
-        X: Any,
-        y: Any,
-        classes: Any,
-        sensitive_features: Any,
-        sample_weight: Any,
-    ) -> Chunk:
-        """Add a chunk to the stream and return its rows."""
-        first = self._stream is None
-        check_samples(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
-        X, y = training.specification.training_rows(self, X, y, reset=first)
-        X, weight = as_numpy(X), checked_weight(sample_weight, len(y))  # a stream is kept in numpy
-        groups = None
-        if sensitive_features is not None:
-            groups = encode_groups(sensitive_features, len(y))
-        if first:
-            seed, moments = random_seed(self.random_state), training.from_moments(X.shape[1])
-            begun = Stream.begin(y, classes, groups, X.shape[1], seed, with_moments=moments)
-        stream = begun if first else self._stream
-        self._stream, chunk = stream.extended(X, y, classes, groups, weight, self.stream_memory)
-        return chunk
+        return Steps.begin(solver, training.pose(), training.rows.space, rows.part(slice(0)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Number
@@ -62,17 +62,16 @@ def check_parts(training: Training, X: Any) -> None:
     check_solves(training.solver, training.problem_class, in_memory=False)
 
 
-def rows_of_all(estimator: FairClassifier, given: Given, workers: Workers) -> TrainingRows:
+def rows_of_all(
+    estimator: FairClassifier, given: Given, routed: Mapping[str, Any], workers: Workers
+) -> TrainingRows:
     """Validate the samples of all workers; return those of this one, in the units of all."""
     with workers.agreeing():
-        check_samples(
-            X=given.X,
-            y=given.y,
-            sensitive_features=given.sensitive_features,
-            sample_weight=given.sample_weight,
-        )
-        in_blocks = isinstance(given.X, Blocks)
-        rows = rows_of_blocks(estimator, given) if in_blocks else own_rows(estimator, given)
+        check_samples(**given._asdict())
+        if isinstance(given.X, Blocks):
+            rows = rows_of_blocks(estimator, given)
+        else:
+            rows = own_rows(estimator, given, routed)
     return rows if workers.size == 1 else agreed(estimator, rows, workers)
 
 
@@ -155,7 +154,7 @@ def _small(piece: Groups) -> Groups:
     return piece._replace(codes=piece.codes.astype(np.min_scalar_type(-len(piece.labels))))
 
 
-def joined(levels: list[Array], encode: Callable[[Any], Groups]) -> tuple[Array, list[Array]]:
+def joined(levels: Sequence[Any], encode: Callable[[Any], Groups]) -> tuple[Array, list[Array]]:
     """All labels that occur in several lists of them, and where those of each list are in it."""
     of_tuples = levels[0].dtype == object and isinstance(levels[0][0], tuple)
     every = np.concatenate(levels)

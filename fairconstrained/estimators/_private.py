@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,15 +14,20 @@ from torch import Generator, Tensor
 from fairconstrained.constraints import Stack
 from fairconstrained.distributed import taken_workers
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._domain import categories, in_domains
 from fairconstrained.estimators._parts import rows_of_all
-from fairconstrained.estimators._rows import Given, TrainingRows, checked_rows
+from fairconstrained.estimators._rows import (
+    Given,
+    TrainingRows,
+    categories,
+    checked_rows,
+    in_domains,
+)
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models import Posteriors
 from fairconstrained.models.features import as_features, dense_features
-from fairconstrained.privacy import Budget, PrivacyGuarantee
+from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit
 from fairconstrained.privacy.mechanisms import Releases, SharedGenerator, SystemGenerator
 from fairconstrained.problems.private.coordinates import (
     Coordinates,
@@ -51,7 +56,7 @@ class PrivateFairClassifier(FairClassifier):
     epsilon: float | Budget | None
     delta: float
     feature_range: Any
-    protect: str = "record"  # the unit of privacy
+    protect: Unit = "record"  # the unit of privacy
     _protects: tuple[str, ...] = ("record", "record_replacement")
     keeps_seed = False  # whether a pickle of a private fit holds random_state: for experiments
 
@@ -114,7 +119,7 @@ class PrivateTraining(Training):
 
     def plan(self, n_samples: int) -> PrivacyGuarantee:
         """Plan the noise of all releases within the budget, and what they cost together."""
-        plan: PrivacyGuarantee = self.solver.plan(n_samples, self.budget)  # type: ignore[attr-defined]
+        plan: PrivacyGuarantee = self.solver.plan(n_samples, self.budget)
         return plan
 
     def check(self) -> None:
@@ -138,7 +143,7 @@ class PrivateTraining(Training):
             )
         super().check()
 
-    def read(self, given: Given, workers: Workers) -> TrainingRows:
+    def read(self, given: Given, routed: Mapping[str, Any], workers: Workers) -> TrainingRows:
         """Read the samples; count all of a public domain, so as not to reveal what occurs."""
         with workers.agreeing():
             if self.budget.unit != "sensitive_features" and given.sample_weight is not None:
@@ -151,7 +156,7 @@ class PrivateTraining(Training):
         refuse_difference(
             "categories of y and sensitive_features", workers.gather((labels, groups))
         )
-        rows = rows_of_all(self.estimator, given, workers)
+        rows = rows_of_all(self.estimator, given, routed, workers)
         return checked_rows(self.estimator, in_domains(rows, labels, groups))
 
     def train(self, rows: TrainingRows) -> None:
@@ -160,7 +165,7 @@ class PrivateTraining(Training):
             super().train(rows)
         except BaseException as error:
             if self.spent is not None:
-                error.privacy = self.spent
+                error.privacy = self.spent  # type: ignore[attr-defined]
                 error.add_note(_SPENT.format(self.spent.epsilon, self.spent.delta))
             raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,7 +40,6 @@ class Given(NamedTuple):
     y: Any
     sensitive_features: Any
     sample_weight: Any
-    routed: Mapping[str, Any]  # for the fit of the user's classifier
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,16 @@ class TrainingRows:
     @property
     def space(self) -> Space:
         """The labels and groups to which notions are bound."""
-        return Space(self.classes, ["all"] if self.groups is None else self.groups)
+        groups: Any = ["all"] if self.groups is None else self.groups
+        classes: Any = self.classes
+        return Space(classes, groups)
 
 
-def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:
+def own_rows(estimator: FairClassifier, given: Given, routed: Mapping[str, Any]) -> TrainingRows:
     """Validate the samples of this worker; return those of positive weight."""
     X, y = estimator._specification().training_rows(estimator, given.X, given.y)
     check_classification_targets(y)
-    weight, routed = checked_weight(given.sample_weight, len(y)), given.routed
+    weight = checked_weight(given.sample_weight, len(y))
     codes = labels = None
     if given.sensitive_features is not None:
         codes, labels = encode_groups(given.sensitive_features, len(y))
@@ -174,7 +176,8 @@ def relative_weight(weight: Floats, ends: tuple[float, float] | None = None) -> 
     _, exponent = np.frexp(largest)
     if least == largest:
         return weight if weight[0] == 1 else np.ones_like(weight)
-    return np.ldexp(weight, 1 - exponent)
+    relative: Floats = np.ldexp(weight, 1 - exponent)
+    return relative
 
 
 def check_groups(name: str, labels: Array, n_samples: int) -> None:
@@ -202,4 +205,60 @@ def check_groups(name: str, labels: Array, n_samples: int) -> None:
 
 def random_seed(random_state: Any) -> int:
     """A seed for torch from ``random_state``, as scikit-learn reads it."""
-    return check_random_state(random_state).randint(np.iinfo(np.int32).max)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+# ---------------------------------------------------------------------- public domains
+
+
+def categories(values: Any, name: str) -> list[Any] | None:
+    """Return the categories that pandas categoricals declare, in order, several columns crossed.
+
+    None for anything else.
+
+    Raises
+    ------
+    ValueError
+        If they are of different types, or labels that are no classes. Rows alone would be read
+        otherwise where only some of them occur, and that would tell which.
+    """
+    # In tables of other libraries columns are not names.
+    names = getattr(values, "columns", None) if hasattr(values, "iloc") else None
+    columns = [values] if names is None else [values[name] for name in names]
+    declared: list[Any] = [
+        getattr(getattr(column, "dtype", None), "categories", None) for column in columns
+    ]
+    if any(own is None for own in declared):
+        return None
+    try:
+        own = [sorted(column) for column in declared]
+    except TypeError as error:
+        raise ValueError(
+            f"the categories of {name} must be of one type, such as texts, because those that "
+            f"occur are read as numbers or texts; got {[list(column) for column in declared]}."
+        ) from error
+    if name == "y" and type_of_target(np.asarray(declared[0])) == "continuous":
+        raise ValueError(f"the categories of y must be classes; got the numbers {own[0]}.")
+    return own[0] if names is None or len(own) == 1 else list(itertools.product(*own))
+
+
+def in_domains(
+    rows: TrainingRows, classes: list[Any] | None, groups: list[Any] | None
+) -> TrainingRows:
+    """Rows with the labels and groups that public domains declare, whether or not they occur."""
+    if classes is not None:
+        y, labels = _recoded(rows.y, rows.classes, classes)
+        rows = replace(rows, y=y, classes=labels)
+    if groups is not None and rows.groups is not None:
+        group, labels = _recoded(rows.group, rows.groups, groups)
+        rows = replace(rows, group=group, groups=labels)
+    return rows
+
+
+def _recoded(codes: Array, labels: Array, domain: list[Any]) -> tuple[Array, Array]:
+    """Codes of labels as codes in a domain that holds them, and the domain as an array."""
+    place = {label: i for i, label in enumerate(domain)}
+    places = np.array([place[label] for label in labels.tolist()], dtype=np.int64)
+    array = np.empty(len(domain), dtype=object)  # labels of crossed columns are tuples
+    array[:] = domain
+    return places[codes], array if isinstance(domain[0], tuple) else np.array(domain)

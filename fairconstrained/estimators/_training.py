@@ -7,7 +7,7 @@ kinds pose another problem (``pose``), prepare it by a simpler one (``refine``),
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -19,11 +19,16 @@ from sklearn.base import clone
 from torch import Generator, Tensor
 
 from fairconstrained.constraints import Stack
-from fairconstrained.estimators._around import progress, report, report_equal
-from fairconstrained.estimators._callbacks import unwatched
-from fairconstrained.estimators._history import history, recorded
+from fairconstrained.estimators._calls import unwatched
 from fairconstrained.estimators._parameters import given_callbacks
 from fairconstrained.estimators._parts import learnt_columns, rows_in_parts, rows_of_all
+from fairconstrained.estimators._reporting import (
+    history,
+    progress,
+    recorded,
+    report,
+    report_equal,
+)
 from fairconstrained.estimators._rows import (
     Given,
     TrainingRows,
@@ -107,9 +112,9 @@ class Training:
         """Check combinations of parameters, before any work."""
         check_solves(self.solver, self.problem_class)
 
-    def read(self, given: Given, workers: Workers) -> TrainingRows:
+    def read(self, given: Given, routed: Mapping[str, Any], workers: Workers) -> TrainingRows:
         """Validate the samples; return those of positive weight, labels and groups as indices."""
-        return checked_rows(self.estimator, rows_of_all(self.estimator, given, workers))
+        return checked_rows(self.estimator, rows_of_all(self.estimator, given, routed, workers))
 
     def train(self, rows: TrainingRows) -> None:
         """Fit the estimator to these rows."""
@@ -163,7 +168,8 @@ class Training:
         stack, iterate = problem.constraint, solution.iterate
         w = iterate.x[: problem.model.n_params]
         problem.model.update_batch_norm(w, problem.data.X)
-        vars(clf).update(self.fitted(problem, iterate.x))
+        for name, value in self.fitted(problem, iterate.x).items():
+            setattr(clf, name, value)
         clf.n_iter_ = sum(stage.solution.n_iter for stage in stages)
         clf.converged_ = solution.status is Status.CONVERGED
         clf.status_ = solution.words
@@ -302,7 +308,7 @@ class Training:
     def linear_start(self, some: Any) -> tuple[Tensor, Tensor]:
         """Return the perceptron that is the constrained linear model of the rows of `some`."""
         outputs = n_outputs(len(self.rows.classes))
-        model = Linear().build(some.data.X, some.data.weight, outputs, some.alpha)
+        model: Any = Linear().build(some.data.X, some.data.weight, outputs, some.alpha)
         linear = replace(some, model=model, simpler=None)
         x, dual = linear.start(), some.total.new_zeros(some.n_constraints)
         solver, tol = AugmentedLagrangian(), self.estimator.tol
@@ -347,8 +353,7 @@ class Training:
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
         """Return the fitted attributes of the trained model."""
-        attributes: dict[str, Any] = problem.model.attributes(w)
-        return attributes
+        return dict(problem.model.attributes(w))
 
     def errors_of_estimates(self, problem: Any) -> Tensor:
         """Return how far the measured constraints may be from the truth: 0 if they are exact."""

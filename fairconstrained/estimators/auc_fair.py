@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -179,7 +179,8 @@ class AUCFairClassifier(StreamingClassifier):
 
     def _notions(self) -> list[Any]:
         surrogate = "soft_bins" if self.epsilon is None else "binormal"
-        names = {name: partial(notion, surrogate=surrogate) for name, notion in AUCS.items()}
+        notions: Mapping[str, Any] = AUCS
+        names = {name: partial(notion, surrogate=surrogate) for name, notion in notions.items()}
         return self._one_notion(names, AUCParity)
 
     def _surrogate(self) -> Any:
@@ -213,7 +214,8 @@ class RankingTraining(Training):
         if self.from_moments(self.data.X.shape[1]):
             moments = self._moments()
             risk = self._pairwise_loss(moments.weight.reshape(2, -1).sum(dim=1))
-            scale, curvature = moments.standard_scale(), 2.0 * risk.surrogate.c1
+            surrogate: Any = risk.surrogate  # the quadratic one
+            scale, curvature = moments.standard_scale(), 2.0 * surrogate.c1
             model = whitened_model(moments, scale, self.alpha, curvature)
             return MomentERM(model, moments, risk, stack, self.alpha, self.data)
         objective: Objective = LogLossForRanking()

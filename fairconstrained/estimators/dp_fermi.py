@@ -20,7 +20,7 @@ from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss
 from fairconstrained.models.per_row import check_rows_independent
-from fairconstrained.privacy import Budget, PrivacyGuarantee, privacy_guarantee
+from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit, privacy_guarantee
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import MeanLoss
@@ -138,7 +138,7 @@ class DPFermiClassifier(PrivateFairClassifier):
     penalty: float = 1.0
     epsilon: float | Budget | None = 1.0
     delta: float = 1e-5
-    protect: str = "sensitive_features"
+    protect: Unit = "sensitive_features"
     feature_range: Any = None
     model: Any = "linear"
     solver: Solver | None = None
@@ -260,7 +260,7 @@ class PenalisedGroups(PrivateTraining):
             own: dict[str, Any] = {"loss": log_loss, "n_rows": self.n_rows}
         else:
             own = {"risk": MeanLoss(log_loss)}
-        pose = partial(_posed, self, releases, model, **own)
+        pose: Any = partial(_posed, self, releases, model, **own)
         self.refuse_early(pose)
         self.spent = plan
         return pose(self.data, *_measured(self, releases))

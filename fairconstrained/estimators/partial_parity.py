@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.metrics import accuracy_score
+from torch import Tensor
 
-from fairconstrained.arrays import Array, Floats
+from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.constraints import (
     PARTIAL,
     PARTIAL_PRIVATE,
@@ -18,17 +22,21 @@ from fairconstrained.constraints import (
     Space,
     Stack,
 )
-from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.estimators._group_columns import known_codes, with_group_columns
-from fairconstrained.estimators._intervals import in_least_fair_interval, warn_of_fine_grids
+from fairconstrained.constraints.moments import MomentConstraint, Placement
 from fairconstrained.estimators._predictions import labels_of, like
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
 from fairconstrained.estimators._training import Training
+from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.groups import encode_groups
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
 from fairconstrained.privacy import Budget
+from fairconstrained.problems import Rows
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers import EarlyStoppedSGDA, SequentialQuadratic, Solver
 from fairconstrained.solvers.idca import FromFeasible
+
+# Candidates of an automatic interval: the paper's chosen intervals have lengths of 0.2 to 0.3.
+_LENGTH, _STEP = 0.25, 0.05
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -207,7 +215,8 @@ class PartialParityClassifier(PrivateFairClassifier):
         """
         scores = self.decision_function(X, sensitive_features=sensitive_features)
         codes = (torch.as_tensor(scores) > self.threshold_).long()
-        return labels_of(self.classes_, codes, scores)
+        labels: Array = labels_of(self.classes_, codes, scores)
+        return labels
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Class probabilities, as well calibrated as the constraints allow.
@@ -219,7 +228,8 @@ class PartialParityClassifier(PrivateFairClassifier):
         ndarray of shape (n_samples, 2)
         """
         scores = self.decision_function(X, sensitive_features=sensitive_features)
-        return like(class_probabilities(torch.as_tensor(scores)[:, None]), scores)
+        probabilities: Floats = like(class_probabilities(torch.as_tensor(scores)[:, None]), scores)
+        return probabilities
 
     def score(
         self,
@@ -244,7 +254,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         float
         """
         predicted = self.predict(X, sensitive_features=sensitive_features)
-        return accuracy_score(y, predicted, sample_weight=sample_weight)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -303,10 +313,10 @@ class PartialParityClassifier(PrivateFairClassifier):
         return MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
 
     def _constraint_attributes(self, constraint: Stack) -> dict[str, Any]:
-        interval, members = self.interval, constraint.members
+        interval = self.interval
         if self._is_auto():
-            ends = members and members[0].intervals
-            interval = (float(ends.lower[0, 0]), float(ends.upper[0, 0])) if members else None
+            ends = [member.intervals for member in constraint.members]  # type: ignore[attr-defined]
+            interval = (float(ends[0].lower[0, 0]), float(ends[0].upper[0, 0])) if ends else None
         return {"interval_": interval, "threshold_": self._threshold()}
 
 
@@ -343,3 +353,85 @@ class IntervalTraining(Training):
             problem = replace(problem, constraint=Stack(self.rows.space, [chosen]))
         warn_of_fine_grids(problem.constraint.members, self.rows.cells)
         return problem
+
+
+def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: Rows) -> Any:
+    """The constraint in the candidate interval with the largest gap of these scores.
+
+    Candidates contain the rate of scores above the threshold (Appendix B of the paper).
+    """
+    rows = member.place(data.y, data.group, data.weight)
+    # Paper: the rate of all rows; here: that of the rows which the notion ranks, for each label
+    # by itself where it compares within labels, because outside of ranks near this rate all
+    # groups' clipped rates are equal.
+    rates = _rates_above(member, (scores > threshold).to(data.weight), rows)
+    starts = np.arange(0.0, 1.0 - _LENGTH + 1e-9, _STEP).round(10)
+    candidates = [
+        member.within(start, round(start + _LENGTH, 10))
+        for start in starts
+        if any(start - 1e-9 <= rate <= start + _LENGTH + 1e-9 for rate in rates)
+    ]
+    aux = member.init_aux(scores, rows)
+
+    def gap(candidate: Any) -> float:
+        return float(candidate.measure(candidate.hard_values(scores, rows, aux)))
+
+    return max(candidates, key=gap)
+
+
+def _rates_above(member: Any, above: Tensor, rows: Placement) -> list[float]:
+    """Fractions of rows above the threshold among those that are compared with each other."""
+    sums, counts = rows.sum(above[:, :1])[:, 0].cpu().numpy(), rows.counts().cpu().numpy()
+    label = member.parts.labels()
+    return [sums[label == own].sum() / counts[label == own].sum() for own in np.unique(label)]
+
+
+def warn_of_fine_grids(members: Sequence[Any], cells: Tensor) -> None:
+    """Name the parts with fewer rows in their intervals than thresholds to tell apart.
+
+    From the number of rows of each label and group.
+    """
+    for member in members:
+        coarse = member.coarse_parts(cells.cpu().numpy())
+        if coarse:
+            warn_caller(
+                f"{member.name} compares {member.statistic.n_columns} thresholds (n_grid), but few "
+                f"rows lie in the interval: {'; '.join(coarse)}. Take a longer interval or a "
+                "smaller n_grid.",
+                SmallGroupWarning,
+            )
+
+
+def with_group_columns(X: Any, codes: Ints, n_groups: int) -> Any:
+    """``[X, 1[g], 1[g] X]`` for every group g but the first: the linear model of the paper.
+
+    Paper: (1, x, s, s x) with s = 1, 2; here indicators, because they span the same models for two
+    groups and also work for more.
+    """
+    blocks = [X]
+    for g in range(1, n_groups):
+        rows = like((codes == g).astype(np.float64)[:, None], X)
+        blocks += [rows, X.multiply(rows) if sparse.issparse(X) else X * rows]
+    if sparse.issparse(X):
+        return sparse.csr_array(sparse.hstack(blocks))
+    return torch.hstack(blocks) if isinstance(X, torch.Tensor) else np.hstack(blocks)
+
+
+def known_codes(sensitive_features: Any, n_samples: int, groups: Array) -> Ints:
+    """The index of the group of each sample among the groups seen in training."""
+    if sensitive_features is None:
+        raise ValueError(
+            "sensitive_features is needed for predictions, because group_features=True: pass "
+            "predict(X, sensitive_features=...), or through a pipeline or search with "
+            "sklearn.set_config(enable_metadata_routing=True)."
+        )
+    codes, labels = encode_groups(sensitive_features, n_samples)
+    known = {label: i for i, label in enumerate(groups.tolist())}
+    unknown = [label for label in labels.tolist() if label not in known]
+    if unknown:  # 1 is not "1"
+        raise ValueError(
+            f"sensitive_features has groups that were not seen in training: {unknown}; known are "
+            f"{list(known)}."
+        )
+    places: Ints = np.array([known[label] for label in labels.tolist()])
+    return places[codes]

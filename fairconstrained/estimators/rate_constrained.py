@@ -8,7 +8,7 @@ from typing import Any
 from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
 from fairconstrained.estimators._training import Training
-from fairconstrained.privacy import Budget
+from fairconstrained.privacy import Budget, Unit
 from fairconstrained.solvers import Solver
 
 
@@ -176,7 +176,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     margin: float = 0.0
     epsilon: float | Budget | None = None
     delta: float = 1e-5
-    protect: str = "record"
+    protect: Unit = "record"
     feature_range: Any = None
     model: Any = "linear"
     solver: Solver | None = None

@@ -77,7 +77,7 @@ def test_the_sample_of_a_long_stream_is_uniform():
     clf = AUCFairClassifier(objective="auc", slack=np.inf, stream_memory=400, random_state=1)
     for index in np.arange(2000).reshape(4, 500):
         clf.partial_fit(X[index], y[index], sensitive_features=group[index])
-    counts = np.histogram(clf._stream.X[:, 4], bins=4, range=(0, 2000))[0]
+    counts = np.histogram(clf._stream.rows.X[:, 4], bins=4, range=(0, 2000))[0]
     assert counts.sum() == 400
     assert (np.abs(counts - 100) < 40).all()
 

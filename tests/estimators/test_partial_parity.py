@@ -24,7 +24,7 @@ from fairconstrained.constraints import (
     Space,
 )
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.estimators._intervals import in_least_fair_interval
+from fairconstrained.estimators.partial_parity import in_least_fair_interval
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.problems import Rows
 from fairconstrained.solvers import SGDA

@@ -11,7 +11,7 @@ from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import PARTIAL, AUCParity, DemographicParity, Quadratic
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
-from fairconstrained.estimators._group_columns import with_group_columns
+from fairconstrained.estimators.partial_parity import with_group_columns
 from fairconstrained.metrics import (
     inter_group_auc_gap,
     partial_group_auc,

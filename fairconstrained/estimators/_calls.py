@@ -1,10 +1,11 @@
-"""scikit-learn's callbacks (1.9 and later): a fit is a task, and its iterations are the parts."""
+"""The call of ``fit``: its arguments, the state after errors, and scikit-learn's callbacks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fairconstrained.solvers import Iterate
 
@@ -12,10 +13,11 @@ if TYPE_CHECKING:
     from fairconstrained.estimators._training import Training
 
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
+    from sklearn.callback import with_callbacks
 except ImportError:  # scikit-learn before 1.9
 
-    class CallbackSupportMixin:
+    class CallbackSupportMixin:  # type: ignore[no-redef]
         """Nothing, where scikit-learn has no callbacks."""
 
     def with_callbacks(method: Any) -> Any:
@@ -23,9 +25,44 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def data_by_position(*names: str) -> Callable[[Method], Method]:
+    """Refuse more positional arguments than these, in the words of the user's call."""
+
+    def decorate(method: Method) -> Method:
+        @wraps(method)
+        def checked(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+            if len(args) > len(names):
+                taken = ", ".join(names)
+                raise TypeError(
+                    f"{type(estimator).__name__}.{method.__name__} takes {taken} by position; got "
+                    f"{len(args)} arguments. Name the others, as in "
+                    f"{method.__name__}({taken}, sensitive_features=groups)."
+                )
+            return method(estimator, *args, **kwargs)
+
+        return cast("Method", checked)
+
+    return decorate
+
+
+@contextmanager
+def unchanged_on_error(estimator: object) -> Iterator[None]:
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException as error:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        error.add_note(f"This {type(estimator).__name__} is as it was before this call.")
+        raise
+
+
 # To decorate `fit` itself would put a line of scikit-learn between `fit` and its caller, to which
 # our warnings would then point.
-@with_callbacks
+@with_callbacks  # type: ignore[untyped-decorator]
 def _tear_down(estimator: Any) -> None:
     """Nothing itself: scikit-learn ends the callbacks of a fit after what it decorates."""
 
@@ -67,7 +104,7 @@ def fit_task(
         fit = estimator._init_callback_context(max_subtasks=None)
         fit.call_on_fit_task_begin(estimator=estimator, **rows)
         yield watch
-        none = {} if rows else None
+        none: Any = {} if rows else None
         fit.call_on_fit_task_end(estimator=estimator, **rows, reconstruction_attributes=none)
     finally:
         _tear_down(estimator)

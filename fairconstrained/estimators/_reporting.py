@@ -1,57 +1,53 @@
-"""Helpers around a fit: restoring after errors, a progress bar, warnings at the end."""
+"""A progress bar, the history of a fit, and warnings at its end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from fairconstrained.constraints import Stack
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.solvers import Iterate, Solution, Status
 
-P = ParamSpec("P")
-E = TypeVar("E")
-R = TypeVar("R")
+
+class Record(NamedTuple):
+    """Record of an iterate in the history. Each field is an entry of ``history_``."""
+
+    objective: float
+    error: float
+    violation: float
+    soft_violation: float
+    residual: float
+    multiplier: float  # the largest
 
 
-def data_by_position(
-    *names: str,
-) -> Callable[[Callable[Concatenate[E, P], R]], Callable[Concatenate[E, P], R]]:
-    """Refuse more positional arguments than these, in the words of the user's call."""
-
-    def decorate(method: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
-        @wraps(method)
-        def checked(estimator: E, *args: P.args, **kwargs: P.kwargs) -> R:
-            if len(args) > len(names):
-                taken = ", ".join(names)
-                raise TypeError(
-                    f"{type(estimator).__name__}.{method.__name__} takes {taken} by position; got "
-                    f"{len(args)} arguments. Name the others, as in "
-                    f"{method.__name__}({taken}, sensitive_features=groups)."
-                )
-            return method(estimator, *args, **kwargs)
-
-        return checked
-
-    return decorate
+def recorded(stack: Stack, iterate: Iterate) -> Record:
+    """Return the record of an iterate, in the units of these constraints."""
+    return Record(
+        objective=float(iterate.soft[0]),
+        error=float(iterate.hard[0]),
+        violation=stack.measure(iterate.hard[1:]),
+        soft_violation=stack.measure(iterate.soft[1:]),
+        residual=iterate.residual,
+        multiplier=float(iterate.dual.max()) if len(iterate.dual) else 0.0,
+    )
 
 
-@contextmanager
-def unchanged_on_error(estimator: object) -> Iterator[None]:
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException as error:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        error.add_note(f"This {type(estimator).__name__} is as it was before this call.")
-        raise
+def history(
+    records: Sequence[Sequence[Record]], times: Sequence[Sequence[float]]
+) -> dict[str, Any]:
+    """Join the records of all stages, and their times, which go on from stage to stage."""
+    columns = zip(*(record for stage in records for record in stage), strict=True)
+    told = dict(zip(Record._fields, map(np.array, columns), strict=True))
+    before = np.cumsum([0.0, *(stage[-1] for stage in times)])
+    pieces = [start + np.array(stage) for start, stage in zip(before, times, strict=False)]
+    return {**told, "time": np.concatenate(pieces)}
 
 
 @contextmanager
