@@ -118,7 +118,7 @@ class Features(ABC):
         return rows
 
     def square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
-        """Return squared norms of rows (x - centre) T, (n,), for T diagonal, (d,), full or sparse."""
+        """Return square norms (n,) of rows (x - centre) T, for T diagonal, (d,), full or sparse."""
         norms = self._norms
         # Clipping relies on the norms: those stored for other coordinates must not be used.
         if norms is not None and all(map(_same, norms[:2], (centre, transform))):
