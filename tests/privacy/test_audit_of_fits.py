@@ -280,7 +280,7 @@ MOVES_MORE = {
     ),
     "rows are not clipped": (
         "ranking",
-        lambda patch: patch.setattr(moments, "clipped", lambda norms, _: 1.0 + 0.0 * norms),
+        lambda patch: patch.setattr(moments, "clip_factors", lambda norms, _: 1.0 + 0.0 * norms),
     ),
     "rows are not clipped for coordinates": (
         "rates of raw columns",

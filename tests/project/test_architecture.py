@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "datasets": {"_version", "arrays"},
     "problems": {"auc", "autograd", "constraints", "losses", "models", "workers"},
     "problems.private": {
-        *("constraints", "exceptions", "losses", "models", "privacy", "problems"),
+        *("constraints", "exceptions", "losses", "models", "privacy", "problems", "workers"),
     },
     "solvers": {
         *("arrays", "exceptions", "models", "privacy", "problems", "problems.private", "process"),

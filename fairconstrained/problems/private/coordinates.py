@@ -10,7 +10,8 @@ learn a hundred times slower.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -68,14 +69,16 @@ def release_scales(
     n_columns = X.shape[1]
     norm = min(n_columns, _MOST_LARGE) ** 0.5
     zero, one = torch.zeros_like(public.centre), torch.ones_like(public.scale)
-    table = zero.repeat(_BINS)
-    for _, entries in centred_chunks(X, zero, one):
+
+    def counted(_: slice, entries: Tensor) -> Tensor:
         size = (entries.abs().log2() / math.log2(_FACTOR)).ceil().clamp(1, _BINS + 1).long() - 1
         row, column = torch.nonzero(size, as_tuple=True)
         n_large = torch.bincount(row, minlength=len(entries)).double()
         weight = (norm / n_large.clamp_min(1).sqrt()).clamp_max(1.0)
         place = column * _BINS + size[row, column] - 1
-        table += torch.bincount(place, weight[row], minlength=len(table))
+        return torch.bincount(place, weight[row], minlength=n_columns * _BINS)
+
+    table = chunk_sums(X, zero, one, counted)
     counts = releases.noisy(_SIZES, table, norm, rng).reshape(n_columns, _BINS)
     seen = counts > max(_SURE * releases.plan.noise(_SIZES) * norm, _FEW * n_rows)
     largest = (seen * torch.arange(1, _BINS + 1, device=seen.device)).amax(dim=1)
@@ -112,7 +115,12 @@ def release_coordinates(
     far = bool(typical > _FAR * n_columns)
     typical = typical.clamp(1.0, float(n_columns))
     reach = _REACH * float(typical.sqrt())
-    sums = _sums_of_moments(X, public, reach)
+
+    def clipped(_: slice, entries: Tensor) -> Tensor:
+        both = torch.cat((entries, entries.square()), dim=1)
+        return clip_factors(torch.linalg.vector_norm(both, dim=1), reach) @ both
+
+    sums = chunk_sums(X, public.centre, public.scale, clipped)
     moments = releases.noisy(_MOMENTS, sums, reach, rng) / n_rows
     mean, square = moments[:n_columns], moments[n_columns:]
     deviation = releases.plan.noise(_MOMENTS) * reach / n_rows
@@ -123,15 +131,6 @@ def release_coordinates(
     scale = _scales(variance, total_variance, least)
     run = _runs(variance, least)
     return Coordinates(public.centre + public.scale * mean, public.scale * scale, far, run)
-
-
-def _sums_of_moments(X: Features, public: Coordinates, reach: float) -> Tensor:
-    """Sums of the rows' entries and of their squares, (2 d,), both clipped together to `reach`."""
-    sums = torch.zeros(2 * X.shape[1]).to(public.centre)
-    for _, entries in centred_chunks(X, public.centre, public.scale):
-        both = torch.cat((entries, entries.square()), dim=1)
-        sums += clip_factors(torch.linalg.vector_norm(both, dim=1), reach) @ both
-    return sums
 
 
 def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
@@ -187,9 +186,9 @@ def centred_chunks(X: Features, centre: Tensor, scale: Tensor) -> Iterator[tuple
         yield rows, (X.rows(index).to_dense() - centre) / scale
 
 
-def weighted_sum(X: Features, factor: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
-    """Sum of factor (x - centre) / scale, (d,)."""
-    total = torch.zeros_like(centre)
-    for rows, centred in centred_chunks(X, centre, scale):
-        total += factor[rows] @ centred
-    return total
+def chunk_sums(
+    X: Features, centre: Tensor, scale: Tensor, of_chunk: Callable[[slice, Tensor], Tensor]
+) -> Tensor:
+    """Sum of a function of some rows at a time, given their places and (x - centre) / scale."""
+    chunks = centred_chunks(X, centre, scale)
+    return reduce(torch.add, (of_chunk(rows, entries) for rows, entries in chunks))

@@ -32,7 +32,7 @@ from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.base import Evaluation
 from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_model
 from fairconstrained.problems.objectives import PairwiseLoss
-from fairconstrained.problems.private.coordinates import centred_chunks, weighted_sum
+from fairconstrained.problems.private.coordinates import chunk_sums
 from fairconstrained.problems.rows import Rows
 
 # The releases with their fractions of the budget; 1 % is left because the accountant rounds up.
@@ -97,18 +97,26 @@ def release(
     """
     n_features = X.shape[1]
     middle, longest = low + 0.5 * width, 0.5 * n_features**0.5
-    total = weighted_sum(X, clipped(distances(X, middle, width), longest), middle, width)
+    total = chunk_sums(X, middle, width, lambda _, u: _factors(u, longest) @ u)
     total = releases.noisy(_CENTRE, total, 1.0, rng)
     centre = middle + width * (longest * total / n_rows).clamp(-0.5, 0.5)
-    norms = distances(X, centre, width)
-    histogram = norm_histogram(norms, 2.0 * longest)
+    histogram = chunk_sums(X, centre, width, lambda _, u: _norm_histogram(u, 2.0 * longest))
     histogram = releases.noisy(_NORMS, histogram, 1.0, rng)
     enough = histogram.cumsum(0) >= _WITHIN * n_rows
     n_bins = int(enough.int().argmax()) + 1 if enough.any() else _BINS
     largest = 2.0 * longest * n_bins / _BINS
-    exact = statistics(X, cell, n_cells, clipped(norms, largest), centre, width)
+
+    def of_chunk(rows: slice, u: Tensor) -> Tensor:
+        return _sums_by_cell(_factors(u, largest)[:, None] * u, cell[rows], n_cells)
+
+    sizes = [n_cells, n_cells * n_features, n_cells * n_features**2]
+    exact = torch.split(chunk_sums(X, centre, width, of_chunk), sizes)
+    shapes = (n_cells,), (n_cells, n_features), (n_cells, n_features, n_features)
     weights = [fraction**0.5 for fraction in _PARTS]
-    scaled = [part * weight for part, weight in zip(exact, weights, strict=True)]
+    scaled = [
+        part.reshape(shape) * weight
+        for part, shape, weight in zip(exact, shapes, weights, strict=True)
+    ]
     noisy = releases.noisy_parts(_MOMENTS, scaled, 1.0, rng)
     counts, sums, squares = (part / weight for part, weight in zip(noisy, weights, strict=True))
     deviation = releases.plan.noise(_MOMENTS)
@@ -120,38 +128,24 @@ def release(
     return Released(counts, moments, noise, centre, width * largest, blur, far)
 
 
-def distances(X: Features, centre: Tensor, width: Tensor) -> Tensor:
-    """Norms of (x - centre) / width."""
-    norms = [torch.linalg.vector_norm(u, dim=1) for _, u in centred_chunks(X, centre, width)]
-    return torch.cat([centre[:0], *norms])
+def _factors(u: Tensor, longest: float) -> Tensor:
+    """Factors that bring rows of norms up to `longest`, and longer ones, to norms up to one."""
+    return clip_factors(torch.linalg.vector_norm(u, dim=1), longest) / longest
 
 
-def clipped(norms: Tensor, longest: float) -> Tensor:
-    """Factors that bring vectors of these norms to a norm of at most one."""
-    return clip_factors(norms, longest) / longest
+def _norm_histogram(u: Tensor, longest: float) -> Tensor:
+    """Rows by their norms, in equal bins on [0, longest]; the last one is open."""
+    index = (torch.linalg.vector_norm(u, dim=1) / longest * _BINS).long().clamp(0, _BINS - 1)
+    return torch.bincount(index, minlength=_BINS).to(u)
 
 
-def norm_histogram(norms: Tensor, longest: float) -> Tensor:
-    """Rows in each of equal bins on [0, longest]; the last one is open."""
-    index = (norms / longest * _BINS).long().clamp(0, _BINS - 1)
-    return torch.bincount(index, minlength=_BINS).to(norms)
-
-
-def statistics(
-    X: Features, cell: Tensor, n_cells: int, factor: Tensor, centre: Tensor, width: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Counts (C,), sums (C, d) and sums of squares (C, d, d) of u = factor (x - centre) / width."""
-    sizes = (n_cells, X.shape[1], X.shape[1])
-    shapes = (sizes[:1], sizes[:2], sizes)
-    counts, sums, squares = map(centre.new_zeros, shapes)
-    for rows, centred in centred_chunks(X, centre, width):
-        own, u = cell[rows], factor[rows, None] * centred
-        for c in torch.unique(own).tolist():
-            of_cell = u[own == c]
-            counts[c] += len(of_cell)
-            sums[c] += of_cell.sum(dim=0)
-            squares[c] += of_cell.T @ of_cell
-    return counts, sums, squares
+def _sums_by_cell(u: Tensor, cell: Tensor, n_cells: int) -> Tensor:
+    """Counts (C,), sums (C, d) and sums of squares (C, d, d) of rows, one after the other."""
+    of_cells = [u[cell == c] for c in range(n_cells)]
+    counts = u.new_tensor([len(own) for own in of_cells])
+    sums = [own.sum(dim=0) for own in of_cells]
+    squares = [(own.T @ own).reshape(-1) for own in of_cells]
+    return torch.cat((counts, *sums, *squares))
 
 
 def score_table(z: Tensor, cell: Tensor, n_cells: int) -> Tensor:

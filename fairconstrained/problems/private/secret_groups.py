@@ -33,6 +33,7 @@ from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import Objective
 from fairconstrained.problems.private.erm import with_zero_row
 from fairconstrained.problems.rows import Rows
+from fairconstrained.workers import Workers
 
 COUNTS = "group counts"
 
@@ -46,39 +47,40 @@ def released_counts(data: Rows, space: Space, releases: Releases, rng: Generator
     Where the sensitive features are protected the weight of each label is public and kept.
     """
     n_labels, n_groups = len(space.classes), len(space.groups)
-    column = data.weight[:, None]
-    cells = sum_by(column, data.y * n_groups + data.group, space.n_cells)
-    cells = cells.reshape(n_labels, n_groups, 1)
-    if releases.plan.unit != "sensitive_features":
-        return releases.noisy(COUNTS, cells, 1.0, rng)[..., 0]
-    public = sum_by(column, data.y, n_labels)
-    return _noisy_between_groups(COUNTS, cells, public, column, data, releases, rng)[0][..., 0]
+    weight = data.weight[:, None]
+    if releases.plan.unit == "sensitive_features":
+        cells = data.y, data.group, n_labels, n_groups
+        return _noisy_sums(COUNTS, weight, *cells, data.workers, releases, rng)[0][..., 0]
+    sums = sum_by(weight, data.y * n_groups + data.group, space.n_cells)
+    return releases.noisy(COUNTS, sums, 1.0, rng).reshape(n_labels, n_groups)
 
 
-def _noisy_between_groups(
+def _noisy_sums(
     name: str,
-    sums: Tensor,
-    public: Tensor,
     rows: Tensor,
-    data: Rows,
+    condition: Tensor,
+    group: Tensor,
+    n_conditions: int,
+    n_groups: int,
+    workers: Workers,
     releases: Releases,
     rng: Generator,
 ) -> tuple[Tensor, float]:
-    """Release sums (n_conditions, n_groups, m) of public rows (n, m) over secret groups.
+    """Release sums of public rows (n, m) over secret groups, (n_conditions, n_groups, m).
 
-    Their total over the groups is public. Both are sums over the rows of this worker, and the
-    result is of all workers. `public` must not be summed over groups: not even its rounding may
+    Their total over the groups is public, and not summed over groups: not even its rounding may
     depend on them. Also return the standard deviation of the noise.
     """
-    k = sums.shape[1]
-    mean = public[:, None] / k
-    of_all = data.workers.sum(mean)
-    if k == 1:
+    sums = sum_by(rows, condition * n_groups + group, n_conditions * n_groups)
+    mean = sum_by(rows, condition, n_conditions)[:, None] / n_groups
+    of_all = workers.sum(mean)
+    if n_groups == 1:
         return of_all, 0.0
     # We account for antipodal contributions, a distance of 2; groups are sqrt(2) apart,
     # and of all rows, without sampling, nothing but the distance matters.
-    largest, half = data.workers.largest(rows.norm(dim=1).max()), 0.5**0.5
-    noisy = releases.noisy(name, sums - mean, largest * half, rng)
+    largest, half = workers.largest(rows.norm(dim=1).max()), 0.5**0.5
+    sums = sums.reshape(n_conditions, n_groups, -1) - mean
+    noisy = releases.noisy(name, sums, largest * half, rng)
     deviation = releases.plan.noise(name) * largest * half
     # The total is public: noise on it is undone.
     return noisy - noisy.mean(dim=1, keepdim=True) + of_all, deviation
@@ -173,13 +175,10 @@ class SecretGroups:
         RuntimeError
             If the plan has no such release left.
         """
-        k, n_conditions = self._n_groups, len(self._prior)
         rows = queries * ((self._condition > 0) * self.data.weight)[:, None]
-        sums = sum_by(rows, self._condition * k + self._group, n_conditions * k)
-        public = sum_by(rows, self._condition, n_conditions)
-        sums, deviation = _noisy_between_groups(
-            name, sums.reshape(n_conditions, k, -1), public, rows, self.data, self.releases, rng
-        )
+        cells = self._condition, self._group, len(self._prior), self._n_groups
+        workers = self.data.workers
+        sums, deviation = _noisy_sums(name, rows, *cells, workers, self.releases, rng)
         variances = queries.new_full((queries.shape[1],), deviation**2)
         self._released.append((queries, sums, variances))
         return sums, deviation
