@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.constraints.statistics import look_up, sum_by
-from fairconstrained.constraints.steps import Above
 
 _RANK_TOL = 1e-12  # singular values below this fraction of their sum are zero
 _DENSE = 2**16  # entries up to which a matrix is stored densely, 0.5 MB: its products are faster
@@ -335,41 +334,6 @@ class AffineMap:
             return look_up(on_tables.reshape(tables.shape), part, statistics) * column
 
         return values.reshape(-1), pullback
-
-    def of_steps(
-        self, steps: Above, soft: Tensor, part: Tensor, weight: Tensor
-    ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Values from all rows, and the pullback to scores and thresholds of steps.
-
-        Parameters
-        ----------
-        steps : Above
-        soft : Tensor of shape (n, n_columns)
-            Values of the steps.
-        part : LongTensor of shape (n,)
-            Part of each row; `n_parts` for rows in no part.
-        weight : Tensor of shape (n,)
-
-        Returns
-        -------
-        values : Tensor of shape (m,)
-        pullback : callable
-            Maps several weights on the values, (k, m), to weights on the scores, (n, k), and on the
-            thresholds, (k, n_columns).
-        """
-        # For few parts, products take an eighth of the time of sums by index.
-        weights_of_parts = (part == torch.arange(self.n_parts)[:, None].to(part)) * weight
-
-        def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
-            tables, slopes = self.on_table(weights), steps.slopes(soft)
-            on_scores = slopes.new_zeros((len(slopes), len(weights)))
-            for q, of_part in enumerate(weights_of_parts):
-                rows = torch.nonzero(part == q)[:, 0]
-                own = slopes.index_select(0, rows) * of_part.index_select(0, rows)[:, None]
-                on_scores.index_copy_(0, rows, own @ tables[:, q].T)
-            return on_scores, -(tables * (weights_of_parts @ slopes)).sum(dim=1)
-
-        return self.of_table(weights_of_parts @ soft), pullback
 
     @cached_property
     def span(self) -> Tensor:

@@ -15,7 +15,7 @@ from fairconstrained.losses import log_loss
 from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
-from fairconstrained.problems.objectives import LogLossForRanking, MeanLoss
+from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.saddle import Saddle
 from fairconstrained.solvers import (
     QCQP,
@@ -101,17 +101,6 @@ def test_single_rows_estimate_the_saddle_without_bias():
     np.testing.assert_allclose(torch.stack(single).mean(dim=0), full, atol=1e-10)
 
 
-def test_the_log_loss_has_no_pair_of_its_own():
-    p, _ = on_rows(4)
-    q = FairERM(p.model, p.data, LogLossForRanking(), p.constraint, p.alpha)
-    pairwise, log = Saddle(p), Saddle(q)
-    assert (pairwise.n_pairs, log.n_pairs) == (5, 4)
-    assert log.owner.tolist() == [1, 1, 2, 2]
-    x = log.extended(q.start())
-    value = log.linearize(x, q.data).value
-    assert value[0].item() == pytest.approx(q.linearize(q.start()).value[0].item())
-
-
 # --- the algorithms ------------------------------------------------------------------------------
 
 
@@ -180,23 +169,6 @@ def test_the_first_level_is_above_the_optimum_from_any_start():
     assert SHORT.first_level(saddle, w * 0) == pytest.approx(0.5)
     one = next(SHORT.iterate(p, w, dual, 1e-9, rng))
     assert float(one.soft[1:].max()) <= 1e-3
-
-
-@pytest.mark.slow
-def test_the_upper_bound_is_above_the_level_set_function_up_to_noise():
-    """U(r) >= H(r), which is at least the optimum less r if r is above it."""
-    p, moments = on_rows(8, slack=0.1)
-    optimum = float(solve(moments, QCQP()).iterate.soft[0])
-    saddle = Saddle(p)
-    start = saddle.extended(p.start() * 0)
-    rng = torch.Generator().manual_seed(0)
-    r = optimum + 0.05
-    state = MirrorDescent.begin(start, saddle)
-    for _ in range(1500):
-        batch = p.data.take(torch.randint(p.n_rows, (50,), generator=rng))
-        state = SHORT.step(saddle, state, batch, r, 0.0, start)
-    bound = SHORT.upper_bound(saddle, state, 0.0)
-    assert optimum - r - 0.01 < bound < 0.03
 
 
 @pytest.mark.slow

@@ -245,25 +245,6 @@ def test_the_last_point_of_the_relaxation_has_equal_mean_scores(seed):
     torch.testing.assert_close(again, free)
 
 
-@settings(max_examples=8, deadline=None)
-@given(st.sampled_from(sorted(COMPARISONS)), st.integers(0, 10_000))
-def test_the_relaxation_of_aucs_has_equal_gaps_of_mean_scores(notion, seed):
-    """Mean of G1 minus mean of G1' as much as mean of G2 minus mean of G2'."""
-    problem = rankings_of(notion, seed)
-    free = torch.randn(3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    assume(problem.evaluate(free).hard[1:].max() > 0.0)
-    *_, fair = known_of_relaxation(problem, free)
-    scores = problem.model.scores(fair, problem.data.X)[:, 0].numpy()
-    y, group, weight = (getattr(problem.data, name).numpy() for name in ("y", "group", "weight"))
-    for sides in COMPARISONS[notion](3) > 0:
-        inside = sides[:, y, group]  # (4, n)
-        if inside.any(axis=1).all():
-            first, first_, second, second_ = (
-                np.average(scores[i], weights=weight[i]) for i in inside
-            )
-            assert first - first_ == pytest.approx(second - second_, abs=1e-9)
-
-
 def test_a_known_line_gives_its_best_point():
     """The feasible one of least error, here with less error than equal scores have."""
     problem = rankings_of("group_auc", 1)

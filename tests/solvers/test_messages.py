@@ -59,12 +59,3 @@ def test_parameters_in_messages_exist(folder):
         for name in unknown(message)
     ]
     assert not wrong
-
-
-def test_old_names_are_seen():
-    assert unknown("AUCFairClassifier with surrogate='quadratic'") == [
-        "AUCFairClassifier.surrogate"
-    ]
-    assert unknown("use AUCFairClassifier(surrogate='x')") == ["AUCFairClassifier.surrogate"]
-    assert unknown("needs fairness='equalized_odds'") == ["fairness"]
-    assert not unknown("AUCParity(surrogate='quadratic') and epsilon=None")

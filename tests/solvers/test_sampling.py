@@ -1,5 +1,6 @@
 """Draws of equal numbers from each part: their numbers, their independence, what they estimate."""
 
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 
@@ -9,13 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fairconstrained.constraints import DemographicParity, EqualizedOdds, LossParity, Space, Stack
-from fairconstrained.losses import log_loss
+from fairconstrained.constraints import DemographicParity, EqualizedOdds, LossParity
 from fairconstrained.models import NetworkModel
-from fairconstrained.models.features import DenseFeatures
-from fairconstrained.problems import FairERM, Rows
-from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.solvers.stochastic import Balanced, Estimates
+from tests.helpers.erm import erm
 
 strata_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=40)
 
@@ -86,13 +84,10 @@ def test_the_mean_over_all_balanced_draws_is_the_value_and_gradient_on_the_data(
     rng = torch.Generator().manual_seed(0)
     X = torch.randn((9, 3), generator=rng, dtype=torch.float64)
     weight = torch.rand(9, generator=rng, dtype=torch.float64) + 0.5
-    space = Space([0, 1], ["a", "b"])
-    stack = Stack(space, [notion.bind(space, 0.1) for notion in notions])
     torch.manual_seed(0)
-    model = NetworkModel(nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)).double())
-    problem = FairERM(
-        model, Rows((DenseFeatures(X),), y, group, weight), MeanLoss(log_loss), stack, 0.0
-    )
+    network = nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)).double()
+    problem = erm(X.numpy(), y.numpy(), group.numpy(), notions, weight=weight, alpha=0.0)
+    problem = replace(problem, model=NetworkModel(network))
     x = problem.start() + 0.3
     strata = problem.strata
     members = [torch.nonzero(strata == q)[:, 0].tolist() for q in strata.unique().tolist()]

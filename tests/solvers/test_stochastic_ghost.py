@@ -125,19 +125,6 @@ def test_steps_written_out_with_cvxpy(seed, kind):
 
 
 @pytest.mark.slow
-def test_levels_have_the_renormalised_geometric_probabilities():
-    problem = Rows()
-    solver = StochasticGhost(p0=0.5, max_level=2, n_steps=1000)
-    levels = [
-        int(np.log2(len(calls[4][1])))
-        for *_, calls in steps_of(solver, problem, problem.x, torch.zeros(2).double(), 1000)
-    ]
-    found = np.bincount(levels, minlength=3) / 1000
-    expected = np.array([4, 2, 1]) / 7
-    assert (np.abs(found - expected) <= 4 * np.sqrt(expected * (1 - expected) / 1000)).all()
-
-
-@pytest.mark.slow
 def test_the_direction_is_unbiased_for_that_of_the_largest_batch():
     """Means over many draws agree within sampling error; that of one row is far away."""
     problem = Rows(n_rows=30, noise=2.0, seed=4)
