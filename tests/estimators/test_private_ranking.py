@@ -60,7 +60,7 @@ def fitted(bunch=None, constraint="inter_group", **params):
 # --- sensitivity ---------------------------------------------------------------------------------
 
 
-def released_sums(X, cell, answer=0.0, low=LOW, width=WIDTH):
+def released_sums(X, n_rows, cell, answer=0.0, low=LOW, width=WIDTH):
     """The sums that are released in units of their sensitivity, where each release gets an answer.
 
     With the same answers both data sets have the same centre and length.
@@ -68,7 +68,7 @@ def released_sums(X, cell, answer=0.0, low=LOW, width=WIDTH):
     releases = Releases(plan_moments(Budget(1.0, 1e-5, "record")))
     with pytest.MonkeyPatch.context() as patch:
         asked = answered_by(patch, lambda add_noise, total, *_: torch.full_like(total, answer))
-        rows = as_features(X), X.shape[0], torch.as_tensor(cell), 4
+        rows = as_features(X), n_rows, torch.as_tensor(cell), 4
         release(*rows, low, width, releases, None)
     total, histogram, *moments = (exact.ravel() for _, _, exact in asked)
     return [total, histogram, torch.cat(moments)]
