@@ -1,6 +1,6 @@
 """Processes that train one model together, each with a part of the rows.
 
-What is additive over rows (counts, tables, gradients) is summed by collectives of
+Counts, tables and gradients, which are additive over rows, are summed by collectives of
 ``torch.distributed``, so that every worker makes the step that one worker with all rows would make.
 """
 
@@ -101,7 +101,7 @@ class Workers:
         return total
 
     def sum_with_gradient(self, tensor: Tensor) -> Tensor:
-        """The sum over the workers, whose gradient is that of this worker's part."""
+        """Return the sum over the workers, with the gradient of this worker's part."""
         return tensor if self.size == 1 else self.sum(tensor) + (tensor - tensor.detach())
 
     def same(self, tensor: Tensor) -> Tensor:
@@ -129,15 +129,17 @@ class Workers:
         return list(said)
 
     def largest(self, mine: Tensor) -> float:
-        """The largest of one number of each worker."""
+        """Return the largest of one number of each worker."""
         return max(self.gather(float(mine)))
 
     def any(self, mine: object) -> bool:
         """Return whether this is true on some worker."""
         return any(self.gather(bool(mine)))
 
-    def asked(self, callbacks: Sequence[Callable[..., object]]) -> list[Callable[..., bool]]:
-        """Callbacks as one, whose answer is true on all workers if that of one is."""
+    def asked(self, callbacks: Sequence[Callable[..., Any]]) -> list[Callable[..., Any]]:
+        """Return callbacks whose answer is true on all workers if it is on one."""
+        if self.size == 1:
+            return list(callbacks)
 
         def ask_all(*about: object) -> bool:
             answers: list[object] = []
@@ -212,7 +214,7 @@ def refuse_difference(what: str, said: Sequence[object]) -> None:
     what : str
         In words.
     said : sequence
-        What each worker has, as :meth:`Workers.gather` gives it.
+        The answers of the workers, by :meth:`Workers.gather`.
     """
     for rank, own in enumerate(said):
         if own != said[0]:

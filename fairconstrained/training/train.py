@@ -180,7 +180,11 @@ def train(
         first = next(p for p in network.parameters() if p.requires_grad)
         source = as_source(data, first.dtype)
         group = _group_index(groups, source)
-        solver = _chosen(solver)
+        solver = EarlyStoppedSGDA() if solver is None else solver
+        if not isinstance(solver, Solver):
+            raise ValueError(
+                f"solver must be an object of fairconstrained.solvers; got {solver!r}."
+            )
         if checkpoint is not None:
             solver = Checkpointed(solver, checkpoint, writes=workers.rank == 0)
     _refuse_shards(workers, source, group)
@@ -189,8 +193,10 @@ def train(
     seed = int(torch.randint(2**31, ())) if random_state is None else int(random_state)
     seed = int(workers.same(torch.tensor(seed, device=first.device)))
     with seeded(seed, first.device) as rng:
+        _, batch = next(iter(source.chunks()))
+        network = materialize(network, batch[0][:2].to(first.device))  # shapes of lazy layers
         problem = ModuleProblem(
-            _modelled(network, source, first.device),
+            NetworkModel(network),
             source,
             Risk(loss),
             _as_constraints(constraints, source, group if groups is not None else None, slack),
@@ -229,14 +235,6 @@ def _copied(module: Any, device: Any) -> nn.Module:
     return copied if device is None else copied.to(device)
 
 
-def _chosen(solver: Any) -> Solver:
-    if solver is None:
-        return EarlyStoppedSGDA()
-    if not isinstance(solver, Solver):
-        raise ValueError(f"solver must be an object of fairconstrained.solvers; got {solver!r}.")
-    return solver
-
-
 def _refuse_shards(workers: Workers, source: Source, group: Tensor) -> None:
     """Refuse workers with rows of their own, which only loaders may have."""
     own = None if source.streams else (source.n_rows, group.bincount().tolist())
@@ -247,14 +245,8 @@ def _refuse_shards(workers: Workers, source: Source, group: Tensor) -> None:
     )
 
 
-def _modelled(network: nn.Module, source: Source, device: torch.device) -> NetworkModel:
-    """The model of a module, whose lazy layers take their shapes from the first rows."""
-    _, first = next(iter(source.chunks()))
-    return NetworkModel(materialize(network, first[0][:2].to(device)))
-
-
 def _group_index(groups: Any, source: Source) -> Tensor:
-    """Group of each row; all one where none are given."""
+    """Return the group of each row; all one where none are given."""
     if groups is None:
         return torch.zeros(source.n_rows, dtype=torch.long)
     if source.streams:
@@ -296,26 +288,25 @@ def _as_constraints(given: Any, source: Source, group: Tensor | None, slack: flo
 
 
 def _recorded(iterate: Iterate) -> tuple[float, NDArray[Any], NDArray[Any]]:
-    """The history of an iterate: all that users see but the parameters, which are many."""
+    """Return all that users see of an iterate but its parameters, which are many."""
     values, dual = iterate.hard[1:].cpu().numpy(), iterate.dual.cpu().numpy()
     return float(iterate.soft[0]), values, dual
 
 
 def _trained(problem: ModuleProblem, solution: Solution, device: torch.device) -> Trained:
-    chosen = solution.iterate
-    objective, constraints, multipliers = zip(*solution.history, strict=True)
-    values = chosen.hard[1:].cpu().numpy()
-    problem.update_batch_norm(chosen.x)
-    module = problem.model.attributes(chosen.x)["module_"].to(device)
+    x = solution.iterate.x
+    objective, constraints, dual = map(np.stack, zip(*solution.history, strict=True))
+    _, values, multipliers = _recorded(solution.iterate)
+    problem.update_batch_norm(x)
     return Trained(
-        module=module,
-        multipliers=chosen.dual.cpu().numpy(),
+        module=problem.model.attributes(x)["module_"].to(device),
+        multipliers=multipliers,
         values=values,
         feasible=bool((values <= FEASIBILITY_TOL).all()),
         history={
-            "objective": np.array(objective),
-            "values": np.stack(constraints),
-            "multipliers": np.stack(multipliers),
+            "objective": objective,
+            "values": constraints,
+            "multipliers": dual,
             "time": np.array(solution.times),
         },
         status=solution.status.value,
