@@ -45,7 +45,7 @@ from fairconstrained.losses import n_outputs
 from fairconstrained.models import Linear
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.layers import auditable
-from fairconstrained.models.perceptron import WidePerceptronModel
+from fairconstrained.models.perceptron import PerceptronModel
 from fairconstrained.problems import FairERM, Rows
 from fairconstrained.process import one_thread, seeded
 from fairconstrained.solvers import (
@@ -300,8 +300,9 @@ class Training:
     def beginning_linear(self, problem: Any) -> Any:
         """Let a perceptron start at the linear model, where it contains that."""
         divisible = solves(EarlyStoppedSGDA(), problem)  # others begin where they say themselves
-        perceptron = isinstance(problem.model, WidePerceptronModel)
-        if self.estimator._is_warm() or not (divisible and perceptron):
+        model = problem.model
+        linear = isinstance(model, PerceptronModel) and model.contains_linear
+        if self.estimator._is_warm() or not (divisible and linear):
             return problem
         return replace(problem, simpler=self.linear_start)
 

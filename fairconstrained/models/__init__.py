@@ -19,7 +19,6 @@ from fairconstrained.models.specification import (
     Network,
     Specification,
     are_sizes,
-    multilayer_perceptron,
 )
 
 __all__ = [
@@ -35,7 +34,6 @@ __all__ = [
     "Specification",
     "Standardize",
     "as_specification",
-    "multilayer_perceptron",
     "whitener",
 ]
 

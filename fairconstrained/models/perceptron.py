@@ -20,15 +20,23 @@ class PerceptronModel(NetworkModel):
     Parameters
     ----------
     network : nn.Sequential
-        A network from :func:`fairconstrained.models.specification.multilayer_perceptron`.
+
+    Attributes
+    ----------
+    contains_linear : bool
+        Whether some parameters give each linear model: two units a layer for each output, or more.
     """
 
     def __init__(self, network: nn.Sequential):
         super().__init__(network)
+        *hidden, n_outputs = (
+            len(layer.weight) for layer in network if isinstance(layer, nn.Linear)
+        )
+        self.contains_linear = min(hidden) >= 2 * n_outputs
         self._first_layer: PiecewiseLinear | Standardize = network[0]  # type: ignore[assignment]
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
-        """Scores, and backpropagation from the inputs of the layers."""
+        """Return scores, and backpropagation from the inputs of the layers."""
         parameters = list(self._unflatten(w).values())
         weights, biases = parameters[::2], parameters[1::2]
         inputs = [self._first_layer.forward(X.to_dense())]
@@ -52,12 +60,8 @@ class PerceptronModel(NetworkModel):
 
         return scores, pullback
 
-
-class WidePerceptronModel(PerceptronModel):
-    """A perceptron that contains all linear models: two units a layer for each output, or more."""
-
     def of_linear(self, coef: Tensor, intercept: Tensor) -> Tensor:
-        """Parameters with the scores of a linear model, (n_params,).
+        """Return parameters with the scores of a linear model, (n_params,), where there are any.
 
         A positive and a negative part of each score pass through the first units of all layers.
         The others keep their first weights, and those on their outputs are zero.
@@ -83,5 +87,5 @@ class WidePerceptronModel(PerceptronModel):
 
 
 def _gradients(at_output: Tensor, at_input: Tensor) -> list[Tensor]:
-    """Gradients by the weight and the bias of a linear layer, each flat."""
+    """Return gradients by the weight and the bias of a linear layer, each flat."""
     return [(at_output.T @ at_input).reshape(-1), at_output.sum(dim=0)]

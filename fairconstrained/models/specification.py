@@ -27,7 +27,7 @@ from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel, with_sums
 from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.models.per_row import check_rows_independent
-from fairconstrained.models.perceptron import PerceptronModel, WidePerceptronModel
+from fairconstrained.models.perceptron import PerceptronModel
 
 
 def _as_numbers(X: Any) -> dict[str, Any]:
@@ -272,11 +272,10 @@ class Network(Specification):
         if callable(self.layers):
             network = self.layers(len(like), n_outputs)
         else:
-            n_inputs = first(like[None]).shape[1]
-            sizes = [n_inputs, *map(int, self.layers), n_outputs]
-            network = multilayer_perceptron(first, sizes)
-            wide = min(self.layers) >= 2 * n_outputs
-            kind = WidePerceptronModel if wide else PerceptronModel
+            sizes = [first(like[None]).shape[1], *map(int, self.layers), n_outputs]
+            linear = [nn.Linear(n_in, n_out) for n_in, n_out in pairwise(sizes)]
+            rectified = [part for layer in linear for part in (layer, nn.ReLU())]
+            network, kind = nn.Sequential(first, *rectified[:-1]), PerceptronModel
         if not isinstance(network, nn.Module) or not any(
             parameter.requires_grad for parameter in network.parameters()
         ):
@@ -289,14 +288,6 @@ class Network(Specification):
         for training in (False, True):
             _check_scores(copy.deepcopy(network).train(training), like, n_outputs)
         return kind(network)
-
-
-def multilayer_perceptron(first: nn.Module, sizes: Sequence[int]) -> nn.Sequential:
-    """Return a layer without parameters, then linear layers with rectifiers between."""
-    layers = [first]
-    for n_in, n_out in pairwise(sizes):
-        layers += [nn.Linear(n_in, n_out), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
 
 
 def are_sizes(given: Any) -> bool:
