@@ -35,6 +35,10 @@ from fairconstrained.rates import CAPS, PARITIES
 from fairconstrained.samples import check_samples
 
 OVERALL = "all"
+_ASSUMPTIONS = (
+    "the rows are independent draws from the population this is about;",
+    "neither training nor the choice of the model has seen them.",
+)
 
 
 def certify(
@@ -151,10 +155,10 @@ def certify(
         sensitive_features = [OVERALL] * len(true)
     least = min(1.0 / max(slack, 1e-9), len(true)) if min_group_size == "auto" else min_group_size
     alpha, pos_label = 1.0 - float(confidence), getattr(constraint, "pos_label", None)
-    sought = _Sought(notion, per_group, interval, threshold, float(least), alpha, pos_label)
+    request = _Request(notion, per_group, interval, threshold, float(least), alpha, pos_label)
     of_labels = interval is None and (notion in PARITIES or notion in CAPS)
-    judge = _of_labels if of_labels else _of_scores
-    finding, rows, left_out = judge(estimator, X, true, sensitive_features, sought)
+    certify_request = _of_labels if of_labels else _of_scores
+    bound, groups, left_out = certify_request(estimator, X, true, sensitive_features, request)
     if left_out:
         warn_caller(
             f"The certificate leaves out {'; '.join(left_out)} (min_group_size={min_group_size}) "
@@ -165,22 +169,13 @@ def certify(
         constraint=notion if interval is None else f"partial {notion} in {interval}",
         slack=float(slack),
         confidence=float(confidence),
-        kept=bool(finding.upper <= slack),
-        estimate=finding.estimate,
-        upper=finding.upper,
-        binding=finding.binding,
-        method=finding.method,
+        kept=bool(bound.upper <= slack),
         n_samples=len(true),
-        groups=rows,
+        groups=groups,
         left_out=left_out,
-        rates=finding.rates,
         estimator=" ".join(repr(estimator).split()),
         name=name,
-        assumptions=[
-            "the rows are independent draws from the population this is about;",
-            "neither training nor the choice of the model has seen them.",
-            *finding.assumptions,
-        ],
+        **{**bound._asdict(), "assumptions": [*_ASSUMPTIONS, *bound.assumptions]},
     )
 
 
@@ -212,7 +207,7 @@ def _read(constraint: Any, interval: Any) -> tuple[str, bool]:
     return notion, bool(getattr(constraint, "per_group", False))
 
 
-class _Sought(NamedTuple):
+class _Request(NamedTuple):
     """Certification request."""
 
     notion: str
@@ -228,34 +223,34 @@ _Judged = tuple[Bound, dict[str, Any], list[str]]
 
 
 def _of_labels(
-    estimator: Any, X: Any, true: Array, sensitive_features: Any, sought: _Sought
+    estimator: Any, X: Any, true: Array, sensitive_features: Any, request: _Request
 ) -> _Judged:
     """Certify constraints on predicted labels: gaps and caps of rates."""
     classes: Any = getattr(estimator, "classes_", ())
     second = classes[1] if len(classes) == 2 else None
-    positive = second if sought.pos_label is None else sought.pos_label
+    positive = second if request.pos_label is None else request.pos_label
     labels = predicted(estimator, X, sensitive_features)
     counts = count_table(true, labels, sensitive_features, pos_label=positive)
     sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
     groups = dict(zip(counts.groups, sizes, strict=True))
-    if sought.notion in CAPS and not sought.per_group:
+    if request.notion in CAPS and not request.per_group:
         counts = counts._replace(table=counts.table.sum(axis=0, keepdims=True), groups=[OVERALL])
-    notion = {**PARITIES, **CAPS}[sought.notion]
+    notion = {**PARITIES, **CAPS}[request.notion]
     rates = counts.decided().rates(notion)
-    kept = rates.rows >= sought.least
+    kept = rates.rows >= request.least
     left_out = [
         f"group {counts.groups[g]}{rates.given[e]}: {int(rates.rows[g, e])} rows"
         for g, e in np.argwhere(~kept)
     ]
-    bound = parity_bound if sought.notion in PARITIES else cap_bound
-    return bound(counts, notion, sought.alpha, kept), groups, list(dict.fromkeys(left_out))
+    bound = parity_bound if request.notion in PARITIES else cap_bound
+    return bound(counts, notion, request.alpha, kept), groups, list(dict.fromkeys(left_out))
 
 
 def _of_scores(
-    estimator: Any, X: Any, true: Array, sensitive_features: Any, sought: _Sought
+    estimator: Any, X: Any, true: Array, sensitive_features: Any, request: _Request
 ) -> _Judged:
     """Certify constraints on rankings: AUCs, or fractions inside an interval of ranks."""
-    whole = (0.0, 1.0) if sought.interval is None else sought.interval
+    whole = (0.0, 1.0) if request.interval is None else request.interval
     data = read_scored(
         None,
         scores_of(estimator, X, sensitive_features),
@@ -264,22 +259,22 @@ def _of_scores(
     )
     names, sizes = data.rows.names, np.bincount(data.rows.group)
     groups = dict(zip(names, sizes.tolist(), strict=True))
-    large = sizes >= sought.least
+    large = sizes >= request.least
     left_out = [f"group {names[g]}: {sizes[g]} rows" for g in np.flatnonzero(~large)]
     if large.sum() < 2:
         return Bound(float("nan"), 1.0, NOTHING, "none", []), groups, left_out
     rows = large[data.rows.group]
     data = data.of_groups(large)
-    if sought.interval is not None and sought.notion in DISTRIBUTIONS:
-        return distribution_bound(data, sought.notion, sought.alpha), groups, left_out
-    codes, _, target = two_labels(true, "y", sought.pos_label)
+    if request.interval is not None and request.notion in DISTRIBUTIONS:
+        return distribution_bound(data, request.notion, request.alpha), groups, left_out
+    codes, _, target = two_labels(true, "y", request.pos_label)
     positive = (codes == target)[rows]
-    if sought.interval is None:
+    if request.interval is None:
         ranked = Ranked.of(data.scores, positive, data.rows)
-        return auc_bound(ranked, sought.notion, sought.alpha), groups, left_out
-    decisions = Labels(positive.astype(int), data.above(sought.threshold), [False, True], [1])
-    counts, notion = counted(data.rows, decisions), PARITIES[sought.notion]
-    return partial_parity_bound(counts, notion, data.intervals, sought.alpha), groups, left_out
+        return auc_bound(ranked, request.notion, request.alpha), groups, left_out
+    decisions = Labels(positive.astype(int), data.above(request.threshold), [False, True], [1])
+    counts, notion = counted(data.rows, decisions), PARITIES[request.notion]
+    return partial_parity_bound(counts, notion, data.intervals, request.alpha), groups, left_out
 
 
 # --- the certificate ------------------------------------------------------------------------------

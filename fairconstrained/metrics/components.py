@@ -28,7 +28,7 @@ from fairconstrained.metrics.summaries import (
     Norm,
     Range,
 )
-from fairconstrained.percentiles import auc_inside, fraction_inside, inside_intervals
+from fairconstrained.percentiles import Intervals, auc_inside, inside_intervals
 from fairconstrained.rates import (
     Rates,
     odds,
@@ -149,14 +149,9 @@ def _ratio(asked: rates.Asked, rng: Generator, notion: Rates) -> Components | No
     draws = _RateDraws(asked.counts, notion, rng)
     values, noise = draws.logs(draws.values, draws.noise)
     if asked.method == "between_groups":
-        return Components(values, noise, Range(), _ratio_of)
-    return Components(
-        *_contrasts(values, noise, *draws.logs(*draws.overall())), Largest(), _ratio_of
-    )
-
-
-def _ratio_of(size: float) -> float:
-    return float(np.exp(-size))
+        return Components(values, noise, Range(), lambda size: float(np.exp(-size)))
+    contrasts = _contrasts(values, noise, *draws.logs(*draws.overall()))
+    return Components(*contrasts, Largest(), lambda size: float(np.exp(-size)))
 
 
 def _summed(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
@@ -178,11 +173,7 @@ def _largest(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
 def _least(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
     """The smallest rate is one minus the largest complement of a rate."""
     values, noise, *_ = _largest(asked, rng, notion)
-    return Components(1.0 - values, -noise, Extreme(), _missing_to_one, 1.0)
-
-
-def _missing_to_one(size: float) -> float:
-    return 1.0 - size
+    return Components(1.0 - values, -noise, Extreme(), lambda size: 1.0 - size, 1.0)
 
 
 def _mutual_information(found: dependence.Conditioned, rng: Generator) -> Components:
@@ -224,7 +215,7 @@ def _least_auc(ranked: auc.Ranked, rng: Generator) -> Components:
         positive[1, g] = negative[0, g] = 1.0
         sets.append((positive, negative, everything, everything))  # all against all: 1/2
     values, noise = _auc_differences(ranked, np.array(sets), rng)
-    return Components(0.5 - values, -noise, Extreme(), _missing_to_one, 1.0)
+    return Components(0.5 - values, -noise, Extreme(), lambda size: 1.0 - size, 1.0)
 
 
 def _auc_differences(
@@ -264,9 +255,8 @@ def _mean_losses(found: losses.RowLosses) -> tuple[Floats, Floats, tuple[Floats,
 def _decisions(decided: inside.Decided, rng: Generator, notion: Rates) -> Components:
     """Rates of scores above a threshold, seen through the interval."""
     draws = _RateDraws(decided.counts, notion, rng)
-    lower, upper = decided.intervals
-    values = fraction_inside(draws.values, lower, upper)
-    drawn = fraction_inside(draws.values + draws.noise, lower, upper)
+    values = decided.intervals.fraction(draws.values)
+    drawn = decided.intervals.fraction(draws.values + draws.noise)
     return Components(values, drawn - values, Range())
 
 
@@ -274,12 +264,11 @@ class _Distributions:
     """Ranks of thresholds in each group, and the draws of these."""
 
     def __init__(self, data: inside.Scored, rng: Generator) -> None:
-        self.intervals = data.intervals
         size = _sizes(data.rows.effective())
         levels = np.linspace(0, 1, N_THRESHOLDS + 1)[1:-1]
         edges = np.unique(np.quantile(data.scores, levels, method="inverted_cdf"))
         rank = self._above(self._fractions(data, edges))[:, 1:-1]
-        edges = edges[self._can_matter(rank, size)]
+        edges = edges[self._can_matter(rank, size, data.intervals)]
         p = self._fractions(data, edges)
         self.rank = self._above(p)
         draws = [
@@ -298,10 +287,11 @@ class _Distributions:
         cells = cells.reshape(n_groups, n_bins)
         return np.asarray(cells / cells.sum(axis=1, keepdims=True))
 
-    def _can_matter(self, rank: Floats, size: Array) -> Array:
+    @staticmethod
+    def _can_matter(rank: Floats, size: Array, intervals: Intervals) -> Array:
         """Thresholds whose rank in some group is not for sure outside of its interval."""
         error = 5.0 * (0.5 / np.sqrt(size))[:, None]  # five of the largest standard errors
-        lower, upper = self.intervals
+        lower, upper = intervals
         lengths = upper > lower
         first = np.where(lengths, lower, 1.0).min(axis=1)[:, None]
         last = np.where(lengths, upper, 0.0).max(axis=1)[:, None]
@@ -313,20 +303,16 @@ class _Distributions:
         above = np.cumsum(p[..., ::-1], axis=-1)[..., ::-1]
         return np.concatenate((above, np.zeros((*p.shape[:-1], 1))), axis=-1)
 
-    def inside(self, rank: Floats) -> Floats:
-        """Fraction of the interval's rows above each threshold."""
-        return np.asarray(fraction_inside(rank, self.intervals.lower, self.intervals.upper))
-
 
 def _distributions(data: inside.Scored, rng: Generator) -> Components:
     found = _Distributions(data, rng)
-    values = found.inside(found.rank)
-    return Components(values, found.inside(found.drawn) - values, CurveRange())
+    values, drawn = (data.intervals.fraction(rank) for rank in (found.rank, found.drawn))
+    return Components(values, drawn - values, CurveRange())
 
 
 def _ranks(data: inside.Scored, rng: Generator) -> Components:
     found = _Distributions(data, rng)
-    within = inside_intervals(found.rank, found.intervals)
+    within = inside_intervals(found.rank, data.intervals)
 
     def contrasts(rank: Floats) -> Floats:
         pairs = combinations(range(len(within)), 2)
@@ -343,7 +329,7 @@ def _group_auc_inside(data: inside.Scored, rng: Generator) -> Components:
     above = np.triu_indices(len(found.rank), 1)
 
     def contrasts(rank: Floats) -> Floats:
-        return np.asarray(auc_inside(found.inside(rank))[above] - 0.5)
+        return np.asarray(auc_inside(data.intervals.fraction(rank))[above] - 0.5)
 
     values = contrasts(found.rank)
     return Components(values, np.stack([contrasts(r) for r in found.drawn]) - values, Largest())

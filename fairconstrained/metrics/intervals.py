@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -194,25 +194,22 @@ class _Inverted:
             alike = float((sizes <= self.fair_median).mean())
             return 0.5 * alpha * max(0.0, 1.0 - 2.0 * alike)
 
-        low = self._first(lambda sizes: self._at_least(sizes) >= alpha - upper_tail(sizes))
-        high = self._first(lambda sizes: self._at_most(sizes) < upper_tail(sizes))
+        low = self._first(lambda sizes: self._p_value(sizes) >= alpha - upper_tail(sizes))
+        high = self._first(lambda s: float((s <= self.observed).mean()) < upper_tail(s))
         ends = self.metric(low), self.metric(max(low, high))
         return min(ends), max(ends)
 
     def median(self) -> float:
         """The size under which the observed one is the median."""
-        return self.metric(self._first(lambda sizes: self._at_least(sizes) >= 0.5))
+        return self.metric(self._first(lambda sizes: self._p_value(sizes) >= 0.5))
 
     def _sizes(self, size: float) -> Array:
         """Simulate the estimates of samples where the truth has this size."""
         centre = self.summary.nearest(self.values, self.deviation, size)
         return self.summary.size(centre + self.noise)
 
-    def _at_least(self, sizes: Array) -> float:
+    def _p_value(self, sizes: Array) -> float:
         return float((sizes >= self.observed).mean())
-
-    def _at_most(self, sizes: Array) -> float:
-        return float((sizes <= self.observed).mean())
 
     def _first(self, beyond: Callable[[Array], bool]) -> float:
         """The smallest size whose samples are `beyond`, as those of all larger ones: bisection."""
@@ -270,8 +267,9 @@ def _estimate(
         return None
     components = None
     if method != "bootstrap":
-        function, options = _taken_apart(metric)
-        given = {**options, "sensitive_features": sensitive_features, **weights}
+        function, given = metric, {"sensitive_features": sensitive_features, **weights}
+        if isinstance(metric, functools.partial) and not metric.args:
+            function, given = metric.func, {**metric.keywords, **given}
         components = components_of(function, y_true, y_pred, given, rng)
     if components is not None:
         return _Inverted(components)
@@ -282,12 +280,6 @@ def _estimate(
         )
     data = [y_true, y_pred, sensitive_features, sample_weight]
     return _Resampled(_bootstrap(metric, data, rng), float(observed))
-
-
-def _taken_apart(metric: Callable[..., float]) -> tuple[Callable[..., float], Mapping[str, Any]]:
-    if isinstance(metric, functools.partial) and not metric.args:
-        return metric.func, metric.keywords
-    return metric, {}
 
 
 def _bootstrap(metric: Callable[..., float], data: list[Any], rng: Any) -> Array:
