@@ -137,16 +137,6 @@ def unconstrained_trees(case: Case) -> Accepted:
     return tuple((table[:, 1] > 0.5).astype(float) for table in case.columns[:2])
 
 
-def constrained_trees(case: Case) -> Accepted:
-    """Our constrained model on the posteriors of trees."""
-    return _ours(case, list(case.columns[:2]))
-
-
-def constrained_linear(case: Case) -> Accepted:
-    """Our linear model on the one-hot columns."""
-    return _ours(case, case.split.matrices)
-
-
 def unconstrained_linear(case: Case) -> Accepted:
     """Logistic regression on the one-hot columns."""
     model = base_model(len(case.split.y[0])).fit(case.split.matrices[0], case.split.y[0])
@@ -172,7 +162,8 @@ def frozen_trees(case: Case) -> Accepted:
     return tuple(model.predict(X).astype(float) for X in case.split.tables)
 
 
-def _ours(case: Case, tables: list[Any]) -> Accepted:
+def constrained(case: Case, tables: list[Any]) -> Accepted:
+    """Train our linear model on columns."""
     model = RateConstrainedClassifier(case.constraint, slack=case.slack, alpha=ALPHA)
     model.fit(tables[0], case.split.y[0], sensitive_features=case.split.groups[0])
     return tuple(model.predict(X).astype(float) for X in tables)
@@ -269,9 +260,9 @@ def exponentiated_gradient(case: Case) -> Accepted:
 
 METHODS: dict[str, Callable[[Case], Accepted]] = {
     "trees, unconstrained": unconstrained_trees,
-    "trees, constrained": constrained_trees,
+    "trees, constrained": lambda case: constrained(case, list(case.columns[:2])),
     "linear, unconstrained": unconstrained_linear,
-    "linear, constrained": constrained_linear,
+    "linear, constrained": lambda case: constrained(case, case.split.matrices),
     "trees, linear program": linear_program,
     "trees, thresholds by group": threshold_optimizer,
     "trees, reductions": exponentiated_gradient,

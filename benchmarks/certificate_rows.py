@@ -20,8 +20,6 @@ from tqdm.auto import tqdm
 from benchmarks import results
 from fairconstrained.metrics.bounds import difference_p_value
 
-__all__ = ["power", "rows_needed"]
-
 CONFIDENCE = 0.95
 POWER = 0.8
 PRECISION = 0.01  # of the number of rows

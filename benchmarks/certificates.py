@@ -46,8 +46,6 @@ from fairconstrained.model_selection._sequence import CAUTION, in_sequences, seq
 from fairconstrained.model_selection.certified import FRACTIONS
 from fairconstrained.rates import CAPS
 
-__all__ = ["Population", "certificates"]
-
 Array = NDArray[Any]
 CONFIDENCE = 0.95
 SLACK = {  # or the cap

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairconstrained.model_selection import pareto_front
 
-__all__ = ["differences", "error_at"]
-
 
 def error_at(violation: ArrayLike, error: ArrayLike, at: ArrayLike) -> NDArray[np.float64]:
     """Return the error on the frontier of the points at given violations.

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
-__all__ = ["NOISE", "linear_post"]
-
 NOISE = 1e-4  # on the risk, of the paper
 
 Floats = NDArray[np.float64]

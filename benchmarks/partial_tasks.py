@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["A9A", "BANK", "LAW_SCHOOL", "Task"]
-
 
 @dataclass(frozen=True)
 class Task:

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["append", "finished", "markdown", "means", "save", "table", "versions", "writable"]
-
 _PACKAGES = ("fairconstrained", "fairlearn", "numpy", "scikit-learn", "scipy", "torch")
 
 

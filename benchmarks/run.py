@@ -1,7 +1,7 @@
 """Run a benchmark: every solver on every data set, for every seed and every parameter.
 
     python -m benchmarks.run --datasets adult compas --seeds 0 1 2
-    python -m benchmarks.run --config benchmarks/configs/table_3.toml --workers 2
+    python -m benchmarks.run --objective loss_parity --datasets acs_income_white --workers 2
     python -m benchmarks.run --report
 
 Each finished run is a row of <output>/<objective>.csv; a second call skips what is there.
@@ -13,7 +13,6 @@ import argparse
 import importlib
 import importlib.util
 import sys
-import tomllib
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -185,35 +184,9 @@ def _cells(
                 yield Cell(dataset, seed, *run)
 
 
-def _configured(path: Path | None) -> dict[str, Any]:
-    """The grid in a TOML file: values of the options, by their names; lists as single values."""
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise SystemExit(f"--config {path}: {error}") from error
-
-
-def _arguments(config: dict[str, Any], parser: argparse.ArgumentParser) -> list[str]:
-    """The configuration as arguments, so that one parser checks both."""
-    known = {action.dest for action in parser._actions}
-    unknown = sorted(set(config) - known)
-    if unknown:
-        raise SystemExit(f"--config: {unknown} are none of {sorted(known)}.")
-    arguments = []
-    for name, value in config.items():
-        values = value if isinstance(value, list) else [value]
-        arguments += [f"--{name}", *map(str, values)]
-    return arguments
-
-
 def _options(argv: Sequence[str] | None) -> tuple[str, ModuleType, argparse.Namespace]:
     first = argparse.ArgumentParser(add_help=False)
-    first.add_argument("--config", type=Path, help="a TOML file with the options below")
-    config = _configured(first.parse_known_args(argv)[0].config)
-    default = config.get("objective", "rate_constrained")
-    first.add_argument("--objective", default=default, help=f"{names('objectives')}")
+    first.add_argument("--objective", default="rate_constrained", help=f"{names('objectives')}")
     name = first.parse_known_args(argv)[0].objective
     objective = component("objectives", name)
     parser = argparse.ArgumentParser(
@@ -228,23 +201,13 @@ def _options(argv: Sequence[str] | None) -> tuple[str, ModuleType, argparse.Name
     parser.add_argument("--solvers", nargs="+", default=solvers, help="default: all")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="default: 0")
     parser.add_argument("--output", type=Path, default=Path("results"), help="default: results")
-    parser.add_argument(
-        "--workers", type=_positive, default=1, help="processes; fit times want 1, the default"
-    )
+    parser.add_argument("--workers", type=int, default=1, help="1, the default, for fit times")
     parser.add_argument("--report", action="store_true", help="print means, run none")
     for parameter, values in objective.PARAMETERS.items():
         parser.add_argument(
             f"--{parameter}", nargs="+", type=type(values[0]), default=values, help=f"{values}"
         )
-    given = sys.argv[1:] if argv is None else list(argv)
-    return name, objective, parser.parse_args([*_arguments(config, parser), *given])
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1; got {text}")
-    return number
+    return name, objective, parser.parse_args(argv)
 
 
 if __name__ == "__main__":

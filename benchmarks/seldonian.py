@@ -35,8 +35,6 @@ from seldonian.spec import SupervisedSpec
 
 from benchmarks.results import append, finished
 
-__all__ = ["Exported", "trials"]
-
 SAFETY = 0.6  # of the rows, the default of SupervisedSpec
 ERROR = 0.05
 CONSTRAINTS = {

@@ -39,8 +39,6 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 
-__all__ = ["ESTIMATORS", "FEASIBLE", "TOLERANCE", "Outcome", "Trial", "check", "trials"]
-
 FEASIBLE = 1e-3  # an excess over the slack that counts as none, as documented
 TOLERANCE = 1e-3  # a difference of errors that counts as none
 RELAXED = 0.01  # a difference from the relaxation that counts as none

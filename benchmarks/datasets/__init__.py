@@ -1,4 +1,1 @@
-"""What is learnt from: ``load()`` gives a Bunch as ``load_dataset`` does.
-
-A file is one data set, or holds ``DATASETS``, a table of them.
-"""
+"""Data sets: each file has ``DATASETS``, a table; ``load()`` of one gives a Bunch."""

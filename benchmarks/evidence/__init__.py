@@ -21,8 +21,6 @@ import pandas as pd
 
 from benchmarks.evidence.aggregates import AGGREGATES
 
-__all__ = ["Cell", "cell", "claims", "sources", "table"]
-
 FOLDER = Path(__file__).parent
 
 

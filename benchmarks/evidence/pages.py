@@ -9,8 +9,6 @@ from typing import Any
 
 from benchmarks import evidence
 
-__all__ = ["anchor", "claims_markdown", "compared", "ratio_text", "table_markdown"]
-
 _PARTS = " / "
 _BAR = '<span class="bar" style="width: {:.2f}em"></span>'
 _LONGEST_BAR = 6  # em

@@ -17,8 +17,6 @@ from pathlib import Path
 
 import pandas as pd
 
-__all__ = ["published"]
-
 
 def published(name: str) -> pd.DataFrame:
     """One row for each published point."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import product
 from typing import Any, NamedTuple
-
-__all__ = ["Method", "grid"]
 
 Cells = list[dict[str, Any]]
 
@@ -14,6 +13,11 @@ Cells = list[dict[str, Any]]
 def grid(asked: dict[str, list[Any]]) -> Cells:
     """Return all combinations of parameters."""
     return [dict(zip(asked, values, strict=True)) for values in product(*asked.values())]
+
+
+def without_slack(asked: dict[str, list[Any]]) -> Cells:
+    """Return one run of each constraint."""
+    return grid({**asked, "slack": [math.nan]})
 
 
 class Method(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import product
 from typing import Any
 
@@ -13,7 +12,7 @@ from scipy.optimize import minimize
 
 from benchmarks.objectives.auc_fair import FREE, OURS, OURS_WITH_GROUPS, RESCALED, WITH_MARGIN
 from benchmarks.objectives.rate_constrained import ALPHA, base_model
-from benchmarks.solvers import Cells, Method, grid
+from benchmarks.solvers import Cells, Method, grid, without_slack
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity
 from fairconstrained.solvers import QCQP
@@ -44,11 +43,6 @@ def ranker(name: str, surrogate: str = "soft_bins", **options: Any) -> Method:
 def default_cells(asked: dict[str, list[Any]]) -> Cells:
     """Return wide slacks as well."""
     return grid({**asked, "slack": sorted({*asked["slack"], *WIDE})})
-
-
-def surrogate_cells(asked: dict[str, list[Any]]) -> Cells:
-    """Return the slacks of the quadratic surrogate."""
-    return grid({**asked, "slack": SURROGATE_SLACKS})
 
 
 def fit_with_groups(
@@ -171,11 +165,6 @@ def unconstrained(
     return lambda X, groups: model.decision_function(X)
 
 
-def without_slack(asked: dict[str, list[Any]]) -> Cells:
-    """Return one run of each notion."""
-    return grid({**asked, "slack": [math.nan]})
-
-
 NAME = ["auc_fair"]
 SOLVERS = {
     "auc_default": ranker(OURS)._replace(cells=default_cells),
@@ -186,7 +175,7 @@ SOLVERS = {
     # Quadratic surrogates of all AUCs (Yao, Lin, Yang 2023), solved exactly from group moments.
     "auc_surrogate_exact": ranker(
         "quadratic surrogate, exact", "quadratic", solver=QCQP()
-    )._replace(cells=surrogate_cells),
+    )._replace(cells=lambda asked: grid({**asked, "slack": SURROGATE_SLACKS})),
     "auc_default_with_groups": Method(OURS_WITH_GROUPS, NAME, fit_with_groups),
     "auc_correlation_penalty": Method(
         "correlation penalty", NAME, correlation_penalty, correlation_cells

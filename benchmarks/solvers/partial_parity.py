@@ -26,14 +26,9 @@ AUC_GAPS = [0.15, 0.1, 0.06, 0.03, 0.005]
 NEVER_BINDS = 10.0
 
 
-def of_statistical_parity(asked: dict[str, list[Any]]) -> Cells:
+def of(notion: str) -> Callable[[dict[str, list[Any]]], Cells]:
     """Return all levels of one notion."""
-    return [cell for cell in grid(asked) if cell["constraint"] == "statistical_parity"]
-
-
-def of_demographic_parity(asked: dict[str, list[Any]]) -> Cells:
-    """Return all levels of one notion."""
-    return [cell for cell in grid(asked) if cell["constraint"] == "demographic_parity"]
+    return lambda asked: [cell for cell in grid(asked) if cell["constraint"] == notion]
 
 
 def one_level(asked: dict[str, list[Any]]) -> Cells:
@@ -90,12 +85,12 @@ SOLVERS = {
     "partial_loose": method(
         "partial parity, loose",
         lambda train, task, notion, i: within_interval(train, task, notion, LOOSE[i]),
-        of_demographic_parity,
+        of("demographic_parity"),
     ),
     "partial_ranks": method(
         "rank parity",
         lambda train, task, notion, i: within_interval(train, task, "rank_parity", RANKS[i]),
-        of_statistical_parity,
+        of("statistical_parity"),
     ),
     "partial_group_auc": auc_method("group AUC", "group_auc"),
     "partial_inter_group": auc_method("inter-group pairs", "inter_group"),

@@ -10,7 +10,7 @@ from fairlearn.reductions import DemographicParity, EqualizedOdds, Exponentiated
 from numpy.typing import NDArray
 
 from benchmarks.objectives.rate_constrained import ALPHA, DELTA, Fitted, base_model, dense
-from benchmarks.solvers import Cells, Method, grid
+from benchmarks.solvers import Cells, Method, grid, without_slack
 from fairconstrained import RateConstrainedClassifier
 
 MOMENTS = {"demographic_parity": DemographicParity, "equalized_odds": EqualizedOdds}
@@ -75,11 +75,6 @@ def unconstrained(
     """Train LogisticRegression without the sensitive features."""
     model = base_model(len(y)).fit(X, y)
     return Fitted(lambda X, groups: model.predict(X).astype(float))
-
-
-def without_slack(asked: dict[str, list[Any]]) -> Cells:
-    """Return one run of each constraint."""
-    return grid({**asked, "slack": [math.nan]})
 
 
 SOLVERS = {

@@ -4,9 +4,8 @@
     torchrun --standalone --nproc-per-node 2 -m benchmarks.speed.workers
 
 A network of `--width` hidden units twice, 20 features, batches of `--batch` rows, demographic
-parity by the augmented Lagrangian, one thread a worker. The first worker prints the milliseconds of
-a step, its own processor milliseconds and the values that training ends with, and adds them to
-<output>/workers.csv.
+parity by the augmented Lagrangian, one thread a worker. The first worker prints its processor
+milliseconds of a step and the values that training ends with, and adds them to workers.csv.
 """
 
 from __future__ import annotations

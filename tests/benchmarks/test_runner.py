@@ -186,21 +186,6 @@ def test_results_that_cannot_be_written_are_told_before_any_run(run, tmp_path):
         run("--solvers", "unconstrained", *ARGUMENTS)
 
 
-def test_a_configuration_is_the_options_and_the_command_line_goes_first(run, table, tmp_path):
-    config = tmp_path / "grid.toml"
-    config.write_text(
-        'solvers = ["unconstrained"]\nconstraint = "demographic_parity"\nseeds = [0, 1]\n'
-    )
-    assert run("--config", str(config), "--seeds", "2") == 0
-    assert [(row["method"], row["seed"]) for row in table()] == [("unconstrained", "2")]
-    config.write_text("speed = 3\n")
-    with pytest.raises(SystemExit, match=r"\['speed'\] are none of"):
-        run("--config", str(config))
-    config.write_text("seeds = [")
-    with pytest.raises(SystemExit, match=r"grid\.toml"):
-        run("--config", str(config))
-
-
 def test_unknown_component_is_named(run):
     with pytest.raises(SystemExit, match=r"'nothing' is neither one of .*'reductions'"):
         run("--solvers", "nothing")

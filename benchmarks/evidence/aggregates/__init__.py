@@ -2,11 +2,9 @@
 
 from benchmarks.evidence.aggregates import (  # noqa: F401
     dp_fermi,
-    loss_parity,
     networks,
     new_data,
     partial_parity,
-    private,
     rankings,
     rates,
     speed,

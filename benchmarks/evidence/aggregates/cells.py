@@ -8,19 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-__all__ = [
-    "AGGREGATES",
-    "Aggregate",
-    "Cells",
-    "budgets",
-    "by_budget",
-    "means",
-    "name",
-    "number",
-    "summary",
-    "table",
-]
-
 Cells = Iterator[tuple[str, str, str, str]]
 _NAMES = {
     "adult": "Adult",
@@ -46,7 +33,6 @@ _NAMES = {
     "inter_group": "inter-group",
     "intra_group": "intra-group",
     "train": "training",
-    "other_bottom": "generated, groups differ below the interval",
     "one": "five groups, one of them shifted",
     "fair": "two groups, fair",
 }

@@ -1,11 +1,23 @@
-"""Rates of predicted labels: slacks kept, fairlearn, random problems."""
+"""Rates of predicted labels: slacks kept, fairlearn, random problems, privacy."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 from benchmarks import frontier, stress
-from benchmarks.evidence.aggregates.cells import Cells, name, number, summary, table
+from benchmarks.evidence.aggregates.cells import (
+    Cells,
+    budgets,
+    by_budget,
+    means,
+    name,
+    number,
+    summary,
+    table,
+)
+
+_TEST = {"test_error": "test error", "test_violation": "test gap"}
+_SMALL_GROUPS = ["acs_income_race", "acs_income_20"]
 
 
 @table("slacks_kept", "rate_constrained")
@@ -37,8 +49,8 @@ def _reductions(runs: pd.DataFrame) -> Cells:
     for (data, notion), of in runs.groupby(["dataset", "constraint"], sort=False):
         found = pd.DataFrame(frontier.differences(of, "fairconstrained", "reductions"))
         for part in ("train", "test"):
-            means = found.groupby("seed")[part].mean()
-            yield name(data, notion), f"{part} rows", *summary(means, "+.4f")
+            of_seeds = found.groupby("seed")[part].mean()
+            yield name(data, notion), f"{part} rows", *summary(of_seeds, "+.4f")
         own = of[of["method"] == "reductions"].groupby("slack")["test_error"].std().mean()
         yield name(data, notion), "standard deviation of fairlearn's test error", f"{own:.4f}", ""
 
@@ -67,3 +79,41 @@ def _times_faster_than_reductions(runs: pd.DataFrame) -> Cells:
     for key, of in ratios.dropna().groupby(level=case):
         for column, value in (("median", of.median()), ("least", of.min()), ("most", of.max())):
             yield name(*key), column, *number(value, ".1f")
+
+
+def _linear(runs: pd.DataFrame, small_groups: bool = False) -> pd.DataFrame:
+    """Runs of linear models on data with large groups only, or with small ones."""
+    linear = runs["method"] == "fairconstrained, private"
+    return runs[linear & (runs["dataset"].isin(_SMALL_GROUPS) == small_groups)]
+
+
+@table("private_rates", "private_rates")
+def _private_rates(runs: pd.DataFrame) -> Cells:
+    runs = _linear(runs)
+    runs = runs[runs["epsilon"].isna() | (runs["epsilon"] == 1.0)]
+    runs = runs[runs["constraint"] != "false_negative_rate"]
+    for (data, notion, slack), of in runs.groupby(["dataset", "constraint", "slack"], sort=False):
+        for budget, of_budget in budgets(of):
+            yield from means(of_budget, name(data, notion, slack), _TEST, budget)
+
+
+@table("private_budgets", "private_rates")
+def _private_budgets(runs: pd.DataFrame) -> Cells:
+    runs = _linear(runs)
+    runs = runs[(runs["constraint"] == "demographic_parity") & (runs["slack"] == 0.05)]
+    for data, of in runs.groupby("dataset", sort=False):
+        if of["epsilon"].nunique() > 1:
+            yield from by_budget(of, name(data), _TEST)
+
+
+@table("private_small_groups", "private_rates")
+def _private_small_groups(runs: pd.DataFrame) -> Cells:
+    measures = {"train_violation": "training gap", **_TEST}
+    for data, of in _linear(runs, small_groups=True).groupby("dataset", sort=False):
+        yield from by_budget(of, name(data), measures)
+
+
+@table("private_heart", "private_rates")
+def _private_heart(runs: pd.DataFrame) -> Cells:
+    measures = {"test_error": "test error", "test_violation": "test false negative rate"}
+    yield from by_budget(runs[runs["dataset"] == "heart"], "", measures)
