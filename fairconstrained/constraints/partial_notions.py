@@ -45,15 +45,8 @@ class PartialNotion(Notion):
 
     Parameters
     ----------
-    interval : pair of float, list of pairs, or dict, optional
-        Ranks ``(alpha, beta)`` in [0, 1], counted from the top of the scores of each group. Also a
-        list of such pairs that do not overlap, or a dict with one of these for every group.
-        Default: the estimator's ``interval``.
-    slack : float, optional
-        Largest allowed gap; default: the estimator's ``slack``.
-    temperature : float, default=2.0
-        Sharpness of the surrogate of "score above threshold" in training. Solvers increase it if
-        the true gap does not follow the surrogate.
+    interval, slack, temperature
+        As in :class:`PartialStatisticalParity`.
 
     Examples
     --------

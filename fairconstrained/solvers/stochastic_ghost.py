@@ -17,21 +17,21 @@ from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolv
 _INFEASIBLE = 1e-12
 
 
-class Step(NamedTuple):
+class Direction(NamedTuple):
     """A direction and the multipliers of the linearised constraints."""
 
     d: Floats  # (n,)
     dual: Floats  # (m,)
 
 
-class Rows(NamedTuple):
+class Drawn(NamedTuple):
     """Rows drawn for the objective, and for the constraints with what each stands for."""
 
     of_objective: Tensor
     of_constraints: tuple[Tensor, Tensor]
 
     @classmethod
-    def joined(cls, one: Rows, other: Rows) -> Rows:
+    def joined(cls, one: Drawn, other: Drawn) -> Drawn:
         """Join two draws of one size: each row stands for half as many."""
         index, scale = (
             torch.cat(pair) for pair in zip(one.of_constraints, other.of_constraints, strict=True)
@@ -161,24 +161,24 @@ class StochasticGhost(StochasticSolver):
         now.dual = torch.as_tensor(step.dual).to(now.dual)
         now.step_size *= 1.0 - self.step_decay * now.step_size
 
-    def debiased(self, estimates: Estimates, x: Tensor, level: int, probability: float) -> Step:
+    def debiased(self, estimates: Estimates, x: Tensor, level: int, chance: float) -> Direction:
         """Estimate the direction at `x` for a drawn level."""
         single, even, odd = (self.draw(estimates, n) for n in (1, 2**level, 2**level))
         # The whole sample is measured as one: values need not be means over rows.
         first, fine, *halves = (
             self.solve(self.sample(estimates, x, rows))
-            for rows in (single, Rows.joined(even, odd), even, odd)
+            for rows in (single, Drawn.joined(even, odd), even, odd)
         )
         coarse = 0.5 * (halves[0].d + halves[1].d)
-        return Step(first.d + (fine.d - coarse) / probability, fine.dual)
+        return Direction(first.d + (fine.d - coarse) / chance, fine.dual)
 
-    def draw(self, estimates: Estimates, size: int) -> Rows:
+    def draw(self, estimates: Estimates, size: int) -> Drawn:
         """Draw `size` rows; for the constraints, as many of each part."""
         size = size * self.batch_size
         rows = torch.randint(estimates.problem.n_rows, (size,), generator=estimates.rng)
-        return Rows(rows, estimates.balanced.draw(size, estimates.rng))
+        return Drawn(rows, estimates.balanced.draw(size, estimates.rng))
 
-    def sample(self, estimates: Estimates, x: Tensor, rows: Rows) -> Sample:
+    def sample(self, estimates: Estimates, x: Tensor, rows: Drawn) -> Sample:
         """Estimate all terms from these rows."""
         terms = estimates.problem.estimates(x, rows.of_objective, rows.of_constraints)
         gradients = terms.jacobian().cpu().double().numpy()
@@ -186,7 +186,7 @@ class StochasticGhost(StochasticSolver):
         constraints = (terms.value[1:] + estimates.shift).cpu().double().numpy()
         return Sample(gradients[0], constraints, gradients[1:])
 
-    def solve(self, sample: Sample) -> Step:
+    def solve(self, sample: Sample) -> Direction:
         """Return the direction d(S) and its multipliers."""
         level = (1.0 - self.lam) * max(sample.value.max(initial=0.0), 0.0)
         level += self.lam * least_level(sample.value, sample.jacobian, self.rho)
@@ -227,7 +227,7 @@ def least_level(value: Floats, jacobian: Floats, radius: float) -> float:
 
 def direction(
     gradient: Floats, value: Floats, jacobian: Floats, level: float, curvature: float, bound: float
-) -> Step:
+) -> Direction:
     r"""Solve :math:`\min_d g'd + \tfrac{\tau}{2} \lVert d \rVert^2` s.t. :math:`c + A d \le`
     `level`, :math:`\lVert d \rVert_\infty \le` `bound`.
 
@@ -253,7 +253,7 @@ def direction(
     (array([0.5, 0. ]), array([1.5]))
     """
     if not len(value):
-        return Step(np.clip(-gradient / curvature, -bound, bound), np.zeros(0))
+        return Direction(np.clip(-gradient / curvature, -bound, bound), np.zeros(0))
     step = _without_box(gradient, value, jacobian, level, curvature)
     if step is not None and np.abs(step.d).max() <= bound:
         return step
@@ -272,12 +272,12 @@ def direction(
     dual = minimize(
         negative_dual, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
     ).x
-    return Step(at(dual), dual)
+    return Direction(at(dual), dual)
 
 
 def _without_box(
     gradient: Floats, value: Floats, jacobian: Floats, level: float, curvature: float
-) -> Step | None:
+) -> Direction | None:
     """Without bounds on d, by least distance programming; None if there is no such step.
 
     Lawson and Hanson, Solving Least Squares Problems, Chapter 23: the shortest u with A u <= h
@@ -294,4 +294,4 @@ def _without_box(
     if rest <= _INFEASIBLE:
         return None
     dual = curvature * v / rest
-    return Step(-(gradient + dual @ jacobian) / curvature, dual)
+    return Direction(-(gradient + dual @ jacobian) / curvature, dual)

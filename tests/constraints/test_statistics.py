@@ -1,18 +1,26 @@
-"""The pullback of every statistic is the derivative of its weighted soft values."""
+"""Statistics: pullbacks, tables, and histograms that are cubic B-splines of squashed scores."""
 
+import numpy as np
 import pytest
 import torch
+from scipy.interpolate import BSpline
 
+from fairconstrained import AUCFairClassifier
+from fairconstrained.constraints import AUCParity, EqualizedOdds, SoftBins, Stack
 from fairconstrained.constraints.spline_bins import SplineBins
 from fairconstrained.constraints.statistics import (
     ClassProbabilities,
     Columns,
     Losses,
+    sum_by,
 )
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
 from fairconstrained.constraints.surrogates import ScoreMoments
+from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import LOSSES
-from tests.helpers.notions import random_rows
+from tests.helpers.notions import bound, random_rows
+
+NO_AUX = torch.zeros(0)
 
 BINARY = {
     "score moments": ScoreMoments(),
@@ -52,3 +60,89 @@ def test_pullbacks_equal_autograd(n_classes, statistic):
     torch.testing.assert_close(value, soft.detach(), rtol=0, atol=0)
     for _ in range(2):  # it may be called again
         torch.testing.assert_close(pullback(weights), expected, rtol=1e-9, atol=1e-12)
+
+
+# --- smooth bins ---------------------------------------------------------------------------------
+
+
+def column(*scores):
+    return torch.tensor(scores, dtype=torch.float64)[:, None]
+
+
+@pytest.mark.parametrize(("n_columns", "reach"), [(4, 1.0), (9, 3.0), (64, 8.0)])
+def test_shares_are_cubic_b_splines_on_equal_knots(n_columns, reach):
+    """Of z / sqrt(1 + (z / r)^2), against scipy's design matrix."""
+    z = np.random.default_rng(0).normal(scale=2 * reach, size=200)
+    squashed = z / np.sqrt(1 + (z / reach) ** 2)
+    width = 2 * reach / (n_columns - 3)
+    knots = -reach + width * np.arange(-3, n_columns + 1)
+    expected = BSpline.design_matrix(squashed, knots, 3).toarray()
+    shares = SplineBins(n_columns, reach).soft(torch.as_tensor(z)[:, None], NO_AUX)
+    np.testing.assert_allclose(shares, expected, atol=1e-12)
+
+
+def test_no_score_is_too_far_out_for_a_slope():
+    """Heavy tails: a kink at the last knot, or a flat end, would hold a solver up there."""
+    z = column(-40.0, -8.0, 0.0, 8.0, 40.0).requires_grad_()
+    mean = SplineBins(64).soft(z, NO_AUX) @ torch.arange(64.0, dtype=torch.float64)
+    (slope,) = torch.autograd.grad(mean.sum(), z)
+    assert (slope > 0).all()
+    np.testing.assert_allclose(slope, slope.flip(0), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [SplineBins(11), Columns((SplineBins(7), Losses(LOSSES["log"]))), Columns(())],
+    ids=["bins", "side by side", "none"],
+)
+def test_tables_are_weighted_sums_of_rows(statistic):
+    rows = random_rows(0)
+    index = (rows.group * 2 + rows.y).remainder(5)
+    leaf = rows.scores.clone().requires_grad_()
+    table = statistic.sums(leaf, rows.y, rows.weight, index, 5)
+    by_rows = sum_by(statistic.soft(leaf, rows.y) * rows.weight[:, None], index, 5)
+    torch.testing.assert_close(table, by_rows, rtol=1e-12, atol=1e-12)
+    weights = torch.randn(table.shape, generator=torch.Generator().manual_seed(1)).to(table)
+    gradients = [
+        torch.autograd.grad((weights * values).sum() + 0.0 * leaf.sum(), leaf)[0]
+        for values in (table, by_rows)
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-12)
+
+
+def test_a_stack_keeps_its_members_values_when_sharpened():
+    """Sharper bins are more columns: the stack's table has to follow."""
+    rows = random_rows(1)
+    notions = EqualizedOdds(), AUCParity("intra_group", surrogate=SoftBins(12))
+    members = [bound(notion, (2, 3)) for notion in notions]
+    stack = Stack(members[0].space, members)
+    sharp = stack.sharpened()
+    assert sharp.statistic.n_columns > stack.statistic.n_columns
+    for whole, parts in ((stack, members), (sharp, [m.sharpened() for m in members])):
+        own = [p.values(rows.scores, rows.on(p), NO_AUX) for p in parts]
+        values = whole.values(rows.scores, rows.on(whole), NO_AUX)
+        torch.testing.assert_close(values, torch.cat(own), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("params", [{"n_bins": 3}, {"reach": 0.0}, {"reach": np.inf}])
+def test_too_few_bins_are_refused(params):
+    with pytest.raises(ValueError, match="SoftBins needs four bins or more and a finite reach > 0"):
+        SoftBins(**params)
+
+
+@pytest.mark.parametrize("fairness", ["group_auc", "inter_group"])
+def test_what_is_added_to_a_column_changes_the_intercept_only(fairness):
+    data = make_biased_classification(400, random_state=0)
+    shift = np.linspace(-3.0, 5.0, data.data.shape[1])
+    fits = [
+        AUCFairClassifier(fairness, slack=0.05).fit(
+            X, data.target, sensitive_features=data.sensitive_features
+        )
+        for X in (data.data, data.data + shift)
+    ]
+    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, atol=5e-3)
+    scores = [
+        clf.decision_function(X)
+        for clf, X in zip(fits, (data.data, data.data + shift), strict=True)
+    ]
+    np.testing.assert_allclose(*scores, atol=0.05)
