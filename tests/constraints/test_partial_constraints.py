@@ -14,15 +14,13 @@ from fairconstrained.constraints import (
     PartialStatisticalParity,
 )
 from fairconstrained.percentiles import rank_of_scores
-from tests.helpers.notions import random_rows
+from tests.helpers.notions import hard_values, random_rows, soft_values
 from tests.helpers.partial import (
     INTERVALS,
     METRICS,
     RATES,
     bound,
-    hard_of,
     rates_of,
-    soft,
     variables,
 )
 
@@ -43,7 +41,7 @@ def test_hard_values_are_the_metric_minus_slack(name, n_groups, interval):
         interval = {group: EACH[group] for group in "abcd"[:n_groups]}
     own = {"threshold": 0.1 * n_groups} if name in RATES else {}
     constraint = bound(PARTIAL[name](interval, **own), n_groups)
-    hard = hard_of(constraint, rows, variables(constraint, rows))
+    hard = hard_values(constraint, rows, variables(constraint, rows))
     expected = METRICS[name](
         rows.y.numpy(),
         rows.scores.numpy(),
@@ -86,7 +84,7 @@ def test_the_whole_interval_is_full_parity(name):
     rows = random_rows(4, n=100)
     one, other = bound(partial((0.0, 1.0))), bound(full())
     none = torch.zeros(0)
-    for values in (soft, hard_of):
+    for values in (soft_values, hard_values):
         mine, theirs = (values(c, rows, none).sort().values.numpy() for c in (one, other))
         assert mine == pytest.approx(theirs, abs=1e-12)
 
@@ -102,7 +100,7 @@ def test_the_paper_s_form_of_partial_demographic_parity(leak):
     inside = [min(r, b) - min(r, a) for r in rates]
     values = [(1 - leak) * i + leak * r for i, r in zip(inside, rates, strict=True)]
     gap = (values[0] - values[1]) / (b - a)
-    values = soft(constraint, rows, torch.zeros(0)).numpy()
+    values = soft_values(constraint, rows, torch.zeros(0)).numpy()
     assert values == pytest.approx([gap - 0.05, -gap - 0.05])
 
 
@@ -116,7 +114,7 @@ def test_the_paper_s_form_of_partial_statistical_parity():
     steps = torch.sigmoid(1.5 * (rows.scores - theta))
     rates = np.stack(rates_of(rows, steps))
     expected = np.concatenate((rates - p - slack * (b - a), p - rates)).reshape(-1)
-    values = soft(constraint, rows, theta).numpy() * (b - a) / 2
+    values = soft_values(constraint, rows, theta).numpy() * (b - a) / 2
     assert values == pytest.approx(expected, abs=1e-12)
 
 
@@ -125,9 +123,9 @@ def test_a_slack_of_one_asks_for_nothing():
     for notion in PARTIAL.values():
         constraint = bound(notion((0.1, 0.4), 1.0))
         aux = variables(constraint, rows)
-        assert (hard_of(constraint, rows, aux) <= 0).all()
+        assert (hard_values(constraint, rows, aux) <= 0).all()
     constraint = bound(PartialStatisticalParity((0.1, 0.4), 1.0))
-    assert (soft(constraint, rows, variables(constraint, rows)) < -1).all()
+    assert (soft_values(constraint, rows, variables(constraint, rows)) < -1).all()
 
 
 @pytest.mark.parametrize("interval", [(0.1, 0.4), (0.0, 0.3), [(0.1, 0.2), (0.6, 0.8)]], ids=str)

@@ -8,9 +8,9 @@ from fairconstrained.constraints import (
     PARTIAL,
     PartialStatisticalParity,
 )
-from tests.helpers.notions import random_rows
+from tests.helpers.notions import hard_values, random_rows, soft_values
 from tests.helpers.numeric import numerical_jacobian
-from tests.helpers.partial import CONVEX, INTERVALS, bound, hard_of, soft, variables
+from tests.helpers.partial import CONVEX, INTERVALS, bound, variables
 
 # --- differences of convex functions -------------------------------------------------------------
 
@@ -37,7 +37,7 @@ def test_convex_minus_concave_is_the_value(surrogate):
             scaled = rows._replace(scores=scale * rows.scores)
             first, second = constraint.convex_parts(scaled.scores, scaled.on(constraint), aux)
             assert (first - second).numpy() == pytest.approx(
-                soft(constraint, scaled, aux).numpy(), abs=1e-9
+                soft_values(constraint, scaled, aux).numpy(), abs=1e-9
             )
 
 
@@ -77,7 +77,7 @@ def test_gradients_of_values_and_parts(surrogate):
 
         def values(x, constraint=constraint, rows=rows, name=name):
             moved = rows._replace(scores=x[: len(rows.y), None])
-            terms = soft(constraint, moved, x[len(rows.y) :])
+            terms = soft_values(constraint, moved, x[len(rows.y) :])
             if name == "group_auc":
                 return terms
             parts = constraint.convex_parts(moved.scores, moved.on(constraint), x[len(rows.y) :])
@@ -102,8 +102,8 @@ def test_tied_scores_are_feasible_at_the_start(name, surrogate):
             constraint = bound(PARTIAL[name](interval, surrogate=surrogate))
             aux = constraint.init_aux(rows.scores, rows.on(constraint))
             slack = pytest.approx(np.full(len(constraint.slack), -0.05), abs=1e-9)
-            assert hard_of(constraint, rows, aux).numpy() == slack
-            assert soft(constraint, rows, aux).max().item() <= 1e-9
+            assert hard_values(constraint, rows, aux).numpy() == slack
+            assert soft_values(constraint, rows, aux).max().item() <= 1e-9
 
 
 def test_the_start_puts_thresholds_at_the_grid_s_ranks():

@@ -17,8 +17,8 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.constraints.partial_notions import _EDGES
 from fairconstrained.percentiles import auc_inside, rank_of_scores, read_intervals
-from tests.helpers.notions import at_temperature, random_rows
-from tests.helpers.partial import bound, hard_of, rates_of, soft, variables
+from tests.helpers.notions import at_temperature, hard_values, random_rows, soft_values
+from tests.helpers.partial import bound, rates_of, variables
 
 # --- sets of rows --------------------------------------------------------------------------------
 
@@ -49,8 +49,8 @@ def test_a_dropped_set_leaves_the_others_values():
         assert dropped
         two = bound(notion((0.1, 0.6)), 2)
         aux = variables(two, rows.take(rows.group < 2))
-        assert soft(kept, rows, aux).numpy() == pytest.approx(
-            soft(two, rows.take(rows.group < 2), aux).numpy(), abs=1e-12
+        assert soft_values(kept, rows, aux).numpy() == pytest.approx(
+            soft_values(two, rows.take(rows.group < 2), aux).numpy(), abs=1e-12
         )
 
 
@@ -80,11 +80,13 @@ def test_a_stack_gives_each_member_its_extra_variables():
     for sharp in (False, True):
         one = stack.sharpened() if sharp else stack
         each = [member.sharpened() if sharp else member for member in members]
-        expected = torch.cat([soft(m, rows, a) for m, a in zip(each, pieces, strict=True)])
-        assert soft(one, rows, aux).numpy() == pytest.approx(expected.numpy(), abs=1e-12)
-        hard = torch.cat([hard_of(m, rows, a) for m, a in zip(each, pieces, strict=True)])
-        assert hard_of(one, rows, aux).numpy() == pytest.approx(hard.numpy(), abs=1e-12)
-    assert (soft(stack.sharpened(), rows, aux) - soft(stack, rows, aux)).abs().max() > 0.01
+        expected = torch.cat([soft_values(m, rows, a) for m, a in zip(each, pieces, strict=True)])
+        assert soft_values(one, rows, aux).numpy() == pytest.approx(expected.numpy(), abs=1e-12)
+        hard = torch.cat([hard_values(m, rows, a) for m, a in zip(each, pieces, strict=True)])
+        assert hard_values(one, rows, aux).numpy() == pytest.approx(hard.numpy(), abs=1e-12)
+    assert (
+        soft_values(stack.sharpened(), rows, aux) - soft_values(stack, rows, aux)
+    ).abs().max() > 0.01
     assert not stack.difference_of_convex
     assert Stack(space, members[2:]).difference_of_convex
 
@@ -100,7 +102,7 @@ def test_bins_err_by_at_most_half_the_mass_they_share():
         intervals = read_intervals((0.1, 0.6), ["a", "b"])
         exact = auc_inside(intervals.fraction(rank_of_scores(z, group, rows.weight, 2).rank))
         constraint = bound(PartialGroupAUC((0.1, 0.6), 0.0), 2, temperature=1e6)
-        binned = soft(constraint, rows, torch.zeros(0)) + 0.5
+        binned = soft_values(constraint, rows, torch.zeros(0)) + 0.5
         edges = np.concatenate(([-np.inf], _EDGES.numpy(), [np.inf]))
         above = torch.as_tensor(z[:, None] > edges).double()
         rates = np.stack(rates_of(rows, above))
@@ -148,5 +150,5 @@ def test_a_loosened_constraint_is_one_of_more_slack():
         aux = expected.init_aux(rows.scores, rows.on(expected))
         stacked = Stack(space, [constraint]).loosened(0.2)
         for found in (looser, stacked):
-            assert (soft(found, rows, aux) == soft(expected, rows, aux)).all()
-            assert (hard_of(found, rows, aux) == hard_of(expected, rows, aux)).all()
+            assert (soft_values(found, rows, aux) == soft_values(expected, rows, aux)).all()
+            assert (hard_values(found, rows, aux) == hard_values(expected, rows, aux)).all()

@@ -8,6 +8,8 @@ import torch
 
 from fairconstrained.constraints import Space
 
+NO_AUX = torch.zeros(0)
+
 
 class ScoredRows(NamedTuple):
     """Rows in score space."""
@@ -41,11 +43,11 @@ def random_rows(seed, n_classes=2, n_groups=3, n=60):
     )
 
 
-def bound(notion, shape, temperature=1.0):
+def bound(notion, shape, temperature=1.0, slack=0.05):
     """The notion on labels 0, 1, ... and groups a, b, ..., of which `shape` gives the numbers."""
     n_classes, n_groups = shape
     space = Space(list(range(n_classes)), list("abcdefg"[:n_groups]))
-    return at_temperature(notion, temperature).bind(space, 0.05)
+    return at_temperature(notion, temperature).bind(space, slack)
 
 
 def at_temperature(notion, temperature):
@@ -55,14 +57,14 @@ def at_temperature(notion, temperature):
     return copy(notion).set_params(temperature=temperature)
 
 
-def soft_values(constraint, rows):
-    """Values of a constraint without extra variables, as optimised."""
-    return constraint.values(rows.scores, rows.on(constraint), torch.zeros(0))
+def soft_values(constraint, rows, aux=NO_AUX):
+    """Values of a constraint, as optimised."""
+    return constraint.values(rows.scores, rows.on(constraint), aux)
 
 
 def table(constraint, rows):
     """The table of soft statistics of a constraint without extra variables."""
-    return constraint.sums(rows.scores, rows.on(constraint), torch.zeros(0))
+    return constraint.sums(rows.scores, rows.on(constraint), NO_AUX)
 
 
 def hard_table(constraint, rows):
@@ -70,7 +72,6 @@ def hard_table(constraint, rows):
     return constraint.hard_sums(rows.scores, rows.on(constraint))
 
 
-def hard_values(constraint, rows):
+def hard_values(constraint, rows, aux=NO_AUX):
     """Values as measured on predicted labels."""
-    counts = rows.on(constraint).counts()
-    return constraint.of_moments(hard_table(constraint, rows), counts, torch.zeros(0))
+    return constraint.hard_values(rows.scores, rows.on(constraint), aux)

@@ -12,9 +12,8 @@ from fairconstrained.constraints import (
     PartialDemographicParity,
     PartialEqualizedOdds,
     PartialEqualOpportunity,
-    Space,
 )
-from tests.helpers.notions import at_temperature
+from tests.helpers.notions import bound as bound_to
 
 INTERVALS = [(0.05, 0.4), (0.0, 1.0), [(0.0, 0.2), (0.3, 0.8)]]
 RATES = {
@@ -30,22 +29,13 @@ METRICS = {
 
 
 def bound(notion, n_groups=3, temperature=1.5, slack=0.05):
-    space = Space([0, 1], list("abcde"[:n_groups]))
-    return at_temperature(notion, temperature).bind(space, slack)
+    return bound_to(notion, (2, n_groups), temperature, slack)
 
 
 def variables(constraint, rows):
     """Extra variables near those of the start, in no order."""
     noise = torch.as_tensor(np.random.default_rng(0).normal(size=constraint.n_aux))
     return constraint.init_aux(rows.scores, rows.on(constraint)) + noise
-
-
-def soft(constraint, rows, aux):
-    return constraint.values(rows.scores, rows.on(constraint), aux)
-
-
-def hard_of(constraint, rows, aux):
-    return constraint.hard_values(rows.scores, rows.on(constraint), aux)
 
 
 def rates_of(rows, values):
