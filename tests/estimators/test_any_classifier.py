@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -30,7 +30,7 @@ from fairconstrained import (
 from fairconstrained.constraints import FalseNegativeRate
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.export import model_card
-from fairconstrained.models import Posteriors, as_specification
+from fairconstrained.models import Posteriors
 from tests.helpers.fits import FORGIVEN, METRIC_OF, measured, table
 
 TREES = HistGradientBoostingClassifier(max_iter=20, random_state=0)
@@ -113,27 +113,6 @@ def test_whatever_the_estimator(estimator):
     assert clf.predict(X).shape == y.shape
 
 
-def test_parameters_of_the_classifier_are_those_of_the_model():
-    clf = RateConstrainedClassifier(model=HistGradientBoostingClassifier())
-    clf.set_params(model__max_depth=3)
-    assert clone(clf).get_params()["model__max_depth"] == 3
-    assert clf.model.max_depth == 3
-    assert as_specification(clf.model).estimator is clf.model
-
-
-@pytest.mark.slow
-def test_searches_over_the_classifier():
-    X, y, group = table(n=400)
-    with sklearn.config_context(enable_metadata_routing=True):
-        search = GridSearchCV(
-            RateConstrainedClassifier(model=DecisionTreeClassifier(), random_state=0),
-            {"model__max_depth": [1, 4]},
-            cv=3,
-        ).fit(X, y, sensitive_features=group)
-    assert search.best_params_["model__max_depth"] in (1, 4)
-    assert search.best_estimator_.feasible_
-
-
 @pytest.mark.slow
 def test_a_cache_saves_the_classifiers_of_another_slack(tmp_path):
     """What depends on the rows only is fitted once; the models are those without the cache."""
@@ -176,13 +155,6 @@ def test_texts():
     assert "tells the classes 0, 1 apart. Training" in model_card(clf).sections["Model"]
     ranking = AUCFairClassifier("inter_group", model=model, slack=0.2, random_state=0)
     assert ranking.fit(texts, y, sensitive_features=group).score(texts, y) > 0.6
-
-
-def test_strings_through_a_pipeline_of_its_own():
-    X, y, group = table(n=600)
-    words = [["a" if value > 0 else "b" for value in row[:3]] for row in X.tolist()]
-    model = make_pipeline(OneHotEncoder(), LogisticRegression())
-    assert fitted(model=model, data=(words, y, group)).predict(words[:4]).shape == (4,)
 
 
 def test_a_frozen_model_is_made_fair_with_new_rows():
@@ -235,25 +207,6 @@ def test_rows_of_weight_zero_are_not_there():
     with_zeros.fit(X, y, sensitive_features=group, sample_weight=weight)
     without = fitted(model=model, data=(X[used], y[used], group[used]))
     np.testing.assert_array_equal(with_zeros.coef_, without.coef_)
-
-
-@pytest.mark.slow
-def test_weights_count_in_the_posteriors_and_in_the_constraint():
-    X, y, group = table(n=1000)
-    weight = np.where(group == 0, 3.0, 1.0) * np.where(y == 1, 2.0, 1.0)
-    clf = RateConstrainedClassifier(model=TREES, random_state=0)
-    clf.fit(X, y, sensitive_features=group, sample_weight=weight)
-    assert clf.feasible_
-    assert clf.predict_proba(X)[:, 1].mean() > fitted().predict_proba(X)[:, 1].mean()
-
-
-@pytest.mark.slow
-def test_fits_repeat_and_survive_pickling():
-    X = table(n=1000)[0]
-    one, other = (fitted(model=RandomForestClassifier(5)) for _ in range(2))
-    np.testing.assert_array_equal(one.decision_function(X), other.decision_function(X))
-    again = pickle.loads(pickle.dumps(one))
-    np.testing.assert_array_equal(one.predict_proba(X), again.predict_proba(X))
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_beyond_its_memory_a_stream_still_counts_every_row():
     X, y, group = data = table(n=3000)
     params = {"surrogate": "binormal", "slack": np.inf}
     stream = streamed(data, [1000, 1000], stream_memory=500, random_state=0, **params)
-    assert stream._stream.y.shape == (500,)
+    assert stream._stream.rows.y.shape == (500,)
     assert stream._stream.n_seen == 3000
     once = fitted(data=data, **params)
     ratio = stream.coef_ / once.coef_

@@ -138,10 +138,6 @@ def test_models_that_are_none(model):
     refused("model must", model=model)
 
 
-def test_a_module_of_the_wrong_shape():
-    refused(r"scores of shape \(n, 1\).*gave \(2, 2\)", model=lambda d, k: nn.Linear(d, 2))
-
-
 def test_a_module_that_raises():
     class Broken(nn.Module):
         def __init__(self):
@@ -243,16 +239,6 @@ def test_a_cell_without_rows_is_named_counted_and_left_out():
     assert any("group d, label 0" in words for words in clf.constraints_)
 
 
-def test_min_group_size():
-    X, y, group = table(n_groups=4)
-    kept = (group != 3) | (np.arange(400) < 100)
-    n = int((group[kept] == 3).sum())
-    words = rf"group 3 \({n} rows\): fewer than {n + 1} rows \(min_group_size={n + 1}\)"
-    with pytest.warns(SmallGroupWarning, match=words):
-        clf = fitted(data=(X[kept], y[kept], group[kept]), min_group_size=n + 1)
-    assert len(clf.constraints_) == 6  # ordered pairs of three groups
-
-
 @pytest.mark.slow
 def test_an_infeasible_combination_says_what_by_how_much_and_what_to_try():
     rng = np.random.default_rng(0)
@@ -266,16 +252,6 @@ def test_an_infeasible_combination_says_what_by_how_much_and_what_to_try():
     assert not clf.feasible_
     assert clf.violation_ > 0.1
     assert np.isfinite(clf.coef_).all()
-
-
-def test_a_group_that_batches_lack():
-    X, y, group = table(n_groups=4)
-    solver = SGDA(batch_size=4, n_steps=60)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
-        clf = fitted(data=(X, y, group), solver=solver, random_state=0)
-    assert np.isfinite(clf.coef_).all()
-    assert np.isfinite(clf.history_["objective"]).all()
 
 
 def test_prediction_checks_its_input():

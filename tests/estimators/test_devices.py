@@ -32,7 +32,6 @@ from fairconstrained.constraints import (
     LossParity,
 )
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.models import Linear
 from fairconstrained.problems import rows as rows_module
 from fairconstrained.solvers import (
     ALM,
@@ -58,7 +57,6 @@ from fairconstrained.solvers import (
 )
 from fairconstrained.training import train
 from tests.helpers.elsewhere import elsewhere
-from tests.helpers.fits import FORGIVEN
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else elsewhere()
@@ -199,13 +197,6 @@ def test_networks_train_on_the_device_and_predict_on_the_cpu(kind, model, n_clas
     assert np.isfinite(clf.predict_proba(data[0])).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [AUCFairClassifier, PartialParityClassifier])
-def test_networks_that_rank(kind):
-    clf = fitted(kind, model=(8,), device=DEVICE, **SHORT)
-    assert np.isfinite(clf.decision_function(table()[0])).all()
-
-
 SMALL_LEVELS = LevelSet(n_steps=100, step_size=0.1, max_levels=2)
 # What the solvers of a paper need beside the defaults.
 PAPERS = {
@@ -271,17 +262,6 @@ def test_private_fits_spend_what_they_spend_on_the_cpu(kind, params):
     here, there = fitted(kind, **params), fitted(kind, device=DEVICE, **params)
     assert there.privacy_.epsilon == here.privacy_.epsilon
     assert np.isfinite(there.decision_function(table()[0])).all()
-
-
-@pytest.mark.slow
-def test_more_on_the_device():
-    """Warm starts, a slack that binds, and a model without an intercept."""
-    params = {"slack": 0.02, "warm_start": True, "max_iter": None}
-    clf = fitted(RateConstrainedClassifier, device=DEVICE, **params)
-    X, y, group = table()
-    again = clf.fit(X, y, sensitive_features=group)
-    assert again.violation_ <= 0.02 + FORGIVEN
-    fitted(RateConstrainedClassifier, device=DEVICE, model=Linear(fit_intercept=False))
 
 
 TRAINED = [

@@ -1,18 +1,12 @@
 """DPFermiClassifier without privacy: the problem it solves, its solvers, and as an estimator."""
 
-import pickle
 import warnings
 
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import approx_fprime, minimize
-from sklearn import config_context
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from fairconstrained import DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity
@@ -24,7 +18,6 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
 )
 from fairconstrained.metrics import exponential_renyi_mutual_information as ermi
-from fairconstrained.metrics import mutual_information_scorer
 from fairconstrained.solvers import (
     DPFERMI,
     DPSGDA,
@@ -109,16 +102,6 @@ def test_the_penalty_lowers_mutual_information_and_the_gap(constraint, shape):
         assert len(np.unique(predicted)) == shape[0]
     assert gaps[2] < 0.7 * gaps[0]
     assert values[2] < values[0]
-
-
-@pytest.mark.slow
-def test_the_penalty_does_not_depend_on_the_number_of_rows():
-    X, y, group = table()
-    once = fitted(penalty=2.0)
-    twice = fitted(data=(np.tile(X, (2, 1)), np.tile(y, 2), np.tile(group, 2)), penalty=2.0)
-    weighted = fitted(penalty=2.0, sample_weight=np.full(len(y), 2.0))
-    np.testing.assert_allclose(twice.coef_, once.coef_, rtol=1e-5)
-    np.testing.assert_allclose(weighted.coef_, once.coef_, rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -224,16 +207,6 @@ def test_a_solver_that_ends_before_it_is_done_is_named():
     assert not clf.converged_
 
 
-@pytest.mark.slow
-def test_a_network_and_its_batches():
-    X, y, _ = data = table(n=1000)
-    params = {"model": (8,), "data": data}
-    free = fitted(penalty=0.0, solver=FERMI(n_steps=120), **params)
-    fair = fitted(penalty=10.0, solver=FERMI(n_steps=120, batch_size=64), **params)
-    assert fair.violation_ < 0.5 * free.violation_
-    assert set(fair.predict(X)) == set(y)
-
-
 # --- solvers -------------------------------------------------------------------------------------
 
 
@@ -320,21 +293,6 @@ def test_gradients_of_weighted_batches_are_unbiased(size):
         torch.testing.assert_close(mean, exact, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("n_steps", [30, 60])
-def test_what_a_run_returns(n_steps):
-    points = {}
-    for output in ("last", "average", "random"):
-        solver = FERMI(n_steps=n_steps, output=output)
-        seen = []
-        fitted(solver=solver, callbacks=lambda iterate, seen=seen: seen.append(iterate.x))
-        points[output] = seen
-    if n_steps == 30:  # every step is recorded
-        half = torch.stack(points["last"][15:]).mean(dim=0)
-        torch.testing.assert_close(points["average"][-1], half)
-    others = (not torch.equal(points[o][-1], points["last"][-1]) for o in ("average", "random"))
-    assert all(others)
-
-
 @pytest.mark.parametrize(
     ("solver", "epsilon"),
     [(AugmentedLagrangian(), None), (SGDA(), None), (DPSGDA(), 1.0)],
@@ -359,58 +317,6 @@ def test_solvers_refuse_what_they_cannot_solve():
 
 
 # --- as an estimator -----------------------------------------------------------------------------
-
-
-def test_strings_several_columns_and_a_copy():
-    X, y, group = table(n_groups=2)
-    columns = {"sex": np.where(group == 0, "f", "m"), "age": (np.arange(len(y)) % 2).astype(str)}
-    clf = DPFermiClassifier(epsilon=None).fit(
-        X, np.where(y == 1, "yes", "no"), sensitive_features=columns
-    )
-    assert len(clf.groups_) == 4
-    assert set(clf.predict(X)) == {"yes", "no"}
-    copy = pickle.loads(pickle.dumps(clf))
-    np.testing.assert_array_equal(copy.predict_proba(X), clf.predict_proba(X))
-    assert clone(clf).get_params() == clf.get_params()
-    assert clf.feasible_
-    assert clf.constraints_ == []
-    assert len(clf.multipliers_) == 0
-    assert clf.privacy_ is None
-    assert set(clf.violations_) == {"demographic_parity"}
-
-
-@pytest.mark.slow
-def test_the_seed_decides_stochastic_fits_and_nothing_else_does():
-    first, again, other = (
-        fitted(solver=FERMI(batch_size=64, n_steps=60), random_state=seed).coef_
-        for seed in (1, 1, 2)
-    )
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-    np.testing.assert_array_equal(fitted(random_state=1).coef_, fitted(random_state=2).coef_)
-
-
-@pytest.mark.slow
-def test_a_search_over_the_penalty_with_routing():
-    X, y, group = table(n=1000)
-    with config_context(enable_metadata_routing=True):
-        clf = DPFermiClassifier(epsilon=None).set_fit_request(sensitive_features=True)
-        search = GridSearchCV(
-            make_pipeline(StandardScaler(), clf),
-            {"dpfermiclassifier__penalty": [0.0, 30.0]},
-            scoring=mutual_information_scorer,
-            cv=3,
-        ).fit(X, y, sensitive_features=group)
-    assert search.best_params_ == {"dpfermiclassifier__penalty": 30.0}
-
-
-@pytest.mark.slow
-def test_a_warm_start_ends_where_a_cold_one_does():
-    X, y, group = table()
-    clf = DPFermiClassifier(epsilon=None, penalty=1.0, warm_start=True)
-    clf.fit(X, y, sensitive_features=group)
-    clf.set_params(penalty=2.0).fit(X, y, sensitive_features=group)
-    np.testing.assert_allclose(clf.coef_, fitted(penalty=2.0).coef_, rtol=1e-6)
 
 
 def test_without_groups_there_is_nothing_to_penalise():

@@ -93,23 +93,6 @@ def test_a_failed_refit_leaves_the_former_fit(error):
     np.testing.assert_array_equal(clf.predict_proba(X), predictions)
 
 
-@pytest.mark.parametrize(
-    "model", [(4,), lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))]
-)
-@pytest.mark.parametrize("warm_start", [False, True])
-def test_a_failed_refit_leaves_the_former_network(model, warm_start):
-    X, y, group = table()
-    clf = fitted(
-        model=model, solver=SGDA(n_steps=30), slack=np.inf, random_state=0, warm_start=warm_start
-    )
-    former, scores = clf.module_, clf.decision_function(X)
-    clf.set_params(callbacks=failing(KeyboardInterrupt()))
-    with pytest.raises(KeyboardInterrupt):
-        clf.fit(2 * X, y, sensitive_features=group)
-    assert clf.module_ is former
-    assert (clf.decision_function(X) == scores).all()
-
-
 def test_divergence_is_an_error_and_leaves_the_former_fit():
     class Explodes(nn.Linear):
         calls = 0

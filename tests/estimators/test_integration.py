@@ -5,22 +5,17 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.model_selection import (
     GridSearchCV,
     TunedThresholdClassifierCV,
-    cross_val_predict,
-    cross_validate,
     train_test_split,
 )
-from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity
-from fairconstrained.display import ConvergenceDisplay, TradeoffDisplay
 from fairconstrained.metrics import (
     demographic_parity_difference,
     demographic_parity_scorer,
@@ -29,7 +24,6 @@ from fairconstrained.metrics import (
 from fairconstrained.model_selection import (
     StratifiedSensitiveKFold,
     select_feasible,
-    tradeoff_curve,
 )
 from fairconstrained.solvers import AugmentedLagrangian
 from tests.helpers.fits import table
@@ -115,43 +109,6 @@ def test_parameters_of_solvers_and_constraints_can_be_searched(routing):
     assert found.best_estimator_[-1].violation_ == pytest.approx(gap, abs=1e-12)
 
 
-@pytest.mark.slow
-def test_nested_cross_validation(routing):
-    X, y, group = frame()
-    scores = cross_validate(
-        search(max_violation=0.3),
-        X,
-        y,
-        cv=StratifiedSensitiveKFold(2),
-        scoring=SCORING,
-        params={"sensitive_features": group},
-        error_score="raise",
-    )
-    assert np.isfinite(scores["test_dp"]).all()
-    assert (scores["test_accuracy"] > 0.5).all()
-
-
-def test_cross_val_predict(routing):
-    X, y, group = table()
-    clf = RateConstrainedClassifier(slack=0.05)
-    predicted = cross_val_predict(clf, X, y, cv=3, params={"sensitive_features": group})
-    gap = demographic_parity_difference(y, predicted, sensitive_features=group)
-    assert gap < 0.2
-
-
-def test_calibration(routing):
-    X, y, group = table()
-    clf = CalibratedClassifierCV(RateConstrainedClassifier(), cv=2)
-    clf.fit(X, y, sensitive_features=group)
-    np.testing.assert_allclose(clf.predict_proba(X).sum(axis=1), 1.0)
-
-
-def test_one_against_the_rest(routing):
-    X, y, group = table(n_classes=3)
-    clf = OneVsRestClassifier(RateConstrainedClassifier()).fit(X, y, sensitive_features=group)
-    assert all(binary.feasible_ for binary in clf.estimators_)
-
-
 def test_tuned_threshold(routing):
     X, y, group = table()
     clf = TunedThresholdClassifierCV(
@@ -177,28 +134,6 @@ def test_without_routing_a_scorer_reads_the_column():
     violation = -found.cv_results_["mean_test_dp"]
     assert violation[0] < violation[1]
     assert found.best_params_ == {"clf__slack": 0.02}
-
-
-def test_a_curve_and_its_picture():
-    X, y, group = frame()
-    curve = tradeoff_curve(
-        pipeline(),
-        X,
-        y,
-        sensitive_features=group,
-        param_name="clf__slack",
-        param_range=[0.02, 0.3],
-        cv=3,
-    )
-    assert list(curve["mean_test_dp"]) == sorted(curve["mean_test_dp"], reverse=True)
-    TradeoffDisplay.from_cv_results(curve).plot()
-
-
-def test_the_picture_of_convergence():
-    X, y, group = table()
-    clf = RateConstrainedClassifier().fit(X, y, sensitive_features=group)
-    display = ConvergenceDisplay.from_estimator(clf)
-    assert display.figure_ is not None
 
 
 def test_held_out_rows_keep_the_promise_up_to_sampling():

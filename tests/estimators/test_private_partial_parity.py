@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from fairconstrained import PartialParityClassifier, metrics
-from fairconstrained.constraints import PARTIAL_PRIVATE, Space, Stack
+from fairconstrained.constraints import PARTIAL_PRIVATE, Space
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
-from fairconstrained.problems.private.erm import PrivateERM
-from fairconstrained.solvers.private.tilted_averages import MOST_RELEASES
 
 INTERVAL = (0.1, 0.5)
 
@@ -60,20 +58,6 @@ def test_bins_need_two_thresholds(n_grid):
         notion.bind(Space([0, 1], ["a", "b"]), 0.05)
 
 
-def test_another_interval_is_another_constraint_and_its_values_are_named():
-    """`within` is what binding to that interval gives; values say their groups and edge."""
-    space, Notion = Space([0, 1], ["a", "b"]), PARTIAL_PRIVATE["statistical_parity"]
-    moved = Notion((0.0, 0.3), n_grid=5).bind(space, 0.05).within(0.4, 0.8)
-    expected = Notion((0.4, 0.8), n_grid=5).bind(space, 0.05)
-    scores, *columns = rows()
-    everything = (scores, expected.place(*columns), torch.zeros(0))
-    torch.testing.assert_close(moved.hard_values(*everything), expected.hard_values(*everything))
-    words = [expected.describe(j) for j in range(len(expected.hard_values(*everything)))]
-    assert len(set(words)) == len(words)
-    assert words[0].endswith("at threshold 1 of 5")
-    assert all("a" in text and "b" in text for text in words)
-
-
 def test_distributions_in_bins_are_the_gaps_at_the_edges():
     """Against G from sorted scores at the same thresholds, without leak."""
     constraint = PARTIAL_PRIVATE["statistical_parity"](INTERVAL, n_grid=7, reach=2.0).bind(
@@ -96,24 +80,6 @@ def test_distributions_in_bins_are_the_gaps_at_the_edges():
     assert "threshold 3 of 7" in constraint.describe(2)
 
 
-def test_a_stack_reads_its_members_hard_values_from_a_table():
-    space = Space([0, 1], ["a", "b"])
-    members = [
-        PARTIAL_PRIVATE[name](INTERVAL).bind(space, 0.05)
-        for name in ("demographic_parity", "statistical_parity")
-    ]
-    data, none = rows(), torch.zeros(0, dtype=torch.float64)
-    stack = Stack(space, members)
-    own = stack.place(data.y, data.group, data.weight)
-    sums, counts = stack.hard_sums(data[0], own), own.counts()
-    found = stack.hard_of_moments(sums, counts, none)
-    each = [member.hard_values(data[0], member.place(*data[1:]), none) for member in members]
-    expected = torch.cat(each)
-    assert found == pytest.approx(expected)
-    leaking = stack.of_moments(sums, counts, none)
-    assert (leaking - found).abs().max() > 1e-3
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("constraint", PARTIAL_PRIVATE)
 def test_private_training_moves_the_true_gap_to_its_slack(constraint):
@@ -132,25 +98,6 @@ def test_private_training_moves_the_true_gap_to_its_slack(constraint):
     assert clf.privacy_.epsilon <= 20.0
     assert np.isnan(clf.history_["objective"]).all()
     assert clf.interval_ == interval
-
-
-@pytest.mark.slow
-def test_every_release_is_in_the_plan(monkeypatch):
-    """As many joint releases as steps were priced, up to six tables at the end, nothing exact."""
-    calls = {"release": 0, "release_table": 0}
-    for name in calls:
-        original = getattr(PrivateERM, name)
-
-        def counted(self, *args, _name=name, _original=original):
-            calls[_name] += 1
-            return _original(self, *args)
-
-        monkeypatch.setattr(PrivateERM, name, counted)
-    monkeypatch.delattr("fairconstrained.problems.FairERM.evaluate")
-    monkeypatch.delattr("fairconstrained.problems.FairERM.linearize")
-    clf = fitted("statistical_parity", epsilon=1.0)
-    assert calls["release"] == clf.privacy_.n_steps
-    assert 1 <= calls["release_table"] <= MOST_RELEASES
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_what_is_wrong_is_said_on_all_before_anything_is_released(tmp_path):
         "weights on one": "worker 1 of 2 raised ValueError: sample_weight must be None",
         "ranges": "ValueError: workers must agree in their parameters: worker 0 has",
         "categories": "workers must agree in their categories of y and sensitive_features",
-        "network": "RateConstrainedClassifier.model must be linear or a classifier",
+        "network": "RateConstrainedClassifier.model must be linear or a fitted classifier",
         "weights that a solver refuses": "sample_weight must be None with DPFERMI",
         "planned": "must be called outside of sharded_rows",
     }.items():

@@ -4,11 +4,9 @@ Warnings are errors here: a fit that is not feasible, or not converged, fails it
 """
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import sparse
 
-from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import make_biased_classification
 from tests.helpers.fits import FORGIVEN, fitted, same_model, table
 
@@ -24,17 +22,6 @@ def test_integer_weights_are_repetitions(name):
     same_model(weighted, repeated)
     assert weighted.violation_ == pytest.approx(repeated.violation_, abs=1e-12)
     assert weighted.multipliers_.max() > 0
-
-
-def test_rows_of_zero_weight_are_as_if_absent():
-    X, y, group = table(3, 4)
-    weight = ((y != 2) & (group != 1)).astype(float)
-    kept = weight > 0
-    zeros = fitted(data=(X, y, group), sample_weight=weight, slack=0.15)
-    absent = fitted(data=(X[kept], y[kept], group[kept]), slack=0.15)
-    assert (zeros.coef_ == absent.coef_).all()
-    assert zeros.classes_.tolist() == [0, 1]
-    assert zeros.groups_.tolist() == [0, 2, 3]
 
 
 def test_the_order_of_rows_does_not_matter():
@@ -54,15 +41,6 @@ def test_names_of_labels_and_groups_do_not_matter():
     assert (words.predict(X) == labels[numbers.predict(X)]).all()
     assert words.score(X, labels[y]) == numbers.score(X, y)
     assert any("group f" in text for text in words.constraints_)
-
-
-def test_several_sensitive_columns_are_crossed():
-    X, y, group = table(2, 4)
-    columns = pd.DataFrame({"sex": np.array(["f", "m"])[group % 2], "age": group // 2})
-    crossed = fitted(data=(X, y, columns), slack=0.15)
-    order = np.array([0, 2, 1, 3])  # (f, 0), (f, 1), (m, 0), (m, 1)
-    assert list(crossed.groups_) == [("f", 0), ("f", 1), ("m", 0), ("m", 1)]
-    same_model(crossed, fitted(data=(X, y, order[group]), slack=0.15), rtol=1e-12)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -129,24 +107,3 @@ def test_fewer_rows_than_columns():
         gaps.append(free.violation_)
     assert np.median(scores) > 0.8
     assert np.median(gaps) > 0.1 + FORGIVEN
-
-
-def test_weights_are_repetitions_for_losses_too():
-    """Soft and hard values are one function, summed by two routes: rounding must not decide."""
-    data = make_biased_classification(600, random_state=0)
-    weight = np.random.default_rng(0).integers(0, 4, size=600)
-    clf, repeated = (
-        RateConstrainedClassifier("loss_parity", slack=0.01, tol=1e-8) for _ in range(2)
-    )
-    clf.fit(
-        data.data,
-        data.target,
-        sensitive_features=data.sensitive_features,
-        sample_weight=weight.astype(float),
-    )
-    rows = np.repeat(np.arange(600), weight)
-    repeated.fit(
-        data.data[rows], data.target[rows], sensitive_features=data.sensitive_features[rows]
-    )
-    np.testing.assert_allclose(clf.coef_, repeated.coef_, atol=1e-6)
-    assert clf.violation_ <= 0.01 + 1e-6

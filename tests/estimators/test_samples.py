@@ -102,14 +102,6 @@ def test_masks_are_refused(kind, name):
         given(kind(), {name: masked}) if name != "X" else given(kind(), {}, X=masked)
 
 
-def test_masked_arrays_without_masked_values_are_arrays():
-    clf, plain = RateConstrainedClassifier(), given(RateConstrainedClassifier(), {})
-    given(clf, {name: np.ma.masked_array(v) for name, v in INPUTS.items()}, X=np.ma.array(X))
-    np.testing.assert_array_equal(clf.coef_, plain.coef_)
-    with pytest.raises(ValueError, match="X has masked values"):
-        clf.predict(np.ma.masked_array(X, mask=X > 1))
-
-
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_too_many_positional_arguments_are_answered_in_the_users_words(kind):
     expected = rf"{kind.__name__}\.fit takes X, y by position; got 3 .*sensitive_features=groups"

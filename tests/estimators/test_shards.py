@@ -177,7 +177,7 @@ def test_what_is_wrong_on_one_worker_is_said_on_all(tmp_path):
         "no groups on one": "kinds of sensitive_features: worker 0 has text, worker 1 has none",
         "one class in all": "needs samples of at least 2 classes; the data have only one",
         "stream": "AUCFairClassifier.partial_fit must be called outside of sharded_rows",
-        "network": "RateConstrainedClassifier.model must be linear or a classifier",
+        "network": "RateConstrainedClassifier.model must be linear or a fitted classifier",
         "after all that": "no error",
     }.items():
         assert words in first[case]

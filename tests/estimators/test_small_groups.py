@@ -94,8 +94,3 @@ def test_integers_that_may_be_a_measurement_are_named():
     ages = np.random.default_rng(0).integers(20, 80, size=1500)
     with pytest.warns(SmallGroupWarning, match=r"60 different numbers.*pandas\.qcut"):
         fitted(ages, slack=0.5)
-
-
-def test_min_group_size_is_checked():
-    with pytest.raises(ValueError, match="min_group_size must be 'auto' or an integer >= 0"):
-        fitted(GROUPS, min_group_size="small")
