@@ -25,11 +25,9 @@ _MOST_STEPS = 200
 
 def is_scoring_classifier(model: Any) -> bool:
     """Whether a model has posteriors or decisions."""
-    methods = ("predict_proba", "decision_function")
+    has_scores = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
     # A search or a pipeline may have neither before it is fitted.
-    return hasattr(model, "fit") and (
-        any(hasattr(model, m) for m in methods) or is_classifier(model)
-    )
+    return hasattr(model, "fit") and (has_scores or is_classifier(model))
 
 
 def assign_folds(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:

@@ -42,15 +42,13 @@ class GroupTask(NamedTuple):
         Booleans: the labels of these rows.
     part_of_group : ndarray of shape (n_groups,)
         The part that rows of each group belong to; -1 where they take no part.
+    parts : ndarray of shape (n_parts,)
+        The parts to tell apart, ascending.
     """
 
     labels: NDArray[np.bool_]
     part_of_group: Ints
-
-    @property
-    def parts(self) -> Ints:
-        """The parts to tell apart."""
-        return np.unique(self.part_of_group[self.part_of_group >= 0])
+    parts: Ints
 
 
 def group_tasks(part_of_cell: Any) -> list[GroupTask]:
@@ -75,9 +73,10 @@ def group_tasks(part_of_cell: Any) -> list[GroupTask]:
     >>> group_tasks([[-1, -1], [0, 0]])  # a cap on a rate
     []
     """
-    patterns, of_label = np.unique(np.asarray(part_of_cell), axis=0, return_inverse=True)
+    cells = np.asarray(part_of_cell, dtype=np.int64)
+    patterns, of_label = np.unique(cells, axis=0, return_inverse=True)
     return [
-        GroupTask(of_label.reshape(-1) == i, pattern.astype(np.int64))
+        GroupTask(of_label.reshape(-1) == i, pattern, np.unique(pattern[pattern >= 0]))
         for i, pattern in enumerate(patterns)
         if len(np.unique(pattern)) > 1
     ]
@@ -274,12 +273,12 @@ class Posteriors(Specification):
         posteriors, group_models = [own], []
         for task in group_tasks(part_of_cell):
             part, used = task.part_of_group[group], task.labels[label]
-            prior = [float(weight[used & (part == q)].sum()) for q in task.parts]
+            prior = weight[used] @ (part[used, None] == task.parts) / weight.sum()
             kinds, target = np.unique(part, return_inverse=True)
             target = target.reshape(-1)
             model, own = fit(self._for_groups(), kinds, target, used=used, fit_params={})
             posteriors.append(own)
-            group_models.append(GroupModel(task, np.array(prior) / weight.sum(), model))
+            group_models.append(GroupModel(task, prior, model))
         fitted = FittedPosteriors(classes, label_model, group_models)
         return fitted.assembled(posteriors), fitted
 
