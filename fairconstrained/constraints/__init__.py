@@ -3,7 +3,7 @@
 from fairconstrained.constraints.auc import AUCS, AUCConstraint, AUCParity
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.loss_parity import LOSS_PARITIES, LossParity
-from fairconstrained.constraints.moments import MomentConstraint, Placement
+from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.notions import Cap, Event, Notion, Parity, as_notion
 from fairconstrained.constraints.partial_notions import (
     PARTIAL,
@@ -28,7 +28,7 @@ from fairconstrained.constraints.rates import (
     RateConstraint,
 )
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.stack import Stack, Unconstrained, stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 
 # The names that RateConstrainedClassifier accepts. Tests cover all of this table.
@@ -83,5 +83,7 @@ __all__ = [
     "SoftBins",
     "Space",
     "Stack",
+    "Unconstrained",
     "as_notion",
+    "stacked",
 ]

@@ -24,8 +24,9 @@ from fairconstrained.auc import (
     distinct_sets,
     win_table,
 )
-from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Placement
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
 from fairconstrained.constraints.notions import Notion, checked_number, chosen
+from fairconstrained.constraints.placement import Placement
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.surrogates import SURROGATES, Quadratic, Surrogate
 

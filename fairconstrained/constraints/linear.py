@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.constraints.affine import AffineMap, Entries, LinearMap, without_zeros
-from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, Placement
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
+from fairconstrained.constraints.placement import Placement
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
 

@@ -14,106 +14,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.statistics import Statistic, look_up, sum_by, sum_of_blocks
+from fairconstrained.constraints.placement import Placement, sum_by
+from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.statistics import Statistic
 from fairconstrained.constraints.steps import Above
 
 _N_BOOTSTRAP = 100  # weights that standard errors are estimated from
 NEVER_BINDS = 1e6  # replaces an infinite slack, which would make the values infinite
-
-
-class Placement(NamedTuple):
-    """Label, weight and part of each row, as a constraint sees them.
-
-    :meth:`MomentConstraint.place` creates them. A row is in one part, or belongs to parts by
-    fractions where its group is known with a probability only.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.constraints import EqualOpportunity, Space
-    >>> constraint = EqualOpportunity().bind(Space([0, 1], ["a", "b"]), slack=0.1)
-    >>> y, group = torch.tensor([1, 1, 0, 1]), torch.tensor([0, 1, 1, 1])
-    >>> placed = constraint.place(y, group, torch.ones(4))
-    >>> placed.part, placed.counts()  # the negative is in no part, and parts are numbered from 0
-    (tensor([1, 0, 2, 0]), tensor([2., 1.]))
-    >>> uncertain = torch.tensor([[0.9, 0.1], [0.0, 1.0], [0.5, 0.5], [0.2, 0.8]])
-    >>> constraint.place(y, uncertain, torch.ones(4)).counts()
-    tensor([1.9000, 1.1000])
-    """
-
-    y: Tensor  # (n,) class indices
-    part: Tensor  # (n,) from 0 to n_parts, which is no part; or fractions, (n, n_parts)
-    weight: Tensor  # (n,) positive
-    n_parts: int
-
-    def take(self, index: Tensor) -> Placement:
-        """Select rows by index, in the given order; the index may be on the CPU."""
-        index = index.to(self.y.device)
-        y, part, weight = (column.index_select(0, index) for column in self[:3])
-        return Placement(y, part, weight, self.n_parts)
-
-    def sum(self, columns: Tensor) -> Tensor:
-        """Weighted sums of the columns (n, k) over the rows of each part, (n_parts, k)."""
-        weighted = columns * self.weight[:, None]
-        if self.part.ndim == 2:
-            return self.part.T @ weighted
-        return sum_by(weighted, self.part, self.n_parts + 1)[:-1]
-
-    def sums(self, statistic: Statistic, scores: Tensor) -> Tensor:
-        """The table of the soft values of a statistic, (n_parts, n_columns)."""
-        if self.part.ndim == 2:
-            return self._of_blocks(lambda z, own: own.sum(statistic.soft(z, own.y)), scores)
-        table = statistic.sums(scores, self.y, self.weight, self.part, self.n_parts + 1)
-        return table[:-1]
-
-    def hard_sums(self, statistic: Statistic, scores: Tensor) -> Tensor:
-        """The table of the hard values of a statistic, (n_parts, n_columns)."""
-        return self._of_blocks(lambda z, own: own.sum(statistic.hard(z, own.y)), scores)
-
-    def on_columns(self, on_table: Tensor, like: Tensor) -> Tensor:
-        """The derivative of :meth:`sum` by the columns, stored `like` them, from that by it."""
-        if self.part.ndim == 2:
-            return self.weight[:, None] * (self.part @ on_table)
-        padded = F.pad(on_table, (0, 0, 0, 1))  # of rows in no part
-        return look_up(padded, self.part, like) * self.weight[:, None]
-
-    def counts(self) -> Tensor:
-        """Weight of each part, (n_parts,)."""
-        return self.sum(torch.ones_like(self.weight)[:, None])[:, 0]
-
-    def weights(self) -> Tensor:
-        """Weight of each row in each part, (n_parts, n)."""
-        if self.part.ndim == 2:
-            return self.part.T * self.weight
-        numbers = torch.arange(self.n_parts, device=self.part.device)[:, None]
-        return (self.part == numbers) * self.weight
-
-    def in_unions(self, union: Tensor, n_unions: int) -> Placement:
-        """The rows in unions of the parts, (n_parts,); `n_unions` is for parts in none."""
-        union = union.to(self.part.device)
-        if self.part.ndim == 2:
-            part = sum_by(self.part.T, union, n_unions + 1)[:-1].T
-        else:
-            part = torch.cat((union, union.new_full((1,), n_unions)))[self.part]
-        return self._replace(part=part, n_parts=n_unions)
-
-    def _of_blocks(self, of_block: Callable[[Tensor, Placement], Tensor], scores: Tensor) -> Tensor:
-        """Sum of a function of some scores and their rows at a time."""
-        return sum_of_blocks(
-            lambda z, y, part, weight: of_block(z, Placement(y, part, weight, self.n_parts)),
-            scores,
-            *self[:3],
-        )
 
 
 class MomentConstraint:
@@ -147,6 +63,8 @@ class MomentConstraint:
     tensor([-1.1000,  0.9000])
     """
 
+    space: Space  # the labels and groups that the constraint is bound to
+
     def __init__(
         self, part_of_cell: Tensor, statistic: Statistic, slack: Tensor, name: str, n_aux: int = 0
     ):
@@ -156,6 +74,11 @@ class MomentConstraint:
         self.name = name
         self.n_aux = n_aux
         self.n_parts = int(part_of_cell.max()) + 1 if part_of_cell.numel() else 0
+
+    @property
+    def members(self) -> tuple[MomentConstraint, ...]:
+        """The constraints of single notions that this one consists of."""
+        return (self,)
 
     # --- rows and tables -------------------------------------------------------------------------
 
@@ -205,11 +128,11 @@ class MomentConstraint:
 
     def sums(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """The table of soft statistics, (n_parts, n_columns)."""
-        return rows.sums(self.statistic_at(aux), scores)
+        return self.statistic_at(aux).sums(scores, rows)
 
     def hard_sums(self, scores: Tensor, rows: Placement) -> Tensor:
         """The table of hard statistics, (n_parts, n_columns)."""
-        return rows.hard_sums(self.statistic, scores)
+        return rows.sums(self.statistic.hard, scores)
 
     # --- values ----------------------------------------------------------------------------------
 
@@ -362,6 +285,10 @@ class MomentConstraint:
     def measure(self, values: Tensor) -> float:
         """The notion in its own units: the largest value without its slack."""
         return float((values + self.slack.to(values)).max())
+
+    def measures(self, values: Tensor) -> dict[str, float]:
+        """Each notion in its own units, by name."""
+        return {self.name: self.measure(values)}
 
     def describe(self, j: int) -> str:
         """Describe what value j compares."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairconstrained.constraints.placement import Placement
 from fairconstrained.constraints.statistics import Statistic
 
 
@@ -43,15 +44,18 @@ class SplineBins(Statistic):
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Weights of each row in the bins."""
         rows = torch.arange(len(scores), device=scores.device)
-        return self.sums(scores, y, torch.ones_like(scores[:, 0]), rows, len(scores))
+        return self._table(scores, torch.ones_like(scores[:, 0]), rows, len(scores))
 
-    def sums(
-        self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
-    ) -> Tensor:
-        """Weighted sums of `soft` over rows of equal index, by four additions for each row."""
-        shape = n_parts, self.n_columns
+    def sums(self, scores: Tensor, rows: Placement) -> Tensor:
+        """The table of `soft`, by four additions for each row."""
+        if rows.part.ndim == 2:
+            return super().sums(scores, rows)
+        return self._table(scores, rows.weight, rows.part, rows.n_parts + 1)[:-1]
+
+    def _table(self, scores: Tensor, weight: Tensor, index: Tensor, n_rows: int) -> Tensor:
+        """Weighted sums of `soft` over rows of equal index, (n_rows, n_columns)."""
         table: Tensor = _Table.apply(  # type: ignore[no-untyped-call]
-            self._place(scores), weight, index, shape
+            self._place(scores), weight, index, (n_rows, self.n_columns)
         )
         return table
 

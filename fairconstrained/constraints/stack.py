@@ -1,4 +1,4 @@
-"""Several constraints on one table."""
+"""Any number of constraints as one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.moments import MomentConstraint, Placement
+from fairconstrained.constraints.affine import AffineMap, Entries, LinearMap
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.placement import Placement, sum_by
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.statistics import Statistic, side_by_side, sum_by
+from fairconstrained.constraints.statistics import Linear, Statistic, side_by_side
 from fairconstrained.constraints.steps import Above
 
 
@@ -41,7 +42,7 @@ class Stack(MomentConstraint):
 
     def __init__(self, space: Space, members: Sequence[MomentConstraint]):
         self.space = space
-        self.members = tuple(members)
+        self._members = tuple(members)
         statistics = tuple(dict.fromkeys(member.statistic for member in members))
         nowhere = torch.full((1, space.n_cells), -1)
         cells = torch.cat((nowhere, *(member.part_of_cell.reshape(1, -1) for member in members)))
@@ -66,6 +67,11 @@ class Stack(MomentConstraint):
         self._owners = [own.index(statistic) for statistic in statistics]
         starts = np.cumsum([0, *(statistic.n_columns for statistic in statistics)])
         self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, own)]
+
+    @property
+    def members(self) -> tuple[MomentConstraint, ...]:
+        """The constraints."""
+        return self._members
 
     @property
     def of_labels(self) -> bool:
@@ -228,3 +234,91 @@ class Stack(MomentConstraint):
         pieces = zip(self.members, self.split(values), strict=True)
         member, own = max(pieces, key=lambda pair: float(pair[1].max()))
         return member.measure(own)
+
+
+class Unconstrained(MomentConstraint):
+    """No constraint: an empty table, and no values.
+
+    Parameters
+    ----------
+    space : Space
+    """
+
+    members = ()
+    of_labels = True
+    difference_of_convex = True
+
+    def __init__(self, space: Space):
+        nowhere = torch.full((len(space.classes), len(space.groups)), -1)
+        none = torch.zeros(0, dtype=torch.float64)
+        super().__init__(nowhere, _Nothing(), none, "no constraint")
+        self.space = space
+
+    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """No values, (0,)."""
+        return sums.new_zeros(0)
+
+    def affine(self, counts: Tensor) -> AffineMap:
+        """The map to no values."""
+        none = torch.zeros(0, dtype=torch.long), counts.new_zeros(0)
+        rates = Entries(none[0], none[0], none[1], (0, 0))
+        return AffineMap(LinearMap(), rates, none[1], (0, 0))
+
+    def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
+        """No parts, (2, 0)."""
+        return scores.new_zeros((2, 0))
+
+    def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
+        """No sums, (0,)."""
+        return scores.new_zeros(0)
+
+    def deviations_of(self, scatter: Tensor) -> Tensor:
+        """No standard errors, (0,)."""
+        return scatter
+
+    def without_small(
+        self, rows: NDArray[np.int64], min_rows: int | str
+    ) -> tuple[Unconstrained, list[str]]:
+        """Nothing to drop."""
+        return self, []
+
+    def measure(self, values: Tensor) -> float:
+        """Nan."""
+        return float("nan")
+
+    def measures(self, values: Tensor) -> dict[str, float]:
+        """No notions."""
+        return {}
+
+
+class _Nothing(Statistic):
+    """No statistics of a row."""
+
+    n_columns = 0
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        return scores.new_zeros((len(scores), 0))
+
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        return self.soft(scores, y), lambda weights: torch.zeros_like(scores)
+
+
+def stacked(space: Space, members: Sequence[MomentConstraint]) -> MomentConstraint:
+    """Return several constraints as one; a single one as it is.
+
+    Parameters
+    ----------
+    space : Space
+    members : sequence of MomentConstraint
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import DemographicParity, Space, stacked
+    >>> space = Space([0, 1], ["a", "b"])
+    >>> parity = DemographicParity(slack=0.1).bind(space)
+    >>> [type(stacked(space, own)).__name__ for own in ([], [parity], [parity, parity])]
+    ['Unconstrained', 'LinearMoments', 'Stack']
+    """
+    if not members:
+        return Unconstrained(space)
+    return members[0] if len(members) == 1 else Stack(space, members)

@@ -10,15 +10,13 @@ import torch
 from torch import Tensor
 
 from fairconstrained.autograd import linearized
+from fairconstrained.constraints.placement import Placement
 from fairconstrained.losses import (
     Loss,
     class_probabilities,
     hard_classes,
     through_probabilities,
 )
-
-BLOCK_ROWS = 65_536
-
 
 Linear = tuple[Tensor, Callable[[Tensor], Tensor]]  # values and their pullback
 
@@ -53,14 +51,9 @@ class Statistic:
         soft, pullback = linearized(lambda z: self.soft(z, y), scores)
         return soft, lambda weights: pullback(weights)[0]
 
-    def sums(
-        self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
-    ) -> Tensor:
-        """Weighted sums of `soft` over rows of equal index, (n_parts, n_columns)."""
-        own = (scores, y, weight, index)
-        return sum_of_blocks(
-            lambda z, y, w, part: sum_by(self.soft(z, y) * w[:, None], part, n_parts), *own
-        )
+    def sums(self, scores: Tensor, rows: Placement) -> Tensor:
+        """The table of `soft`, (n_parts, n_columns)."""
+        return rows.sums(self.soft, scores)
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """Values as users measure them on predicted labels, (n, n_columns)."""
@@ -149,12 +142,10 @@ class Columns(Statistic):
 
         return _side_by_side(scores, [soft for soft, _ in terms]), pullback
 
-    def sums(
-        self, scores: Tensor, y: Tensor, weight: Tensor, index: Tensor, n_parts: int
-    ) -> Tensor:
-        """Sums of all members, side by side."""
-        sums = [member.sums(scores, y, weight, index, n_parts) for member in self.members]
-        return torch.cat([scores.new_zeros((n_parts, 0)), *sums], dim=1)
+    def sums(self, scores: Tensor, rows: Placement) -> Tensor:
+        """Tables of all members, side by side."""
+        none = scores.new_zeros((rows.n_parts, 0))
+        return torch.cat([none, *(member.sums(scores, rows) for member in self.members)], dim=1)
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """Hard values of all members, side by side."""
@@ -174,33 +165,3 @@ def _side_by_side(scores: Tensor, blocks: Sequence[Tensor]) -> Tensor:
     """Join blocks of columns, (n, n_columns), with columns contiguous in memory."""
     none = scores.new_zeros((0, len(scores)))
     return torch.cat([none, *(block.T for block in blocks)]).T
-
-
-def sum_of_blocks(terms: Callable[..., Tensor], *columns: Tensor) -> Tensor:
-    """Sum of a function of some rows at a time, so that what it computes fits into the cache."""
-    first, *others = blocks_of(*columns)
-    return sum((terms(*block) for block in others), terms(*first))
-
-
-def blocks_of(*columns: Tensor) -> Sequence[tuple[Tensor, ...]]:
-    """Columns of the same rows, some rows at a time: vectors of all rows are slow to allocate."""
-    if len(columns[0]) <= BLOCK_ROWS:
-        return [columns]
-    return list(zip(*(torch.split(column, BLOCK_ROWS) for column in columns), strict=True))
-
-
-def sum_by(rows: Tensor, index: Tensor, n_parts: int) -> Tensor:
-    """Sums of rows with equal index, (n_parts, n_columns).
-
-    To follow the layout in memory takes at most half the time.
-    """
-    if rows.stride(0) == 1:
-        return rows.new_zeros((rows.shape[1], n_parts)).index_add(1, index, rows.T).T
-    return rows.new_zeros((n_parts, rows.shape[1])).index_add(0, index, rows)
-
-
-def look_up(table: Tensor, index: Tensor, like: Tensor) -> Tensor:
-    """Rows of a table by index, (n, n_columns), with the memory layout of `like`."""
-    if like.stride(0) == 1:
-        return table.T.contiguous().gather(1, index.expand(table.shape[1], -1)).T
-    return table.index_select(0, index)

@@ -18,8 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.arrays import Array, Floats
 from fairconstrained.blocks import Blocks
-from fairconstrained.constraints import Notion, Space, Stack, as_notion
-from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints import MomentConstraint, Notion, Space, as_notion
 from fairconstrained.distributed import taken_workers
 from fairconstrained.estimators._calls import (
     CallbackSupportMixin,
@@ -108,7 +107,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         """Return the columns from which scores are computed, given those of the model."""
         return table
 
-    def _constraint_attributes(self, constraint: Stack) -> dict[str, Any]:
+    def _constraint_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
         """Return fitted attributes that tell of the constraint."""
         return {}
 

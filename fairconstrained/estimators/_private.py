@@ -11,7 +11,7 @@ import torch
 from scipy import sparse
 from torch import Generator, Tensor
 
-from fairconstrained.constraints import Stack
+from fairconstrained.constraints import MomentConstraint, stacked
 from fairconstrained.distributed import taken_workers
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._parts import rows_of_all
@@ -205,7 +205,7 @@ class PrivateTraining(Training):
         """Pose the problem on one row and on no releases: what cannot be solved is refused here."""
         rows, data = self.rows, self.data
         ample = torch.full((len(rows.classes), len(rows.space.groups)), self.n_rows)
-        stack = Stack(rows.space, [kept for kept, _ in self.kept(rows, ample, 1)])
+        stack = stacked(rows.space, [kept for kept, _ in self.kept(rows, ample, 1)])
         counts = stack.counts_of_cells(ample.to(data.weight)).clamp_min(1.0)
         one_row = data.kept(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
         trial = pose(one_row, stack, counts)
@@ -250,7 +250,7 @@ class PrivateRecords(PrivateTraining):
         plan = self.plan(self.n_rows)
         releases = Releases(plan)
 
-        def pose(model: Any, data: Any, stack: Stack, counts: Tensor) -> PrivateERM:
+        def pose(model: Any, data: Any, stack: MomentConstraint, counts: Tensor) -> PrivateERM:
             alpha, n_rows = self.alpha, self.n_rows
             return PrivateERM(model, data, log_loss, stack, alpha, counts, releases, n_rows)
 
@@ -339,7 +339,7 @@ class PrivateRecords(PrivateTraining):
         )
 
 
-def _warn_of_small_groups(stack: Stack, counts: Tensor, rate: float) -> None:
+def _warn_of_small_groups(stack: MomentConstraint, counts: Tensor, rate: float) -> None:
     small = [
         f"{stack.space.describe(cells)} (about {int(counts[cells].sum())} rows)"
         for cells in stack.part_cells()

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from fairconstrained.arrays import as_numpy
-from fairconstrained.constraints import Stack
+from fairconstrained.constraints import stacked
 from fairconstrained.constraints.surrogates import Binormal
 from fairconstrained.estimators._private import PrivateRecords
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
@@ -109,7 +109,7 @@ class PrivateRanking(PrivateRecords):
         space = self.rows.space
         released = made_up(space.n_cells, self.data.X.shape[1], self.n_rows)
         counts = released.counts.reshape(len(space.classes), len(space.groups))
-        stack = Stack(space, [kept for kept, _ in self.kept(self.rows, counts, 1)])
+        stack = stacked(space, [kept for kept, _ in self.kept(self.rows, counts, 1)])
         trial = PrivateMomentERM.of(released, stack, self.alpha, releases)
         check_solves(self.solver, trial)
         self.solver.check(trial)

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from fairconstrained.constraints import Stack
+from fairconstrained.constraints import MomentConstraint
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.solvers import Iterate, Solution, Status
 
@@ -27,7 +27,7 @@ class Record(NamedTuple):
     multiplier: float  # the largest
 
 
-def recorded(stack: Stack, iterate: Iterate) -> Record:
+def recorded(stack: MomentConstraint, iterate: Iterate) -> Record:
     """Return the record of an iterate, in the units of these constraints."""
     return Record(
         objective=float(iterate.soft[0]),

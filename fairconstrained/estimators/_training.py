@@ -18,7 +18,7 @@ import torch
 from sklearn.base import clone
 from torch import Generator, Tensor
 
-from fairconstrained.constraints import Stack
+from fairconstrained.constraints import MomentConstraint, stacked
 from fairconstrained.estimators._calls import unwatched
 from fairconstrained.estimators._parameters import given_callbacks
 from fairconstrained.estimators._parts import learnt_columns, rows_in_parts, rows_of_all
@@ -245,7 +245,7 @@ class Training:
             if not notion.needs_groups or len(rows.space.groups) > 1
         ]
 
-    def stack(self, counts: Tensor, least: int | str) -> Stack:
+    def stack(self, counts: Tensor, least: int | str) -> MomentConstraint:
         """Stack the constraints without small groups, which a warning names."""
         members = []
         for kept, dropped in self.kept(self.rows, counts, least):
@@ -258,12 +258,12 @@ class Training:
                 )
             if len(kept.slack):
                 members.append(kept)
-        return Stack(self.rows.space, members)
+        return stacked(self.rows.space, members)
 
     def part_of_cell(self, rows: TrainingRows) -> Any:
         """The part of each label and group in the constraints; -1 for none."""
         kept = self.kept(rows, rows.cells, self.estimator.min_group_size)
-        return Stack(rows.space, [member for member, _ in kept]).part_of_cell.numpy()
+        return stacked(rows.space, [member for member, _ in kept]).part_of_cell.numpy()
 
     # ------------------------------------------------------------------ solutions
 
@@ -291,7 +291,7 @@ class Training:
 
     def free(self, problem: Any) -> Tensor:
         """Return a solution without constraints, which callbacks do not see."""
-        free = replace(problem, constraint=Stack(self.rows.space, []))
+        free = replace(problem, constraint=stacked(self.rows.space, []))
         solver = AugmentedLagrangian() if self.is_linear else self.solver
         none, start = self.data.weight.new_zeros(0), free.start()
         tol = self.estimator.tol
@@ -361,9 +361,9 @@ class Training:
         return torch.zeros(problem.n_constraints)
 
 
-def narrowed(problem: Any, x: Tensor, margin: float) -> Stack:
+def narrowed(problem: Any, x: Tensor, margin: float) -> MomentConstraint:
     """The constraints with slacks less `margin` of their own standard errors at x."""
-    stack: Stack = problem.constraint
+    stack: MomentConstraint = problem.constraint
     errors: Tensor = problem.standard_errors(x)
     narrow = stack.narrowed(margin * errors)
     nothing = torch.nonzero((narrow.slack <= 0) & (stack.slack > 0))[:, 0].tolist()

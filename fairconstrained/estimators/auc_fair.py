@@ -18,7 +18,7 @@ from fairconstrained.models.platt import log_odds_scale
 from fairconstrained.privacy import Budget
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
-from fairconstrained.problems.objectives import LogLossForRanking, Objective, PairwiseLoss
+from fairconstrained.problems.objectives import Objective, PairwiseLoss, RankedLoss
 from fairconstrained.solvers import Solver, solves
 
 _MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
@@ -218,7 +218,7 @@ class RankingTraining(Training):
             scale, curvature = moments.standard_scale(), 2.0 * surrogate.c1
             model = whitened_model(moments, scale, self.alpha, curvature)
             return MomentERM(model, moments, risk, stack, self.alpha, self.data)
-        objective: Objective = LogLossForRanking()
+        objective: Objective = RankedLoss()
         model = self.model()
         if self.estimator.objective == "auc":
             rows = self.data.quantiles

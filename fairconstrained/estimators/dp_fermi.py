@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fairconstrained.constraints import CONSTRAINTS, Parity, Space, Stack
-from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints import CONSTRAINTS, MomentConstraint, Parity, Space
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.estimators._private import (
     PrivateFairClassifier,
@@ -281,7 +280,7 @@ def _posed(
     releases: Releases,
     model: Any,
     rows: Any,
-    stack: Stack,
+    stack: MomentConstraint,
     counts: Tensor,
     **own: Any,
 ) -> Any:
@@ -310,7 +309,7 @@ def _warn_of_budget(training: PenalisedRecords | PenalisedGroups, plan: PrivacyG
 
 def _measured(
     training: PenalisedRecords | PenalisedGroups, releases: Releases
-) -> tuple[Stack, Tensor]:
+) -> tuple[MomentConstraint, Tensor]:
     """Release counts; return the notion that is measured and the counts of its parts."""
     space = training.rows.space
     cells = released_counts(training.data, space, releases, training.rng)

@@ -17,12 +17,13 @@ from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.constraints import (
     PARTIAL,
     PARTIAL_PRIVATE,
+    MomentConstraint,
     PartialNotion,
     PartialStatisticalParity,
     Space,
-    Stack,
+    stacked,
 )
-from fairconstrained.constraints.moments import MomentConstraint, Placement
+from fairconstrained.constraints.placement import Placement
 from fairconstrained.estimators._predictions import labels_of, like
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
 from fairconstrained.estimators._training import Training
@@ -312,7 +313,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         threshold = self._threshold()
         return MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
 
-    def _constraint_attributes(self, constraint: Stack) -> dict[str, Any]:
+    def _constraint_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
         interval = self.interval
         if self._is_auto():
             ends = [member.intervals for member in constraint.members]  # type: ignore[attr-defined]
@@ -350,7 +351,7 @@ class IntervalTraining(Training):
             scores = problem.model.scores(problem.free, rows.X)
             (member,) = problem.constraint.members
             chosen = in_least_fair_interval(member, scores, clf._threshold(), rows)
-            problem = replace(problem, constraint=Stack(self.rows.space, [chosen]))
+            problem = replace(problem, constraint=stacked(self.rows.space, [chosen]))
         warn_of_fine_grids(problem.constraint.members, self.rows.cells)
         return problem
 

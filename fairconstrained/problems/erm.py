@@ -18,8 +18,8 @@ from torch import Generator, Tensor
 
 from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.moments import MomentConstraint, Placement
-from fairconstrained.constraints.statistics import BLOCK_ROWS, blocks_of
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.placement import BLOCK_ROWS, Placement, blocks_of
 from fairconstrained.constraints.steps import Above
 from fairconstrained.models import Model
 from fairconstrained.models.features import Features
@@ -475,18 +475,20 @@ class FairERM:
 
     def _between_changes(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """One point between any two changes of labels, and one beyond them on each side."""
-        affine, (w, ahead) = self.affine, (self._split(at)[0] for at in (x, x + direction))
+        affine, of_rows = self.affine, self.risk.of_rows
         assert affine is not None  # see `_sums_decide`
-        assert self.risk.of_rows is not None
-        found = self._changes(w, ahead, reach)
-        steps = lines.between(found, reach, lines.most_points(affine))
-        columns = lines.error_and_statistics(self.risk.of_rows, self.constraint.statistic.hard)
+        assert of_rows is not None
+        w, ahead = (self._split(at)[0] for at in (x, x + direction))
+        steps = lines.between(self._changes(w, ahead, reach), reach, lines.most_points(affine))
+        of_labels = of_rows, self.constraint.statistic.hard
 
         def of_piece(rows: Rows) -> Tensor:
             on_line = self._on_line(w, ahead, rows)
-            return lines.tables_at(steps, *on_line, self._placed(rows), columns, reach)
+            return lines.sums_at(steps, *on_line, self._placed(rows), of_labels, reach)
 
-        return lines.of_tables(steps, self.data.total(of_piece), self.total, affine)
+        sums = self.data.total(of_piece)
+        sums[:, 0] /= self.total
+        return self._line(steps, sums)
 
     def _thresholds(self, x: Tensor, direction: Tensor, reach: float) -> Tensor:
         """Steps at quantiles of the changes of labels, or between all of them if few."""
@@ -526,7 +528,11 @@ class FairERM:
             placed, (scores, slopes) = self._placed(rows), self._on_line(w, ahead, rows)
             return torch.stack([self._hard_sums(scores + t * slopes, placed) for t in steps])
 
-        affine, sums = self.affine, self.data.total(of_piece)
+        return self._line(steps, self.data.total(of_piece))
+
+    def _line(self, steps: Tensor, sums: Tensor) -> Line:
+        """Hard values at some points, from :meth:`_hard_sums` of all rows at each of them."""
+        affine = self.affine
         assert affine is not None  # see `_sums_decide`
         tables = sums[:, 1:].reshape(len(steps), affine.n_parts, affine.n_columns)
         return Line(steps, sums[:, 0], affine.largest(tables))
@@ -543,9 +549,10 @@ class FairERM:
         w, aux = self._split(x)
         placed, steps = self._placed(rows), self.constraint.steps_at(aux)
         scores, model_pullback = self.model.linearize(w, rows.X)
-        if steps is not None and self.risk.is_additive and isinstance(self.model, LinearModel):
+        in_closed_form = self._affine is not None
+        if steps is not None and in_closed_form and isinstance(self.model, LinearModel):
             return self._at_thresholds(steps, scores, placed, model_pullback)
-        if self.risk.is_additive:
+        if in_closed_form:
             sums, on_scores = self._in_closed_form(scores, aux, placed)
         else:
             sums, pullback = linearized(lambda z, a: self._sums(z, a, placed), scores, aux)
@@ -638,7 +645,7 @@ class FairERM:
         self, sums: Tensor, aux: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
         """`_of_sums`, and the map from weights (k, 1 + m) on it to (k, S) and (k, n_aux)."""
-        affine = self.affine if self.risk.is_additive else None
+        affine = self._affine
         if affine is None:
             value, pullback = linearized(self._of_sums, sums, aux)
 
@@ -661,6 +668,11 @@ class FairERM:
         shape = self.constraint.n_parts, self.constraint.statistic.n_columns
         of_risk, table = sums.tensor_split([len(sums) - shape[0] * shape[1]])
         return of_risk, table.reshape(shape)
+
+    @property
+    def _affine(self) -> AffineMap | None:
+        """The map of the table, if the objective is linear in its sums as well."""
+        return self.affine if self.risk.is_additive else None
 
     @property
     def _sums_decide(self) -> bool:

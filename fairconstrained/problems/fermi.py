@@ -9,8 +9,8 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.moments import Placement
 from fairconstrained.constraints.mutual_information import MutualInformation
+from fairconstrained.constraints.placement import Placement
 from fairconstrained.constraints.statistics import Statistic
 from fairconstrained.problems.base import Evaluation
 from fairconstrained.problems.erm import FairERM

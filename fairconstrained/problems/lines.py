@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.moments import Placement
-from fairconstrained.constraints.statistics import blocks_of, sum_by, sum_of_blocks
+from fairconstrained.constraints.placement import OfRows, Placement, blocks_of, sum_by
 
 _MOST_ENTRIES = 1_000_000  # of all tables; lines with more are seen at fewer points
 _APART = 1e-9  # changes that are closer, relative to their size, may be equal but for rounding
@@ -25,7 +24,6 @@ _SAME_SLOPE = 1e-13  # slopes that differ by less, relative to the scores, diffe
 _MOST_ROWS = 400_000  # that thresholds are tried on, all together
 _GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)
 
-OfRows = Callable[[Tensor, Tensor], Tensor]  # scores (n, K) and labels to values of the rows
 OfPairs = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows to values of pairs
 
 
@@ -78,11 +76,6 @@ def few_pairs(n_rows: int, n_values: int) -> bool:
     return n_rows * (n_rows - 1) // 2 * n_values <= _MOST_ENTRIES // 2
 
 
-def error_and_statistics(error: OfRows, statistic: OfRows) -> OfRows:
-    """Both side by side, (n, 1 + n_columns)."""
-    return lambda scores, y: torch.cat((error(scores, y)[:, None], statistic(scores, y)), dim=1)
-
-
 def most_points(values: AffineMap) -> int:
     """The number of points whose tables are looked at."""
     return max(_MOST_ENTRIES // ((values.n_parts + 1) * (1 + values.n_columns)), 2)
@@ -93,36 +86,35 @@ def changes(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
     return torch.cat([_changes(z, d, reach).step for z, d in blocks_of(scores, slopes)])
 
 
-def tables_at(
-    steps: Tensor, scores: Tensor, slopes: Tensor, rows: Placement, columns: OfRows, reach: float
+def sums_at(
+    steps: Tensor,
+    scores: Tensor,
+    slopes: Tensor,
+    rows: Placement,
+    of_rows: tuple[OfRows, OfRows],
+    reach: float,
 ) -> Tensor:
-    """Tables at sorted points between changes within reach, (T, n_parts + 1, n_columns).
+    """Sums at sorted points between changes within reach, (T, 1 + n_parts n_columns).
 
-    Tables of parts of the rows add up.
+    Sums of the error over the rows come first, then the table of the statistic, flattened: the two
+    functions of scores and labels in `of_rows`. Both depend on predicted labels only.
     """
-    n_parts = rows.n_parts + 1
-
-    def moved(scores: Tensor, slopes: Tensor, y: Tensor, part: Tensor, weight: Tensor) -> Tensor:
-        """What is added to the tables at each step; the first also gets the first labels."""
+    error, statistic = of_rows
+    total = scores.new_zeros(())
+    for z, d, y, part, weight in blocks_of(scores, slopes, *rows[:3]):
         block = Placement(y, part, weight, rows.n_parts)
-        first, step, row, before, after = _changes(scores, slopes, reach)
+        first, step, row, before, after = _changes(z, d, reach)
         moving = block.take(row)
-        moves = columns(after, moving.y) - columns(before, moving.y)
         # A change has happened at the steps beyond it.
-        since = torch.searchsorted(steps, step) * n_parts + moving.part
-        tables = sum_by(moves * moving.weight[:, None], since, (len(steps) + 1) * n_parts)
-        weighted = columns(first, block.y) * block.weight[:, None]
-        tables[:n_parts] += sum_by(weighted, block.part, n_parts)
-        return tables
-
-    tables = sum_of_blocks(moved, scores, slopes, *rows[:3])
-    return tables.reshape(-1, n_parts, tables.shape[1])[:-1].cumsum(dim=0)
-
-
-def of_tables(steps: Tensor, tables: Tensor, total: Tensor, values: AffineMap) -> Line:
-    """The values that tables of all rows, of weight `total`, give."""
-    errors = tables[:, :, 0].sum(dim=1) / total
-    return Line(steps, errors, values.largest(tables[:, :-1, 1:]))
+        since = torch.searchsorted(steps, step)
+        errors = moving.weight * (error(after, moving.y) - error(before, moving.y))
+        moves = statistic(after, moving.y) - statistic(before, moving.y)
+        table = moving.sums_at(moves, since, len(steps) + 1).flatten(start_dim=1)
+        sums = torch.cat((sum_by(errors[:, None], since, len(steps) + 1), table), dim=1)
+        sums[0, 0] += weight @ error(first, y)
+        sums[0, 1:] += block.sum(statistic(first, y)).reshape(-1)
+        total = total + sums
+    return total[:-1].cumsum(dim=0)
 
 
 class _Changes(NamedTuple):

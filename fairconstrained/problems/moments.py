@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints import Stack
+from fairconstrained.constraints import MomentConstraint, Unconstrained
 from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.models import LinearModel, whitener
@@ -48,7 +48,7 @@ class RankingERM(FairERM):
         x = super().start()
         if x.any():
             return x
-        free = replace(self, constraint=Stack(self._stack.space, []))
+        free = replace(self, constraint=Unconstrained(self.constraint.space))
         step = -free.linearize(x).pullback(x.new_ones(1))
         spread = self.data.scores_of_all(self.scores(step)).std(correction=0)
         return step / spread if spread > 0 else x
@@ -69,14 +69,9 @@ class RankingERM(FairERM):
         negative, positive = (rows.weight * (rows.y == label) for label in (0, 1))
         auc = positive[above] * negative[below] / (positive.sum() * negative.sum())
         columns = rows.y, rows.group, rows.weight
-        notions: list[AUCConstraint] = list(self._stack.members)  # type: ignore[arg-type]
+        notions: list[AUCConstraint] = list(self.constraint.members)  # type: ignore[arg-type]
         gaps = [own.of_pairs(own.place(*columns), above, below) for own in notions]
         return torch.cat((-auc[:, None], *gaps), dim=1)
-
-    @property
-    def _stack(self) -> Stack:
-        assert isinstance(self.constraint, Stack)
-        return self.constraint
 
 
 @dataclass(frozen=True)
@@ -193,7 +188,7 @@ class MomentERM(FixedSoftness):
         Moments of the (label, group) cells.
     risk : PairwiseLoss
         Its surrogate is a function of score moments, as that of the constraint.
-    constraint : Stack
+    constraint : MomentConstraint
         AUC constraints.
     alpha : float
         Weight of half the squared norm of the coefficients.
@@ -210,7 +205,7 @@ class MomentERM(FixedSoftness):
     model: LinearModel
     moments: GroupMoments
     risk: PairwiseLoss
-    constraint: Stack
+    constraint: MomentConstraint
     alpha: float
     data: Rows
     free: Tensor | None = field(default=None, kw_only=True)

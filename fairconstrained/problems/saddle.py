@@ -62,7 +62,8 @@ class Saddle:
             positive = label.expand(problem.constraint.part_of_cell.shape)
             pairs.append(torch.stack((positive, 1.0 - positive))[None])
             owner.append(torch.zeros(1, dtype=torch.long))
-        for member in problem.constraint.members:  # type: ignore[attr-defined]
+        for member in problem.constraint.members:
+            assert isinstance(member, AUCConstraint)  # see `_surrogate_of`
             first, first_, second, second_ = torch.as_tensor(member.comparisons).unbind(dim=1)
             above = [torch.stack((first_, first), dim=1), torch.stack((second, second_), dim=1)]
             below = [torch.stack((second_, second), dim=1), torch.stack((first, first_), dim=1)]

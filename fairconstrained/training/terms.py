@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints import Notion, Space, Stack
+from fairconstrained.constraints import Notion, Space, stacked
 from fairconstrained.training.data import Batch
 
 Function = Callable[[Tensor, Batch], Tensor]
@@ -135,7 +135,7 @@ class NotionConstraint(Term):
             _, missing = constraint.without_small(cells, 1)
             if missing:
                 raise ValueError(f"{constraint.name} needs rows of {'; '.join(missing)}.")
-        self._stack = Stack(space, bound)
+        self._stack = stacked(space, bound)
         self._counts = self._counted()
 
     def on(self, rows: Tensor) -> Term:

@@ -16,7 +16,7 @@ from fairconstrained.constraints import (
     SoftBins,
     Stack,
 )
-from fairconstrained.problems.objectives import LogLossForRanking, PairwiseLoss
+from fairconstrained.problems.objectives import PairwiseLoss, RankedLoss
 from tests.helpers.auc_fits import METRIC_OF
 from tests.helpers.notions import bound, random_rows
 from tests.helpers.numeric import numerical_jacobian
@@ -205,7 +205,7 @@ def test_pairwise_loss_of_labels(surrogate):
     auc = metrics.auc_between(
         rows.scores[:, 0], rows.y.numpy() == 1, rows.y.numpy() == 0, sample_weight=rows.weight
     )
-    for ranked in (objective, LogLossForRanking()):
+    for ranked in (objective, RankedLoss()):
         assert ranked.hard(rows.scores, rows.y, rows.weight).item() == pytest.approx(1 - auc)
     shifted = rows.scores + 3.0 * rows.y[:, None]
     assert objective.soft(shifted, rows.y, rows.weight) != value

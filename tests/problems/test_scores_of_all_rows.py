@@ -26,7 +26,7 @@ from fairconstrained.percentiles import rank_of_scores
 from fairconstrained.problems import FairERM, Rows
 from fairconstrained.problems import rows as rows_module
 from fairconstrained.problems.moments import GroupMoments, RankingERM
-from fairconstrained.problems.objectives import LogLossForRanking, MeanLoss, PairwiseLoss
+from fairconstrained.problems.objectives import MeanLoss, PairwiseLoss, RankedLoss
 from fairconstrained.workers import ALONE, Workers
 from tests.helpers.parts import N_GROUPS, assert_same_problem, model, rows
 
@@ -39,7 +39,7 @@ AUCS = {
 }
 NOTIONS = {name: [notion] for name, notion in (AUCS | PARTS).items()}
 NOTIONS["two kinds"] = [AUCParity("intra_group"), DemographicParity(0.1)]
-RISKS = {"log": MeanLoss(log_loss), "log for ranking": LogLossForRanking()}
+RISKS = {"log": MeanLoss(log_loss), "log for ranking": RankedLoss()}
 
 
 def both(notions, risk=RISKS["log"], kind=FairERM):

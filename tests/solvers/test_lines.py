@@ -21,7 +21,7 @@ from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems import FairERM, Known, Rows
 from fairconstrained.problems.known import ERROR_TOL, RELAXED_TOL
 from fairconstrained.problems.moments import RankingERM
-from fairconstrained.problems.objectives import LogLossForRanking, MeanLoss
+from fairconstrained.problems.objectives import MeanLoss, RankedLoss
 from fairconstrained.solvers import Iterate, Solver, Status, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL
 from fairconstrained.solvers.repair import best_on_lines
@@ -50,7 +50,7 @@ def rankings_of(notion, seed, n=25, n_groups=3):
     bound = AUCS[notion]().bind(space, 0.1)
     stack = Stack(space, [bound.without_small(space.count_cells(data.y, data.group).numpy(), 1)[0]])
     model = LinearModel.preconditioned(data.X, data.weight, 1, 1e-4, fit_intercept=True)
-    return RankingERM(model.for_ranking(), data, LogLossForRanking(), stack, 1e-4)
+    return RankingERM(model.for_ranking(), data, RankedLoss(), stack, 1e-4)
 
 
 NOTIONS = ["demographic_parity", "equalized_odds", "equal_opportunity", "false_negative_rate"]

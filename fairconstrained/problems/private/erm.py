@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.constraints import MomentConstraint
-from fairconstrained.constraints.statistics import sum_by
+from fairconstrained.constraints.placement import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import Loss
 from fairconstrained.models import Model

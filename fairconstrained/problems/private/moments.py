@@ -22,8 +22,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.constraints import Stack
-from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints import MomentConstraint, stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 from fairconstrained.models.base import clip_factors
 from fairconstrained.models.features import Features, as_features
@@ -196,7 +195,7 @@ class PrivateMomentERM(MomentERM):
 
     @classmethod
     def of(
-        cls, released: Released, constraint: Stack, alpha: float, releases: Releases
+        cls, released: Released, constraint: MomentConstraint, alpha: float, releases: Releases
     ) -> PrivateMomentERM:
         """Pose the problem; `alpha` penalises the coefficients of the released coordinates."""
         moments, surrogate = released.moments, Quadratic()
@@ -251,7 +250,7 @@ class PrivateMomentERM(MomentERM):
             member.with_surrogate(SoftBins(_SCORE_BINS))  # type: ignore[attr-defined]
             for member in self.constraint.members
         ]
-        stack = Stack(self.constraint.space, tables)
+        stack = stacked(self.constraint.space, tables)
 
         def gaps(sums: Tensor) -> Tensor:
             return stack.of_moments(sums, sums.sum(dim=1).clamp_min(1.0), x.new_zeros(0))

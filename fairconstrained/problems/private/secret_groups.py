@@ -23,9 +23,9 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.constraints import Space
+from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.constraints.stack import Stack
-from fairconstrained.constraints.statistics import sum_by
+from fairconstrained.constraints.placement import sum_by
 from fairconstrained.models import Model
 from fairconstrained.models.features import Features
 from fairconstrained.privacy.mechanisms import Releases
@@ -102,7 +102,7 @@ class SecretGroups:
         As in :class:`fairconstrained.problems.FairERM`.
     data : Rows
         The attribute `data` has these rows without their groups.
-    constraint : Stack
+    constraint : MomentConstraint
         The measured constraint; its parts are the groups within labels.
     counts : Tensor of shape (n_parts,)
         Released or public.
@@ -123,7 +123,7 @@ class SecretGroups:
         data: Rows,
         risk: Objective,
         alpha: float,
-        constraint: Stack,
+        constraint: MomentConstraint,
         counts: Tensor,
         information: MutualInformation,
         weight: float,
