@@ -239,5 +239,5 @@ class Steps:
         w = state.x[: problem.model.n_params]
         soft, hard = problem.evaluate(w)
         iterate = Iterate(w, soft, hard, state.descent.multipliers(), torch.inf)
-        told = [recorded(problem.constraint, iterate)]  # type: ignore[arg-type]
+        told = [recorded(problem.constraint, iterate)]
         return Solution(iterate, state.n_steps, Status.STREAMING, told, [0.0], Status.STREAMING)

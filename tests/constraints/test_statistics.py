@@ -7,13 +7,9 @@ from scipy.interpolate import BSpline
 
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity, EqualizedOdds, SoftBins, Stack
+from fairconstrained.constraints.placement import Placement
 from fairconstrained.constraints.spline_bins import SplineBins
-from fairconstrained.constraints.statistics import (
-    ClassProbabilities,
-    Columns,
-    Losses,
-    sum_by,
-)
+from fairconstrained.constraints.statistics import ClassProbabilities, Columns, Losses
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
 from fairconstrained.constraints.surrogates import ScoreMoments
 from fairconstrained.datasets import make_biased_classification
@@ -99,8 +95,8 @@ def test_tables_are_weighted_sums_of_rows(statistic):
     rows = random_rows(0)
     index = (rows.group * 2 + rows.y).remainder(5)
     leaf = rows.scores.clone().requires_grad_()
-    table = statistic.sums(leaf, rows.y, rows.weight, index, 5)
-    by_rows = sum_by(statistic.soft(leaf, rows.y) * rows.weight[:, None], index, 5)
+    placed = Placement(rows.y, index, rows.weight, 5)
+    table, by_rows = statistic.sums(leaf, placed), placed.sum(statistic.soft(leaf, rows.y))
     torch.testing.assert_close(table, by_rows, rtol=1e-12, atol=1e-12)
     weights = torch.randn(table.shape, generator=torch.Generator().manual_seed(1)).to(table)
     gradients = [
