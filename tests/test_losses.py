@@ -15,7 +15,6 @@ from fairconstrained.losses import (
     zero_one_loss,
 )
 from tests.helpers.notions import random_rows
-from tests.helpers.numeric import numerical_jacobian
 
 losses = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 classes = pytest.mark.parametrize("n_classes", [2, 3, 5])
@@ -73,25 +72,15 @@ def test_brier_loss_is_half_the_squared_distance_to_the_one_hot_label(n_classes)
 
 @losses
 @classes
-def test_gradients_equal_differences(loss, n_classes):
-    scores, y, _, weight = random_rows(4, n_classes)
-
-    def total(z):
-        return weight @ loss(z, y)
-
-    (gradient,) = torch.autograd.grad(total(scores.requires_grad_()), scores)
-    expected = numerical_jacobian(total, scores.detach())[0]
-    torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=1e-8)
-
-
-@losses
-@classes
-@pytest.mark.parametrize("size", [1.0, 1e4])
-def test_closed_forms_equal_autograd(loss, n_classes, size):
+@pytest.mark.parametrize("size", [1.0, 1e2, 1e4])
+def test_closed_forms_equal_autograd_and_are_finite(loss, n_classes, size):
     scores, y, _, _ = random_rows(4, n_classes)
     scores = (size * scores).requires_grad_()
-    (expected,) = torch.autograd.grad(loss(scores, y).sum(), scores)
+    row = loss(scores, y)
+    (expected,) = torch.autograd.grad(row.sum(), scores)
     torch.testing.assert_close(loss.gradient(scores.detach(), y), expected, rtol=1e-9, atol=1e-12)
+    for values in (row, expected, class_probabilities(scores, 10.0)):
+        assert values.isfinite().all()
 
 
 @losses
@@ -101,19 +90,6 @@ def test_one_margin_equals_two_columns(loss):
     torch.testing.assert_close(loss(scores, y), loss(columns, y))
     torch.testing.assert_close(class_probabilities(scores, 2.5), class_probabilities(columns, 2.5))
     torch.testing.assert_close(hard_classes(scores), hard_classes(columns))
-
-
-@losses
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("size", [1e2, 1e4])
-def test_extreme_scores_stay_finite_with_finite_slopes(loss, n_classes, size):
-    scores, y, _, _ = random_rows(6, n_classes)
-    scores = (size * scores.sign()).requires_grad_()
-    row = loss(scores, y)
-    (gradient,) = torch.autograd.grad(row.sum(), scores)
-    assert row.isfinite().all()
-    assert gradient.isfinite().all()
-    assert class_probabilities(scores, 10.0).isfinite().all()
 
 
 def test_log_loss_is_linear_far_out_and_not_cut_off():

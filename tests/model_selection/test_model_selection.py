@@ -382,13 +382,6 @@ def test_pareto_front_is_its_definition(points):
     assert pareto_front(*points).tolist() == expected
 
 
-def test_pareto_front_of_many_points_is_a_decreasing_staircase():
-    error, violation = np.random.default_rng(0).random((2, 200_000))
-    front = pareto_front(pd.Series(error), violation)
-    order = np.argsort(error[front])
-    assert np.all(np.diff(violation[front][order]) < 0)
-
-
 def test_pareto_front_needs_equal_lengths():
     with pytest.raises(ValueError, match=r"got shapes \(2,\) and \(3,\)"):
         pareto_front([1, 2], [1, 2, 3])
