@@ -31,6 +31,12 @@ from fairconstrained.constraints.statistics import ClassProbabilities
 from fairconstrained.groups import group_name
 
 
+def _named_positive(notion: Notion, classes: Sequence[Any]) -> str:
+    """The name with the positive class, which the condition of the rates does not say."""
+    positive = notion.positive(classes)
+    return notion.name if len(positive) > 1 else f"{notion.name} of {classes[positive[0]]}"
+
+
 class DemographicParity(Parity):
     r"""Equal prediction rates: :math:`P(\hat y = k \mid g)` differs by at most `slack`.
 
@@ -121,9 +127,7 @@ class FalsePositiveRateParity(Parity):
 
     pos_label: Any = field(default=None, kw_only=True)
 
-    def title(self, classes: Sequence[Any]) -> str:
-        """The name with the positive class."""
-        return _named_positive(self, classes)
+    title = _named_positive
 
 
 class ErrorRateParity(Parity):
@@ -197,9 +201,7 @@ class FalsePositiveRate(Cap):
 
     pos_label: Any = field(default=None, kw_only=True)
 
-    def title(self, classes: Sequence[Any]) -> str:
-        """The name with the positive class."""
-        return _named_positive(self, classes)
+    title = _named_positive
 
 
 @dataclass(eq=False, repr=False)
@@ -369,9 +371,3 @@ def _positions(rows: Mapping[str, Any], key: str, part: str, known: Sequence[Any
             f"{missing}; they have {[group_name(k) for k in known]}."
         )
     return sorted({i for positions in found for i in positions})
-
-
-def _named_positive(notion: Notion, classes: Sequence[Any]) -> str:
-    """The name with the positive class, which the condition of the rates does not say."""
-    positive = notion.positive(classes)
-    return notion.name if len(positive) > 1 else f"{notion.name} of {classes[positive[0]]}"

@@ -107,7 +107,7 @@ def certify(
     Warns
     -----
     SmallGroupWarning
-        Names what is left out.
+        Names the groups that are left out.
 
     Notes
     -----
@@ -311,7 +311,7 @@ class Certificate:
     rates : list of dict
         Every rate involved, with bounds that hold for all of them together.
     estimator : str
-        What was certified.
+        The certified model.
     name : str
         The sample, as named by the caller.
     assumptions : list of str

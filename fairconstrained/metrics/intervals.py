@@ -54,7 +54,7 @@ def confidence_interval(
     y_true : array-like of shape (n_samples,)
         True labels.
     y_pred : array-like of shape (n_samples,) or (n_samples, n_classes)
-        What the metric takes: labels, scores or probabilities.
+        Labels, scores or probabilities, as the metric takes.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         One group per combination of values that occurs.
     confidence : float, default=0.95
@@ -212,7 +212,7 @@ class _Inverted:
         return float((sizes >= self.observed).mean())
 
     def _first(self, beyond: Callable[[Array], bool]) -> float:
-        """The smallest size whose samples are `beyond`, as those of all larger ones: bisection."""
+        """Bisect for the smallest size whose samples are `beyond`, as are those of larger ones."""
         if beyond(self._sizes(0.0)):
             return 0.0
         low, high = 0.0, max(self.observed, 10.0 * float(self.deviation.max()), 1e-9)

@@ -1,6 +1,6 @@
-"""How metrics are made: one function reads the arguments, and one measures what was read.
+"""Metrics from two functions: one reads the arguments, and one measures the inputs.
 
-Metrics of the same arguments share the first, and all share sections of their docstrings.
+Metrics with the same arguments share the first, and all share sections of their docstrings.
 """
 
 from __future__ import annotations

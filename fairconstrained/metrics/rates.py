@@ -217,7 +217,7 @@ Examples
 {example}
 """
 
-# What each metric below is made of.
+# The reader, the rates and the comparison of each metric below.
 DERIVED: dict[Callable[..., float], tuple[Callable[..., Asked], Rates, Way]] = {}
 
 

@@ -145,7 +145,7 @@ class Norm:
 def _clipped(values: Array, precision: Array, width: Array) -> Array:
     """Nearest columns within bands of these widths: weighted least squares.
 
-    The band [c, c + width] is where what is cut off above and below balances. The balance falls
+    The cuts above and below the band [c, c + width] balance. The balance falls
     with c, and is linear between the points where a value enters or leaves the band.
     """
     points = np.sort(np.concatenate((values, values - width)), axis=0)

@@ -88,7 +88,7 @@ def parity_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bo
         for g, h in permutations(np.flatnonzero(kept[:, e]).tolist(), 2)
     ]
     upper, binding = _largest_difference(found, pairs, alpha)
-    if len({e for *_, e in pairs}) < len(found.events):  # what was not looked at is not kept
+    if len({e for *_, e in pairs}) < len(found.events):  # an event without pairs is not certified
         upper, binding = 1.0, NOTHING
     return Bound(
         max((float(found.values[g, e] - found.values[h, e]) for g, h, e in pairs), default=NAN),

@@ -23,9 +23,8 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import _metadata_requests
-from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained import metrics
+from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.metrics import (
     demographic_parity_difference,
     demographic_parity_ratio,
@@ -73,23 +72,18 @@ def to_polars(X):
     return pl.DataFrame(X.to_dict("list"))
 
 
-class GroupThreshold(ClassifierMixin, BaseEstimator):
-    """Needs the sensitive features in fit: predicts by the mean of its feature over the groups."""
+class Fixed(ClassifierMixin, BaseEstimator):
+    """Gives the same predictions for any X."""
 
-    __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012
+    def __init__(self, y_pred):
+        self.y_pred = y_pred
 
-    def __init__(self, shift=0.0):
-        self.shift = shift
-
-    def fit(self, X, y, *, sensitive_features):
-        x, groups = np.asarray(X)[:, -1], np.asarray(sensitive_features)
-        self.classes_ = np.unique(y)
-        self.threshold_ = np.mean([x[groups == g].mean() for g in np.unique(groups)])
-        return self
+    @property
+    def classes_(self):
+        return np.unique(self.y_pred)
 
     def predict(self, X):
-        check_is_fitted(self)
-        return self.classes_[(np.asarray(X)[:, -1] > self.threshold_ + self.shift).astype(int)]
+        return self.y_pred
 
 
 def folds(scoring, X, y, **options):
@@ -174,7 +168,7 @@ def test_scorers_outlive_methods_that_others_add_to_requests(scorer, data, routi
     methods = [*_metadata_requests.SIMPLE_METHODS, "fit_resample"]
     monkeypatch.setattr(_metadata_requests, "SIMPLE_METHODS", methods)
     added = _metadata_requests.RequestMethod("fit_resample", ["sensitive_features"])
-    monkeypatch.setattr(GroupThreshold, "set_fit_resample_request", added, raising=False)
+    monkeypatch.setattr(Fixed, "set_fit_resample_request", added, raising=False)
     search = GridSearchCV(pipeline(), {}, scoring=scorer, cv=CV, error_score="raise")
     search.fit(X, y, sensitive_features=sex)
     assert search.cv_results_["mean_test_score"] == pytest.approx([before.mean()])
@@ -184,8 +178,8 @@ def test_scorers_outlive_methods_that_others_add_to_requests(scorer, data, routi
 def test_grid_search_with_routing(n_jobs, data, routing):
     X, y, sex = data
     search = GridSearchCV(
-        pipeline(GroupThreshold()),
-        {"groupthreshold__shift": [0.0, 1.0]},
+        pipeline(RateConstrainedClassifier()),
+        {"rateconstrainedclassifier__slack": [0.1, 1.0]},
         scoring={"accuracy": "accuracy", "dp": demographic_parity_scorer},
         refit="dp",
         cv=CV,
@@ -268,20 +262,6 @@ def test_a_column_by_name_or_position_of_every_container(convert, data):
     expected = -equalized_odds_difference(y, y_pred, sensitive_features=sex)
     scorer = fairness_scorer(equalized_odds_difference, column=column)
     assert scorer(Fixed(y_pred), container, y) == expected < 0
-
-
-class Fixed(ClassifierMixin, BaseEstimator):
-    """Gives the same predictions for any X."""
-
-    def __init__(self, y_pred):
-        self.y_pred = y_pred
-
-    @property
-    def classes_(self):
-        return np.unique(self.y_pred)
-
-    def predict(self, X):
-        return self.y_pred
 
 
 def test_weights_reach_the_metric(data):

@@ -1,4 +1,4 @@
-"""Independence, separation, sufficiency, distance of scores: definitions row by row, scipy."""
+"""Dependence of predictions on groups: identities of the gaps, and scipy's distance of scores."""
 
 from itertools import combinations
 
