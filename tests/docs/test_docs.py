@@ -19,10 +19,9 @@ from tests.helpers.repository import ROOT
 DOCS = ROOT / "docs"
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(DOCS))
-    import logo
     from blocks import blocks_of, running
 
-    del sys.modules["blocks"], sys.modules["logo"]
+    del sys.modules["blocks"]
 
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 MODULES = [
@@ -31,15 +30,8 @@ MODULES = [
         f"fairconstrained.{name}"
         for name in (
             *("blocks", "constraints", "datasets", "display", "distributed", "exceptions"),
-            *(
-                "export",
-                "metrics",
-                "model_selection",
-                "privacy",
-                "privacy.audit",
-                "solvers",
-                "training",
-            ),
+            *("export", "metrics", "model_selection", "privacy", "privacy.audit", "solvers"),
+            "training",
         )
     ),
 ]
@@ -107,12 +99,6 @@ def test_the_readme_reads_the_figures_of_its_picture_from_the_same_run():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     said = re.findall(r"(\.\d{3}) at (?:a gap of )?(\.\d{3})", text)
     assert [f"0{error} at .. 0{gap}" for error, gap in said] == read
-
-
-@pytest.mark.parametrize("page", ["light", "dark"])
-def test_the_logos_are_those_of_their_script(page):
-    drawn = (DOCS / "_static" / f"logo-{page}.svg").read_text(encoding="utf-8")
-    assert drawn == logo.logo(*logo.COLOURS[page])
 
 
 def test_the_table_of_metrics_names_every_metric_and_scorer():

@@ -260,17 +260,6 @@ def test_update_gives_batch_statistics_of_all_rows():
     assert layers[1].momentum == 0.1  # as the user set it
 
 
-def test_update_of_batch_norm_takes_any_number_of_rows(monkeypatch):
-    """No chunk is left with one row, of which batch normalisation knows no variance."""
-    monkeypatch.setattr("fairconstrained.models.network._CHUNK_ROWS", 10)
-    model = NetworkModel(
-        nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
-    )
-    for n in (2, 10, 11, 21, 29):
-        model.update_batch_norm(model.init(), DenseFeatures(X[:n]))
-        assert model.scores(model.init(), DenseFeatures(X[:n])).isfinite().all()
-
-
 def test_dropout_acts_in_training_only():
     model = NetworkModel(nn.Sequential(network(5, 50), nn.Dropout(0.5), nn.Linear(50, 1).double()))
     w, features = model.init(), DenseFeatures(X)
