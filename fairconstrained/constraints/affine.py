@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +50,101 @@ class Entries(NamedTuple):
         row, column, value = (own.cpu().numpy() for own in self[:3])
         return sp.csr_array((value, (row, column)), shape=self.shape)
 
+    def times(self, dense: Tensor) -> Tensor:
+        """The product with a dense matrix."""
+        row, column, value, shape = self.to(dense)
+        terms = value[:, None] * dense.index_select(0, column)
+        return dense.new_zeros(shape[0], dense.shape[1]).index_add(0, row, terms)
+
+    def transposed_times(self, dense: Tensor) -> Tensor:
+        """The product of the transpose with a dense matrix."""
+        return Entries(self.column, self.row, self.value, self.shape[::-1]).times(dense)
+
+    def largest(self, dense: Tensor, offset: Tensor) -> Tensor:
+        """The largest entry of each column of the product with a dense matrix, plus an offset."""
+        return _largest_of_pieces(self, dense, offset)
+
+    def variances(self, covariance: Tensor) -> Tensor:
+        """Variances of the entries of the product with a vector of this covariance."""
+        row, column, value, shape = self.to(covariance)
+        product = self.times(covariance)[row, column] * value
+        return covariance.new_zeros(shape[0]).index_add(0, row, product)
+
+    def entries(self, j: int) -> list[tuple[int, float]]:
+        """The columns and the values of the entries of row j."""
+        own = slice(*np.searchsorted(self.row.numpy(), (j, j + 1)))
+        return list(zip(self.column[own].tolist(), self.value[own].tolist(), strict=True))
+
+    def without(self, out: NDArray[np.bool_]) -> Kept:
+        """Drop rows with an entry in these columns, and columns that no other row needs."""
+        row, column = self.row.numpy(), self.column.numpy()
+        kept, needed = np.ones(self.shape[0], dtype=bool), np.zeros(len(out), dtype=bool)
+        kept[row[out[column]]] = False
+        needed[column[kept[row]]] = True
+        return Entries.of(self.to_scipy()[kept][:, needed]), kept, needed
+
+
+class Pairs(NamedTuple):
+    """The n (n - 1) differences of all ordered pairs of n numbers, of which nothing is stored.
+
+    Methods are as in :class:`Entries`.
+    """
+
+    n: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of pairs, and of numbers."""
+        return self.n * (self.n - 1), self.n
+
+    def times(self, dense: Tensor) -> Tensor:
+        """The differences: those of the first number, of the second, ..."""
+        (n, k), m = dense.shape, max(self.n - 1, 0)
+        table = (dense[:, None] - dense).reshape(n * n, k)
+        # The diagonal is every (n + 1)-th entry.
+        return table[1:].reshape(m, n + 1, k)[:, :-1].reshape(n * m, k)
+
+    def transposed_times(self, dense: Tensor) -> Tensor:
+        """Sums over the pairs that each number comes first in, less those over the others."""
+        n, k = self.n, dense.shape[1]
+        if n < 2:
+            return dense.new_zeros(n, k)
+        table = torch.nn.functional.pad(dense.reshape(n - 1, n, k), (0, 0, 0, 1)).reshape(-1, k)
+        table = torch.nn.functional.pad(table, (0, 0, 1, 0)).reshape(n, n, k)
+        return table.sum(dim=1) - table.sum(dim=0)
+
+    def largest(self, dense: Tensor, offset: Tensor) -> Tensor:
+        """For one offset the largest minus the smallest number."""
+        if bool((offset == offset[0]).all()):
+            return dense.amax(dim=0) - dense.amin(dim=0) + offset[0]
+        return _largest_of_pieces(self, dense, offset)
+
+    def variances(self, covariance: Tensor) -> Tensor:
+        """Variances of the differences."""
+        single = covariance.diagonal()
+        both = single[:, None] + single - covariance - covariance.T
+        return both[~torch.eye(self.n, dtype=torch.bool, device=both.device)]
+
+    def entries(self, j: int) -> list[tuple[int, float]]:
+        """The first number of a pair, and the second."""
+        first, second = divmod(j, self.n - 1)
+        return [(first, 1.0), (second + (second >= first), -1.0)]
+
+    def without(self, out: NDArray[np.bool_]) -> Kept:
+        """The pairs of the other numbers."""
+        n = int((~out).sum())
+        rows = ~(out[:, None] | out)[~np.eye(self.n, dtype=bool)]
+        return Pairs(n if n > 1 else 0), rows, ~out & (n > 1)
+
+
+Block = Entries | Pairs
+Kept = tuple[Block, NDArray[np.bool_], NDArray[np.bool_]]  # what is left; whether each row, column
+
+
+def _largest_of_pieces(block: Block, dense: Tensor, offset: Tensor) -> Tensor:
+    pieces = torch.split(dense, max(_AT_ONCE // len(offset), 1), dim=1)
+    return torch.cat([(block.times(own) + offset[:, None]).amax(dim=0) for own in pieces])
+
 
 def without_zeros(matrix: Any) -> Any:
     """Convert an array or a scipy matrix, and drop the zeros that Kronecker products leave."""
@@ -58,102 +154,51 @@ def without_zeros(matrix: Any) -> Any:
 
 
 class LinearMap:
-    """A block diagonal matrix of which only what is needed for products is stored.
+    """A block diagonal matrix of which only what is needed for products is stored."""
 
-    Parameters
-    ----------
-    *blocks : Entries or int
-        The blocks. A number n stands for the n (n - 1) differences of all ordered pairs of n
-        numbers, and nothing is stored of them.
-    """
-
-    def __init__(self, *blocks: Entries | int):
+    def __init__(self, *blocks: Block):
         self.blocks = blocks
-        shapes = [(n * (n - 1), n) if isinstance(n, int) else n.shape for n in blocks]
-        self._rows, self._columns = ([shape[axis] for shape in shapes] for axis in (0, 1))
+        self._rows, self._columns = ([block.shape[axis] for block in blocks] for axis in (0, 1))
         self.shape = sum(self._rows), sum(self._columns)
         self._dense: Tensor | None = None
         if self.shape[0] * self.shape[1] <= _DENSE:
-            values = [block.value for block in blocks if not isinstance(block, int)]
-            like = values[0] if values else torch.zeros((), dtype=torch.float64)
-            self._dense = self @ torch.eye(self.shape[1]).to(like)
+            self._dense = self @ torch.eye(self.shape[1], dtype=torch.float64)
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """The product with a dense matrix, which may be differentiated."""
         if self._dense is not None:
             return self._dense.to(dense) @ dense
-        found = [dense[:0]]
-        for block, own in zip(self.blocks, torch.split(dense, self._columns), strict=True):
-            if isinstance(block, int):
-                found.append(_differences(own))
-            else:
-                row, column, value, shape = block.to(own)
-                terms = value[:, None] * own.index_select(0, column)
-                found.append(own.new_zeros(shape[0], own.shape[1]).index_add(0, row, terms))
-        return torch.cat(found)
+        pieces = zip(self.blocks, torch.split(dense, self._columns), strict=True)
+        return torch.cat([dense[:0], *(block.times(own) for block, own in pieces)])
 
     def transposed(self, dense: Tensor) -> Tensor:
         """The product of the transpose with a dense matrix."""
         if self._dense is not None:
             return self._dense.T.to(dense) @ dense
-        found = [dense[:0]]
-        for block, own in zip(self.blocks, torch.split(dense, self._rows), strict=True):
-            if isinstance(block, int):
-                found.append(_sums_of_pairs(own, block))
-            else:
-                row, column, value, shape = block.to(own)
-                terms = value[:, None] * own.index_select(0, row)
-                found.append(own.new_zeros(shape[1], own.shape[1]).index_add(0, column, terms))
-        return torch.cat(found)
+        pieces = zip(self.blocks, torch.split(dense, self._rows), strict=True)
+        return torch.cat([dense[:0], *(block.transposed_times(own) for block, own in pieces)])
 
     def largest(self, dense: Tensor, offset: Tensor) -> Tensor:
-        """The largest entry of each column of self @ dense + offset, -inf without rows.
-
-        Of pairs with one offset it is the largest minus the smallest number.
-        """
-        found = [dense.new_full(dense.shape[1:], -torch.inf)]
+        """The largest entry of each column of self @ dense + offset, -inf without rows."""
         columns, offsets = torch.split(dense, self._columns), torch.split(offset, self._rows)
-        for block, own, allowed in zip(self.blocks, columns, offsets, strict=True):
-            if not len(allowed):
-                continue
-            if isinstance(block, int) and bool((allowed == allowed[0]).all()):
-                found.append(own.amax(dim=0) - own.amin(dim=0) + allowed[0])
-                continue
-            alone = LinearMap(block)
-            pieces = torch.split(own, max(_AT_ONCE // len(allowed), 1), dim=1)
-            tops = [(alone @ piece + allowed[:, None]).amax(dim=0) for piece in pieces]
-            found.append(torch.cat(tops))
-        return torch.stack(found).amax(dim=0)
+        pieces = zip(self.blocks, columns, offsets, strict=True)
+        found = [block.largest(own, allowed) for block, own, allowed in pieces if len(allowed)]
+        return torch.stack([dense.new_full(dense.shape[1:], -torch.inf), *found]).amax(dim=0)
 
     def variances(self, covariance: Tensor) -> Tensor:
         """Variances of the entries of self @ v, for v of this covariance."""
-        found, first = [covariance[:0, 0]], 0
-        for block, n in zip(self.blocks, self._columns, strict=True):
-            own = covariance[first : first + n, first : first + n]
-            first += n
-            if isinstance(block, int):
-                single = own.diagonal()
-                both = single[:, None] + single - own - own.T
-                found.append(both[~torch.eye(n, dtype=torch.bool, device=own.device)])
-            else:
-                row, column, value, shape = block.to(own)
-                product = (LinearMap(block) @ own)[row, column] * value
-                found.append(own.new_zeros(shape[0]).index_add(0, row, product))
-        return torch.cat(found)
+        ends = np.cumsum([0, *self._columns]).tolist()
+        own = [covariance[i:j, i:j] for i, j in pairwise(ends)]
+        found = [block.variances(of) for block, of in zip(self.blocks, own, strict=True)]
+        return torch.cat([covariance[:0, 0], *found])
 
     def row(self, j: int) -> list[tuple[int, float]]:
         """The columns and the values of the entries of row j."""
-        column = 0
+        before = 0
         for block, rows, columns in zip(self.blocks, self._rows, self._columns, strict=True):
-            if j >= rows:
-                j, column = j - rows, column + columns
-            elif isinstance(block, int):
-                first, second = divmod(j, block - 1)
-                return [(column + first, 1.0), (column + second + (second >= first), -1.0)]
-            else:
-                entries = slice(*np.searchsorted(block.row.numpy(), (j, j + 1)))
-                found = (own[entries].tolist() for own in (block.column + column, block.value))
-                return list(zip(*found, strict=True))
+            if j < rows:
+                return [(before + column, value) for column, value in block.entries(j)]
+            j, before = j - rows, before + columns
         raise IndexError(f"There are {self.shape[0]} rows.")
 
     def without(
@@ -167,45 +212,11 @@ class LinearMap:
         rows, columns : ndarray of bool
             Whether each is kept.
         """
-        blocks: list[Entries | int] = []
-        rows, columns = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=bool)]
+        none = np.zeros(0, dtype=bool)
         pieces = np.split(dropped, np.cumsum(self._columns)[:-1])
-        for block, out, n_rows in zip(self.blocks, pieces, self._rows, strict=True):
-            if isinstance(block, int):
-                n = int((~out).sum())
-                blocks.append(n if n > 1 else 0)
-                rows.append(~(out[:, None] | out)[~np.eye(block, dtype=bool)])
-                columns.append(~out & (n > 1))
-                continue
-            row, column = block.row.numpy(), block.column.numpy()
-            kept = np.ones(n_rows, dtype=bool)
-            kept[row[out[column]]] = False
-            needed = np.zeros(len(out), dtype=bool)
-            needed[column[kept[row]]] = True
-            blocks.append(Entries.of(block.to_scipy()[kept][:, needed]))
-            rows.append(kept)
-            columns.append(needed)
-        return LinearMap(*blocks), np.concatenate(rows), np.concatenate(columns)
-
-
-def _differences(rates: Tensor) -> Tensor:
-    """The differences of all ordered pairs of rows: those of the first row, of the second, ..."""
-    n, k = rates.shape
-    if n < 2:
-        return rates[:0]
-    table = (rates[:, None] - rates).reshape(n * n, k)
-    # The diagonal is every (n + 1)-th entry.
-    return table[1:].reshape(n - 1, n + 1, k)[:, :-1].reshape(n * (n - 1), k)
-
-
-def _sums_of_pairs(weights: Tensor, n: int) -> Tensor:
-    """Sums over the pairs that each of n rows comes first in, minus those over the others."""
-    k = weights.shape[1]
-    if n < 2:
-        return weights.new_zeros(n, k)
-    table = torch.nn.functional.pad(weights.reshape(n - 1, n, k), (0, 0, 0, 1)).reshape(-1, k)
-    table = torch.nn.functional.pad(table, (0, 0, 1, 0)).reshape(n, n, k)
-    return table.sum(dim=1) - table.sum(dim=0)
+        kept = [block.without(out) for block, out in zip(self.blocks, pieces, strict=True)]
+        rows, columns = (np.concatenate([none, *(own[k] for own in kept)]) for k in (1, 2))
+        return LinearMap(*(block for block, _, _ in kept)), rows, columns
 
 
 class AffineMap:

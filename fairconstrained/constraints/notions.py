@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from fairconstrained.arrays import Floats
-from fairconstrained.constraints.affine import Entries, LinearMap
+from fairconstrained.constraints.affine import Block, Entries, LinearMap, Pairs
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.space import Space
@@ -310,43 +310,41 @@ def refuse_too_many(notion: Notion, n_values: int, n_groups: int, advice: str) -
 class _Reference(NamedTuple):
     """Sets of groups with rates, and the comparisons of these rates."""
 
-    compare: Callable[[int], tuple[Any, Entries | int]]  # (n_rates, n_groups), (m, n_rates)
+    compare: Callable[[int], tuple[Any, Block]]  # (n_rates, n_groups), (m, n_rates)
     size: Callable[[int], int]  # entries of the larger one
     advice: str
 
 
-def _pairwise(n_groups: int) -> tuple[Any, int]:
+def _pairwise(n_groups: int) -> tuple[Any, Pairs]:
     """Rates of each group, compared for all ordered pairs: largest minus smallest."""
-    return sp.eye_array(n_groups), n_groups
+    return sp.eye_array(n_groups), Pairs(n_groups)
 
 
-def _rest(n_groups: int) -> tuple[Any, Entries]:
-    """Rates of each group and of all others together, compared with both signs."""
+def _against(others: Floats, of_group: Floats) -> tuple[Any, Entries]:
+    """Rates of each group, compared with both signs with that of one other set of groups.
+
+    Parameters
+    ----------
+    others : ndarray of shape (n_sets, n_groups)
+    of_group : ndarray of shape (n_groups, n_sets)
+        The set that each group is compared with.
+    """
+    n_groups = len(of_group)
     if n_groups < 2:
         return np.zeros((0, n_groups)), Entries.of(np.zeros((0, 0)))
     identity = sp.eye_array(n_groups)
-    difference = sp.hstack((identity, -identity))
-    others = 1.0 - np.eye(n_groups)
+    difference = sp.hstack((identity, -of_group))
     return sp.vstack((identity, others)), Entries.of(sp.vstack((difference, -difference)))
-
-
-def _overall(n_groups: int) -> tuple[Any, Entries]:
-    """Rates of each group and of all groups together, compared with both signs."""
-    if n_groups < 2:
-        return np.zeros((0, n_groups)), Entries.of(np.zeros((0, 0)))
-    identity = sp.eye_array(n_groups)
-    difference = sp.hstack((identity, -np.ones((n_groups, 1))))
-    return sp.vstack((identity, np.ones((1, n_groups)))), Entries.of(
-        sp.vstack((difference, -difference))
-    )
 
 
 _FEWER = "Use fewer groups: cross fewer columns, or join small groups."
 _OVERALL = "Use reference='overall', which needs two values a group, or fewer groups."
 _REFERENCES: dict[str, _Reference] = {
     "pairwise": _Reference(_pairwise, lambda n: n * (n - 1), _OVERALL),
-    "rest": _Reference(_rest, lambda n: n * n, _OVERALL),
-    "overall": _Reference(_overall, lambda n: 2 * n, _FEWER),
+    "rest": _Reference(lambda n: _against(1.0 - np.eye(n), np.eye(n)), lambda n: n * n, _OVERALL),
+    "overall": _Reference(
+        lambda n: _against(np.ones((1, n)), np.ones((n, 1))), lambda n: 2 * n, _FEWER
+    ),
 }
 
 

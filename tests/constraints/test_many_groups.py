@@ -14,7 +14,7 @@ from fairconstrained.constraints import (
     Space,
     Stack,
 )
-from fairconstrained.constraints.affine import Entries, LinearMap
+from fairconstrained.constraints.affine import Entries, LinearMap, Pairs
 from tests.helpers.notions import random_rows, table
 
 
@@ -31,7 +31,7 @@ def test_linear_maps_are_their_dense_matrices(blocks, equal):
     rng = np.random.default_rng(0)
     entries = rng.normal(size=(70, 40)) * (rng.random((70, 40)) < 0.1)
     matrices = [entries if n == "entries" else pairs(n).reshape(-1, n) for n in blocks]
-    mapped = LinearMap(*(Entries.of(entries) if n == "entries" else n for n in blocks))
+    mapped = LinearMap(*(Entries.of(entries) if n == "entries" else Pairs(n) for n in blocks))
     matrix = sp.block_diag(matrices).toarray()
     assert mapped.shape == matrix.shape
     rates, weights = (torch.as_tensor(rng.normal(size=(n, 3))) for n in matrix.shape[::-1])
