@@ -1,4 +1,4 @@
-"""What partial_fit keeps: exact group moments, rows up to a limit, the state of a solver."""
+"""State of partial_fit: exact group moments, rows up to a limit, the state of a solver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What solvers see: problems, their linearizations and the rows they hold."""
+"""The view of solvers: problems, their linearizations and the rows they hold."""
 
 from fairconstrained.problems.base import (
     DifferenceOfConvex,

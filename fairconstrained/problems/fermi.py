@@ -19,7 +19,7 @@ TABLES = ("labels", "probabilities")  # what W may answer to
 
 
 def counted_by(statistic: Statistic, table: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """What a row adds to the table that W answers to, a function of its scores and label."""
+    """Contribution of a row to the table that W answers to, a function of its scores and label."""
     return statistic.hard if table == "labels" else statistic.soft
 
 

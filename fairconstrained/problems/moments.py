@@ -64,7 +64,7 @@ class RankingERM(FairERM):
         )
 
     def _of_pairs(self, above: Tensor, below: Tensor) -> Tensor:
-        """What pairs add to the hard values if their first row ranks above, (k, 1 + m)."""
+        """Contribution of pairs to the hard values if their first row ranks above, (k, 1 + m)."""
         rows = self.data.quantiles
         negative, positive = (rows.weight * (rows.y == label) for label in (0, 1))
         auc = positive[above] * negative[below] / (positive.sum() * negative.sum())
