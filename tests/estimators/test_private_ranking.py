@@ -32,7 +32,7 @@ from fairconstrained.problems.private.moments import (
 )
 from fairconstrained.solvers import QCQP, SGDA
 from tests.helpers.fits import FORGIVEN
-from tests.helpers.releases import answered_by, honest, without_noise
+from tests.helpers.releases import answered_by, without_noise
 
 # Whether most rows lie outside of their range is read off released norms, so the noise decides.
 pytestmark = pytest.mark.filterwarnings(
@@ -120,22 +120,6 @@ def test_the_parts_share_one_unit_and_the_budget_is_not_exceeded():
         assert 0.97 * epsilon <= plan.epsilon <= epsilon
         assert plan.epsilon == privacy_spent(plan.phases, delta=1e-5)
         assert len(plan.phases) == 4
-
-
-def test_every_use_of_noise_is_one_that_the_plan_has_priced(monkeypatch):
-    used = answered_by(monkeypatch, honest)
-    clf = fitted()
-    plan = plan_moments(Budget(1.0, 1e-5, "record"))
-    assert clf.privacy_ == plan
-    centre, norms, moments, scores = (release.noise for release, _ in plan.releases.values())
-    assert [asked[:2] for asked in used] == [
-        ((6,), centre),
-        ((64,), norms),
-        ((4,), moments),
-        ((4, 6), moments),
-        ((4, 6, 6), moments),
-        ((4, 12), scores),
-    ]
 
 
 # --- what is released is used, and nothing else --------------------------------------------------

@@ -19,7 +19,7 @@ from fairconstrained.privacy.mechanisms import Releases, SharedGenerator
 from fairconstrained.problems import Rows
 from fairconstrained.problems.private import erm as private_problem
 from fairconstrained.problems.private.erm import PrivateERM
-from tests.helpers.releases import answered_by, plan_of, with_less_noise, without_noise
+from tests.helpers.releases import answered_by, plan_of, with_less_noise
 
 # A large delta: a few thousand outputs say little about rare ones.
 RATE, DELTA, CLIP, N_SAMPLES, N_ROWS = 6 / 7, 0.02, 0.5, 3_000, 6
@@ -27,13 +27,13 @@ TABLE_NOISE, GRADIENT_NOISE = 1.0, 2.0
 SPACE = Space([0, 1], ["others", "canary"])
 
 
-def batch(n_rows, others):
+def batch(n_rows, others=0.0, label=0):
     """Equal rows, and the canary as the last one of N_ROWS + 1; `others` are 0 in its feature."""
     X = torch.zeros((N_ROWS + 1, 2), dtype=torch.float64)
     X[:N_ROWS, 0], X[:, 1] = 0.1, others
     X[N_ROWS, 1] = 100.0
     group = torch.tensor([0] * N_ROWS + [1])
-    y = torch.tensor([1] * N_ROWS + [0])
+    y = torch.tensor([1] * N_ROWS + [label])
     weight = torch.ones(N_ROWS + 1, dtype=torch.float64)
     return Rows((DenseFeatures(X),), y, group, weight).take(torch.arange(n_rows))
 
@@ -43,9 +43,9 @@ def steps(kind, n_steps):
     return Phase([noise, Gaussian(GRADIENT_NOISE, of="gradient")], RATE, n_steps)
 
 
-def claim(kind):
+def claim(kind, unit="record"):
     """The price of one step."""
-    return privacy_spent([steps(kind, 1)], delta=DELTA)
+    return privacy_spent([steps(kind, 1)], delta=DELTA, unit=unit)
 
 
 def outputs(with_canary, kind, seed, others=0.0):
@@ -115,31 +115,48 @@ def test_an_audit_stays_below_the_claim(kind, least):
     assert audited > least * claimed  # it would see noise that is a third of what it should be
 
 
-@pytest.mark.slow
-def test_the_audit_sees_noise_that_is_not_scaled(monkeypatch):
-    answered_by(monkeypatch, with_less_noise(0.4))
-    audited, claimed = bound()
-    assert audited > claimed
+def little_noise(patch):
+    answered_by(patch, with_less_noise(0.4))
 
 
-@pytest.mark.slow
-def test_the_audit_sees_a_clip_that_is_skipped(monkeypatch):
+def no_clip(patch):
     honest = LinearModel.linearize_rows
 
     def unclipped(self, w, X):
         scores, clipped = honest(self, w, X)
         return scores, lambda cotangent, max_norm: clipped(cotangent, 10 * max_norm)
 
-    monkeypatch.setattr(LinearModel, "linearize_rows", unclipped)
+    patch.setattr(LinearModel, "linearize_rows", unclipped)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", [little_noise, no_clip])
+def test_the_audit_sees_what_is_broken(broken, monkeypatch):
+    broken(monkeypatch)
     audited, claimed = bound()
     assert audited > claimed
 
 
 @pytest.mark.slow
-def test_the_audit_sees_exact_releases(monkeypatch):
-    answered_by(monkeypatch, without_noise)
-    audited, claimed = bound()
-    assert audited > claimed
+def test_the_audit_of_a_replaced_record_is_between_both_claims(monkeypatch):
+    """Above the one for a null record, which promises less, and below the one for replacement.
+
+    The canary has one label or the other, which its gradient shows and the table does not.
+    """
+    monkeypatch.setitem(globals(), "N_SAMPLES", 6000)
+    monkeypatch.setitem(globals(), "TABLE_NOISE", 1e3)
+
+    def density(along, shift):
+        near, far = (-0.5 * ((along - s) / GRADIENT_NOISE) ** 2 for s in (0.0, shift))
+        return np.logaddexp(np.log(1 - RATE) + near, np.log(RATE) + far)
+
+    samples = []
+    for label in (1, 0):
+        data, rng = batch(N_ROWS + 1, label=label), torch.Generator().manual_seed(label)
+        along = outputs_of(data, N_ROWS + 1, "gaussian", rng)[:, 2]
+        samples.append(density(along, 1.0) - density(along, -1.0))
+    audited = epsilon_lower_bound(*samples, delta=DELTA)
+    assert claim("gaussian") < audited <= claim("gaussian", "record_replacement")
 
 
 @pytest.mark.slow

@@ -181,6 +181,13 @@ def test_torch_stays_where_something_is_trained():
     )
 
 
+def test_noise_is_added_where_releases_are_counted():
+    """Whatever is released goes through the class that refuses what the plan has not priced."""
+    used = {"with_gaussian_noise", "with_laplace_noise", "ADD_NOISE"}
+    others = [path for path in FILES if path != MECHANISMS]
+    assert not [path for path in others if any(name in path.read_text() for name in used)]
+
+
 def test_the_core_takes_parameters_from_sklearn_and_nothing_else():
     """Specifications of models stand between the user's X, or classifier, and the core."""
     specifications = {"specification.py", "posteriors.py", "cross_fitting.py"}

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
+from fairconstrained.models.features import DenseFeatures, as_features
 from fairconstrained.privacy import Gaussian, Phase
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.private import coordinates as private_scaling
@@ -128,12 +128,6 @@ def test_columns_that_are_not_told_from_noise_share_one_scale():
     assert (truth / scale**2).sum() == pytest.approx(0.5)
 
 
-def test_where_all_is_noise_columns_keep_their_common_scale():
-    X = np.random.default_rng(0).uniform(size=(20, 5))
-    _, scale = coordinates_of(X, public(5), 1e3)
-    assert scale == pytest.approx(np.ones(5))
-
-
 @pytest.mark.parametrize("noise", [ALMOST_NONE, 1.0, 1e4])
 def test_rows_that_are_all_equal_get_finite_coordinates(noise):
     centre, scale = coordinates_of(np.full((50, 3), 0.25), public(3), noise)
@@ -194,21 +188,6 @@ def test_rare_categories_form_runs_in_a_release():
     assert run[0] == -1
     assert run.unique().tolist() == [-1, 0, 1]
     assert (run >= 0).sum() >= 2 * 16  # of a few the noise is as large
-
-
-def test_sparse_rows_give_what_dense_rows_give():
-    values = np.random.default_rng(0).normal(size=(50, 8))
-    X = sparse.csr_array(np.where(np.abs(values) > 1.0, values, 0.0))
-    coordinates = public(8, -0.5, 2.0)
-    of_sparse = release_coordinates(
-        SparseFeatures(X), X.shape[0], coordinates, of_noise(1.0), rng()
-    )
-    of_dense = release_coordinates(
-        DenseFeatures(torch.tensor(X.toarray())), X.shape[0], coordinates, of_noise(1.0), rng()
-    )
-    for one, other in zip(of_sparse[:2], of_dense[:2], strict=True):
-        assert one.numpy() == pytest.approx(other.numpy())
-    assert torch.equal(of_sparse.run, of_dense.run)
 
 
 def test_a_mean_that_is_mostly_noise_is_not_believed():

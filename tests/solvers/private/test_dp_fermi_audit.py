@@ -17,7 +17,7 @@ from fairconstrained.problems.fermi import TABLES, FermiERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
 from fairconstrained.problems.private.secret_groups import SecretGroups
-from tests.helpers.releases import answered_by, plan_of, with_less_noise, without_noise
+from tests.helpers.releases import answered_by, plan_of, without_noise
 
 UNITS = ("sensitive_features", "record")
 N_ROWS, DELTA, N_SAMPLES, RATE = 6, 0.02, 1500, 0.3
@@ -54,32 +54,6 @@ def parts(data, plan):
 def secret_groups(canary):
     plan = plan_releases({"moments": 0.99}, Budget(1.0, DELTA, "sensitive_features"))
     return SecretGroups(risk=MeanLoss(log_loss), **parts(rows(canary), plan))
-
-
-def released_sums(canary, seed):
-    """The canary's query is the longest; its coordinate, group a minus group b."""
-    problem = secret_groups(canary)
-    queries = torch.zeros((N_ROWS, 2), dtype=torch.float64)
-    queries[:, 0], queries[-1] = 0.5, torch.tensor([0.0, 2.0])
-    rng = torch.Generator().manual_seed(seed)
-    outputs = []
-    for _ in range(N_SAMPLES):
-        problem.releases._left["moments"] = 1
-        sums, _ = problem.release("moments", queries, rng)
-        outputs.append(float(sums[1, 0, 1] - sums[1, 1, 1]))
-    return np.array(outputs)
-
-
-@pytest.mark.slow
-def test_the_audit_of_released_moments_stays_below_the_claim():
-    audited = epsilon_lower_bound(released_sums(1, 0), released_sums(0, 1), delta=DELTA)
-    assert 0.2 <= audited <= 1.0
-
-
-@pytest.mark.slow
-def test_the_audit_sees_noise_for_the_mean_instead_of_the_longest_row(monkeypatch):
-    answered_by(monkeypatch, with_less_noise(0.4))
-    assert epsilon_lower_bound(released_sums(1, 0), released_sums(0, 1), delta=DELTA) > 1.0
 
 
 DUAL = torch.tensor([[2.0, -2.0], [-2.0, 2.0]], dtype=torch.float64)
@@ -133,7 +107,7 @@ class SameRows(AttributeFermi):
 
     def __init__(self, **problem):
         super().__init__(**problem)
-        self._batches = Remembered(*vars(self._batches).values())
+        self._batches = Remembered(self._batches.n_rows, self._batches.rate)
 
     def _public_rows(self, rng):
         return self._batches.seen
@@ -172,20 +146,6 @@ def test_the_audit_sees_public_gradients_of_the_same_rows(monkeypatch):
         sides.append(np.where(present, score, 0.0))
     sign = np.sign(sides[1].mean() - sides[0].mean())
     assert epsilon_lower_bound(sign * sides[0], sign * sides[1], delta=DELTA) > 1.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", UNITS)
-def test_the_audit_sees_a_clip_that_is_skipped(unit, monkeypatch):
-    honest = LinearModel.linearize_rows
-
-    def unclipped(self, w, X):
-        scores, clipped = honest(self, w, X)
-        return scores, lambda cotangent, max_norm: clipped(cotangent, 10 * max_norm)
-
-    monkeypatch.setattr(LinearModel, "linearize_rows", unclipped)
-    kind = {"sensitive_features": OwnRows, "record": RecordFermi}[unit]
-    assert audited(kind, unit) > 1.0
 
 
 @pytest.mark.parametrize("notion", [DemographicParity(), EqualizedOdds()], ids=lambda n: n.name)
