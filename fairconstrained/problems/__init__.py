@@ -1,14 +1,10 @@
 """The view of solvers: problems, their linearizations and the rows they hold."""
 
 from fairconstrained.problems.base import (
-    DifferenceOfConvex,
-    Divisible,
     Evaluation,
     FixedSoftness,
     Linearization,
-    Loosenable,
     Problem,
-    QuadraticProgram,
     SampledProblem,
     Sharpenable,
     one_in,
@@ -20,16 +16,12 @@ from fairconstrained.problems.known import Known
 from fairconstrained.problems.rows import Rows
 
 __all__ = [
-    "DifferenceOfConvex",
-    "Divisible",
     "Evaluation",
     "FairERM",
     "FixedSoftness",
     "Known",
     "Linearization",
-    "Loosenable",
     "Problem",
-    "QuadraticProgram",
     "Rows",
     "SampledProblem",
     "Sharpenable",

@@ -7,12 +7,12 @@ capability stands for some methods:
 =============================  =====================================================
 ``exact``                      those of :class:`Problem`, on all rows
 ``sharpness``                  those of :class:`Sharpenable`
-``more_slack``                 those of :class:`Loosenable`
+``more_slack``                 ``loosened`` of the same
 ``draws``                      those of :class:`SampledProblem`
-``held_out``                   those of :class:`Divisible`
-``convex_parts``               those of :class:`DifferenceOfConvex`
+``held_out``                   ``divided``, ``begun`` and ``risks`` of the same
+``convex_parts``               :math:`(f, c^+, c^-)`, all convex, where c = c^+ - c^-
 ``convex_bounds``              convex bounds of constraints on draws, for any model
-``quadratic_forms``            those of :class:`QuadraticProgram`
+``quadratic_forms``            Hessians, gradients and values of (f, c_1, ..., c_m) at zero
 ``saddle``                     AUCs as sums over rows, for the level-set method
 ``label_tables``               a penalty on a table, and the table of predicted labels
 ``mutual_information_saddle``  gradients of the saddle form of mutual information
@@ -25,7 +25,7 @@ capability stands for some methods:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -107,7 +107,10 @@ class Problem(Protocol):
 
 
 class SampledProblem(Problem, Protocol):
-    """A problem whose values and gradients can be estimated without bias from draws of rows."""
+    """A problem whose values and gradients can be estimated without bias from draws of rows.
+
+    Some of its rows can be held out, for judging what the others have taught.
+    """
 
     @property
     def strata(self) -> Tensor:
@@ -126,10 +129,6 @@ class SampledProblem(Problem, Protocol):
         data that it stands for: the inverse of its expected number in a draw. Without draws the
         result is f alone.
         """
-
-
-class Divisible(SampledProblem, Protocol):
-    """A problem of whose rows some can be held out, for judging what the others have taught."""
 
     def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
         """Return the problem on most rows, and the indices of the others.
@@ -167,7 +166,7 @@ def one_in(every: int, cell: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
 
 
 class Sharpenable(Problem, Protocol):
-    """A problem whose soft values can be brought closer to the hard ones."""
+    """A problem whose soft values can be sharpened, and whose slack can be increased."""
 
     def sharpened(self) -> Self:
         """The problem with soft values twice as sharp, or itself if they cannot be sharpened."""
@@ -185,34 +184,8 @@ class Sharpenable(Problem, Protocol):
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values at points of the line x + t direction with t at most `reach` from 0."""
 
-
-class Loosenable(Sharpenable, Protocol):
-    """A problem that can be relaxed by more slack."""
-
     def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
         """Return the problem with `by` more slack and a start for it, or itself and `x`."""
-
-
-class DifferenceOfConvex(Problem, Protocol):
-    """A problem whose constraints are differences of convex functions."""
-
-    @property
-    def difference_of_convex(self) -> bool:
-        """Whether the constraints of this instance are such differences."""
-
-    def convex_parts(self, x: Tensor) -> Linearization:
-        """(f, c^+, c^-), (1 + 2 m,), all convex, where c = c^+ - c^-."""
-
-
-class QuadraticProgram(Problem, Protocol):
-    """A problem in which objective and constraints are quadratic in x."""
-
-    @property
-    def is_quadratic(self) -> bool:
-        """Whether the objective and the constraints of this instance are quadratic."""
-
-    def quadratic_forms(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Hessians, gradients and values of (f, c_1, ..., c_m) at zero."""
 
 
 def last_kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer]:
@@ -249,16 +222,8 @@ class FixedSoftness:
         return on_grid(lambda step: self.evaluate(x + step * direction).hard, grid(x, reach))
 
 
-class _Separate(Protocol):
-    def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization: ...
-
-    def constraints(
-        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
-    ) -> Linearization: ...
-
-
 def separate_estimates(
-    problem: _Separate, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]
+    problem: Any, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]
 ) -> Linearization:
     """:meth:`SampledProblem.estimates` with one pass for the objective and one for each draw."""
     terms = [problem.objective(x, rows), *(problem.constraints(x, *draw) for draw in draws)]

@@ -35,7 +35,7 @@ from fairconstrained.problems.base import (
 )
 from fairconstrained.problems.known import Known, first_point, known_points
 from fairconstrained.problems.lines import Line
-from fairconstrained.problems.majorant import Majorant
+from fairconstrained.problems.majorant import convex_bounds
 from fairconstrained.problems.objectives import Objective
 from fairconstrained.problems.rows import Rows, Sums
 from fairconstrained.problems.saddle import Saddle
@@ -442,9 +442,9 @@ class FairERM:
         """Whether the constraints are differences of convex functions of the scores."""
         return self.constraint.difference_of_convex
 
-    def convex_bounds(self, anchor: Tensor) -> Majorant:
-        """Convex upper bounds on the constraints, equal to them at an anchor."""
-        return Majorant(self, anchor)
+    def convex_bounds(self, x: Tensor, anchor: Tensor, *draw: Tensor) -> Linearization:
+        """Convex upper bounds on the constraints, equal to them at an anchor, from drawn rows."""
+        return self.of_scores(partial(convex_bounds, self, anchor), x, *draw)
 
     def saddle(self) -> Saddle | None:
         """The min-max form of AUCs with one quadratic surrogate, or None for other problems."""

@@ -13,46 +13,42 @@ bound.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from fairconstrained.problems.base import Linearization
 from fairconstrained.problems.rows import Rows
 
 if TYPE_CHECKING:
     from fairconstrained.problems.erm import FairERM
 
 
-@dataclass(frozen=True)
-class Majorant:
-    """The bound g on a problem's constraints at an anchor."""
+def convex_bounds(
+    problem: FairERM, anchor: Tensor, scores: Tensor, aux: Tensor, rows: Rows
+) -> Tensor:
+    """Values of g, (m,), at the scores and extra variables of drawn rows.
 
-    problem: FairERM
-    anchor: Tensor  # like x
-
-    def constraints(
-        self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
-    ) -> Linearization:
-        """Values of g, with the parameters of :meth:`FairERM.constraints`."""
-        return self.problem.of_scores(self._values, x, rows, scale)
-
-    def _values(self, scores: Tensor, aux: Tensor, batch: Rows) -> Tensor:
-        n_params = self.problem.model.n_params
-        with torch.no_grad():
-            scores_0 = self.problem.model.scores(self.anchor[:n_params], batch.X)
-        at = (scores_0.requires_grad_(), self.anchor[n_params:].clone().requires_grad_())
-        parts = self.problem.constraint.convex_parts
-        rows = self.problem.constraint.place(batch.y, batch.group, batch.weight)
-        concave = parts(at[0], rows, at[1])[1]
-        # The slopes times a step, J d, are the derivative in u of the linear map u -> (J'u)'d.
-        # torch's forward mode would give them directly, but it compiles scripts on first use.
-        u = torch.ones_like(concave, requires_grad=True)
-        slopes = torch.autograd.grad(concave @ u, at, create_graph=True, materialize_grads=True)
-        steps = (scores - scores_0.detach(), aux - at[1].detach())
-        along = (slopes[0] * steps[0]).sum() + (slopes[1] * steps[1]).sum()
-        (change,) = torch.autograd.grad(along, u, create_graph=True)
-        linear: Tensor = concave.detach() + change
-        return parts(scores, rows, aux)[0] - linear
+    Parameters
+    ----------
+    problem : FairERM
+    anchor : Tensor of shape (n_variables,)
+    scores : Tensor of shape (n, K)
+    aux : Tensor of shape (n_aux,)
+    rows : Rows
+    """
+    n_params, parts = problem.model.n_params, problem.constraint.convex_parts
+    with torch.no_grad():
+        scores_0 = problem.model.scores(anchor[:n_params], rows.X)
+    at = (scores_0.requires_grad_(), anchor[n_params:].clone().requires_grad_())
+    placed = problem.constraint.place(rows.y, rows.group, rows.weight)
+    concave = parts(at[0], placed, at[1])[1]
+    # The slopes times a step, J d, are the derivative in u of the linear map u -> (J'u)'d.
+    # torch's forward mode would give them directly, but it compiles scripts on first use.
+    u = torch.ones_like(concave, requires_grad=True)
+    slopes = torch.autograd.grad(concave @ u, at, create_graph=True, materialize_grads=True)
+    steps = (scores - scores_0.detach(), aux - at[1].detach())
+    along = (slopes[0] * steps[0]).sum() + (slopes[1] * steps[1]).sum()
+    (change,) = torch.autograd.grad(along, u, create_graph=True)
+    linear: Tensor = concave.detach() + change
+    return parts(scores, placed, aux)[0] - linear

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import DifferenceOfConvex, Linearization, Problem
+from fairconstrained.problems import Linearization, Problem
 from fairconstrained.solvers.base import Iterate, Solver, violation
 
 Terms = Callable[[Tensor], Linearization]
@@ -100,12 +101,12 @@ class IDCA(FromFeasible):
         return self.max_outer
 
     @classmethod
-    def suits(cls, problem: DifferenceOfConvex) -> bool:
+    def suits(cls, problem: Any) -> bool:
         """Whether the constraints are known differences of convex functions."""
-        return problem.difference_of_convex
+        return bool(problem.difference_of_convex)
 
     def iterate(
-        self, problem: DifferenceOfConvex, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Solve one subproblem after the other; deterministic."""
         # Paper: from a feasible point; here: from any, because constant scores are not feasible
@@ -172,7 +173,7 @@ class DirectSwitching(FromFeasible):
         self._found(problem.linearize(x).value)
 
 
-def convex_subproblem(problem: DifferenceOfConvex, x: Tensor) -> Terms:
+def convex_subproblem(problem: Any, x: Tensor) -> Terms:
     """(f, g) with the concave parts of the constraints linearised at x (31)."""
     m = problem.n_constraints
     at_x = problem.convex_parts(x)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import QuadraticProgram
 from fairconstrained.solvers.base import Iterate, Solver
 
 _ENOUGH = 1e-4  # fraction of the predicted increase that a step must bring
@@ -98,12 +98,12 @@ class QCQP(Solver):
     max_dual: float = 1e8
 
     @classmethod
-    def suits(cls, problem: QuadraticProgram) -> bool:
+    def suits(cls, problem: Any) -> bool:
         """Whether the objective and the constraints are quadratic."""
-        return problem.is_quadratic
+        return bool(problem.is_quadratic)
 
     def iterate(
-        self, problem: QuadraticProgram, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield after each Newton step on the dual; deterministic, without rows."""
         quadratics = Quadratics(*problem.quadratic_forms())

@@ -12,7 +12,7 @@ import torch
 from scipy.optimize import lsq_linear
 from torch import Generator, Tensor
 
-from fairconstrained.problems import Linearization, Loosenable, Problem
+from fairconstrained.problems import Linearization, Problem, Sharpenable
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
@@ -62,7 +62,7 @@ class SequentialQuadratic(Solver):
 
     The solver is for constraints whose hard values change almost continuously, such as gaps of
     distributions. If the start is far from feasible, it first solves problems with more slack
-    (``Loosenable.loosened``) that halve the violation, because a grid of thresholds for small gaps
+    (``Sharpenable.loosened``) that halve the violation, because a grid of thresholds for small gaps
     does not reach the thresholds of large gaps.
 
     Parameters
@@ -108,7 +108,7 @@ class SequentialQuadratic(Solver):
     memory: int = 20
 
     def iterate(
-        self, problem: Loosenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
+        self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Take steps at increasing sharpness, then solve for fixed shifts; deterministic."""
         if not len(dual):
@@ -116,7 +116,7 @@ class SequentialQuadratic(Solver):
             return
         if not dual.any():
             x = yield from self._approach(problem, x, dual)
-        levels: list[tuple[Iterate, Loosenable]] = []  # the result of each sharpness
+        levels: list[tuple[Iterate, Sharpenable]] = []  # the result of each sharpness
         # A warm start is already close to its solution.
         for _ in range(1 if dual.any() else self.sharpenings + 1):
             iterates = []
@@ -141,7 +141,7 @@ class SequentialQuadratic(Solver):
             yield best
 
     def _approach(
-        self, problem: Loosenable, x: Tensor, dual: Tensor
+        self, problem: Sharpenable, x: Tensor, dual: Tensor
     ) -> Steps[Iterate, None, Tensor]:
         """Halve the violation until it is small, by problems with that much more slack."""
         hard = problem.evaluate(x).hard
@@ -159,7 +159,7 @@ class SequentialQuadratic(Solver):
         return x
 
     def _rescued(
-        self, start: Iterate, problem: Loosenable, tol: float, rng: Generator
+        self, start: Iterate, problem: Sharpenable, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Take a few iterations of another solver, then yield the best point found."""
         solver, none = AugmentedLagrangian(memory=self.memory), torch.zeros_like(start.dual)

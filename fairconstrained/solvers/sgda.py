@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator
 
-from fairconstrained.problems import Divisible, Linearization
+from fairconstrained.problems import Linearization, SampledProblem
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate
 from fairconstrained.solvers.stochastic import (
     Descent,
@@ -225,7 +225,7 @@ class EarlyStoppedSGDA(_DescentAscent):
         """Largest number of iterations."""
         return 1 + self.n_evaluations
 
-    def check(self, problem: Divisible) -> None:
+    def check(self, problem: SampledProblem) -> None:
         """Raise ValueError for a bad parameter."""
         super().check(problem)
         if self.averaging >= 1 or self.held_out < 2:
@@ -238,7 +238,7 @@ class EarlyStoppedSGDA(_DescentAscent):
         """Choose the feasible iterate of least objective, or the least violation."""
         return min(iterates, key=_merit)
 
-    def estimates(self, problem: Divisible, rng: Generator) -> Estimates:
+    def estimates(self, problem: SampledProblem, rng: Generator) -> Estimates:
         """Return draws of most rows, and hold the others out."""
         part, held_out = problem.divided(self.held_out, rng)
         return Estimates(part, self.batch_size, rng, held_out=held_out)
@@ -246,7 +246,7 @@ class EarlyStoppedSGDA(_DescentAscent):
     def prepare(self, estimates: Estimates, now: Memory) -> None:
         """Begin here, or at a simpler model; the average begins there too."""
         here = now.x
-        now.x, now.dual = estimates.problem.begun(now.x, now.dual)  # type: ignore[attr-defined]
+        now.x, now.dual = estimates.problem.begun(now.x, now.dual)
         now.dual_step_size = self.dual_step_size or (_FROM_HERE if now.x is here else _FROM_SIMPLER)
         super().prepare(estimates, now)
         now.average, now.excess = now.x, torch.zeros_like(now.dual)
@@ -264,7 +264,7 @@ class EarlyStoppedSGDA(_DescentAscent):
         self.move(now, terms, factor * self.step_size, factor * now.dual_step_size)
         now.average = now.average.lerp(now.x, 1.0 - min(self.averaging, step / (step + 9.0)))
 
-    def evaluated(self, problem: Divisible, estimates: Estimates, now: Memory) -> Iterate:
+    def evaluated(self, problem: SampledProblem, estimates: Estimates, now: Memory) -> Iterate:
         """Return the average as an iterate; the memory counts since when there was no better one.
 
         Constraints are measured on all rows, objective and error on the rows held out.

@@ -116,12 +116,11 @@ class StochasticIDCA(StochasticSolver):
         # Paper: concave parts linearised in the parameters; here: in the scores, because for
         # networks only that is a bound on the constraints (for linear models both are the same).
         problem: Any = estimates.problem
-        bound = problem.convex_bounds(now.anchor)
         gradient = estimates.objective(now.x)
-        gradient = gradient + bound.constraints(now.x, *draw).pullback(now.dual)
+        gradient = gradient + problem.convex_bounds(now.x, now.anchor, *draw).pullback(now.dual)
         now.x = now.descent.step(now.x, gradient, factor * self.step_size)
         # Yu et al.: g + grad g' (x+ - x); here: g(x+), the same to first order and one pass.
-        excess = bound.constraints(now.x, *draw).value + estimates.shift
+        excess = problem.convex_bounds(now.x, now.anchor, *draw).value + estimates.shift
         # Yu et al.: multipliers start at 0; here: at the last ones, as subproblems are alike.
         now.dual = (now.dual + factor * self.dual_step_size * excess).clamp(0.0, self.max_dual)
         now.total, now.inner = now.total + now.x, now.inner + 1
