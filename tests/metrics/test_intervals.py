@@ -11,7 +11,7 @@ from fairconstrained import metrics
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.metrics import bias_corrected, components, confidence_interval
 from fairconstrained.metrics.components import COMPONENTS
-from fairconstrained.metrics.summaries import CurveRange, Extreme, Largest, Norm, Range
+from fairconstrained.metrics.summaries import Range
 
 TOP = {"interval": (0.1, 0.6)}
 
@@ -157,28 +157,6 @@ def test_wrong_parameters(options, match):
         )
 
 
-SUMMARIES = [
-    (Range(), (4, 3)),
-    (CurveRange(), (4, 3)),
-    (Range(lambda ranges: ranges.mean(axis=-1)), (4, 3)),
-    (Largest(), (6,)),
-    (Extreme(), (6,)),
-    (Norm(), (6,)),
-]
-
-
-@pytest.mark.parametrize(("summary", "shape"), SUMMARIES)
-@pytest.mark.parametrize("factor", [0.0, 0.4, 1.0, 1.7])
-def test_nearest_components_have_the_size(summary, shape, factor):
-    rng = np.random.default_rng(0)
-    values, deviation = rng.random(shape), 0.5 + rng.random(shape)
-    size = factor * float(summary.size(values))
-    moved = summary.nearest(values, deviation, size)
-    assert float(summary.size(moved)) == pytest.approx(size, abs=1e-6)
-    if factor == 1.0:
-        np.testing.assert_allclose(moved, values, atol=1e-6)
-
-
 def test_nearest_rates_are_nearest():
     """Against scipy: least weighted squares to rates whose range is at most the size."""
     from scipy.optimize import minimize
@@ -197,16 +175,10 @@ def test_nearest_rates_are_nearest():
 
 def test_bootstrap_ignores_warnings_of_single_draws():
     y_true, y_pred, group = [0, 1] * 3 + [1], [0, 1, 1, 1, 0, 1, 0], list("aaabbbb")
+    given = {"sensitive_features": group, "method": "bootstrap", "random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        confidence_interval(
-            metrics.equal_opportunity_difference,
-            y_true,
-            y_pred,
-            sensitive_features=group,
-            method="bootstrap",
-            random_state=0,
-        )
+        confidence_interval(metrics.equal_opportunity_difference, y_true, y_pred, **given)
 
 
 @pytest.mark.parametrize("form", [dict, pd.DataFrame])
@@ -214,15 +186,11 @@ def test_bootstrap_takes_several_columns_of_groups_in_any_form(form, monkeypatch
     monkeypatch.setattr("fairconstrained.metrics.intervals.N_RESAMPLES", 50)
     true, score, group = sample(n=200)
     columns = {"group": group, "half": np.arange(200) % 2}
+    given = {"method": "bootstrap", "random_state": 0}
     first, second = (
         confidence_interval(
-            metrics.demographic_parity_difference,
-            true,
-            score > 0.2,
-            sensitive_features=given,
-            method="bootstrap",
-            random_state=0,
+            metrics.error_rate_difference, true, score > 0.2, sensitive_features=groups, **given
         )
-        for given in (form(columns), np.column_stack(list(columns.values())))
+        for groups in (form(columns), np.column_stack(list(columns.values())))
     )
     assert first == second

@@ -329,7 +329,7 @@ def test_one_label_only_is_negative_if_it_is_0_minus_1_or_false(only, pos_label,
     """A predictor that never errs on one label: FPR 0 on negatives, FNR 0 on positives."""
     y, cap = [only] * 4, {0.0: "false_positive_rate", 1.0: "false_negative_rate"}
     assert METRICS[cap[rate]](y, y, pos_label=pos_label) == 0.0
-    with pytest.warns(SmallGroupWarning):
+    with pytest.warns(SmallGroupWarning, match="no rows with (a )?label"):
         assert np.isnan(METRICS[cap[1 - rate]](y, y, pos_label=pos_label))
     group = list("aabb")
     if rate == 0:
@@ -394,13 +394,6 @@ def test_an_absent_cell_is_named_and_gives_nan_where_fairlearn_gives_zero(name, 
         y_true[:5], y_pred[:5], sensitive_features=group[:5]
     )
     assert theirs == 1.0  # the absent true positive rate of group b counted as 0
-
-
-def test_false_positive_rates_need_rows_with_another_label():
-    args = [1, 1, 0, 1], [1, 1, 0, 1]
-    for name in ("false_positive_rate_difference", "false_positive_rate"):
-        with pytest.warns(SmallGroupWarning, match="group a has no rows with a label other than 1"):
-            assert np.isnan(METRICS[name](*args, sensitive_features=list("aabb")))
 
 
 @every_name

@@ -22,7 +22,6 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.utils import _metadata_requests
 
 from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.metrics import (
@@ -32,7 +31,6 @@ from fairconstrained.metrics import (
     equalized_odds_difference,
     fairness_scorer,
     loss_gap,
-    loss_gap_scorer,
 )
 
 READY_MADE = {
@@ -158,20 +156,6 @@ def test_scorers_by_name_are_the_ready_made_ones(data, routing):
             assert found == sign * metric(y, model.predict(X), sensitive_features=sex) != 0
     with pytest.raises(ValueError, match=r"names must be one of .*; got 'accuracy'"):
         metrics.scorers("accuracy")
-
-
-@pytest.mark.parametrize("scorer", [demographic_parity_scorer, loss_gap_scorer])
-def test_scorers_outlive_methods_that_others_add_to_requests(scorer, data, routing, monkeypatch):
-    """imbalanced-learn adds ``fit_resample`` to scikit-learn's requests when it is imported."""
-    X, y, sex = data
-    before = folds(scorer, X, y, params={"sensitive_features": sex})
-    methods = [*_metadata_requests.SIMPLE_METHODS, "fit_resample"]
-    monkeypatch.setattr(_metadata_requests, "SIMPLE_METHODS", methods)
-    added = _metadata_requests.RequestMethod("fit_resample", ["sensitive_features"])
-    monkeypatch.setattr(Fixed, "set_fit_resample_request", added, raising=False)
-    search = GridSearchCV(pipeline(), {}, scoring=scorer, cv=CV, error_score="raise")
-    search.fit(X, y, sensitive_features=sex)
-    assert search.cv_results_["mean_test_score"] == pytest.approx([before.mean()])
 
 
 @pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
