@@ -30,7 +30,7 @@ from fairconstrained.metrics import Certificate, certify
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.responses import last_step, predicted
 from fairconstrained.model_selection._delegation import DelegatingClassifier
-from fairconstrained.model_selection._exact import warn_of_exact_scores
+from fairconstrained.model_selection._privacy_warnings import warn_of_exact_scores
 from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.rates import CAPS, PARITIES

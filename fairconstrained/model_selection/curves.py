@@ -12,7 +12,7 @@ from sklearn import config_context
 from sklearn.model_selection import GridSearchCV
 
 from fairconstrained.metrics import demographic_parity_scorer
-from fairconstrained.model_selection._exact import warn_of_exact_scores
+from fairconstrained.model_selection._privacy_warnings import warn_of_exact_scores
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import indexable
 from fairconstrained.arrays import rows_of
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.model_selection._delegation import DelegatingClassifier
-from fairconstrained.model_selection._exact import check_steps
+from fairconstrained.model_selection._privacy_warnings import warn_of_seeds_and_exact_steps
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit, privacy_guarantee
 from fairconstrained.privacy.accounting import check_budget, check_positive
@@ -179,7 +179,7 @@ class PrivateGridSearch(DelegatingClassifier):
         candidates = [dict(params) for params in ParameterGrid(self.param_grid)]
         unit = self._unit()
         planned, models = self._planned(candidates, len(train), unit)
-        check_steps(models, unit)
+        warn_of_seeds_and_exact_steps(models, unit)
         if self.random_state is not None:
             warn_caller(
                 f"random_state={self.random_state!r} seeds the noise of the choice: whoever knows "

@@ -10,17 +10,12 @@ from sklearn.utils import get_tags
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 
 
-def check_steps(candidates: list[Any], unit: str) -> None:
-    """Warn of noise that is not every fit's own, and of steps that read the rows exactly."""
-    seeds: dict[str, None] = {}  # in order, each once
-    learning: dict[str, None] = {}
-    for candidate in candidates:
-        for step in _steps(candidate):
-            if _is_private(step):
-                seed = step.get_params(deep=False).get("random_state")
-                seeds |= {} if seed is None else {repr(seed): None}
-            elif unit != "sensitive_features" and get_tags(step).requires_fit:
-                learning[type(step).__name__] = None
+def warn_of_seeds_and_exact_steps(candidates: list[Any], unit: str) -> None:
+    """Warn of seeded noise, which fits would share, and of steps that read the rows exactly."""
+    steps = [step for candidate in candidates for step in _steps(candidate)]
+    private = [step for step in steps if {"epsilon", "delta"} <= set(step.get_params(deep=False))]
+    given = (step.get_params(deep=False).get("random_state") for step in private)
+    seeds = dict.fromkeys(repr(seed) for seed in given if seed is not None)
     if seeds:
         warn_caller(
             f"The fits of this search are seeded (random_state={', '.join(seeds)}): they are not "
@@ -28,7 +23,9 @@ def check_steps(candidates: list[Any], unit: str) -> None:
             "of them does not hold. Use random_state=None.",
             PrivacyWarning,
         )
-    if learning:
+    others = [step for step in steps if step not in private and get_tags(step).requires_fit]
+    if others and unit != "sensitive_features":
+        learning = dict.fromkeys(type(step).__name__ for step in others)
         warn_caller(
             f"The pipeline fits {', '.join(learning)} on the protected rows, exactly: what it "
             "learns of them is part of every model and in no epsilon. Give it public numbers, or "
@@ -50,12 +47,8 @@ def warn_of_exact_scores(estimator: Any, what: str) -> None:
 
 
 def _steps(estimator: Any) -> list[Any]:
-    """The estimators that a pipeline fits one after the other."""
+    """Return the estimators that a pipeline fits one after the other."""
     if not isinstance(estimator, Pipeline):
         return [estimator]
     steps = [step for _, step in estimator.steps if step not in (None, "passthrough")]
     return [inner for step in steps for inner in _steps(step)]
-
-
-def _is_private(estimator: Any) -> bool:
-    return {"epsilon", "delta"} <= set(estimator.get_params(deep=False))
