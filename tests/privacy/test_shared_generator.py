@@ -86,14 +86,6 @@ def test_the_batches_of_workers_are_one_poisson_batch(source):
     assert stats.chisquare(cells, n_batches * law).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("source", [seeded, SystemGenerator], ids=["seeded", "system"])
-def test_what_torch_draws_is_the_same_on_all_workers(source):
-    first, second = run_in_threads(
-        lambda worker: torch.rand(5, generator=SharedGenerator(source(), worker)), 2
-    )
-    assert torch.equal(first, second)
-
-
 def test_a_worker_without_noise_of_its_own_is_found(monkeypatch):
     """The first test sees noise on every worker, and noise that is not in what others get."""
     parts = torch.ones((2, 50), dtype=torch.float64)

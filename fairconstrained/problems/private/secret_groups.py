@@ -160,15 +160,8 @@ class SecretGroups:
         """Number of rows of all workers, which is public."""
         return self.data.n_rows
 
-    def release(self, name: str, queries: Tensor, rng: Generator) -> tuple[Tensor, float]:
+    def release(self, name: str, queries: Tensor, rng: Generator) -> None:
         """Release sums of the public queries (n, m) over conditions and groups, and keep them.
-
-        Returns
-        -------
-        sums : Tensor of shape (n_conditions + 1, n_groups, m)
-            The first condition is that of the rows that take no part: zeros.
-        deviation : float
-            Standard deviation of the noise on an entry.
 
         Raises
         ------
@@ -181,7 +174,6 @@ class SecretGroups:
         sums, deviation = _noisy_sums(name, rows, *cells, workers, self.releases, rng)
         variances = queries.new_full((queries.shape[1],), deviation**2)
         self._released.append((queries, sums, variances))
-        return sums, deviation
 
     def estimated(self) -> FermiERM:
         """Return the problem of the groups as estimated from all releases so far."""

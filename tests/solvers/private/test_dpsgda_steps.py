@@ -60,27 +60,6 @@ def test_multipliers_take_steps_in_inverse_proportion_to_their_gains():
     torch.testing.assert_close(first.dual, 0.5 * torch.tensor([1.0, 1 / 2, 1 / 40]))
 
 
-@pytest.mark.parametrize(("product", "converges"), [(4.5, True), (5.5, False)])
-def test_oscillations_grow_from_a_product_of_the_inverse_curvature(product, converges):
-    """Two halves of the rows whose gap is bounded in both directions, with gains of 4.
-
-    On the quadratic with the curvature of the log loss and the slope of rates where probabilities
-    are .28, both .2, the scores z of the halves and the multiplier of the one direction that has
-    one follow a linear recursion.
-    """
-    half, slope, step = 0.5, 0.2, 0.01
-    z, dual = torch.tensor([1.0, 0.0]).double(), torch.zeros(1).double()
-    sides = torch.tensor([[1.0, -1.0]]).double()
-    dual_step = product / (1 / half + 1 / half)
-    sizes = []
-    for _ in range(20_000):
-        gradient = half * slope * z + slope * (sides.T @ dual)
-        values = slope * (sides @ z)
-        z, dual = z - step * gradient, dual + dual_step * values
-        sizes.append(float(z.norm()))
-    assert (max(sizes[-2_000:]) < 1.0) == converges
-
-
 @pytest.mark.parametrize(
     ("n_rows", "epsilon", "unit", "steps"),
     [
