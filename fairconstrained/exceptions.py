@@ -35,8 +35,7 @@ class MissingSensitiveFeaturesWarning(UserWarning):
     --------
     >>> import warnings
     >>> from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", MissingSensitiveFeaturesWarning)
+    >>> with warnings.catch_warnings(action="error", category=MissingSensitiveFeaturesWarning):
     ...     pass  # fit unattended: without groups it must fail
     """
 
@@ -48,8 +47,7 @@ class ConstraintNotSatisfiedWarning(UserWarning):
     --------
     >>> import warnings
     >>> from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
+    >>> with warnings.catch_warnings(action="ignore", category=ConstraintNotSatisfiedWarning):
     ...     pass  # fit where the warning is expected
     """
 
@@ -61,8 +59,7 @@ class SmallGroupWarning(UserWarning):
     --------
     >>> import warnings
     >>> from fairconstrained.exceptions import SmallGroupWarning
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore", SmallGroupWarning)
+    >>> with warnings.catch_warnings(action="ignore", category=SmallGroupWarning):
     ...     pass  # fit where the warning is expected
     """
 
@@ -74,8 +71,7 @@ class PrivacyWarning(UserWarning):
     --------
     >>> import warnings
     >>> from fairconstrained.exceptions import PrivacyWarning
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore", PrivacyWarning)
+    >>> with warnings.catch_warnings(action="ignore", category=PrivacyWarning):
     ...     pass  # fit where the warning is expected
     """
 

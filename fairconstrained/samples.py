@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -56,7 +55,12 @@ def check_samples(**inputs: Any) -> None:
     sensitive_features has the samples of y in another order
     """
     first: tuple[str, Any] | None = None
-    for name, values in _columns(inputs):
+    columns = [
+        (name, column)
+        for name, values in inputs.items()
+        for column in (values.values() if isinstance(values, dict) else [values])
+    ]
+    for name, values in columns:
         if np.ma.is_masked(values):
             raise ValueError(
                 f"{name} has masked values, whose data would be used as if they were not masked. "
@@ -72,14 +76,6 @@ def check_samples(**inputs: Any) -> None:
                 f"same labels. Inputs are taken by position: give {name}.loc[{first[0]}.index], "
                 "or arrays without indices (to_numpy()) if the positions are right."
             )
-
-
-def _columns(inputs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, values in inputs.items():
-        if isinstance(values, dict):
-            yield from ((name, column) for column in values.values())
-        else:
-            yield name, values
 
 
 def _another_order(index: Any, known: Any) -> bool:
