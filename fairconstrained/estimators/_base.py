@@ -92,8 +92,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
 
     def _bound(self, notion: Any, space: Space) -> MomentConstraint:
         """The constraint of a notion on these labels and groups."""
-        bound: MomentConstraint = notion.bind(space, self.slack)
-        return bound
+        return notion.bind(space, self.slack)  # type: ignore[no-any-return]
 
     def _risk(self) -> Objective:
         """Return the objective: what is minimised, and what feasible points are compared by."""
@@ -102,14 +101,6 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
     def _training(self) -> Training:
         """Return the kind of training that the parameters ask for, for one fit."""
         return Training(self)
-
-    def _columns(self, table: Any, group: Array, groups: Array | None) -> Any:
-        """Return the columns from which scores are computed, given those of the model."""
-        return table
-
-    def _constraint_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
-        """Return fitted attributes that tell of the constraint."""
-        return {}
 
     def _forget(self) -> None:
         """Discard state from earlier calls, before a new fit."""
@@ -202,8 +193,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         def labels(scores: Any) -> Any:
             return labels_of(self.classes_, hard_classes(torch.as_tensor(scores)), scores)
 
-        predicted: Array = self._of_scores(labels, X)
-        return predicted
+        return self._of_scores(labels, X)  # type: ignore[no-any-return]
 
     def predict_proba(self, X: Any) -> Floats:
         """Class probabilities of the logistic model.
@@ -223,8 +213,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         def probabilities(scores: Any) -> Any:
             return like(class_probabilities(torch.as_tensor(scores)), scores)
 
-        computed: Floats = self._of_scores(probabilities, X)
-        return computed
+        return self._of_scores(probabilities, X)  # type: ignore[no-any-return]
 
     def get_metadata_routing(self) -> Any:
         """Return the requests of this estimator and of a classifier given as `model`.
@@ -269,13 +258,6 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
 
     def _specification(self) -> Specification:
         return as_specification(self.model)
-
-    def _is_linear(self) -> bool:
-        return self._specification().is_linear
-
-    def _is_warm(self) -> bool:
-        """Whether training begins at the last fit."""
-        return self.warm_start and hasattr(self, "classes_")
 
     # ------------------------------------------------------------------ prediction
 

@@ -9,21 +9,19 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
-from torch import Generator, Tensor
+from torch import Generator
 
-from fairconstrained.arrays import Array, Floats, as_numpy, rows_of
+from fairconstrained.arrays import Array, as_numpy, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.estimators._rows import Given, TrainingRows, checked_weight, own_rows
 from fairconstrained.groups import Groups, computed, encode_groups
 from fairconstrained.models import Posteriors
-from fairconstrained.models.features import Features, as_features
+from fairconstrained.models.features import Features
 from fairconstrained.models.specification import Specification
-from fairconstrained.problems import Rows
 from fairconstrained.samples import check_samples
 from fairconstrained.solvers import check_solves
 from fairconstrained.workers import ALONE, Workers, refuse_difference
@@ -137,7 +135,7 @@ def rows_of_blocks(estimator: FairClassifier, given: Given) -> TrainingRows:
         if n_given != len(y):
             raise ValueError(f"sensitive_features has {n_given} rows, but y has {len(y)}.")
         group, groups = encoded(columns, len(y), encode_groups)
-    return TrainingRows(X, codes, group, weight, classes, groups, in_parts=True)
+    return TrainingRows(X, codes, group, weight, classes, groups)
 
 
 def encoded(values: Any, n_samples: int, encode: Callable[[Any], Groups]) -> tuple[Array, Array]:
@@ -202,9 +200,7 @@ def agreed(estimator: FairClassifier, rows: TrainingRows, workers: Workers) -> T
     refuse_difference("kinds of labels in y", [_kind(own.classes) for own in said])
     refuse_difference("kinds of sensitive_features", [_kind(own.groups) for own in said])
     classes, places = joined([own.classes for own in said], _encoded_labels)
-    rows = replace(
-        rows, y=places[workers.rank][rows.y], classes=classes, workers=workers, in_parts=True
-    )
+    rows = replace(rows, y=places[workers.rank][rows.y], classes=classes, workers=workers)
     if rows.groups is not None:
         groups, places = joined([own.groups for own in said], encode_groups)
         rows = replace(rows, group=places[workers.rank][rows.group], groups=groups)
@@ -236,7 +232,7 @@ def _plain(value: Any) -> Any:
 
 def _last_fit(estimator: FairClassifier) -> float | None:
     """Return a fingerprint of the solution at which a warm start begins: its norm."""
-    if not estimator._is_warm():
+    if not (estimator.warm_start and hasattr(estimator, "classes_")):
         return None
     found = (getattr(estimator, name, ()) for name in ("coef_", "intercept_", "multipliers_"))
     return float(np.linalg.norm(np.concatenate([np.ravel(part) for part in found])))
@@ -290,34 +286,6 @@ def _refuse_lack(rows: TrainingRows) -> None:
         )
 
 
-def rows_in_parts(
-    rows: TrainingRows,
-    table: Any,
-    columns: Callable[[Any, Any], Any],
-    weight: Floats,
-    device: str,
-) -> Rows:
-    """The rows as problems on rows in parts see them.
-
-    Parameters
-    ----------
-    columns : callable
-        Maps a table and the groups of its rows to the columns of the model. Those of blocks are
-        made whenever a block is read.
-    """
-
-    def features(X: Any, group: Any) -> Features:
-        return as_features(columns(X, group), device)
-
-    blocks: Any
-    if isinstance(table, Blocks):
-        blocks = Blocks(lambda: mapped(features, table, rows.group))
-    else:
-        blocks = (features(table, rows.group),)
-    y, group = (torch.as_tensor(column, device=device) for column in (rows.y, rows.group))
-    return Rows(blocks, y, group, _tensor(weight, device), rows.workers)
-
-
 def mapped(
     function: Callable[[Any, Any], Features], blocks: Iterable[Any], group: Any
 ) -> Iterator[Features]:
@@ -326,10 +294,3 @@ def mapped(
     for X in blocks:
         start, stop = stop, stop + X.shape[0]
         yield function(X, group[start:stop])
-
-
-def _tensor(weight: Floats, device: str) -> Tensor:
-    """Weights; ones that are one number in memory stay so."""
-    if weight.strides == (0,):
-        return torch.ones(1, dtype=torch.float64, device=device).expand(len(weight))
-    return torch.as_tensor(weight, device=device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,7 +38,7 @@ from fairconstrained.problems.private.coordinates import (
 from fairconstrained.problems.private.erm import GRADIENT, PrivateERM
 from fairconstrained.problems.private.secret_groups import COUNTS, released_counts
 from fairconstrained.solvers import DPSGDA, Solver, check_solves
-from fairconstrained.workers import Workers, refuse_difference
+from fairconstrained.workers import ALONE, Workers, refuse_difference
 
 _SPENT = (
     "Noisy numbers had been released before: up to epsilon = {:.4g} and delta = {:.4g} are spent "
@@ -119,8 +120,7 @@ class PrivateTraining(Training):
 
     def plan(self, n_samples: int) -> PrivacyGuarantee:
         """Plan the noise of all releases within the budget, and what they cost together."""
-        plan: PrivacyGuarantee = self.solver.plan(n_samples, self.budget)
-        return plan
+        return self.solver.plan(n_samples, self.budget)  # type: ignore[no-any-return]
 
     def check(self) -> None:
         """Refuse what would read rows exactly, or use another budget."""
@@ -274,9 +274,8 @@ class PrivateRecords(PrivateTraining):
         self.public = self.public_range(X.shape[1])
         reach = _FAR * self.public.scale
         # Squares and sums of larger entries overflow, so one row could make a fit fail.
-        return self.in_memory(
-            X.bounded(self.public.centre - reach, self.public.centre + self.public.scale + reach)
-        )
+        X = X.bounded(self.public.centre - reach, self.public.centre + self.public.scale + reach)
+        return replace(self.as_rows((X,)), workers=ALONE)
 
     def public_range(self, n_features: int) -> Coordinates:
         """Coordinates from ``feature_range``, if it is for so many columns."""

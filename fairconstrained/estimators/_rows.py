@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from torch import Tensor
 
 from fairconstrained.arrays import Array, Floats, as_numpy, check_array, rows_of
+from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import Space
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
@@ -56,7 +57,6 @@ class TrainingRows:
     routed: Mapping[str, Any] = field(default_factory=dict)  # for the fit of the user's classifier
     workers: Workers = ALONE  # that have the other rows
     weight_range: tuple[float, float] | None = None  # of all workers; None: that of these rows
-    in_parts: bool = False  # whether they are read in blocks, or are those of several workers
 
     @cached_property
     def cells(self) -> Tensor:
@@ -67,6 +67,11 @@ class TrainingRows:
             y, group = (torch.from_numpy(codes[part]).long() for codes in (self.y, self.group))
             own += self.space.count_cells(y, group)
         return self.workers.sum(own)
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether they are read in blocks, or are those of several workers."""
+        return isinstance(self.X, Blocks) or self.workers.size > 1
 
     @property
     def space(self) -> Space:
@@ -176,8 +181,7 @@ def relative_weight(weight: Floats, ends: tuple[float, float] | None = None) -> 
     _, exponent = np.frexp(largest)
     if least == largest:
         return weight if weight[0] == 1 else np.ones_like(weight)
-    relative: Floats = np.ldexp(weight, 1 - exponent)
-    return relative
+    return np.ldexp(weight, 1 - exponent)  # type: ignore[no-any-return]
 
 
 def check_groups(name: str, labels: Array, n_samples: int) -> None:

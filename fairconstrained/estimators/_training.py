@@ -18,10 +18,12 @@ import torch
 from sklearn.base import clone
 from torch import Generator, Tensor
 
+from fairconstrained.arrays import Ints
+from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import MomentConstraint, stacked
 from fairconstrained.estimators._calls import unwatched
 from fairconstrained.estimators._parameters import given_callbacks
-from fairconstrained.estimators._parts import learnt_columns, rows_in_parts, rows_of_all
+from fairconstrained.estimators._parts import learnt_columns, mapped, rows_of_all
 from fairconstrained.estimators._reporting import (
     history,
     progress,
@@ -88,7 +90,8 @@ class Training:
     def __init__(self, estimator: FairClassifier):
         self.estimator = estimator
         self.specification = clone(estimator._specification())
-        self.is_linear = estimator._is_linear()
+        self.is_linear = self.specification.is_linear
+        self.is_warm = estimator.warm_start and hasattr(estimator, "classes_")
         self.solver: Solver = estimator.solver or self.default_solver()
         self.margin: float = getattr(estimator, "margin", 0.0)
 
@@ -148,7 +151,7 @@ class Training:
         """Solve the problem; before that roughly, where a margin needs the errors at a solution."""
         x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.estimator.device)
         dual = dual.to(x.dtype)
-        if self.estimator._is_warm():
+        if self.is_warm:
             x, dual = self.warm(problem, x, dual)
         if not (self.margin > 0 and problem.constraint.members):
             return [self.run(problem, x, dual)]
@@ -208,19 +211,26 @@ class Training:
         return seeded(seed, self.estimator.device)
 
     def in_columns(self, table: Any) -> Rows:
-        """The rows as a problem sees them, from what the specification makes of X."""
-        columns = partial(self.estimator._columns, groups=self.rows.groups)
-        if self.rows.in_parts:
-            weight = relative_weight(self.rows.weight, self.rows.weight_range)
-            return rows_in_parts(self.rows, table, columns, weight, self.estimator.device)
-        return self.in_memory(as_features(columns(table, self.rows.group), self.estimator.device))
+        """The rows as problems see them, with the columns of the model."""
+        rows = self.rows
+        if isinstance(table, Blocks):  # columns are made whenever a block is read
+            return self.as_rows(Blocks(lambda: mapped(self.features, table, rows.group)))
+        return self.as_rows((self.features(table, rows.group),))
 
-    def in_memory(self, X: Features) -> Rows:
-        """The rows with these columns."""
+    def features(self, table: Any, group: Ints) -> Features:
+        """The columns of some rows, given what the specification makes of X."""
+        return as_features(table, self.estimator.device)
+
+    def as_rows(self, blocks: Any) -> Rows:
+        """The rows whose columns are in these blocks."""
         rows, device = self.rows, self.estimator.device
-        columns = rows.y, rows.group, relative_weight(rows.weight, rows.weight_range)
-        y, group, weight = (torch.as_tensor(column, device=device) for column in columns)
-        return Rows((X,), y, group, weight)
+        weight = relative_weight(rows.weight, rows.weight_range)
+        if weight.strides == (0,):  # one number in memory, and it stays so
+            weight = weight[:1].copy()
+        y, group, weights = (
+            torch.as_tensor(c, device=device) for c in (rows.y, rows.group, weight)
+        )
+        return Rows(blocks, y, group, weights.expand(len(y)), rows.workers)
 
     def model(self) -> Any:
         """Build the model of flat parameters that solvers see."""
@@ -302,7 +312,7 @@ class Training:
         divisible = solves(EarlyStoppedSGDA(), problem)  # others begin where they say themselves
         model = problem.model
         linear = isinstance(model, PerceptronModel) and model.contains_linear
-        if self.estimator._is_warm() or not (divisible and linear):
+        if self.is_warm or not (divisible and linear):
             return problem
         return replace(problem, simpler=self.linear_start)
 
@@ -346,7 +356,6 @@ class Training:
         space = problem.constraint.space
         return {
             **attributes,
-            **self.estimator._constraint_attributes(problem.constraint),
             "model_": self.specification,
             "classes_": space.classes,
             "groups_": space.groups,

@@ -63,11 +63,7 @@ class AUCFairClassifier(StreamingClassifier):
     slack : float, default=0.05
         Largest allowed difference of AUCs.
     margin : float, default=0.0
-        Number of its own standard errors by which each constraint is narrowed, but not below zero:
-        a pair of small groups by more than a pair of large ones. The gap of new samples then
-        exceeds the slack less often. It is no promise, because a model is closer to its training
-        samples than to others. The standard errors are those of a first fit, from which a second
-        fit starts. Must be 0 with `epsilon`.
+        As in :class:`RateConstrainedClassifier`.
     objective : {"auc", "log"}, default="auc"
         The objective is 1 - AUC, in terms of the surrogate, or the log loss. With few samples per
         column the log loss ranks new samples better.

@@ -166,8 +166,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         return [notion]
 
     def _bound(self, notion: Any, space: Space) -> MomentConstraint:
-        bound: MomentConstraint = notion.bind(space, _NEVER_BINDS)
-        return bound
+        return notion.bind(space, _NEVER_BINDS)  # type: ignore[no-any-return]
 
     def _training(self) -> Training:
         if self.epsilon is None:

@@ -37,11 +37,7 @@ class LossParityClassifier(FairClassifier):
     slack : float, default=0.005
         Largest allowed gap of any two groups, in units of the loss.
     margin : float, default=0.0
-        Number of its own standard errors by which each constraint is narrowed, but not below zero:
-        a pair of small groups by more than a pair of large ones. The gap of new samples then
-        exceeds the slack less often. It is no promise, because a model is closer to its training
-        samples than to others. The standard errors are those of a first fit, from which a second
-        fit starts.
+        As in :class:`RateConstrainedClassifier`.
     loss : {"log", "brier"}, default="log"
         The loss that is minimised and compared.
     model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size

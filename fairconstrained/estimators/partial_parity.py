@@ -30,6 +30,7 @@ from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
+from fairconstrained.models.features import Features
 from fairconstrained.privacy import Budget
 from fairconstrained.problems import Rows
 from fairconstrained.problems.objectives import MeanLoss
@@ -78,11 +79,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     slack : float, default=0.05
         Largest allowed gap.
     margin : float, default=0.0
-        Number of its own standard errors by which each constraint is narrowed, but not below zero:
-        a pair of small groups by more than a pair of large ones. The gap of new samples then
-        exceeds the slack less often. It is no promise, because a model is closer to its training
-        samples than to others. The standard errors are those of a first fit, from which a second
-        fit starts. All thresholds share the largest one. Must be 0 with `epsilon`.
+        As in :class:`RateConstrainedClassifier`. All thresholds share the largest standard error.
     epsilon : float or Budget, optional
         Train with (epsilon, delta)-differential privacy of the record, as in
         :class:`fairconstrained.RateConstrainedClassifier`; against any other record with
@@ -216,8 +213,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         """
         scores = self.decision_function(X, sensitive_features=sensitive_features)
         codes = (torch.as_tensor(scores) > self.threshold_).long()
-        labels: Array = labels_of(self.classes_, codes, scores)
-        return labels
+        return labels_of(self.classes_, codes, scores)  # type: ignore[no-any-return]
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Class probabilities, as well calibrated as the constraints allow.
@@ -284,7 +280,7 @@ class PartialParityClassifier(PrivateFairClassifier):
                 f"{type(self).__name__}.epsilon must be None with {wrong[0]}; private training "
                 "needs a given interval and no group features."
             )
-        return PrivateRecords(self)
+        return PrivateIntervals(self)
 
     def _is_auto(self) -> bool:
         return isinstance(self.interval, str) and self.interval == "auto"
@@ -296,24 +292,13 @@ class PartialParityClassifier(PrivateFairClassifier):
     def _bound(self, notion: Any, space: Space) -> MomentConstraint:
         # An automatic interval is chosen later; parts and slack do not depend on it.
         interval = (0.0, 1.0) if self._is_auto() else self.interval
-        bound: MomentConstraint = notion.bind(space, self.slack, interval)
-        return bound
-
-    def _columns(self, table: Any, group: Array, groups: Array | None) -> Any:
-        if not self.group_features:
-            return table
-        if groups is None:
-            raise ValueError(
-                "sensitive_features is needed to fit PartialParityClassifier with "
-                "group_features=True."
-            )
-        return with_group_columns(table, group, len(groups))
+        return notion.bind(space, self.slack, interval)  # type: ignore[no-any-return]
 
     def _risk(self) -> MeanLoss:
         threshold = self._threshold()
         return MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
 
-    def _constraint_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
+    def _interval_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
         interval = self.interval
         if self._is_auto():
             ends = [member.intervals for member in constraint.members]  # type: ignore[attr-defined]
@@ -336,6 +321,23 @@ class IntervalTraining(Training):
         # Gaps at many thresholds are added up: on small batches they are mostly noise.
         return EarlyStoppedSGDA(batch_size=2048, dual_step_size=0.02)
 
+    def features(self, table: Any, group: Ints) -> Features:
+        """The columns of some rows, and those of their groups."""
+        if not self.estimator.group_features:
+            return super().features(table, group)
+        groups = self.rows.groups
+        if groups is None:
+            raise ValueError(
+                "sensitive_features is needed to fit PartialParityClassifier with "
+                "group_features=True."
+            )
+        return super().features(with_group_columns(table, group, len(groups)), group)
+
+    def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
+        """The attributes of the model, its interval and its threshold."""
+        own = self.estimator._interval_attributes(problem.constraint)
+        return {**super().attributes(problem, w), **own}
+
     def refine(self, problem: Any) -> Any:
         """Start from the model without constraints, and choose an automatic interval by it."""
         if not problem.constraint.members:
@@ -354,6 +356,17 @@ class IntervalTraining(Training):
             problem = replace(problem, constraint=stacked(self.rows.space, [chosen]))
         warn_of_fine_grids(problem.constraint.members, self.rows.cells)
         return problem
+
+
+class PrivateIntervals(PrivateRecords):
+    """A private fit within intervals, which are public."""
+
+    estimator: PartialParityClassifier
+
+    def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
+        """The attributes of the model, its interval and its threshold."""
+        own = self.estimator._interval_attributes(problem.constraint)
+        return {**super().attributes(problem, w), **own}
 
 
 def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: Rows) -> Any:
