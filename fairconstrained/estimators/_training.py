@@ -321,7 +321,7 @@ class Training:
         outputs = n_outputs(len(self.rows.classes))
         model: Any = Linear().build(some.data.X, some.data.weight, outputs, some.alpha)
         linear = replace(some, model=model, simpler=None)
-        x, dual = linear.start(), some.total.new_zeros(some.n_constraints)
+        x, dual = linear.start(), some.data.weight.new_zeros(some.n_constraints)
         solver, tol = AugmentedLagrangian(), self.estimator.tol
         found = run(solver, linear, x, dual, self.rng, max_iter=None, tol=tol).iterate
         w, aux = found.x.tensor_split([model.n_params])

@@ -120,11 +120,6 @@ class FairERM:
     free: Tensor | None = None
     simpler: Callable[[Any], tuple[Tensor, Tensor]] | None = None
 
-    @property
-    def total(self) -> Tensor:
-        """Sum of the weights."""
-        return self.data.total_weight
-
     @cached_property
     def placed(self) -> Placement:
         """All rows, which are in memory, with the part of each, as the constraint sees them."""
@@ -187,19 +182,21 @@ class FairERM:
         if rows is not None:
             return self._of_draw(x, rows)
         w, aux = self._split(x)
+        penalty = self.model.penalty(w)
         sums, on_sums = self.data.linearized(partial(self._of_piece, x))
         value, pullback = self._of_sums_linearized(sums, aux)
+        value = value.clone()
+        value[0] += self.alpha * penalty.value
 
         def together(weights: Tensor) -> Tensor:
             of_sums, of_aux = pullback(weights)
             gradients = on_sums(of_sums)
+            gradients[:, : len(w)] += (self.alpha * weights[:, :1]) * penalty.gradient
             gradients[:, len(w) :] += of_aux
             return gradients
 
-        terms = Linearization(
-            value, lambda weights: together(weights[None])[0], self._span(value, 1), together
-        )
-        return self._penalised(x, terms)
+        span = self._span(value, 1)
+        return Linearization(value, lambda weights: together(weights[None])[0], span, together)
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values, from one pass of the model in evaluation mode."""
@@ -262,7 +259,7 @@ class FairERM:
         own = self._drawn(rows, None)
 
         def risk(scores: Tensor, aux: Tensor) -> Tensor:
-            return self.risk.soft(scores, own.y, own.weight, self.total)[None]
+            return self.risk.soft(scores, own.y, own.weight, self.data.total_weight)[None]
 
         return self._penalised(x, through_scores(risk, self.model, x, own.X))
 
@@ -291,8 +288,8 @@ class FairERM:
         if self.affine is None or not draws:
             return separate_estimates(self, x, rows, *draws)
         n = len(rows)
-        scales = [self.total.new_full((n,), self.n_rows / n)]
-        scales += [scale.to(self.total) for _, scale in draws]
+        scales = [self.data.total_weight.new_full((n,), self.n_rows / n)]
+        scales += [scale.to(self.data.total_weight) for _, scale in draws]
         index = torch.cat((rows, *(drawn for drawn, _ in draws)))
         X, placed = self.data.X.rows(index), self.placed.take(index)
         placed.weight.mul_(torch.cat(scales))
@@ -309,7 +306,7 @@ class FairERM:
             return self._of_draws(self.affine, x, own.X, placed, whole, whole, [len(rows)])
 
         def terms(scores: Tensor, aux: Tensor) -> Tensor:
-            risk = self.risk.soft(scores, own.y, own.weight, self.total)[None]
+            risk = self.risk.soft(scores, own.y, own.weight, self.data.total_weight)[None]
             return torch.cat((risk, self._values(scores, aux, own)))
 
         return self._penalised(x, through_scores(terms, self.model, x, own.X))
@@ -332,7 +329,7 @@ class FairERM:
         w, aux = self._split(x)
         scores, model_pullback = self.model.linearize(w, X)
         risk, risk_gradient = self.risk.linearize(
-            scores[first], rows.y[first], rows.weight[first], self.total
+            scores[first], rows.y[first], rows.weight[first], self.data.total_weight
         )
         statistics, statistics_pullback = self.constraint.linearize(
             scores[drawn], rows.y[drawn], aux
@@ -394,7 +391,7 @@ class FairERM:
 
     def thinned(self) -> Self:
         """The problem on some hundred thousand rows that stand for all; itself if few."""
-        return self._on(self.data.subsample(self._shape_of_cells))
+        return self._on(self.data.subsample(self.constraint))
 
     @cached_property
     def few(self) -> Self:
@@ -406,12 +403,7 @@ class FairERM:
 
         Where all scores are equal, its values are those of this problem.
         """
-        return self._on(self.data.by_cell(self._shape_of_cells))
-
-    @property
-    def _shape_of_cells(self) -> tuple[int, int]:
-        n_classes, n_groups = self.constraint.part_of_cell.shape
-        return n_classes, n_groups
+        return self._on(self.data.by_cell(self.constraint))
 
     def _under(self, constraint: MomentConstraint) -> Self:
         return self if constraint is self.constraint else replace(self, constraint=constraint)
@@ -431,7 +423,7 @@ class FairERM:
         own = self.data
 
         def terms(scores: Tensor, aux: Tensor) -> Tensor:
-            risk = self.risk.soft(scores, own.y, own.weight, self.total)[None]
+            risk = self.risk.soft(scores, own.y, own.weight, self.data.total_weight)[None]
             parts = self.constraint.convex_parts(scores, self.placed, aux)
             return torch.cat((risk, parts.reshape(-1)))
 
@@ -487,7 +479,7 @@ class FairERM:
             return lines.sums_at(steps, *on_line, self._placed(rows), of_labels, reach)
 
         sums = self.data.total(of_piece)
-        sums[:, 0] /= self.total
+        sums[:, 0] /= self.data.total_weight
         return self._line(steps, sums)
 
     def _thresholds(self, x: Tensor, direction: Tensor, reach: float) -> Tensor:
@@ -574,12 +566,14 @@ class FairERM:
         statistics of some rows at a time fit into the cache and are computed again for the
         gradient. To keep them would take five vectors of length n.
         """
-        risk, risk_gradient = self.risk.linearize(scores, rows.y, rows.weight, self.total)
+        risk, risk_gradient = self.risk.linearize(
+            scores, rows.y, rows.weight, self.data.total_weight
+        )
         if len(scores) <= BLOCK_ROWS:
             soft, on_statistics = self.constraint.linearize(scores, rows.y, aux)
             table = rows.sum(soft)
 
-            def on_scores(weights: Tensor) -> tuple[Tensor, Tensor]:
+            def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
                 on_rows = rows.on_columns(weights[1:].reshape(table.shape), soft)
                 of_scores, of_aux = on_statistics(on_rows)
                 return of_scores + weights[0] * risk_gradient(), of_aux
@@ -587,18 +581,18 @@ class FairERM:
         else:
             table = self.constraint.sums(scores, rows, aux)
 
-            def on_scores(weights: Tensor) -> tuple[Tensor, Tensor]:
-                total, on_aux = weights[0] * risk_gradient(), torch.zeros_like(aux)
+            def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
+                on_scores, on_aux = weights[0] * risk_gradient(), torch.zeros_like(aux)
                 on_table = weights[1:].reshape(table.shape)
-                for own, z, y, part, weight in blocks_of(total, scores, *rows[:3]):
+                for own, z, y, part, weight in blocks_of(on_scores, scores, *rows[:3]):
                     block = Placement(y, part, weight, rows.n_parts)
                     soft, on_statistics = self.constraint.linearize(z, block.y, aux)
                     of_scores, of_aux = on_statistics(block.on_columns(on_table, soft))
                     own += of_scores
                     on_aux += of_aux
-                return total, on_aux
+                return on_scores, on_aux
 
-        return torch.cat((risk[None], table.reshape(-1))), on_scores
+        return torch.cat((risk[None], table.reshape(-1))), pullback
 
     def _at_thresholds(
         self,
@@ -612,7 +606,9 @@ class FairERM:
         With one pullback for each, 20 gradients over 40,000 rows take 4.0 times as long. One
         gradient takes about the same time (``python -m benchmarks.speed.routes``).
         """
-        risk, risk_gradient = self.risk.linearize(scores, rows.y, rows.weight, self.total)
+        risk, risk_gradient = self.risk.linearize(
+            scores, rows.y, rows.weight, self.data.total_weight
+        )
         soft, of_parts = steps.soft(scores, rows.y), rows.weights()
         # For few parts, products take an eighth of the time of sums by index.
         table = of_parts @ soft
@@ -631,7 +627,7 @@ class FairERM:
 
     def _sums(self, scores: Tensor, aux: Tensor, rows: Placement) -> Tensor:
         """Sums over some rows, of the objective and then of the constraint, as one vector."""
-        risk = self.risk.sums(scores, rows.y, rows.weight) / self.total
+        risk = self.risk.sums(scores, rows.y, rows.weight) / self.data.total_weight
         table = self.constraint.sums(scores, rows, aux)
         return torch.cat((risk.reshape(-1), table.reshape(-1)))
 
@@ -682,7 +678,9 @@ class FairERM:
 
     def _hard_sums(self, scores: Tensor, rows: Placement) -> Tensor:
         """Sums over some rows from which the hard values follow."""
-        error = self.risk.hard(scores, rows.y, rows.weight) * (rows.weight.sum() / self.total)
+        error = self.risk.hard(scores, rows.y, rows.weight) * (
+            rows.weight.sum() / self.data.total_weight
+        )
         return torch.cat((error[None], self.constraint.hard_sums(scores, rows).reshape(-1)))
 
     def _hard_of_sums(self, sums: Tensor) -> Tensor:
@@ -723,7 +721,7 @@ class FairERM:
         if rows is None:
             return self.data
         own = self.data.take(rows)
-        factor = self.n_rows / len(rows) if scale is None else scale.to(self.total)
+        factor = self.n_rows / len(rows) if scale is None else scale.to(self.data.total_weight)
         return replace(own, weight=own.weight * factor)
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:

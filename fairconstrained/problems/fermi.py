@@ -87,7 +87,7 @@ class FermiERM(FairERM):
         own = self._drawn(rows, None)
         placed = self.placed.take(rows)._replace(weight=own.weight)
         scores, model_pullback = self.model.linearize(x, own.X)
-        _, risk_gradient = self.risk.linearize(scores, own.y, own.weight, self.total)
+        _, risk_gradient = self.risk.linearize(scores, own.y, own.weight, self.data.total_weight)
         soft, on_statistics = self.constraint.statistic.linearize(scores, own.y)
         weights = self.weight * self.information.weights(dual)
         on_scores = risk_gradient() + on_statistics(placed.on_columns(weights, soft))

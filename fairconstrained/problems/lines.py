@@ -24,6 +24,7 @@ _SAME_SLOPE = 1e-13  # slopes that differ by less, relative to the scores, diffe
 _MOST_ROWS = 400_000  # that thresholds are tried on, all together
 _GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)
 
+Changes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 OfPairs = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows to values of pairs
 
 
@@ -83,7 +84,7 @@ def most_points(values: AffineMap) -> int:
 
 def changes(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
     """Where on the line up to this distance from t = 0 labels change, in any order."""
-    return torch.cat([_changes(z, d, reach).step for z, d in blocks_of(scores, slopes)])
+    return torch.cat([_changes(z, d, reach)[1] for z, d in blocks_of(scores, slopes)])
 
 
 def sums_at(
@@ -117,18 +118,18 @@ def sums_at(
     return total[:-1].cumsum(dim=0)
 
 
-class _Changes(NamedTuple):
-    """Changes of predicted labels along a line, in any order."""
+def _changes(scores: Tensor, slopes: Tensor, reach: float) -> Changes:
+    """All changes of predicted labels on the line up to this distance from t = 0.
 
-    first: Tensor  # (n, K), scores with the labels where the line begins
-    step: Tensor  # (k,)
-    row: Tensor  # (k,)
-    before: Tensor  # (k, K), scores with the label before the change
-    after: Tensor  # (k, K)
-
-
-def _changes(scores: Tensor, slopes: Tensor, reach: float) -> _Changes:
-    """All changes of predicted labels on the line up to this distance from t = 0."""
+    Returns
+    -------
+    first : Tensor of shape (n, K)
+        Scores with the labels where the line begins.
+    step, row : Tensor of shape (k,)
+        Where labels change, and of which rows, in any order.
+    before, after : Tensor of shape (k, K)
+        Scores with the label before the change, and after it.
+    """
     rounding = _SAME_SLOPE * scores.abs().amax(dim=1, keepdim=True)
     slopes = torch.where(slopes.abs() <= rounding, 0.0, slopes)
     if scores.shape[1] > 1:
@@ -137,10 +138,10 @@ def _changes(scores: Tensor, slopes: Tensor, reach: float) -> _Changes:
     first = torch.where(step <= -reach, slopes, -slopes)
     row = torch.nonzero((slopes != 0) & (step > -reach) & (step <= reach))[:, 0]
     first, slope = torch.where(slopes == 0, scores, first), slopes[row]
-    return _Changes(first, step[row, 0], row, -slope, slope)
+    return first, step[row, 0], row, -slope, slope
 
 
-def _changes_of_classes(scores: Tensor, slopes: Tensor, reach: float) -> _Changes:
+def _changes_of_classes(scores: Tensor, slopes: Tensor, reach: float) -> Changes:
     """The upper envelope of the scores of each row: labels in the order of their slopes."""
     n_classes = scores.shape[1]
     first, last = (_best_at(end, scores, slopes) for end in (-reach, reach))
@@ -161,7 +162,7 @@ def _changes_of_classes(scores: Tensor, slopes: Tensor, reach: float) -> _Change
         label = after
     step, row, before, after = (torch.cat(column) for column in zip(*found, strict=True))
     of_label = torch.eye(n_classes).to(scores)
-    return _Changes(of_label[first], step, row, of_label[before], of_label[after])
+    return of_label[first], step, row, of_label[before], of_label[after]
 
 
 def _best_at(step: float, scores: Tensor, slopes: Tensor) -> Tensor:

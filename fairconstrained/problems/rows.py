@@ -147,15 +147,10 @@ class Rows:
 
     def counts(self, constraint: MomentConstraint) -> Tensor:
         """Weight of the rows in each part of a constraint, (n_parts,)."""
-        return self.workers.sum(
-            reduce(
-                torch.add,
-                (
-                    constraint.place(y.long(), _as_index(group), weight).counts()
-                    for y, group, weight in blocks_of(self.y, self.group, self.weight)
-                ),
-            )
-        )
+        own = self.weight.new_zeros(constraint.n_parts)
+        for y, group, weight in blocks_of(self.y, self.group, self.weight):
+            own = own + constraint.place(y.long(), _as_index(group), weight).counts()
+        return self.workers.sum(own)
 
     # ------------------------------------------------------------------ some of the rows
 
@@ -189,7 +184,7 @@ class Rows:
         y, group = self.y[index].long(), _as_index(self.group[index])
         return Rows(tuple(blocks), y, group, weight, self.workers)
 
-    def subsample(self, shape: tuple[int, int]) -> Rows:
+    def subsample(self, constraint: MomentConstraint) -> Rows:
         """Fewer rows that stand for all, or all if they are few or most would be kept.
 
         A fraction of each label and group is kept, the same for all but small cells, of which at
@@ -199,55 +194,54 @@ class Rows:
 
         Parameters
         ----------
-        shape : (n_classes, n_groups)
+        constraint : MomentConstraint
+            Of these labels and groups.
         """
         if self.n_rows <= _MANY_ROWS:
             return self
-        counts = self.workers.sum(
-            reduce(
-                torch.add,
-                (torch.bincount(c, minlength=shape[0] * shape[1]) for _, c in self._cells(shape)),
-            ).to(self.weight)
-        )
+        own = self.weight.new_zeros(constraint.part_of_cell.numel())
+        for _, cell in self._cells(constraint):
+            own += torch.bincount(cell, minlength=len(own))
+        counts = self.workers.sum(own)
         most = min(1.0 / _LEAST, _MANY_ROWS / self.n_rows)
         fraction = (_FEW_OF_CELL / counts.clamp_min(1.0)).clamp(most, 1.0)
         if fraction @ counts > 0.5 * self.n_rows:  # most cells are small
             return self
         found = []
-        for place, cell in self._cells(shape):
-            own = fraction[cell]
+        for place, cell in self._cells(constraint):
             spaced = ((self.n_before + place).double() * _GOLDEN).frac()
-            chosen = torch.nonzero(spaced < own)[:, 0]
-            found.append((place[chosen], 1.0 / own[chosen]))
+            chosen = torch.nonzero(spaced < fraction[cell])[:, 0]
+            found.append((place[chosen], 1.0 / fraction[cell[chosen]]))
         index, stands_for = map(torch.cat, zip(*found, strict=True))
         return self.kept(index, self.weight[index] * stands_for)
 
-    def by_cell(self, shape: tuple[int, int]) -> Rows:
+    def by_cell(self, constraint: MomentConstraint) -> Rows:
         """One row of each label and group, which has the weight of all of them.
 
         Parameters
         ----------
-        shape : (n_classes, n_groups)
+        constraint : MomentConstraint
+            Of these labels and groups.
         """
-        n_cells = shape[0] * shape[1]
+        n_cells = constraint.part_of_cell.numel()
         first = torch.full((n_cells,), len(self.y), device=self.y.device)
         weight = self.weight.new_zeros(n_cells)
-        for place, cell in self._cells(shape):
+        for place, cell in self._cells(constraint):
             first.scatter_reduce_(0, cell, place, "amin")
             weight.index_add_(0, cell, self.weight[place])
         index, order = first[weight > 0].sort()
         return self.kept(index, weight[weight > 0][order])
 
-    def _cells(self, shape: tuple[int, int]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _cells(self, constraint: MomentConstraint) -> Iterator[tuple[Tensor, Tensor]]:
         """Places of some rows of this worker at a time, and their label and group as one index.
 
         Rows that belong to groups by fractions are told apart by their labels.
         """
-        start = 0
+        start, n_groups = 0, constraint.part_of_cell.shape[1]
         for y, group in blocks_of(self.y, self.group):
             place = torch.arange(start, start + len(y), device=y.device)
             start += len(y)
-            yield place, y.long() * shape[1] + (group.long() if group.ndim == 1 else 0)
+            yield place, y.long() * n_groups + (group.long() if group.ndim == 1 else 0)
 
     # ------------------------------------------------------------------ the order of all scores
 

@@ -386,7 +386,7 @@ def test_thinned_rows_stand_for_all_rows(thinning):
     torch.testing.assert_close(
         thin.data.weight[~of_few], torch.full((thin.n_rows - 20,), 4.0).double()
     )
-    assert float(thin.total) == pytest.approx(len(data.y), rel=0.02)
+    assert float(thin.data.total_weight) == pytest.approx(len(data.y), rel=0.02)
     assert thin.thinned() is thin
 
 

@@ -163,13 +163,13 @@ def test_workers_keep_the_rows_that_one_worker_would_keep(monkeypatch):
     for name, value in {"_MANY_ROWS": 30, "_LEAST": 4, "_FEW_OF_CELL": 0}.items():
         monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
     _, parts = rows()
-    shape, part = (2, N_GROUPS), slice(50, None)
-    all_kept = parts.subsample(shape).weight
+    constraint, part = both([EqualizedOdds(0.1)])[0].constraint, slice(50, None)
+    all_kept = parts.subsample(constraint).weight
     monkeypatch.setattr(Rows, "n_rows", 120)
     monkeypatch.setattr(Rows, "n_before", 50)
     X = torch.cat([block.X for block in parts.blocks])[part]
     second = Rows([DenseFeatures(X)], parts.y[part], parts.group[part], parts.weight[part])
-    of_second = second.subsample(shape).weight
+    of_second = second.subsample(constraint).weight
     assert_close(all_kept[-len(of_second) :], of_second)
     assert 0 < len(of_second) < len(all_kept)
 
