@@ -17,6 +17,7 @@ from fairconstrained.constraints.partial_notions import (
     PartialStatisticalParity,
     PartialStatisticalParityInBins,
 )
+from fairconstrained.constraints.placement import Placement
 from fairconstrained.constraints.rates import (
     DemographicParity,
     EqualizedOdds,
