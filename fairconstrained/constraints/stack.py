@@ -242,6 +242,12 @@ class Unconstrained(MomentConstraint):
     Parameters
     ----------
     space : Space
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import Space, Unconstrained
+    >>> Unconstrained(Space([0, 1], ["a", "b"])).slack.shape
+    torch.Size([0])
     """
 
     members = ()
