@@ -32,7 +32,7 @@ class Entries(NamedTuple):
     def of(cls, matrix: Any) -> Entries:
         """The entries of an array or a scipy matrix."""
         found = without_zeros(matrix).tocoo()
-        row, column = (torch.as_tensor(i.astype(np.int64)) for i in (found.row, found.col))
+        row, column = torch.as_tensor(np.stack((found.row, found.col)).astype(np.int64))
         return cls(row, column, torch.as_tensor(found.data), found.shape)
 
     def to(self, like: Tensor) -> Entries:
@@ -292,11 +292,7 @@ class AffineMap:
 
     def of_table(self, sums: Tensor) -> Tensor:
         """Values (m,) from the table (n_parts, n_columns), differentiable."""
-        return self.of_tables(sums[None])[0]
-
-    def of_tables(self, tables: Tensor) -> Tensor:
-        """Values (k, m) of several tables, (k, n_parts, n_columns)."""
-        return self._values(torch.nn.functional.pad(tables, (0, 0, 0, 1)).flatten(start_dim=1))
+        return self._values(torch.nn.functional.pad(sums, (0, 0, 0, 1)).reshape(1, -1))[0]
 
     def largest(self, tables: Tensor) -> Tensor:
         """The largest value (k,) of each of several tables, (k, n_parts, n_columns).

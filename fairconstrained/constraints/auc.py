@@ -102,7 +102,7 @@ class AUCConstraint(MomentConstraint):
     def _means(self, sums: Tensor, counts: Tensor) -> Tensor:
         """Means over the sets of the comparisons, (n_sets, ...)."""
         sets = self.sets.to(sums)
-        weight = (sets @ counts).reshape(-1, *(1 for _ in sums.shape[1:]))
+        weight = (sets @ counts).reshape(-1, *[1] * (sums.ndim - 1))
         means: Tensor = torch.tensordot(sets, sums, dims=1) / weight
         return means
 

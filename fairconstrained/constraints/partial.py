@@ -384,6 +384,7 @@ class PartialDistributions(WithinIntervals):
             )
             for highest, side in enumerate((-half, half))
         )
+        self._scale = 2.0 * torch.as_tensor(compared_by.units(parts.intervals))[:, None]
         n_values = 2 * self.n_parts * self.n_aux if self.n_parts > 1 else 0
         allowed = self.gap if gap < 1.0 else NEVER_BINDS  # no gap is larger than 1
         self.slack = torch.full((n_values,), allowed, dtype=torch.float64)
@@ -447,7 +448,7 @@ class PartialDistributions(WithinIntervals):
         shape = (self.n_parts, self.n_aux)
         rates, scale = (
             own.expand(shape).reshape(-1).diag().cpu().numpy()
-            for own in (1.0 / counts[:, None], self._scale(counts))
+            for own in (1.0 / counts[:, None], self._scale)
         )
         combinations = np.concatenate((scale, -scale))[: len(self.slack)]
         return AffineMap(
@@ -483,13 +484,9 @@ class PartialDistributions(WithinIntervals):
         return self._scaled(above, below) + min(self.gap, 1.0) - self.slack.to(above)
 
     def _scaled(self, above: Tensor, below: Tensor) -> Tensor:
-        scale = self._scale(above)
+        scale = self._scale.to(above)
         values = torch.cat(((scale * above).reshape(-1), (scale * below).reshape(-1)))
         return values[: len(self.slack)]
-
-    def _scale(self, like: Tensor) -> Tensor:
-        units = torch.as_tensor(self.compared_by.units(self.intervals))
-        return 2.0 * units.to(like)[:, None]
 
 
 def _largest_near(values: Floats, thresholds: Floats, centres: Floats) -> Floats:

@@ -154,14 +154,9 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
     def check(self, problem: Any) -> None:
         """Raise ValueError for a bad parameter."""
-        signs = self._positive, self._nonnegative
-        of_integers = self._positive_integers, self._nonnegative_integers
-        for kind, names in ((Real, signs), (Integral, of_integers)):
-            positive, nonnegative = (
-                [n for n in own if n not in self._optional or getattr(self, n) is not None]
-                for own in names
-            )
-            check_numbers(self, positive=positive, nonnegative=nonnegative, kind=kind)
+        check_numbers(self, positive=self._positive, nonnegative=self._nonnegative)
+        integers = {"positive": self._positive_integers, "nonnegative": self._nonnegative_integers}
+        check_numbers(self, **integers, kind=Integral)
 
     @classmethod
     def suits(cls, problem: Any) -> bool:
@@ -284,6 +279,8 @@ def check_numbers(
     """Raise ValueError unless these parameters are finite numbers of this type and sign."""
     for name in (*positive, *nonnegative):
         value, sign = getattr(solver, name), ">" if name in positive else ">="
+        if value is None and name in solver._optional:
+            continue
         number = isinstance(value, kind) and not isinstance(value, bool)
         if not (number and 0 <= value < float("inf") and (value > 0 or name in nonnegative)):
             what = "an integer" if kind is Integral else "a finite number"
