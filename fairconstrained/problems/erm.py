@@ -21,7 +21,7 @@ from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.placement import BLOCK_ROWS, Placement, blocks_of
 from fairconstrained.constraints.steps import Above
-from fairconstrained.models import Model
+from fairconstrained.models.base import Model
 from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems import lines

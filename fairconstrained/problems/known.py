@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairconstrained.losses import log_loss
-from fairconstrained.models import Model
+from fairconstrained.models.base import Model
 from fairconstrained.problems.objectives import MeanLoss
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from torch import Tensor
 from fairconstrained.constraints import MomentConstraint, Unconstrained
 from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.surrogates import Quadratic
-from fairconstrained.models import LinearModel, whitener
 from fairconstrained.models.base import standard_scale, without_rounding
 from fairconstrained.models.features import Features
+from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.problems.base import (
     Evaluation,
     FixedSoftness,

@@ -11,8 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.arrays import Floats
-from fairconstrained.problems import Linearization, Sharpenable
-from fairconstrained.problems.base import last_kept
+from fairconstrained.problems.base import Linearization, Sharpenable, last_kept
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
     Iterate,

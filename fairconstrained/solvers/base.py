@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.problems import Known
+from fairconstrained.problems.known import Known
 
 # A hard constraint that is exceeded by at most this counts as met.
 FEASIBILITY_TOL = 1e-3

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import Linearization, Problem
+from fairconstrained.problems.base import Linearization, Problem
 from fairconstrained.solvers.base import Iterate, Solver, violation
 
 Terms = Callable[[Tensor], Linearization]

@@ -16,7 +16,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from torch import Generator, Tensor
 
 from fairconstrained.arrays import Floats
-from fairconstrained.problems import Problem
+from fairconstrained.problems.base import Problem
 from fairconstrained.solvers.base import Iterate, Solver
 
 Function = Callable[[Floats], tuple[float, Floats]]

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairconstrained.problems import Known, Sharpenable
-from fairconstrained.problems.known import ERROR_TOL
+from fairconstrained.problems.base import Sharpenable
+from fairconstrained.problems.known import ERROR_TOL, Known
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, best_feasible
 
 _DIGITS = 12  # hard values that agree to so many are equal but for rounding

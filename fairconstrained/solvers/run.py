@@ -9,7 +9,7 @@ from typing import Any
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import DivergenceError
-from fairconstrained.problems import Known
+from fairconstrained.problems.known import Known
 from fairconstrained.process import one_thread
 from fairconstrained.solvers.base import (
     Callback,

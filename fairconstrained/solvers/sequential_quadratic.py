@@ -12,7 +12,7 @@ import torch
 from scipy.optimize import lsq_linear
 from torch import Generator, Tensor
 
-from fairconstrained.problems import Linearization, Problem, Sharpenable
+from fairconstrained.problems.base import Linearization, Problem, Sharpenable
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator
 
-from fairconstrained.problems import Linearization, SampledProblem
+from fairconstrained.problems.base import Linearization, SampledProblem
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate
 from fairconstrained.solvers.stochastic import (
     Descent,

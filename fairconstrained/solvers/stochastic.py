@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import Linearization, SampledProblem
+from fairconstrained.problems.base import Linearization, SampledProblem
 from fairconstrained.solvers.base import Iterate, Solver
 
 _BLOCK_ROWS = 65_536

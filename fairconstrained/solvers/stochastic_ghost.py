@@ -11,7 +11,7 @@ from scipy.optimize import linprog, minimize, nnls
 from torch import Tensor
 
 from fairconstrained.arrays import Floats
-from fairconstrained.problems import SampledProblem
+from fairconstrained.problems.base import SampledProblem
 from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver
 
 _INFEASIBLE = 1e-12

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import SampledProblem
+from fairconstrained.problems.base import SampledProblem
 from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,

@@ -143,9 +143,9 @@ def test_solvers_see_problems_and_neither_data_nor_notions():
     Private solvers are for one problem each, whose releases they ask for by name.
     """
     vocabulary = {
-        *("Problem", "SampledProblem", "Sharpenable"),
-        *("Linearization", "Evaluation"),
-        *("base.last_kept", "known.ERROR_TOL", "Known", "saddle.Saddle"),
+        *("base.Problem", "base.SampledProblem", "base.Sharpenable"),
+        *("base.Linearization", "base.Evaluation", "base.last_kept"),
+        *("known.ERROR_TOL", "known.Known", "saddle.Saddle"),
     }
     allowed = {f"fairconstrained.problems.{name}" for name in vocabulary}
 
