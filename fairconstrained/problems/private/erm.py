@@ -94,9 +94,8 @@ class PrivateERM:
             )
         self.model, X = model.prepared(data.X)
         part = constraint.place(data.y, data.group, data.weight).part
-        self.data = replace(
-            data, blocks=(X,), group=part
-        )  # n_parts is the group of rows in no part
+        # The groups of these rows are parts, and n_parts for rows in no part.
+        self.data = replace(data, blocks=(X,), group=part)
         self.n_rows = len(data.y) if n_rows is None else n_rows
         self.loss = loss
         self.constraint = constraint

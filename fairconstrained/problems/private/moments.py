@@ -238,14 +238,11 @@ class PrivateMomentERM(MomentERM):
         fraction = torch.tensor(self.risk.fractions).to(x)
         mean, square = fraction @ torch.stack((negative, positive))
         z = (scores - mean) / (square - mean**2).clamp_min(1e-12).sqrt()
-        n_cells = len(self.moments.weight)
-        exact = score_table(z, cell, n_cells)
+        exact = score_table(z, cell, len(self.moments.weight))
         table = self.releases.noisy(_SCORES, exact, 1.0, rng)
-        part = self.constraint.part_of_cell.to(table.device).reshape(-1)
-        part = part.remainder(self.constraint.n_parts + 1)
-        sums = table.new_zeros(self.constraint.n_parts + 1, _SCORE_BINS)
-        sums = sums.index_add(0, part, table)[:-1]
-        cells_of_part = torch.bincount(part, minlength=len(sums) + 1)[:-1]
+        of_bins = [self.constraint.counts_of_cells(of_cells) for of_cells in table.T]
+        sums = torch.stack(of_bins, dim=1)
+        cells_of_part = self.constraint.counts_of_cells(torch.ones_like(table[:, 0]))
         tables: list[MomentConstraint] = [
             member.with_surrogate(SoftBins(_SCORE_BINS))  # type: ignore[attr-defined]
             for member in self.constraint.members
@@ -257,7 +254,7 @@ class PrivateMomentERM(MomentERM):
 
         slopes = torch.autograd.functional.jacobian(gaps, sums)  # type: ignore[no-untyped-call]
         variances = self.plan.noise(_SCORES) ** 2 * cells_of_part
-        noise = torch.einsum("mpb,p->m", slopes**2, variances.to(slopes)).sqrt()
+        noise = torch.einsum("mpb,p->m", slopes**2, variances).sqrt()
         shift = gaps(sums) - self.values(x)[1:] + self.shift
         return replace(self, shift=shift, noise=noise)
 
