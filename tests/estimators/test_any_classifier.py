@@ -198,17 +198,6 @@ def test_several_classes_and_crossed_groups():
     assert clf.predict_proba(X).shape == (1500, 3)
 
 
-def test_rows_of_weight_zero_are_not_there():
-    X, y, group = table(n=600)
-    weight = (np.arange(600) % 3 > 0).astype(float)
-    used = weight > 0
-    model = GaussianNB()
-    with_zeros = RateConstrainedClassifier(model=model, random_state=0)
-    with_zeros.fit(X, y, sensitive_features=group, sample_weight=weight)
-    without = fitted(model=model, data=(X[used], y[used], group[used]))
-    np.testing.assert_array_equal(with_zeros.coef_, without.coef_)
-
-
 @pytest.mark.parametrize(
     "clf",
     [

@@ -106,18 +106,6 @@ def test_batch_statistics_behind_dropout_are_those_of_prediction():
     assert clf.violation_ == pytest.approx(measured(clf, "demographic_parity", data), abs=1e-12)
 
 
-def test_full_batches_make_integer_weights_repetitions_for_networks_too():
-    X, y, group = table(n=200)
-    weight = np.random.default_rng(0).integers(0, 3, size=200)
-    index = np.repeat(np.arange(200), weight)
-    options = {"model": (4,), "solver": SHORT, "random_state": 0, "slack": 0.3}
-    weighted = fitted(data=(X, y, group), sample_weight=weight, **options)
-    repeated = fitted(data=(X[index], y[index], group[index]), **options)
-    np.testing.assert_allclose(
-        weighted.decision_function(X), repeated.decision_function(X), rtol=1e-6, atol=1e-8
-    )
-
-
 def test_a_linear_module_reaches_the_optimum_of_the_linear_model():
     """The same convex problem without penalty: no point is below the minimum, the last is near."""
     solver = SGDA(n_steps=600, step_size=0.05)

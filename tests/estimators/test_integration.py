@@ -8,7 +8,6 @@ import sklearn
 from sklearn.compose import make_column_transformer
 from sklearn.model_selection import (
     GridSearchCV,
-    TunedThresholdClassifierCV,
     train_test_split,
 )
 from sklearn.pipeline import Pipeline
@@ -107,16 +106,6 @@ def test_parameters_of_solvers_and_constraints_can_be_searched(routing):
         y, found.predict(X), sensitive_features=group, method="to_overall"
     )
     assert found.best_estimator_[-1].violation_ == pytest.approx(gap, abs=1e-12)
-
-
-def test_tuned_threshold(routing):
-    X, y, group = table()
-    clf = TunedThresholdClassifierCV(
-        RateConstrainedClassifier(), scoring=demographic_parity_scorer, cv=2
-    )
-    clf.fit(X, y, sensitive_features=group)
-    tuned = demographic_parity_difference(y, clf.predict(X), sensitive_features=group)
-    assert tuned < 0.05  # far out all predictions are equal
 
 
 def test_without_routing_a_scorer_reads_the_column():

@@ -21,10 +21,8 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.estimators import _training
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.metrics import demographic_parity_difference, partial_statistical_parity
-from fairconstrained.solvers.run import run
 from tests.helpers.marks import slow_where
 
 SPACE = Space([0, 1], ["a", "b", "c"])
@@ -129,21 +127,6 @@ def test_violation_is_smaller_by_about_the_margin(make):
     assert narrow.feasible_
     assert narrow.score(*FIT[0]) <= plain.score(*FIT[0]) + 0.01
     assert len(narrow.history_["violation"]) == narrow.n_iter_
-
-
-def test_standard_errors_need_few_rounds(monkeypatch):
-    """The model is not trained twice: what measures the errors ends early."""
-    rough = []
-
-    def spied(*args, **options):
-        solution = run(*args, **options)
-        if options["max_iter"] is not None:
-            rough.append(solution.n_iter)
-        return solution
-
-    monkeypatch.setattr(_training, "run", spied)
-    clf = fitted(RateConstrainedClassifier(slack=0.1, margin=1.0))
-    assert rough == [min(_training.ROUGH, clf.n_iter_ - 1)]
 
 
 def test_each_pair_has_its_own_margin():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from benchmarks.scaling import apart, generate, measure
 from fairconstrained.datasets import make_biased_classification
 from tests.helpers.fits import FORGIVEN, fitted, same_model, table
 
@@ -54,18 +55,6 @@ def test_sparse_and_dense_give_the_same_model(n_classes):
         assert (thin.predict(container(X)) == dense.predict(X)).all()
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_units_of_the_columns_do_not_matter(seed):
-    """Without penalty the problem does not depend on them, nor does the path to its solution."""
-    X, y, group = table()
-    units = 10.0 ** np.random.default_rng(seed).uniform(-3, 3, size=X.shape[1])
-    as_given = fitted(data=(X, y, group), slack=0.15, alpha=0.0)
-    scaled = fitted(data=(X * units, y, group), slack=0.15, alpha=0.0)
-    assert (scaled.predict(X * units) == as_given.predict(X)).all()
-    np.testing.assert_allclose(scaled.coef_ * units, as_given.coef_, rtol=1e-4)
-    assert scaled.converged_
-
-
 def test_constant_and_duplicate_columns_change_nothing():
     X, y, group = table()
     wide = np.column_stack((X, np.full(400, 7.0), np.zeros(400), X[:, 0], 1e3 * X[:, 1]))
@@ -107,3 +96,38 @@ def test_fewer_rows_than_columns():
         gaps.append(free.violation_)
     assert np.median(scores) > 0.8
     assert np.median(gaps) > 0.1 + FORGIVEN
+
+
+# --- tables of single precision, rows in blocks ---------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_table_of_single_precision_is_not_copied(tmp_path):
+    """Beyond 500,000 float32 rows a fit needs a few vectors, and predictions only the labels."""
+    generate("mapped20", 500_000, 0, tmp_path)
+    for predicts, most in ((False, 2.5), (True, 0.5)):
+        found = apart(measure, "mapped20", tmp_path, predicts)
+        beyond = found["peak_mb"] - found["loaded_mb"] - found["data_mb"]
+        assert beyond / found["data_mb"] < most
+
+
+def test_single_precision_gives_the_model_of_the_same_numbers():
+    """The arithmetic is in double precision whatever the table."""
+    X, y, group = table()
+    single = X.astype(np.float32)
+    same_model(
+        fitted(data=(single, y, group)), fitted(data=(single.astype(float), y, group)), rtol=1e-8
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_blocks_of_rows_give_the_model_of_all_rows(monkeypatch, n_classes):
+    data = table(n_classes)
+    whole = fitted("equalized_odds", data, slack=0.15)
+    for module in ("problems.erm", "constraints.statistics"):
+        monkeypatch.setattr(f"fairconstrained.{module}.BLOCK_ROWS", 64)
+    monkeypatch.setattr("fairconstrained.estimators._predictions.BLOCK_ROWS", 7)
+    blocks = fitted("equalized_odds", data, slack=0.15)
+    same_model(blocks, whole)
+    np.testing.assert_array_equal(blocks.predict(data[0]), whole.predict(data[0]))
+    np.testing.assert_allclose(blocks.predict_proba(data[0]), whole.predict_proba(data[0]))
