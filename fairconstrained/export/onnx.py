@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from fairconstrained import estimators
 from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrated
 from fairconstrained.models.layers import Layers
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors
@@ -76,6 +75,8 @@ def register_onnx_converters() -> None:
     >>> from fairconstrained.export import register_onnx_converters
     >>> register_onnx_converters()  # doctest: +SKIP
     """
+    from fairconstrained import estimators
+
     try:
         from skl2onnx import update_registered_converter
         from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
