@@ -152,7 +152,12 @@ class FairERM:
 
     @property
     def strata(self) -> Tensor:
-        """Parts of the constraint's table that have rows, numbered without gaps, (n_rows,)."""
+        """Parts of the constraint's table that have rows, numbered without gaps, (n_rows,).
+
+        Rows whose groups are fractions are in no single part: all are one stratum.
+        """
+        if self.data.group.ndim > 1:
+            return torch.zeros(self.n_rows, dtype=torch.long)
         part = self.constraint.part(self.data.y, self.data.group)
         present, index = torch.unique(part, return_inverse=True)
         strata: Tensor = index - (present < 0).sum()
