@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.problems.known import Known
 
 # A hard constraint that is exceeded by at most this counts as met.
 FEASIBILITY_TOL = 1e-3
@@ -182,13 +181,6 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         `run` keeps one iterate only: it asks again with the last choice and each new iterate.
         """
         return iterates[-1] if self.keeps_last else best_feasible(iterates)
-
-    def compared_with(self, known: Sequence[Known]) -> Sequence[Known]:
-        """The known points that may take the place of the result; here all of them.
-
-        A penalty method, which does not look for a feasible point, is compared with none.
-        """
-        return known
 
 
 def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = True) -> bool | None:

@@ -58,8 +58,7 @@ def run(
     known : sequence of Known
         Points that the result must not be worse than, such as those of equal predictions, each with
         the difference that matters. A known point that is infeasible is moved along its offsets
-        first. The problem must then be ``Sharpenable``. The solver may leave some of them out
-        (``compared_with``).
+        first. The problem must then be ``Sharpenable``.
     record : callable, optional
         What the history keeps of an iterate; default: the iterate itself. An iterate has a point
         and three values for each constraint, which many iterations of many constraints add up.
@@ -130,8 +129,7 @@ def run(
             break
         if chosen is None:
             raise RuntimeError(f"{solver!r} yielded no iterate.")
-        compared = solver.compared_with(known)
-        better = not_worse(problem, chosen, compared) if compared else chosen
+        better = not_worse(problem, chosen, known) if known else chosen
     if better is chosen:
         return Solution(chosen, len(history), ended, history, times, ended)
     history.append(record(better))
