@@ -24,27 +24,11 @@ with pytest.MonkeyPatch.context() as patch:
     del sys.modules["blocks"]
 
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-MODULES = [
-    "fairconstrained",
-    *(
-        f"fairconstrained.{name}"
-        for name in [
-            "blocks",
-            "constraints",
-            "datasets",
-            "display",
-            "distributed",
-            "exceptions",
-            "export",
-            "metrics",
-            "model_selection",
-            "privacy",
-            "privacy.audit",
-            "solvers",
-            "training",
-        ]
-    ),
-]
+NAMES = (
+    *("blocks", "constraints", "datasets", "display", "distributed", "exceptions", "export"),
+    *("metrics", "model_selection", "privacy", "privacy.audit", "solvers", "training"),
+)
+MODULES = ["fairconstrained", *(f"fairconstrained.{name}" for name in NAMES)]
 
 
 def public(kind):
