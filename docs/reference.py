@@ -1,6 +1,8 @@
 """Pages of the reference: methods are listed before they are described, examples come last."""
 
+import dataclasses
 import re
+from dataclasses import is_dataclass
 from pathlib import Path
 
 from sklearn.base import BaseEstimator
@@ -14,7 +16,9 @@ def is_common(name):
 
 def list_of_methods(kind):
     """Public methods of an estimator in reStructuredText: its own, then the common ones."""
-    public = [n for n in dir(kind) if not n.startswith("_") and callable(getattr(kind, n, None))]
+    fields = {field.name for field in dataclasses.fields(kind)} if is_dataclass(kind) else set()
+    public = [n for n in dir(kind) if not n.startswith("_") and n not in fields]
+    public = [n for n in public if callable(getattr(kind, n, None))]
     own = [f"   ~{kind.__name__}.{name}" for name in public if not is_common(name)]
     common = ", ".join(f"``{name}``" for name in public if is_common(name))
     table = [".. rubric:: Methods", "", ".. autosummary::", "   :nosignatures:", "", *own]
