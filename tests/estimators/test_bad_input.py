@@ -305,23 +305,6 @@ def test_columns_whose_squares_overflow_are_named():
         RateConstrainedClassifier().fit(X, data.target, sensitive_features=data.sensitive_features)
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"device": "meta"}, "device must be a torch device"),
-        ({"device": None}, "device must be a torch device"),
-        ({"delta": -1.0}, "delta must be"),
-        ({"feature_range": "junk"}, "feature_range must be"),
-    ],
-)
-def test_parameters_that_are_not_used_are_checked_too(params, message):
-    data = make_biased_classification(60, random_state=0)
-    with pytest.raises(ValueError, match=message):
-        RateConstrainedClassifier(**params).fit(
-            data.data, data.target, sensitive_features=data.sensitive_features
-        )
-
-
 def test_a_single_weight_for_all_rows_is_refused():
     data = make_biased_classification(60, random_state=0)
     with pytest.raises(ValueError, match="sample_weight must be one-dimensional"):

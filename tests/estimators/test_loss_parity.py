@@ -112,36 +112,6 @@ def test_several_columns_are_crossed_and_every_cell_of_label_and_group_is_bound(
 # --- as an estimator -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parameter", "value"),
-    [
-        ("constraint", "demographic_parity"),
-        ("constraint", None),
-        ("slack", -0.1),
-        ("slack", "small"),
-        ("loss", "hinge"),
-        ("loss", print),
-        ("solver", ALM),
-        ("alpha", -1.0),
-        ("model", "deep"),
-    ],
-)
-def test_parameters_are_named_with_their_value_and_what_is_allowed(parameter, value):
-    with pytest.raises(ValueError, match=f"{parameter} must"):
-        fitted(**{parameter: value})
-
-
-@pytest.mark.parametrize(
-    "solver", [StochasticGhost(p0=1.0), StochasticGhost(rho=20.0), SSLALM(penalty=-1)]
-)
-def test_parameters_of_solvers_are_checked_before_any_work(solver):
-    clf = LossParityClassifier(solver=solver)
-    X, y, group = table()
-    with pytest.raises(ValueError, match=type(solver).__name__):
-        clf.fit(X, y, sensitive_features=group)
-    assert not hasattr(clf, "classes_")
-
-
 def test_private_and_other_solvers_do_not_mix():
     X, y, group = table()
     with pytest.raises(IncompatibleSolverError, match=r"DPSGDA .* is for private training"):

@@ -217,8 +217,3 @@ def test_a_margin_that_leaves_only_equal_scores_is_told():
     assert fits[1.2].violation_ == 0.0
     assert 0.0 < fits[0.5].violation_ < 0.08
     assert fits[0.5].score(data.data, data.target) > 0.7
-
-
-def test_a_private_fit_has_no_margin():
-    with pytest.raises(ValueError, match=r"margin must be 0 with epsilon"):
-        fitted(RateConstrainedClassifier(margin=1.0, epsilon=1.0))

@@ -98,21 +98,3 @@ def test_private_training_moves_the_true_gap_to_its_slack(constraint):
     assert clf.privacy_.epsilon <= 20.0
     assert np.isnan(clf.history_["objective"]).all()
     assert clf.interval_ == interval
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"constraint": "rank_parity"},
-        {"constraint": "group_auc"},
-        {"interval": "auto"},
-        {"group_features": True},
-    ],
-)
-def test_what_reads_more_than_counts_is_refused(params):
-    params = {"constraint": "demographic_parity", "epsilon": 1.0, **params}
-    with pytest.raises(
-        ValueError,
-        match=r"epsilon must be None with|constraint must be one of",
-    ):
-        fitted(**params)

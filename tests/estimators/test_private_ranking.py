@@ -180,27 +180,6 @@ def test_constraints_do_something_and_probabilities_are_sensible():
 # --- what it says and refuses --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"objective": "log"}, r"objective must be 'auc' with epsilon"),
-        ({"model": (4,)}, r"model must be 'linear' with epsilon"),
-        (
-            {"constraint": AUCParity("group_auc", surrogate="soft_bins")},
-            r"constraint must be a name or one with surrogate='binormal'",
-        ),
-        ({"warm_start": True}, r"warm_start must be False with epsilon"),
-        ({"epsilon": 0}, r"epsilon must be None or a finite number > 0"),
-        ({"delta": 1.0}, r"delta must be a number in \[1e-10, 1\)"),
-        ({"feature_range": (1, 0)}, r"feature_range must be None or a pair .* low < high"),
-        ({"feature_range": ([0, 0], 1)}, r"feature_range must be None or a pair"),
-    ],
-)
-def test_parameters_are_refused_by_name(params, message):
-    with pytest.raises(ValueError, match=rf"AUCFairClassifier\.{message}"):
-        fitted(data(200), **params)
-
-
 def test_solvers_that_do_not_suit_are_refused():
     with pytest.raises(IncompatibleSolverError, match=r"SGDA .* rows can be drawn"):
         fitted(data(200), solver=SGDA())

@@ -180,35 +180,6 @@ def test_callbacks_see_released_numbers_only_and_may_stop():
 # --- what it refuses and warns of ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"epsilon": -1.0}, "epsilon must be None or a finite number > 0"),
-        ({"delta": 0.0}, "delta must be a number"),
-        ({"delta": 1.0}, "delta must be a number"),
-        ({"solver": DPSGDA(histogram_noise="uniform")}, "histogram_noise must be one of"),
-        ({"warm_start": True}, "warm_start must be False"),
-        ({"feature_range": (0, 1, 2)}, "feature_range must be None or a pair"),
-        ({"feature_range": (np.zeros(5), 1)}, r"arrays of shape \(6,\)"),
-        ({"feature_range": (0, 0)}, "low < high"),
-        ({"feature_range": (0, np.inf)}, "finite numbers"),
-        ({"feature_range": (0, 1e-320)}, "widths whose squares are finite"),
-        ({"feature_range": (-1e308, 1e308)}, "widths whose squares are finite"),
-        ({"solver": DPSGDA(n_steps=0)}, "n_steps must be an integer > 0"),
-        ({"solver": DPSGDA(clip=0)}, "clip must be a finite number > 0"),
-        ({"solver": DPSGDA(sampling_rate=2.0)}, "sampling_rate must be in"),
-        ({"solver": DPSGDA(histogram_fraction=1.0)}, "histogram_fraction must be in"),
-        (
-            {"model": lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))},
-            "group normalisation",
-        ),
-    ],
-)
-def test_bad_parameters_are_refused_before_any_work(params, message):
-    with pytest.raises(ValueError, match=message):
-        private(n=2000, **params)
-
-
 @pytest.mark.parametrize("solver", [SGDA(), AugmentedLagrangian(), NoisyTables()])
 def test_solvers_that_are_not_for_private_rates_are_refused(solver):
     with pytest.raises(IncompatibleSolverError, match=r"cannot solve PrivateERM.*DPSGDA"):
