@@ -22,6 +22,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +67,11 @@ class Batch(NamedTuple):
         return _sampled(self.rate, reach)
 
 
+def variance_of(batches: Iterable[Batch], *, replace: bool) -> float:
+    """Roughly the variance of the privacy loss of all steps."""
+    return sum(b.n_steps * b.variance(replace=replace) for b in batches)
+
+
 def library(module: str) -> Any:
     """Import a module of dp-accounting, which is an extra, where its numbers are needed."""
     try:
@@ -82,7 +88,7 @@ def epsilon_of(batches: tuple[Batch, ...], delta: float, *, replace: bool) -> fl
     """Smallest epsilon that the composed batches keep at `delta`, from above."""
     gaussian_only = library("").get_epsilon_gaussian  # a missing library is an error in any case
     batches = _joined(batches)
-    variance = sum(b.n_steps * b.variance(replace=replace) for b in batches)
+    variance = variance_of(batches, replace=replace)
     if variance == 0:
         return 0.0
     if variance > MAX_VARIANCE:
@@ -108,10 +114,13 @@ def epsilon_of(batches: tuple[Batch, ...], delta: float, *, replace: bool) -> fl
 
 def _joined(batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
     """Batches with all Gaussian releases of all rows as one, which has the sum of their squares."""
-    whole = [b for b in batches if b.rate == 1 and not b.laplace]
-    square = sum(b.n_steps * b.gaussian**2 for b in whole)
-    rest = tuple(b for b in batches if b not in whole and (b.gaussian or b.laplace))
-    return (Batch(1.0, 1, math.sqrt(square), 0.0), *rest) if square else rest
+    square, rest = 0.0, []
+    for batch in batches:
+        if batch.rate == 1 and not batch.laplace:
+            square += batch.n_steps * batch.gaussian**2
+        elif batch.gaussian or batch.laplace:
+            rest.append(batch)
+    return (Batch(1.0, 1, math.sqrt(square), 0.0), *rest) if square else tuple(rest)
 
 
 def _aligned(batches: tuple[Batch, ...], interval: float) -> float:

@@ -280,7 +280,7 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
     """
     check_budget(delta=delta, unit=unit)
     replace = unit in REPLACING
-    batches = tuple(as_batch(phase) for phase in phases)
+    batches = tuple(map(as_batch, phases))
     if replace and any(batch.laplace and batch.rate < 1 for batch in batches):
         raise ValueError(
             f'Laplace noise on sampled batches has no known worst case for unit="{unit}", so that '
@@ -291,8 +291,13 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
 
 def as_batch(phase: Phase) -> Batch:
     """Price several releases of a batch as one Gaussian and one Laplace release."""
-    gaussian, laplace = ([r.shift for r in phase.releases if r.order == n] for n in (2, 1))
-    return Batch(phase.sampling_rate, phase.n_steps, math.hypot(*gaussian), sum(laplace))
+    gaussian = laplace = 0.0
+    for release in phase.releases:
+        if release.order == 2:
+            gaussian = math.hypot(gaussian, release.shift)
+        else:
+            laplace += release.shift
+    return Batch(phase.sampling_rate, phase.n_steps, gaussian, laplace)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from scipy.optimize import brentq
 
-from fairconstrained.privacy._loss_distributions import library
+from fairconstrained.privacy._loss_distributions import library, variance_of
 from fairconstrained.privacy.accounting import (
     GRID_SHIFT,
     REPLACING,
@@ -98,10 +98,10 @@ def plan_releases(
         once.append(Phase([Gaussian(one_off_noise(fraction / n, budget), of=name)], n_steps=n))
 
     def phases_at(noise: float) -> list[Phase]:
-        releases = [
-            (Laplace if name in laplace else Gaussian)(noise / math.sqrt(fraction), of=name)
-            for name, fraction in step.items()
-        ]
+        releases: list[Gaussian | Laplace] = []
+        for name, fraction in step.items():
+            kind = Laplace if name in laplace else Gaussian
+            releases.append(kind(noise / math.sqrt(fraction), of=name))
         return [*once, Phase(releases, sampling_rate, n_steps)] if releases else once
 
     epsilon, delta, unit = budget
@@ -205,8 +205,8 @@ def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> flo
     replaces, goal = unit in REPLACING, 1 / gaussian_multiplier(epsilon, delta) ** 2
 
     def excess(log_noise: float) -> float:
-        batches = [as_batch(phase) for phase in phases_at(math.exp(log_noise))]
-        return sum(b.n_steps * b.variance(replace=replaces) for b in batches) - goal
+        batches = map(as_batch, phases_at(math.exp(log_noise)))
+        return variance_of(batches, replace=replaces) - goal
 
     ends = math.log(1e-2), math.log(MOST_NOISE)
     if excess(ends[0]) <= 0 or excess(ends[1]) >= 0:

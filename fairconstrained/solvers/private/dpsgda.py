@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,8 +177,12 @@ class DPSGDA(PrivateSolver):
             linear = isinstance(problem.model, LinearModel)
             step_size = _STEP if linear else _STEP_OF_NETWORK
         averages, recent = TiltedAverages(n_steps), []
+
+        def current(table: Tensor) -> Tensor:
+            return dual
+
         for step in range(1, n_steps + 1):
-            table, gradient = problem.release(x, _always(dual), self.clip, rng)
+            table, gradient = problem.release(x, current, self.clip, rng)
             values = problem.values(table)
             averages.see(x, float(dual @ values / dual.sum().clamp_min(1e-12)))
             x = x - step_size * gradient
@@ -194,10 +198,6 @@ class DPSGDA(PrivateSolver):
             problem.deviations_of_estimates(),
         )
         yield unreleased(x, values, values, dual)
-
-
-def _always(dual: Tensor) -> Callable[[Tensor], Tensor]:
-    return lambda table: dual
 
 
 def _default_steps(n_rows: int, rate: float, budget: Budget) -> int:
