@@ -93,6 +93,7 @@ class Training:
         self.is_linear = self.specification.is_linear
         self.is_warm = estimator.warm_start and hasattr(estimator, "classes_")
         self.solver: Solver = estimator.solver or self.default_solver()
+        self.alpha = float(estimator.alpha)
         self.margin: float = getattr(estimator, "margin", 0.0)
 
     def default_solver(self) -> Solver:
@@ -198,11 +199,6 @@ class Training:
             report_equal(clf, problem, w, self.margin > 0)
 
     # ------------------------------------------------------------------ rows and model
-
-    @property
-    def alpha(self) -> float:
-        """Weight of the l2 penalty."""
-        return float(self.estimator.alpha)
 
     def seeded(self, seed: int) -> AbstractContextManager[Generator]:
         """A context with the generator of a fit; only modules need torch's global one as well."""

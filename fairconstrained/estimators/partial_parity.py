@@ -24,7 +24,7 @@ from fairconstrained.constraints import (
     stacked,
 )
 from fairconstrained.constraints.placement import Placement
-from fairconstrained.estimators._predictions import labels_of, like
+from fairconstrained.estimators._base import labels_of, like
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
 from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller

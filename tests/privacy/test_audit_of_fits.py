@@ -22,8 +22,8 @@ from sklearn.base import clone
 
 import fairconstrained
 from fairconstrained.distributed import sharded_rows
-from fairconstrained.estimators import _private_ranking
 from fairconstrained.estimators._training import Training
+from fairconstrained.estimators.auc_fair import PrivateRanking
 from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.privacy import Budget, mechanisms
 from fairconstrained.privacy.accounting import REPLACING, as_batch
@@ -323,7 +323,7 @@ def exact_groups_in_a_warning(patch):
     def told(training, releases):
         warnings.warn(f"{(training.data.group == 0).sum()} rows", UserWarning, stacklevel=2)
 
-    patch.setattr(_private_ranking.PrivateRanking, "_refuse_made_up", told)
+    patch.setattr(PrivateRanking, "_refuse_made_up", told)
 
 
 LEAKS = {
