@@ -8,7 +8,7 @@ noisy sum of clipped gradients. Private problems give nothing exact away: they h
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
@@ -110,6 +110,8 @@ class PrivateERM:
         same = (block[:, None] == block) & (width[block] > 1)
         self._means = same / width[block]  # the product with it has the means of blocks
         self._batches = PoissonBatches(len(data.y), self.plan.sampling_rate)
+        self._norms = row_norms(constraint.statistic.widths)
+        self._table_norm = self._norms[self.plan.releases[TABLE][0].order]
 
     @property
     def n_constraints(self) -> int:
@@ -177,7 +179,7 @@ class PrivateERM:
         """
         scores = finite(self.model.scores(x, self.data.X))
         table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.group)
-        return self._adding_up(self.releases.noisy(FINAL, table, self._bound(FINAL), rng))
+        return self._adding_up(self.releases.noisy(FINAL, table, self._norms[2], rng))
 
     def values(self, table: Tensor) -> Tensor:
         """Constraint values from a released table, (m,)."""
@@ -201,7 +203,7 @@ class PrivateERM:
         For values that are not linear in the table it is the largest over tables of equal rates,
         because values that are flat outside of an interval would seem to have no noise there.
         """
-        noise = self.plan.noise(FINAL) * self._bound(FINAL)
+        noise = self.plan.noise(FINAL) * self._norms[2]
         return self._slopes.square().sum(dim=(1, 2)).sqrt() * noise
 
     def gains(self) -> Tensor:
@@ -245,7 +247,7 @@ class PrivateERM:
         statistic = self.constraint.statistic
         counted = statistic.hard if table == "labels" else statistic.soft
         exact = self._table(counted(scores, y), part)
-        noisy = self.releases.noisy(TABLE, exact, self._bound(TABLE), rng)
+        noisy = self.releases.noisy(TABLE, exact, self._table_norm, rng)
         return self._adding_up(noisy / self.plan.sampling_rate)
 
     def _on_scores(self, scores: Tensor, y: Tensor, part: Tensor, weights: Tensor) -> Tensor:
@@ -277,16 +279,18 @@ class PrivateERM:
         """The table whose columns add up to the counts, from a noisy `_table`."""
         return self._less_means(noisy) + self.counts[:, None] * self._means.diagonal()
 
-    def _bound(self, release: str) -> float:
-        """Largest norm of a row's statistics less their means, in which a release is priced.
 
-        Less their means, k columns that add up to one have a squared l2 norm of at most 1 - 1/k,
-        and an l1 norm of at most twice that. A column by itself adds at most one to both.
-        """
-        parts = [1.0 - 1.0 / k if k > 1 else 1.0 for k in self.constraint.statistic.widths]
-        if self.plan.releases[release][0].order == 2:
-            return math.sqrt(sum(parts))
-        return sum(2.0 * part if part < 1 else part for part in parts)
+def row_norms(widths: Sequence[int]) -> dict[int, float]:
+    """Largest l1 and l2 norm of a row's statistics less their means, in which releases are priced.
+
+    Less their means, k columns that add up to one have a squared l2 norm of at most 1 - 1/k, and an
+    l1 norm of at most twice that. A column by itself adds at most one to both.
+    """
+    squares = l1 = 0.0
+    for k in widths:
+        squares += 1.0 - 1.0 / k if k > 1 else 1.0
+        l1 += 2.0 * (1.0 - 1.0 / k) if k > 1 else 1.0
+    return {1: l1, 2: math.sqrt(squares)}
 
 
 def finite(scores: Tensor) -> Tensor:
