@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from fairconstrained.display._style import axes_of, legend, next_style
-from fairconstrained.metrics import group_report
+from fairconstrained.metrics.report import group_report
 from fairconstrained.metrics.responses import predicted
 
 

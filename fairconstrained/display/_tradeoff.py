@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import zero_one_loss
 
 from fairconstrained.display._style import axes_of, legend, new_label, next_style, slack_line
-from fairconstrained.metrics import confidence_interval, demographic_parity_difference
 from fairconstrained.metrics.bounds import wilson
+from fairconstrained.metrics.intervals import confidence_interval
+from fairconstrained.metrics.rates import demographic_parity_difference
 from fairconstrained.metrics.scorers import MEASURED, name_of
-from fairconstrained.model_selection import pareto_front
+from fairconstrained.model_selection.choice import pareto_front
 
 _OVER_SPLITS = "{} (mean over splits)"
 

@@ -22,7 +22,9 @@ from torch import Tensor, nn
 
 from fairconstrained.arrays import Array, Floats
 from fairconstrained.blocks import Blocks
-from fairconstrained.constraints import MomentConstraint, Notion, Space, as_notion
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.notions import Notion, as_notion
+from fairconstrained.constraints.space import Space
 from fairconstrained.distributed import taken_workers
 from fairconstrained.estimators._calls import (
     CallbackSupportMixin,
@@ -40,7 +42,7 @@ from fairconstrained.models.specification import Specification
 from fairconstrained.problems.objectives import MeanLoss, Objective
 from fairconstrained.process import one_thread
 from fairconstrained.samples import check_samples
-from fairconstrained.solvers import Solver
+from fairconstrained.solvers.base import Solver
 from fairconstrained.workers import refuse_difference
 
 BLOCK_ROWS = 65_536

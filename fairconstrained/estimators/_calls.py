@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from fairconstrained.solvers import Iterate
+from fairconstrained.solvers.base import Iterate
 
 if TYPE_CHECKING:
     from fairconstrained.estimators._training import Training

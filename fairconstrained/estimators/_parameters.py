@@ -12,9 +12,9 @@ import numpy as np
 from fairconstrained.losses import LOSSES
 from fairconstrained.models import as_specification
 from fairconstrained.percentiles import read_intervals
-from fairconstrained.privacy import Budget
+from fairconstrained.privacy.accounting import Budget
 from fairconstrained.process import check_device
-from fairconstrained.solvers import Solver
+from fairconstrained.solvers.base import Solver
 
 Check = Callable[[Any, str, Any], None]  # of an estimator, a parameter's name and value
 

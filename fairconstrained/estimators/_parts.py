@@ -19,11 +19,11 @@ from fairconstrained.arrays import Array, as_numpy, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.estimators._rows import Given, TrainingRows, checked_weight, own_rows
 from fairconstrained.groups import Groups, computed, encode_groups
-from fairconstrained.models import Posteriors
 from fairconstrained.models.features import Features
+from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Specification
 from fairconstrained.samples import check_samples
-from fairconstrained.solvers import check_solves
+from fairconstrained.solvers.base import check_solves
 from fairconstrained.workers import ALONE, Workers, refuse_difference
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import torch
 from scipy import sparse
 from torch import Generator, Tensor
 
-from fairconstrained.constraints import MomentConstraint, stacked
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.stack import stacked
 from fairconstrained.distributed import taken_workers
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._parts import rows_of_all
@@ -26,9 +27,9 @@ from fairconstrained.estimators._rows import (
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss, n_outputs
-from fairconstrained.models import Posteriors
 from fairconstrained.models.features import as_features, dense_features
-from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit
+from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
 from fairconstrained.privacy.mechanisms import Releases, SharedGenerator, SystemGenerator
 from fairconstrained.problems.private.coordinates import (
     Coordinates,
@@ -37,7 +38,8 @@ from fairconstrained.problems.private.coordinates import (
 )
 from fairconstrained.problems.private.erm import GRADIENT, PrivateERM
 from fairconstrained.problems.private.secret_groups import COUNTS, released_counts
-from fairconstrained.solvers import DPSGDA, Solver, check_solves
+from fairconstrained.solvers.base import Solver, check_solves
+from fairconstrained.solvers.private.dpsgda import DPSGDA
 from fairconstrained.workers import ALONE, Workers, refuse_difference
 
 _SPENT = (

@@ -11,9 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from fairconstrained.constraints import MomentConstraint
+from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
-from fairconstrained.solvers import Iterate, Solution, Status
+from fairconstrained.solvers.base import Iterate, Solution, Status
 
 
 class Record(NamedTuple):

@@ -16,18 +16,18 @@ from torch import Tensor
 
 from fairconstrained.arrays import Array, Floats, as_numpy, check_array, rows_of
 from fairconstrained.blocks import Blocks
-from fairconstrained.constraints import Space
+from fairconstrained.constraints.space import Space
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
     SmallGroupWarning,
     warn_caller,
 )
 from fairconstrained.groups import encode_groups, group_name
-from fairconstrained.problems.moments import GroupMoments
 from fairconstrained.workers import ALONE, Workers
 
 if TYPE_CHECKING:
     from fairconstrained.estimators._base import FairClassifier
+    from fairconstrained.problems.moments import GroupMoments
 
 _MANY_GROUPS = 20
 _FEW_SAMPLES = 5

@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Generator
 
 from fairconstrained.arrays import Array, Floats, Ints, as_numpy
-from fairconstrained.constraints import Space
+from fairconstrained.constraints.space import Space
 from fairconstrained.estimators._calls import data_by_position, unchanged_on_error
 from fairconstrained.estimators._parameters import given_callbacks
 from fairconstrained.estimators._private import PrivateFairClassifier
@@ -27,14 +27,15 @@ from fairconstrained.estimators._rows import (
 )
 from fairconstrained.estimators._training import Stage
 from fairconstrained.groups import Groups, encode_groups
-from fairconstrained.models import Posteriors
 from fairconstrained.models.features import as_features
-from fairconstrained.problems import FairERM, Rows
+from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.moments import GroupMoments
 from fairconstrained.problems.objectives import PairwiseLoss
+from fairconstrained.problems.rows import Rows
 from fairconstrained.samples import check_all_samples, check_samples
-from fairconstrained.solvers import Iterate, LevelSet, Solution, Status
-from fairconstrained.solvers.level_set import LevelSetStream
+from fairconstrained.solvers.base import Iterate, Solution, Status
+from fairconstrained.solvers.level_set import LevelSet, LevelSetStream
 
 _WHITEN_ROWS = 5  # rows per column that decorrelating coordinates need
 

@@ -20,7 +20,8 @@ from torch import Generator, Tensor
 
 from fairconstrained.arrays import Ints
 from fairconstrained.blocks import Blocks
-from fairconstrained.constraints import MomentConstraint, stacked
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.stack import stacked
 from fairconstrained.estimators._calls import unwatched
 from fairconstrained.estimators._parameters import given_callbacks
 from fairconstrained.estimators._parts import learnt_columns, mapped, rows_of_all
@@ -44,23 +45,24 @@ from fairconstrained.exceptions import (
     warn_caller,
 )
 from fairconstrained.losses import n_outputs
-from fairconstrained.models import Linear
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.layers import auditable
 from fairconstrained.models.perceptron import PerceptronModel
-from fairconstrained.problems import FairERM, Rows
+from fairconstrained.models.specification import Linear
+from fairconstrained.problems.erm import FairERM
+from fairconstrained.problems.rows import Rows
 from fairconstrained.process import one_thread, seeded
-from fairconstrained.solvers import (
-    AugmentedLagrangian,
-    EarlyStoppedSGDA,
+from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
+from fairconstrained.solvers.base import (
+    FEASIBILITY_TOL,
     Solution,
     Solver,
     Status,
     check_solves,
-    run,
     solves,
 )
-from fairconstrained.solvers.base import FEASIBILITY_TOL
+from fairconstrained.solvers.run import run
+from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 from fairconstrained.workers import Workers
 
 if TYPE_CHECKING:

@@ -12,16 +12,17 @@ import torch
 from torch import Tensor
 
 from fairconstrained.arrays import as_numpy
-from fairconstrained.constraints import AUCS, AUCParity, Quadratic, stacked
-from fairconstrained.constraints.surrogates import Binormal
+from fairconstrained.constraints.auc import AUCS, AUCParity
+from fairconstrained.constraints.stack import stacked
+from fairconstrained.constraints.surrogates import Binormal, Quadratic
 from fairconstrained.estimators._private import PrivateRecords
 from fairconstrained.estimators._stream import StreamingClassifier
 from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.models.platt import log_odds_scale
-from fairconstrained.privacy import Budget, PrivacyGuarantee
+from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.mechanisms import Releases
-from fairconstrained.problems import FairERM
+from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
 from fairconstrained.problems.objectives import Objective, PairwiseLoss, RankedLoss
 from fairconstrained.problems.private.moments import (
@@ -32,7 +33,8 @@ from fairconstrained.problems.private.moments import (
     plan_moments,
     release,
 )
-from fairconstrained.solvers import AugmentedLagrangian, Solver, check_solves, solves
+from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
+from fairconstrained.solvers.base import Solver, check_solves, solves
 
 _MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
 _MUCH_NOISE = 0.3  # on the mean of a cell, in units of the clipped rows

@@ -8,8 +8,11 @@ from typing import Any
 
 from torch import Tensor
 
-from fairconstrained.constraints import CONSTRAINTS, MomentConstraint, Parity, Space
+from fairconstrained.constraints import CONSTRAINTS
+from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
+from fairconstrained.constraints.notions import Parity
+from fairconstrained.constraints.space import Space
 from fairconstrained.estimators._private import (
     PrivateFairClassifier,
     PrivateRecords,
@@ -19,20 +22,17 @@ from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss
 from fairconstrained.models.per_row import check_rows_independent
-from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit, privacy_guarantee
+from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit, privacy_guarantee
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
 from fairconstrained.problems.private.secret_groups import COUNTS, SecretGroups, released_counts
-from fairconstrained.solvers import (
-    FERMI,
-    LabelRounds,
-    NoisyTables,
-    ReleasedMoments,
-    Solver,
-    solves,
-)
+from fairconstrained.solvers.base import Solver, solves
+from fairconstrained.solvers.fermi import FERMI
+from fairconstrained.solvers.label_rounds import LabelRounds
+from fairconstrained.solvers.private.dpfermi import NoisyTables
+from fairconstrained.solvers.private.released_moments import ReleasedMoments
 
 _NEVER_BINDS = 1.0  # no gap of rates is larger, so the notion is measured and not constrained
 _NAMES = ("demographic_parity", "equalized_odds", "equal_opportunity")

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from fairconstrained.constraints import LOSS_PARITIES
+from fairconstrained.constraints.loss_parity import LOSS_PARITIES
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.losses import LOSSES
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.solvers import Solver
+from fairconstrained.solvers.base import Solver
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -14,16 +14,16 @@ from sklearn.metrics import accuracy_score
 from torch import Tensor
 
 from fairconstrained.arrays import Array, Floats, Ints
-from fairconstrained.constraints import (
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.partial_notions import (
     PARTIAL,
     PARTIAL_PRIVATE,
-    MomentConstraint,
     PartialNotion,
     PartialStatisticalParity,
-    Space,
-    stacked,
 )
 from fairconstrained.constraints.placement import Placement
+from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.stack import stacked
 from fairconstrained.estimators._base import labels_of, like
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
 from fairconstrained.estimators._training import Training
@@ -31,11 +31,13 @@ from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
 from fairconstrained.models.features import Features
-from fairconstrained.privacy import Budget
-from fairconstrained.problems import Rows
+from fairconstrained.privacy.accounting import Budget
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.solvers import EarlyStoppedSGDA, SequentialQuadratic, Solver
+from fairconstrained.problems.rows import Rows
+from fairconstrained.solvers.base import Solver
 from fairconstrained.solvers.idca import FromFeasible
+from fairconstrained.solvers.sequential_quadratic import SequentialQuadratic
+from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 
 # Candidates of an automatic interval: the paper's chosen intervals have lengths of 0.2 to 0.3.
 _LENGTH, _STEP = 0.25, 0.05

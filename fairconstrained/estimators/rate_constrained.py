@@ -8,8 +8,8 @@ from typing import Any
 from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
 from fairconstrained.estimators._training import Training
-from fairconstrained.privacy import Budget, Unit
-from fairconstrained.solvers import Solver
+from fairconstrained.privacy.accounting import Budget, Unit
+from fairconstrained.solvers.base import Solver
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

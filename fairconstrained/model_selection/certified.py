@@ -26,8 +26,8 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
     warn_caller,
 )
-from fairconstrained.metrics import Certificate, certify
 from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.metrics.certificates import Certificate, certify
 from fairconstrained.metrics.responses import last_step, predicted
 from fairconstrained.model_selection._delegation import DelegatingClassifier
 from fairconstrained.model_selection._privacy_warnings import warn_of_exact_scores

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV
 
-from fairconstrained.metrics import demographic_parity_scorer
+from fairconstrained.metrics.scorers import demographic_parity_scorer
 from fairconstrained.model_selection._privacy_warnings import warn_of_exact_scores
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 

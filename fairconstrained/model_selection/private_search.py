@@ -22,8 +22,14 @@ from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.model_selection._delegation import DelegatingClassifier
 from fairconstrained.model_selection._privacy_warnings import warn_of_seeds_and_exact_steps
 from fairconstrained.model_selection.splits import holdout_split
-from fairconstrained.privacy import Budget, PrivacyGuarantee, Unit, privacy_guarantee
-from fairconstrained.privacy.accounting import check_budget, check_positive
+from fairconstrained.privacy.accounting import (
+    Budget,
+    PrivacyGuarantee,
+    Unit,
+    check_budget,
+    check_positive,
+    privacy_guarantee,
+)
 from fairconstrained.samples import check_samples
 
 _TIGHT = 0.98  # the search for the budget of a fit ends when the fits spend this much of the total

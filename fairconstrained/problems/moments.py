@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints import MomentConstraint, Unconstrained
 from fairconstrained.constraints.auc import AUCConstraint
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.stack import Unconstrained
 from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.models.base import standard_scale, without_rounding
 from fairconstrained.models.features import Features

@@ -21,8 +21,9 @@ from tqdm.auto import tqdm
 
 from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.metrics.bounds import wilson
-from fairconstrained.model_selection import StratifiedSensitiveKFold, select_feasible
-from fairconstrained.models import Posteriors
+from fairconstrained.model_selection.choice import select_feasible
+from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
+from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.quickstart.tables import Table
 
 

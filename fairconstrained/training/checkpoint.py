@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.problems import SampledProblem
-from fairconstrained.solvers import Iterate, Solver, check_solves
+from fairconstrained.problems.base import SampledProblem
+from fairconstrained.solvers.base import Iterate, Solver, check_solves
 from fairconstrained.solvers.stochastic import StochasticSolver
 
 

@@ -9,10 +9,9 @@ from typing import Any, Self
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.models.network import flat_gradient
-from fairconstrained.problems import (
+from fairconstrained.models.network import NetworkModel, flat_gradient
+from fairconstrained.problems.base import (
     Evaluation,
     FixedSoftness,
     Linearization,

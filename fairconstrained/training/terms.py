@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints import Notion, Space, stacked
+from fairconstrained.constraints.notions import Notion
+from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.stack import stacked
 from fairconstrained.training.data import Batch
 
 Function = Callable[[Tensor, Batch], Tensor]

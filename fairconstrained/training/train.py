@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fairconstrained.constraints import Notion
+from fairconstrained.constraints.notions import Notion
 from fairconstrained.groups import encode_groups
-from fairconstrained.models import NetworkModel
-from fairconstrained.models.network import materialize
+from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.process import check_device, seeded
-from fairconstrained.solvers import EarlyStoppedSGDA, Iterate, Solution, Solver, run
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback, Iterate, Solution, Solver
+from fairconstrained.solvers.run import run
+from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 from fairconstrained.training.checkpoint import Checkpointed
 from fairconstrained.training.data import Source, as_source
 from fairconstrained.training.problem import ModuleProblem

@@ -143,10 +143,11 @@ REFUSED = {
     ],
 }
 CASES = [(kind, *case) for kind, cases in REFUSED.items() for case in cases]
+IDS = [f"{kind.__name__}, {', '.join(params)}: {message}" for kind, params, message in CASES]
 
 
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
-@pytest.mark.parametrize(("kind", "params", "message"), CASES, ids=lambda p: str(p)[:60])
+@pytest.mark.parametrize(("kind", "params", "message"), CASES, ids=IDS)
 def test_bad_parameters_are_named(kind, params, message):
     X, y, group = table()
     group = np.array(["a", "b"])[group]

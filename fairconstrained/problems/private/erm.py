@@ -16,11 +16,11 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.constraints import MomentConstraint
+from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.placement import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import Loss
-from fairconstrained.models import Model
+from fairconstrained.models.base import Model
 from fairconstrained.privacy.mechanisms import PoissonBatches, Releases
 from fairconstrained.problems.rows import Rows
 

@@ -22,12 +22,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.constraints import MomentConstraint, stacked
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 from fairconstrained.models.base import clip_factors
 from fairconstrained.models.features import Features, as_features
-from fairconstrained.privacy import Budget, PrivacyGuarantee, plan_releases
+from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.mechanisms import Releases
+from fairconstrained.privacy.plans import plan_releases
 from fairconstrained.problems.base import Evaluation
 from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_model
 from fairconstrained.problems.objectives import PairwiseLoss

@@ -22,11 +22,11 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.constraints import Space
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.placement import sum_by
-from fairconstrained.models import Model
+from fairconstrained.constraints.space import Space
+from fairconstrained.models.base import Model
 from fairconstrained.models.features import Features
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.fermi import FermiERM

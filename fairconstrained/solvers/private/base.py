@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairconstrained.privacy import Budget, PrivacyGuarantee
+from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.solvers.base import Iterate, Solver
 
 _RATE, _BATCH = 0.05, (256, 8192)  # fraction of the rows in a batch; fewest and most of them

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.privacy import Budget, PrivacyGuarantee, plan_releases
+from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
+from fairconstrained.privacy.plans import plan_releases
 from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import FINAL, GRADIENT, TABLE
 from fairconstrained.problems.private.fermi import RecordFermi

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.models import LinearModel
-from fairconstrained.privacy import Budget, PrivacyGuarantee, plan_releases
-from fairconstrained.privacy.plans import one_off_noise
+from fairconstrained.models.linear import LinearModel
+from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
+from fairconstrained.privacy.plans import one_off_noise, plan_releases
 from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import FINAL, GRADIENT, TABLE, PrivateERM
 from fairconstrained.problems.private.secret_groups import COUNTS

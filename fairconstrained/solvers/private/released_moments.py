@@ -9,9 +9,10 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.models import LinearModel
 from fairconstrained.models.base import clip_factors
-from fairconstrained.privacy import Budget, PrivacyGuarantee, plan_releases
+from fairconstrained.models.linear import LinearModel
+from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
+from fairconstrained.privacy.plans import plan_releases
 from fairconstrained.problems.private.secret_groups import (
     COUNTS,
     SecretGroups,
