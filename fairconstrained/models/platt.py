@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
@@ -24,7 +27,9 @@ def log_odds_scale(scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, T
     unit = std if std > 0 else torch.ones_like(std)
     z, labels, weights = map(as_numpy, (((scores - mean) / unit)[:, None], y, weight))
     model = LogisticRegression(C=1.0 / _RIDGE, tol=_EXACT, solver="newton-cholesky")
-    model.fit(z, labels, weights)
+    with warnings.catch_warnings():  # where scores separate the labels it goes on by another solver
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(z, labels, weights)
     found, intercept = scores.new_tensor([model.coef_[0, 0], model.intercept_[0]])
     slope = found.clamp_min(_FLATTEST) / unit
     return slope, intercept - slope * mean
