@@ -57,11 +57,10 @@ class Rows:
     >>> X = DenseFeatures(torch.arange(6.0).reshape(3, 2))
     >>> y, group = torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1])
     >>> rows = Rows((X,), y, group, torch.ones(3))
-    >>> rows.take(torch.tensor([2, 0])).X.to_dense()
-    tensor([[4., 5.],
-            [0., 1.]])
-    >>> rows.total(lambda piece: piece.X.to_dense().sum(dim=0))
-    tensor([6., 9.])
+    >>> rows.take(torch.tensor([2, 0])).X.to_dense().tolist()
+    [[4.0, 5.0], [0.0, 1.0]]
+    >>> rows.total(lambda piece: piece.X.to_dense().sum(dim=0)).tolist()
+    [6.0, 9.0]
     """
 
     blocks: Iterable[Features]
