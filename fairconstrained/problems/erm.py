@@ -328,7 +328,7 @@ class FairERM:
     ) -> Linearization:
         """Risk of the `first` rows, and a linear constraint on each of the draws.
 
-        Autograd takes 3.6 times as long for a step on a batch of 128 rows, and 4.1 times for three
+        Autograd takes 1.9 times as long for a step on a batch of 128 rows, and 4.1 times for three
         draws of 128 rows (``python -m benchmarks.speed.routes``).
         """
         w, aux = self._split(x)
