@@ -21,12 +21,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.placement import Placement, sum_by
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.statistics import Statistic
 from fairconstrained.constraints.steps import Above
+from fairconstrained.losses import linearized
 
 _N_BOOTSTRAP = 100  # weights that standard errors are estimated from
 NEVER_BINDS = 1e6  # replaces an infinite slack, which would make the values infinite

@@ -9,12 +9,12 @@ from math import inf
 import torch
 from torch import Tensor
 
-from fairconstrained.autograd import linearized
 from fairconstrained.constraints.placement import Placement
 from fairconstrained.losses import (
     Loss,
     class_probabilities,
     hard_classes,
+    linearized,
     through_probabilities,
 )
 

@@ -20,12 +20,12 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from fairconstrained.arrays import Array, Floats
+from fairconstrained.arrays import Array, Floats, check_samples
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.notions import Notion, as_notion
 from fairconstrained.constraints.space import Space
-from fairconstrained.distributed import taken_workers
+from fairconstrained.distributed import refuse_difference, taken_workers
 from fairconstrained.estimators._calls import (
     CallbackSupportMixin,
     data_by_position,
@@ -41,9 +41,7 @@ from fairconstrained.models import as_specification
 from fairconstrained.models.specification import Specification
 from fairconstrained.problems.objectives import MeanLoss, Objective
 from fairconstrained.process import one_thread
-from fairconstrained.samples import check_samples
 from fairconstrained.solvers.base import Solver
-from fairconstrained.workers import refuse_difference
 
 BLOCK_ROWS = 65_536
 

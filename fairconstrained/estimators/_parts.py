@@ -15,16 +15,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 from torch import Generator
 
-from fairconstrained.arrays import Array, as_numpy, rows_of
+from fairconstrained.arrays import Array, as_numpy, check_samples, rows_of
 from fairconstrained.blocks import Blocks
+from fairconstrained.distributed import ALONE, Workers, refuse_difference
 from fairconstrained.estimators._rows import Given, TrainingRows, checked_weight, own_rows
 from fairconstrained.groups import Groups, computed, encode_groups
 from fairconstrained.models.features import Features
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Specification
-from fairconstrained.samples import check_samples
 from fairconstrained.solvers.base import check_solves
-from fairconstrained.workers import ALONE, Workers, refuse_difference
 
 if TYPE_CHECKING:
     from fairconstrained.estimators._base import FairClassifier

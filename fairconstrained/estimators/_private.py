@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
-from fairconstrained.distributed import taken_workers
+from fairconstrained.distributed import ALONE, Workers, refuse_difference, taken_workers
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._parts import rows_of_all
 from fairconstrained.estimators._rows import (
@@ -40,7 +40,6 @@ from fairconstrained.problems.private.erm import GRADIENT, PrivateERM
 from fairconstrained.problems.private.secret_groups import COUNTS, released_counts
 from fairconstrained.solvers.base import Solver, check_solves
 from fairconstrained.solvers.private.dpsgda import DPSGDA
-from fairconstrained.workers import ALONE, Workers, refuse_difference
 
 _SPENT = (
     "Noisy numbers had been released before: up to epsilon = {:.4g} and delta = {:.4g} are spent "

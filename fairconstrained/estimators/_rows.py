@@ -17,13 +17,13 @@ from torch import Tensor
 from fairconstrained.arrays import Array, Floats, as_numpy, check_array, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.space import Space
+from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
     SmallGroupWarning,
     warn_caller,
 )
 from fairconstrained.groups import encode_groups, group_name
-from fairconstrained.workers import ALONE, Workers
 
 if TYPE_CHECKING:
     from fairconstrained.estimators._base import FairClassifier

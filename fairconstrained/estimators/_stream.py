@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from torch import Generator
 
-from fairconstrained.arrays import Array, Floats, Ints, as_numpy
+from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_all_samples, check_samples
 from fairconstrained.constraints.space import Space
 from fairconstrained.estimators._calls import data_by_position, unchanged_on_error
 from fairconstrained.estimators._parameters import given_callbacks
@@ -33,7 +33,6 @@ from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.moments import GroupMoments
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.rows import Rows
-from fairconstrained.samples import check_all_samples, check_samples
 from fairconstrained.solvers.base import Iterate, Solution, Status
 from fairconstrained.solvers.level_set import LevelSet, LevelSetStream
 

@@ -22,6 +22,7 @@ from fairconstrained.arrays import Ints
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
+from fairconstrained.distributed import Workers
 from fairconstrained.estimators._calls import unwatched
 from fairconstrained.estimators._parameters import given_callbacks
 from fairconstrained.estimators._parts import learnt_columns, mapped, rows_of_all
@@ -63,7 +64,6 @@ from fairconstrained.solvers.base import (
 )
 from fairconstrained.solvers.run import run
 from fairconstrained.solvers.sgda import EarlyStoppedSGDA
-from fairconstrained.workers import Workers
 
 if TYPE_CHECKING:
     from fairconstrained.estimators._base import FairClassifier

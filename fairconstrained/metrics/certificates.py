@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array
+from fairconstrained.arrays import Array, check_samples
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.metrics.auc import Ranked
@@ -32,7 +32,6 @@ from fairconstrained.metrics.violations import (
     partial_parity_bound,
 )
 from fairconstrained.rates import CAPS, PARITIES
-from fairconstrained.samples import check_samples
 
 OVERALL = "all"
 _ASSUMPTIONS = (

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Floats, Ints, check_array
+from fairconstrained.arrays import Array, Floats, Ints, check_array, check_samples
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics.comparisons import GroupRates
 from fairconstrained.rates import (
@@ -21,7 +21,6 @@ from fairconstrained.rates import (
     predictive_values,
     selection_rates,
 )
-from fairconstrained.samples import check_samples
 
 UNSEEN = "another label"  # stands for the second class where only one label was seen
 # Gaps in these rates are the same for either of two classes.

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Ints
+from fairconstrained.arrays import Array, Ints, check_samples
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
 from fairconstrained.metrics.inputs import (
@@ -29,7 +29,6 @@ from fairconstrained.rates import (
     selection_rates,
     true_positive_rates,
 )
-from fairconstrained.samples import check_samples
 
 OVERALL = "overall"
 _RATES: Mapping[str, Rates] = {

@@ -18,7 +18,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import indexable
 
-from fairconstrained.arrays import as_numpy, check_array, rows_of
+from fairconstrained.arrays import as_numpy, check_all_samples, check_array, check_samples, rows_of
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -34,7 +34,6 @@ from fairconstrained.model_selection._privacy_warnings import warn_of_exact_scor
 from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.rates import CAPS, PARITIES
-from fairconstrained.samples import check_all_samples, check_samples
 
 FRACTIONS = 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95  # of the slack: what candidates are trained to keep
 OF_DECISIONS = set(PARITIES) - {"error_rate_parity"}  # gaps between rates of decisions

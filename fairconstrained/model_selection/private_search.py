@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import indexable
 
-from fairconstrained.arrays import rows_of
+from fairconstrained.arrays import check_samples, rows_of
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.model_selection._delegation import DelegatingClassifier
 from fairconstrained.model_selection._privacy_warnings import warn_of_seeds_and_exact_steps
@@ -30,7 +30,6 @@ from fairconstrained.privacy.accounting import (
     check_positive,
     privacy_guarantee,
 )
-from fairconstrained.samples import check_samples
 
 _TIGHT = 0.98  # the search for the budget of a fit ends when the fits spend this much of the total
 _MOST_PLANS = 12

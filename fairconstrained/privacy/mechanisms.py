@@ -118,7 +118,7 @@ class SharedGenerator(Generator):
     --------
     >>> import torch
     >>> from fairconstrained.privacy.mechanisms import SharedGenerator, with_gaussian_noise
-    >>> from fairconstrained.workers import ALONE
+    >>> from fairconstrained.distributed import ALONE
     >>> rng = SharedGenerator(torch.Generator().manual_seed(0), ALONE)
     >>> with_gaussian_noise(torch.zeros(2), 1.0, rng).shape
     torch.Size([2])

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.autograd import linearized
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.placement import BLOCK_ROWS, Placement, blocks_of
 from fairconstrained.constraints.steps import Above
+from fairconstrained.losses import linearized
 from fairconstrained.models.base import Model
 from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel

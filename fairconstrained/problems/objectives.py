@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from fairconstrained.auc import ranks, wins
-from fairconstrained.autograd import linearized
 from fairconstrained.constraints.placement import OfRows, Placement, blocks_of
 from fairconstrained.constraints.surrogates import Surrogate
-from fairconstrained.losses import Loss, log_loss, zero_one_loss
+from fairconstrained.losses import Loss, linearized, log_loss, zero_one_loss
 
 Gradient = Callable[[], Tensor]
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.placement import blocks_of
+from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.models.features import ColumnValues, Features
-from fairconstrained.workers import ALONE, Workers
 
 Sums = tuple[Tensor, Callable[[Tensor], Tensor]]  # (S,), and the map from (k, S) to gradients
 

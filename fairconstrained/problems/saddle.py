@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fairconstrained.autograd import linearized
 from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.surrogates import Quadratic
+from fairconstrained.losses import linearized
 from fairconstrained.problems.base import Linearization, with_penalty
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.rows import Rows

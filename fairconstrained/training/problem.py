@@ -9,6 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.distributed import Workers
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.models.network import NetworkModel, flat_gradient
 from fairconstrained.problems.base import (
@@ -20,7 +21,6 @@ from fairconstrained.problems.base import (
 )
 from fairconstrained.training.data import Batch, Source
 from fairconstrained.training.terms import Drawn, FunctionConstraint, Term
-from fairconstrained.workers import Workers
 
 Draw = tuple[Sequence[Term], Tensor | None, Tensor | None]  # terms, their rows, and scales
 

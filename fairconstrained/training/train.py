@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fairconstrained.constraints.notions import Notion
+from fairconstrained.distributed import Workers, refuse_difference
 from fairconstrained.groups import encode_groups
 from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.process import check_device, seeded
@@ -29,7 +30,6 @@ from fairconstrained.training.terms import (
     Risk,
     Term,
 )
-from fairconstrained.workers import Workers, refuse_difference
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,12 @@ from torch import nn
 
 from fairconstrained import LossParityClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity, EqualizedOdds
-from fairconstrained.distributed import sharded_rows
+from fairconstrained.distributed import Workers, refuse_difference, sharded_rows
 from fairconstrained.estimators._parts import _comparable
 from fairconstrained.exceptions import WorkerError
 from fairconstrained.model_selection import CertifiedClassifier
 from fairconstrained.solvers import ALM
 from fairconstrained.training import train
-from fairconstrained.workers import Workers, refuse_difference
 from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.shards import shard, table
 

@@ -20,6 +20,7 @@ from fairconstrained.constraints import (
     Space,
     Stack,
 )
+from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.percentiles import rank_of_scores
@@ -27,7 +28,6 @@ from fairconstrained.problems import FairERM, Rows
 from fairconstrained.problems import rows as rows_module
 from fairconstrained.problems.moments import GroupMoments, RankingERM
 from fairconstrained.problems.objectives import MeanLoss, PairwiseLoss, RankedLoss
-from fairconstrained.workers import ALONE, Workers
 from tests.helpers.parts import N_GROUPS, assert_same_problem, model, rows
 
 SPACE = Space([0, 1], range(N_GROUPS))

@@ -21,38 +21,35 @@ MAY_IMPORT = {
     "exceptions": set(),
     "arrays": set(),
     "groups": {"arrays"},
-    "samples": set(),
     "percentiles": {"arrays", "groups"},
     "auc": {"arrays"},
     "rates": {"arrays"},
-    "autograd": set(),
     "losses": set(),
     "process": set(),
-    "workers": {"exceptions"},
-    "distributed": {"samples", "workers"},
+    "distributed": {"arrays", "exceptions"},
     "blocks": set(),
     "models": {"arrays"},
-    "constraints": {"arrays", "auc", "autograd", "groups", "losses", "percentiles", "rates"},
+    "constraints": {"arrays", "auc", "groups", "losses", "percentiles", "rates"},
     "privacy": {"arrays"},
-    "metrics": {"arrays", "auc", "exceptions", "groups", "percentiles", "rates", "samples"},
+    "metrics": {"arrays", "auc", "exceptions", "groups", "percentiles", "rates"},
     "datasets": {"_version", "arrays"},
-    "problems": {"auc", "autograd", "constraints", "losses", "models", "workers"},
+    "problems": {"auc", "constraints", "losses", "models", "distributed"},
     "problems.private": {
-        *("constraints", "exceptions", "losses", "models", "privacy", "problems", "workers"),
+        *("constraints", "exceptions", "losses", "models", "privacy", "problems", "distributed"),
     },
     "solvers": {
         *("arrays", "exceptions", "models", "privacy", "problems", "problems.private", "process"),
     },
     "training": {
-        *("constraints", "groups", "models", "problems", "process", "solvers", "workers"),
+        *("constraints", "groups", "models", "problems", "process", "solvers", "distributed"),
     },
     "estimators": {
         *("arrays", "blocks", "constraints", "distributed", "exceptions", "groups", "losses"),
         *("models", "percentiles", "privacy", "problems", "problems.private", "process"),
-        *("samples", "solvers", "workers"),
+        "solvers",
     },
     "model_selection": {
-        *("arrays", "exceptions", "groups", "metrics", "privacy", "rates", "samples"),
+        *("arrays", "exceptions", "groups", "metrics", "privacy", "rates"),
     },
     "display": {"metrics", "model_selection"},
     "export": {"estimators", "groups", "metrics", "models"},
@@ -63,7 +60,7 @@ MAY_IMPORT = {
 }
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
-    *("exceptions", "arrays", "blocks", "groups", "samples", "percentiles", "auc", "rates"),
+    *("exceptions", "arrays", "blocks", "groups", "percentiles", "auc", "rates"),
     *("metrics", "datasets", "privacy", "model_selection", "display"),
 }
 # Installed by extras only: imported inside the functions that need them.

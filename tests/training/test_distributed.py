@@ -11,12 +11,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from fairconstrained import workers
+from fairconstrained import distributed
 from fairconstrained.constraints import DemographicParity, LossParity
+from fairconstrained.distributed import Workers
 from fairconstrained.exceptions import WorkerError
 from fairconstrained.solvers import ALM, StochasticGhost, SwitchingSubgradient
 from fairconstrained.training import train
-from fairconstrained.workers import Workers
 from tests.helpers.modules import gap_at_most, log_loss, weights
 from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.repository import ROOT
@@ -107,7 +107,7 @@ def work(rank, path):
 
 def lost(rank):
     """The message that the first worker gets as the second one dies in its training."""
-    workers._PATIENCE = timedelta(seconds=1)
+    distributed._PATIENCE = timedelta(seconds=1)
 
     def dies(iterate):
         if rank == 1:

@@ -7,13 +7,13 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fairconstrained.constraints import DemographicParity, EqualizedOdds
+from fairconstrained.distributed import Workers
 from fairconstrained.models import NetworkModel
 from fairconstrained.solvers import EarlyStoppedSGDA
 from fairconstrained.training import train
 from fairconstrained.training.data import as_source
 from fairconstrained.training.problem import ModuleProblem
 from fairconstrained.training.terms import FunctionConstraint, NotionConstraint, Risk
-from fairconstrained.workers import Workers
 from tests.helpers.modules import log_loss
 
 N = 120

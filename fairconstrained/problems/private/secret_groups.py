@@ -26,6 +26,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.placement import sum_by
 from fairconstrained.constraints.space import Space
+from fairconstrained.distributed import Workers
 from fairconstrained.models.base import Model
 from fairconstrained.models.features import Features
 from fairconstrained.privacy.mechanisms import Releases
@@ -33,7 +34,6 @@ from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import Objective
 from fairconstrained.problems.private.erm import with_zero_row
 from fairconstrained.problems.rows import Rows
-from fairconstrained.workers import Workers
 
 COUNTS = "group counts"
 
