@@ -42,8 +42,12 @@ from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import load_dataset, make_biased_classification
 from fairconstrained.groups import encode_groups
 from fairconstrained.metrics.bounds import clopper_pearson, difference_p_value
-from fairconstrained.model_selection._sequence import CAUTION, in_sequences, sequences
-from fairconstrained.model_selection.certified import FRACTIONS
+from fairconstrained.model_selection.certified import (
+    CAUTION,
+    FRACTIONS,
+    in_sequences,
+    sequences,
+)
 from fairconstrained.rates import CAPS
 
 Array = NDArray[Any]

@@ -1,29 +1,29 @@
-"""Choice of a candidate of a search: the best feasible one, and the Pareto front."""
+"""Candidates of a search: the best feasible one, the Pareto front, scores along a parameter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import t as student
+from sklearn import config_context
+from sklearn.model_selection import GridSearchCV
 
 from fairconstrained.arrays import Floats
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
-from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.metrics.scorers import demographic_parity_scorer
+from fairconstrained.model_selection._common import warn_of_exact_scores
+from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 
 
 def select_feasible(
-    score: str = "accuracy",
-    violation: str = "dp",
-    max_violation: float = 0.05,
-    *,
-    rule: str = "mean",
-    confidence: float = 0.95,
+    score: str = "accuracy", violation: str = "dp", max_violation: float = 0.05
 ) -> Callable[[Mapping[str, Any]], int]:
-    r"""Choose the best candidate of a search among those that keep a fairness constraint.
+    """Choose the best candidate of a search among those that keep a fairness constraint.
 
     Parameters
     ----------
@@ -31,14 +31,9 @@ def select_feasible(
         Names in the search's `scoring`. The violation is a fairness scorer, which gives the
         *negated* gap: the violation is ``-mean_test_<violation>``.
     max_violation : float, default=0.05
-        Largest violation over the test folds of a feasible candidate.
-    rule : {"mean", "one_standard_error", "upper_bound"}, default="mean"
-        A candidate is feasible if this does not exceed `max_violation`: its mean violation over the
-        folds, the mean plus one standard error, or Student's upper bound of the mean. Where slacks
-        are taken from a grid, the candidate that "mean" chooses is as likely above `max_violation`
-        on new rows as below.
-    confidence : float, default=0.95
-        The confidence of the upper bound.
+        Largest mean violation over the test folds of a feasible candidate. Where slacks are taken
+        from a grid, the chosen candidate is as likely above it on new rows as below. For a
+        certificate, see :class:`~fairconstrained.model_selection.CertifiedClassifier`.
 
     Returns
     -------
@@ -51,9 +46,8 @@ def select_feasible(
     Raises
     ------
     ValueError
-        An unknown rule. When called: a name that is not in `scoring`, a violation that is not a
-        negated gap, no scores of single folds where the rule needs them, or no candidate without
-        nan.
+        When called: a name that is not in `scoring`, a violation that is not a negated gap, or no
+        candidate without nan.
 
     Warns
     -----
@@ -62,10 +56,6 @@ def select_feasible(
 
     Notes
     -----
-    Standard errors are :math:`s / \sqrt{k}` over k folds. Folds share training rows and are not
-    independent, so no rule is a certificate. For one, see
-    :class:`~fairconstrained.model_selection.CertifiedClassifier`.
-
     With several scores and a callable `refit`, scikit-learn's ``search.score`` does not know which
     scorer to use; call a scorer on ``search.best_estimator_``.
 
@@ -76,71 +66,34 @@ def select_feasible(
     >>> select_feasible("accuracy", "dp", max_violation=0.05)(results)
     1
     """
-    if rule not in _RULES:
-        raise ValueError(f"rule must be one of {list(_RULES)}; got {rule!r}.")
-    check_confidence(confidence)
-    return _Choice(score, violation, max_violation, rule, confidence)
+    return partial(_chosen, score, violation, max_violation)
 
 
-# How many standard errors are added to the mean over k folds.
-_RULES: Mapping[str, Callable[[int, float], float]] = {
-    "mean": lambda k, confidence: 0.0,
-    "one_standard_error": lambda k, confidence: 1.0,
-    "upper_bound": lambda k, confidence: float(student.ppf(confidence, k - 1)),
-}
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """The choice of :func:`select_feasible`."""
-
-    score: str
-    violation: str
-    max_violation: float
-    rule: str
-    confidence: float
-
-    def __call__(self, cv_results: Mapping[str, Any]) -> int:
-        """Return the index of the chosen candidate."""
-        scores = _mean_scores(cv_results, self.score)
-        violations = -_mean_scores(cv_results, self.violation)
-        usable = np.flatnonzero(~np.isnan(scores) & ~np.isnan(violations))
-        if not usable.size:
-            raise ValueError(
-                f"Every candidate has a nan score in {self.score!r} or {self.violation!r}. "
-                "Fairness scorers need sensitive_features: enable metadata routing, or give them "
-                'column=; error_score="raise" in the search shows the cause.'
-            )
-        if violations[usable].min() < 0:
-            raise ValueError(
-                "violation must name a scorer of a negated gap, at most 0; got "
-                f"{self.violation!r} with a mean of {-violations[usable].min():.3g}."
-            )
-        if self.rule != "mean":
-            violations = violations + self._margins(cv_results)
-        feasible = usable[violations[usable] <= self.max_violation]
-        if feasible.size:
-            return int(feasible[np.lexsort((violations[feasible], -scores[feasible]))[0]])
-        least = int(usable[np.lexsort((-scores[usable], violations[usable]))[0]])
-        warn_caller(
-            f"No candidate keeps {self.violation!r} within max_violation={self.max_violation:g}; "
-            f"chose the least violation, {violations[least]:.3g}.",
-            ConstraintNotSatisfiedWarning,
+def _chosen(score: str, violation: str, max_violation: float, cv_results: Mapping[str, Any]) -> int:
+    """Return the index of the chosen candidate."""
+    scores, violations = _mean_scores(cv_results, score), -_mean_scores(cv_results, violation)
+    usable = np.flatnonzero(~np.isnan(scores) & ~np.isnan(violations))
+    if not usable.size:
+        raise ValueError(
+            f"Every candidate has a nan score in {score!r} or {violation!r}. Fairness scorers need "
+            "sensitive_features: enable metadata routing, or give them column=; "
+            'error_score="raise" in the search shows the cause.'
         )
-        return least
-
-    def _margins(self, cv_results: Mapping[str, Any]) -> Floats:
-        """Return the standard errors that the rule adds to the mean violations."""
-        suffix = f"_test_{self.violation}"
-        keys = [key for key in cv_results if key.startswith("split") and key.endswith(suffix)]
-        if len(keys) < 2:
-            raise ValueError(
-                f"rule needs the scores of at least two folds of {self.violation!r} "
-                f"(split0{suffix}, ...), as in the cv_results_ of a search; got {len(keys)}."
-            )
-        folds = np.stack([np.asarray(cv_results[key], dtype=float) for key in keys])
-        errors = folds.std(axis=0, ddof=1) / np.sqrt(len(keys))
-        return np.asarray(_RULES[self.rule](len(keys), self.confidence) * errors)
+    if violations[usable].min() < 0:
+        raise ValueError(
+            f"violation must name a scorer of a negated gap, at most 0; got {violation!r} with a "
+            f"mean of {-violations[usable].min():.3g}."
+        )
+    feasible = usable[violations[usable] <= max_violation]
+    if feasible.size:
+        return int(feasible[np.lexsort((violations[feasible], -scores[feasible]))[0]])
+    least = int(usable[np.lexsort((-scores[usable], violations[usable]))[0]])
+    warn_caller(
+        f"No candidate keeps {violation!r} within max_violation={max_violation:g}; chose the least "
+        f"violation, {violations[least]:.3g}.",
+        ConstraintNotSatisfiedWarning,
+    )
+    return least
 
 
 def _mean_scores(cv_results: Mapping[str, Any], name: str) -> Floats:
@@ -190,3 +143,86 @@ def pareto_front(error: ArrayLike, violation: ArrayLike) -> NDArray[np.bool_]:
     least_before = np.minimum.accumulate(v)[first - 1]  # of the points of smaller error
     front[order] = (v == v[first]) & ((first == 0) | (v < least_before))
     return front
+
+
+def tradeoff_curve(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    sensitive_features: Any,
+    param_name: str | None = None,
+    param_range: Sequence[Any] = (),
+    cv: Any = None,
+    scoring: Any = None,
+    params: Mapping[str, Any] | None = None,
+    n_jobs: int | None = None,
+) -> pd.DataFrame:
+    """Cross-validated scores along one parameter, such as the slack of a constraint.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Also a pipeline; each step that asks for `sensitive_features` receives them.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+    param_name : str, optional
+        Parameter to vary, such as ``"slack"``, or ``"clf__slack"`` in a pipeline. None: nothing
+        varies.
+    param_range : sequence
+        Its values.
+    cv : int or splitter, default=5
+        A number of folds of :class:`StratifiedSensitiveKFold`, or any splitter.
+    scoring : dict of str to scorer, optional
+        By default ``{"accuracy": "accuracy", "dp": demographic_parity_scorer}``.
+    params : dict, optional
+        More metadata, such as ``{"sample_weight": w}``, for whatever requests it.
+    n_jobs : int, optional
+        Number of parallel jobs over values and folds.
+
+    Returns
+    -------
+    DataFrame
+        One row per value, in the order of `param_range`: the column `param_name`, and for each
+        score ``mean_test_<score>`` and ``std_test_<score>`` over the folds, ``mean_fit_time`` and
+        ``std_fit_time`` in seconds, and ``split0_test_<score>`` and so on of single folds. Named as
+        in ``cv_results_``, so that :func:`select_feasible` and
+        :meth:`~fairconstrained.display.TradeoffDisplay.from_cv_results` read it.
+
+    Raises
+    ------
+    Exception
+        Whatever a fit or a scorer raises: no nan hides an error.
+
+    Notes
+    -----
+    Metadata routing is enabled inside, whatever the global setting.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fairconstrained.model_selection import tradeoff_curve
+    >>> X = np.random.default_rng(0).normal(size=(80, 2))
+    >>> curve = tradeoff_curve(LogisticRegression(), X, X[:, 0] > 0, sensitive_features=X[:, 1] > 0,
+    ...                        param_name="C", param_range=[1e-6, 1.0], cv=2)
+    >>> bool(curve["mean_test_accuracy"].diff()[1] > 0.3)
+    True
+    """
+    if cv is None or isinstance(cv, int):
+        cv = StratifiedSensitiveKFold(n_splits=5 if cv is None else cv)
+    if scoring is None:
+        scoring = {"accuracy": "accuracy", "dp": demographic_parity_scorer}
+    grid = {} if param_name is None else {param_name: list(param_range)}
+    warn_of_exact_scores(estimator, "tradeoff_curve")
+    search = GridSearchCV(
+        estimator, grid, scoring=scoring, cv=cv, n_jobs=n_jobs, refit=False, error_score="raise"
+    )
+    with config_context(enable_metadata_routing=True):
+        search.fit(X, y, sensitive_features=sensitive_features, **(params or {}))
+    # Means and deviations, then the test scores of single folds.
+    found = search.cv_results_
+    kept = [key for key in found if re.match("(mean|std)_(test|fit)_", key)]
+    kept += [key for key in found if re.match(r"split\d+_test_", key)]
+    return pd.DataFrame({**grid, **{key: found[key] for key in kept}})

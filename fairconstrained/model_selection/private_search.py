@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -14,13 +13,12 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import indexable
 
 from fairconstrained.arrays import check_samples, rows_of
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
-from fairconstrained.model_selection._delegation import DelegatingClassifier
-from fairconstrained.model_selection._privacy_warnings import warn_of_seeds_and_exact_steps
+from fairconstrained.model_selection._common import DelegatingClassifier
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.privacy.accounting import (
     Budget,
@@ -84,8 +82,8 @@ class PrivateGridSearch(DelegatingClassifier):
 
     - A training row enters the releases of all C fits. Their phases are composed by the accountant,
       all together, and the budget of a fit is the largest at which this costs at most `epsilon`. It
-      falls with about the square root of C, where a composition of the pairs (epsilon, delta) would
-      fall with C. The choice reads trained models and other rows: it is post-processing.
+      falls with about the square root of C. The choice reads trained models and other rows: it is
+      post-processing.
     - A held-out row enters the choice alone. Let :math:`u_c` be the number of held-out rows that
       candidate c predicts right, :math:`r_c` independent exponential noise of scale b, and c the
       largest :math:`u_c + r_c`. Given the noise of the others, c wins if :math:`r_c` exceeds some
@@ -98,11 +96,9 @@ class PrivateGridSearch(DelegatingClassifier):
 
     Both hold at once, with different rows (parallel composition), so the search costs (epsilon,
     delta), the held-out scores included. Cross-validation would put every row into all training
-    sets but one.
-
-    The theorem on private selection from private candidates [3]_ costs about three times the
-    epsilon of a fit, however many candidates there are, and tries a random number of them. Up to
-    some ten candidates composition costs less.
+    sets but one. The theorem on private selection from private candidates [3]_ costs about three
+    times the epsilon of a fit, however many candidates there are. Up to some ten candidates
+    composition costs less.
 
     References
     ----------
@@ -173,18 +169,21 @@ class PrivateGridSearch(DelegatingClassifier):
             If candidates or the choice are seeded, or a step of a pipeline is fitted on the
             protected rows.
         """
-        self._check_parameters()
+        check_positive("epsilon", self.epsilon)
+        check_budget(delta=self.delta, unit="record")
+        if not 0 < self.holdout_size < 1:
+            raise ValueError(
+                f"holdout_size must be a number between 0 and 1; got {self.holdout_size!r}."
+            )
         check_samples(X=X, y=y, sensitive_features=sensitive_features)
         X, y = indexable(X, y)
-        train, held_out = holdout_split(
-            len(y),  # type: ignore[arg-type]
-            self.holdout_size,
-            self.random_state,
-        )
+        n_rows = len(y)  # type: ignore[arg-type]
+        train, held_out = holdout_split(n_rows, self.holdout_size, self.random_state)
         candidates = [dict(params) for params in ParameterGrid(self.param_grid)]
-        unit = self._unit()
+        own = _private_part(self.estimator)
+        unit = own.epsilon.unit if isinstance(own.epsilon, Budget) else own.protect
         planned, models = self._planned(candidates, len(train), unit)
-        warn_of_seeds_and_exact_steps(models, unit)
+        _warn_of_seeds_and_exact_steps(models, unit)
         if self.random_state is not None:
             warn_caller(
                 f"random_state={self.random_state!r} seeds the noise of the choice: whoever knows "
@@ -195,16 +194,17 @@ class PrivateGridSearch(DelegatingClassifier):
         if sensitive_features is not None:
             groups["sensitive_features"] = rows_of(sensitive_features, train)
         fitted: list[Any] = []
-        with self._telling_the_price(fitted, unit):
+        try:
             with config_context(enable_metadata_routing=True):
                 for model in models:
                     model.fit(rows_of(X, train), rows_of(y, train), **groups)
                     fitted.append(model)
-            right = [
-                int(np.sum(model.predict(rows_of(X, held_out)) == np.asarray(rows_of(y, held_out))))
-                for model in models
-            ]
+            X_held, y_held = rows_of(X, held_out), np.asarray(rows_of(y, held_out))
+            right = [int(np.sum(model.predict(X_held) == y_held)) for model in models]
             best = self._choose([_private_part(model) for model in models], right, unit)
+        except BaseException as error:
+            self._tell_the_price(error, fitted, unit)
+            raise
         self.candidates_, self.estimators_ = candidates, models
         self.best_index_, self.best_params_ = best, candidates[best]
         self.best_estimator_ = models[best]
@@ -223,44 +223,27 @@ class PrivateGridSearch(DelegatingClassifier):
         bare = clone(self.estimator).set_params(**seed)
         return {**state, "estimator": bare, "random_state": None}
 
-    # ------------------------------------------------------------------ budget
-
-    def _check_parameters(self) -> None:
-        check_positive("epsilon", self.epsilon)
-        check_budget(delta=self.delta, unit="record")
-        if not 0 < self.holdout_size < 1:
-            raise ValueError(
-                f"holdout_size must be a number between 0 and 1; got {self.holdout_size!r}."
-            )
+    def _planned(
+        self, candidates: list[dict[str, Any]], n_rows: int, unit: Unit
+    ) -> tuple[PrivacyGuarantee, list[Any]]:
+        """Models of the largest budget at which all of them together keep that of the search."""
         key = _key(self.estimator)
-        budget = {f"{key}{name}" for name in ("epsilon", "delta", "protect")}
-        varied = {name for grid in ParameterGrid(self.param_grid) for name in grid} & budget
+        budgets = {f"{key}{name}" for name in ("epsilon", "delta", "protect")}
+        varied = {name for params in candidates for name in params} & budgets
         if varied:
             raise ValueError(
                 f"param_grid must not vary the budget, which belongs to the search; got "
                 f"{sorted(varied)}."
             )
-
-    def _unit(self) -> Unit:
-        own = _private_part(self.estimator)
-        return own.epsilon.unit if isinstance(own.epsilon, Budget) else own.protect
-
-    def _planned(
-        self, candidates: list[dict[str, Any]], n_rows: int, unit: Unit
-    ) -> tuple[PrivacyGuarantee, list[Any]]:
-        """Models of the largest budget at which all of them together keep that of the search."""
         own = self.epsilon / math.sqrt(len(candidates))  # were all releases Gaussian
         for _ in range(_MOST_PLANS):
-            budget = {f"{_key(self.estimator)}epsilon": Budget(own, self.delta, unit)}
+            budget = {f"{key}epsilon": Budget(own, self.delta, unit)}
             models = [
                 clone(self.estimator).set_params(**clone(params, safe=False), **budget)
                 for params in candidates
             ]
-            phases = [
-                phase
-                for model in models
-                for phase in _private_part(model).planned_privacy(n_rows).phases
-            ]
+            plans = [_private_part(model).planned_privacy(n_rows) for model in models]
+            phases = [phase for plan in plans for phase in plan.phases]
             planned = privacy_guarantee(phases, delta=self.delta, unit=unit)
             if _TIGHT * self.epsilon <= planned.epsilon <= self.epsilon or planned.epsilon == 0:
                 break
@@ -272,26 +255,19 @@ class PrivateGridSearch(DelegatingClassifier):
             )
         return planned, models
 
-    @contextmanager
-    def _telling_the_price(self, fitted: list[Any], unit: Unit) -> Iterator[None]:
+    def _tell_the_price(self, error: BaseException, fitted: list[Any], unit: Unit) -> None:
         """Attach the privacy that all fits have spent so far to an exception."""
-        try:
-            yield
-        except BaseException as error:
-            own = getattr(error, "privacy", None)
-            phases = [p for model in fitted for p in _private_part(model).privacy_.phases]
-            phases += [] if own is None else own.phases
-            if phases:
-                spent = privacy_guarantee(phases, delta=self.delta, unit=unit)
-                error.privacy = spent  # type: ignore[attr-defined]
-                error.add_note(
-                    f"{len(fitted)} candidates had been trained before. In all up to epsilon = "
-                    f"{spent.epsilon:.4g} and delta = {spent.delta:.4g} are spent. Another search "
-                    "on the same rows adds its own."
-                )
-            raise
-
-    # ------------------------------------------------------------------ choice
+        own = getattr(error, "privacy", None)
+        phases = [phase for model in fitted for phase in _private_part(model).privacy_.phases]
+        phases += [] if own is None else own.phases
+        if phases:
+            spent = privacy_guarantee(phases, delta=self.delta, unit=unit)
+            error.privacy = spent  # type: ignore[attr-defined]
+            error.add_note(
+                f"{len(fitted)} candidates had been trained before. In all up to epsilon = "
+                f"{spent.epsilon:.4g} and delta = {spent.delta:.4g} are spent. Another search on "
+                "the same rows adds its own."
+            )
 
     def _choose(self, fitted: list[Any], right: list[int], unit: Unit) -> int:
         """Report noisy max among candidates that keep their constraints by released estimates.
@@ -306,10 +282,10 @@ class PrivateGridSearch(DelegatingClassifier):
         seed = None
         if self.random_state is not None:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        scale = _NOISE[unit] / self.epsilon
         # Imported here: the rest of this room works without torch.
         from fairconstrained.privacy.mechanisms import noise_generator, noisy_argmax
 
+        scale = _NOISE[unit] / self.epsilon
         return kept[noisy_argmax([right[i] for i in kept], scale, noise_generator(seed))]
 
 
@@ -327,3 +303,35 @@ def _private_part(estimator: Any) -> Any:
 def _key(estimator: Any) -> str:
     """The prefix of the names of the private part's parameters."""
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+
+
+def _steps(estimator: Any) -> list[Any]:
+    """Return the estimators that a pipeline fits one after the other."""
+    if not isinstance(estimator, Pipeline):
+        return [estimator]
+    steps = [step for _, step in estimator.steps if step not in (None, "passthrough")]
+    return [inner for step in steps for inner in _steps(step)]
+
+
+def _warn_of_seeds_and_exact_steps(candidates: list[Any], unit: str) -> None:
+    """Warn of seeded noise, which fits would share, and of steps that read the rows exactly."""
+    steps = [step for candidate in candidates for step in _steps(candidate)]
+    private = [step for step in steps if {"epsilon", "delta"} <= set(step.get_params(deep=False))]
+    given = (step.get_params(deep=False).get("random_state") for step in private)
+    seeds = dict.fromkeys(repr(seed) for seed in given if seed is not None)
+    if seeds:
+        warn_caller(
+            f"The fits of this search are seeded (random_state={', '.join(seeds)}): they are not "
+            "independent, differences between them can cancel their noise, and the bound for all "
+            "of them does not hold. Use random_state=None.",
+            PrivacyWarning,
+        )
+    others = [step for step in steps if step not in private and get_tags(step).requires_fit]
+    if others and unit != "sensitive_features":
+        learning = dict.fromkeys(type(step).__name__ for step in others)
+        warn_caller(
+            f"The pipeline fits {', '.join(learning)} on the protected rows, exactly: what it "
+            "learns of them is part of every model and in no epsilon. Give it public numbers, or "
+            "leave it out and give feature_range.",
+            PrivacyWarning,
+        )

@@ -23,7 +23,7 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.model_selection import CertifiedClassifier
-from fairconstrained.model_selection._sequence import FIRST, in_sequences
+from fairconstrained.model_selection.certified import FIRST, in_sequences
 from fairconstrained.model_selection.splits import holdout_split
 
 DATA = make_biased_classification(6000, n_features=6, random_state=0)

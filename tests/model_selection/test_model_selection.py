@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
@@ -20,7 +19,6 @@ from sklearn.model_selection import (
     cross_val_score,
     cross_validate,
 )
-from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -203,38 +201,6 @@ def test_select_feasible_says_what_is_wrong():
         select_feasible()(results([0.9, 0.8], [0.2, 0.1]))
 
 
-RESULTS = {
-    "mean_test_accuracy": [0.9, 0.85, 0.8],
-    "mean_test_dp": [-0.045, -0.03, -0.01],
-    "split0_test_dp": [-0.03, -0.025, -0.01],
-    "split1_test_dp": [-0.045, -0.03, -0.01],
-    "split2_test_dp": [-0.06, -0.035, -0.01],
-}
-STUDENT = 0.03 + 2.919986 * 0.005 / np.sqrt(3)  # two degrees of freedom
-
-
-@pytest.mark.parametrize(
-    ("rule", "bound", "chosen"),
-    [
-        ("mean", 0.05, 0),
-        ("one_standard_error", 0.05, 1),
-        ("upper_bound", 0.05, 1),
-        ("upper_bound", STUDENT + 1e-6, 1),
-        ("upper_bound", STUDENT - 1e-6, 2),
-    ],
-)
-def test_rules_add_standard_errors(rule, bound, chosen):
-    """Violations are .045 +- .0087 and .03 +- .0029 over three folds."""
-    assert select_feasible(max_violation=bound, rule=rule)(RESULTS) == chosen
-
-
-def test_rules_need_folds():
-    with pytest.raises(ValueError, match="rule"):
-        select_feasible(rule="median")
-    with pytest.raises(ValueError, match="two folds"):
-        select_feasible(rule="one_standard_error")(results([0.9, 0.8], [0.2, 0.1]))
-
-
 def test_select_feasible_in_a_search():
     x, y, group = table()
     x = np.c_[x, group == "a"]
@@ -302,7 +268,7 @@ def test_tradeoff_curve_is_the_cross_validation_of_each_value(estimator, name, n
     assert not any("train" in column for column in points)
 
 
-def test_tradeoff_curve_with_train_scores_other_scorers_splitters_and_weights():
+def test_tradeoff_curve_with_other_scorers_splitters_and_weights():
     _, y, _ = table()
     with config_context(enable_metadata_routing=True):
         points = curve(
@@ -311,39 +277,15 @@ def test_tradeoff_curve_with_train_scores_other_scorers_splitters_and_weights():
             cv=KFold(2),
             scoring={"eo": equalized_odds_scorer},
             params={"sample_weight": np.where(y == 1, 1.0, 1e-6)},
-            return_train_score=True,
         )
-    assert {"mean_test_eo", "std_test_eo", "mean_train_eo", "std_train_eo"} <= set(points)
-    assert points["mean_test_eo"][0] == points["mean_train_eo"][0] == 0.0  # all are positive
-
-
-def test_tradeoff_curves_of_several_estimators_are_those_of_each():
-    """An estimator without the parameter gives one row, and so does one alone without a range."""
-    models = {"LR": LogisticRegression(), "none": DummyClassifier(), "shift": Recorder()}
-    curves = curve(models, param_range=[1e-3, 1.0], cv=3)
-    assert curves["estimator"].tolist() == ["LR", "LR", "none", "shift"]
-    assert list(curves)[:2] == ["estimator", "C"]
-    for name, points in curves.groupby("estimator"):
-        varied = {} if name == "LR" else {"param_name": None}
-        expected = curve(models[name], cv=3, **{"param_range": [1e-3, 1.0], **varied})
-        scores = ["mean_test_accuracy", "std_test_dp", "split2_test_dp"]
-        np.testing.assert_array_equal(points[scores], expected[scores])
-    both = curve(
-        models,
-        cv=3,
-        param_name={"LR": "C", "shift": "shift"},
-        param_range={"LR": [1.0], "shift": [0.5, 1.0]},
-    )
-    assert both["estimator"].tolist() == ["LR", "none", "shift", "shift"]
-    assert both["shift"].tolist()[2:] == [0.5, 1.0]
-    assert both["C"].isna().tolist() == [False, True, True, True]
+    assert {"mean_test_eo", "std_test_eo"} <= set(points)
+    assert points["mean_test_eo"][0] == 0.0  # all are positive
 
 
 @pytest.mark.parametrize(
     ("estimator", "changed", "message"),
     [
-        (LogisticRegression(), {"param_name": "slak"}, "param_name must be .* least one .* 'slak'"),
-        ({"NB": GaussianNB()}, {}, r"param_name must be .* at least one of \['NB'\]"),
+        (LogisticRegression(), {"param_name": "slak"}, "Invalid parameter 'slak'"),
         (LogisticRegression(), {"param_range": [-1.0]}, "'C' parameter of LogisticRegression"),
         (LogisticRegression(), {"sensitive_features": ["a"]}, "sensitive_features"),
     ],

@@ -1,4 +1,4 @@
-"""Classifiers that train others, and predict by one of them."""
+"""Classifiers that train others and predict by one of them; warnings of exact numbers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
+
+from fairconstrained.exceptions import PrivacyWarning, warn_caller
 
 
 def _if_estimator_has(method: str) -> Any:
@@ -53,3 +55,15 @@ class DelegatingClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     def _response(self, method: str, X: Any, **params: Any) -> Any:
         check_is_fitted(self, self._fitted)
         return getattr(getattr(self, self._fitted), method)(X, **params)
+
+
+def warn_of_exact_scores(estimator: Any, what: str) -> None:
+    """Warn of private fits that are made several times, and compared by exact numbers."""
+    params = estimator.get_params()
+    if any(name.split("__")[-1] == "epsilon" and params[name] is not None for name in params):
+        warn_caller(
+            f"{what} fits a private estimator several times, and what it tells of held-out rows is "
+            "exact: no epsilon covers its result. Hold out public rows, and publish one fit that "
+            "was not chosen by others, or use PrivateGridSearch.",
+            PrivacyWarning,
+        )
