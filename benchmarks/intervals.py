@@ -8,8 +8,8 @@ the group. "fair": no shift by the group; "one": one group is shifted; "spread":
 is the metric on weighted quantiles of each group and label. Prints a row per metric, population and
 number of rows: the fraction of intervals that contain the truth, those that lie wholly below and
 above it, the mean length, the mean of the metric and of its corrected value, less the truth. An
-interval is made of 1,000 draws here instead of 10,000 or 2,000, in less time: whether it covers
-depends little on that.
+interval is made of 1,000 draws here instead of 10,000, in less time: whether it covers depends
+little on that.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def main() -> None:
     add("--output", type=Path, default=Path("results/intervals.csv"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    components.N_DRAWS = components.N_DRAWS_OF_CURVES = N_DRAWS
+    components.N_DRAWS = N_DRAWS
     key = COLUMNS[:7]
     jobs = [
         (name, population, n_groups, n_rows, options.method, options.trials, options.seed)

@@ -71,13 +71,6 @@ def false_positive_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iter
         yield _of_label(1.0 - one, one, f"predicted {c!r}", f" with a label other than {c!r}")
 
 
-def true_negative_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(prediction != c | label != c)."""
-    for c, one in _one_hot(classes, targets):
-        event, given = f"predicted another than {c!r}", f" with a label other than {c!r}"
-        yield _of_label(1.0 - one, 1.0 - one, event, given)
-
-
 def odds(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(prediction = c | label = y), for every label y."""
     for y, label in _one_hot(classes, range(len(classes))):
@@ -91,12 +84,6 @@ def error_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate
     yield Rate(1.0 - right, np.ones_like(right), "predicted wrongly")
 
 
-def accuracies(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(prediction = label)."""
-    right = np.eye(len(classes))
-    yield Rate(right, np.ones_like(right), "predicted right")
-
-
 def precisions(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(label = c | prediction = c)."""
     for c, one in _one_hot(classes, targets):
@@ -108,15 +95,6 @@ def predictive_values(classes: Sequence[Any], targets: Sequence[int]) -> Iterato
     for k, prediction in _one_hot(classes, range(len(classes))):
         for c, one in _one_hot(classes, targets):
             yield _of_prediction(one, prediction, f"labelled {c!r}", f" with prediction {k!r}")
-
-
-def f1_scores(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """Harmonic mean of P(prediction = c | label = c) and P(label = c | prediction = c)."""
-    for c, one in _one_hot(classes, targets):
-        both = np.outer(one, one)
-        either = one[:, None] + one  # two where label and prediction are c
-        given = f" with label or prediction {c!r}"
-        yield Rate(2.0 * both, either, f"predicted {c!r}", given)
 
 
 # The rates of each constraint: equal in all groups, or at most so large.

@@ -15,7 +15,6 @@ from fairconstrained.metrics.auc import (
     intra_group_auc_gap,
     negative_equality_gap,
     positive_equality_gap,
-    roc_auc_score_group_min,
 )
 from fairconstrained.metrics.certificates import Certificate, certify
 from fairconstrained.metrics.dependence import (
@@ -24,11 +23,7 @@ from fairconstrained.metrics.dependence import (
 )
 from fairconstrained.metrics.intervals import bias_corrected, confidence_interval
 from fairconstrained.metrics.losses import (
-    log_loss_group_max,
     loss_gap,
-    mean_absolute_error_group_max,
-    mean_squared_error_group_max,
-    r2_score_group_min,
 )
 from fairconstrained.metrics.partial import (
     ccdf_gap,
@@ -39,10 +34,6 @@ from fairconstrained.metrics.partial import (
     partial_statistical_parity,
 )
 from fairconstrained.metrics.rates import (
-    accuracy_score_difference,
-    accuracy_score_group_min,
-    accuracy_score_ratio,
-    balanced_accuracy_score_group_min,
     demographic_parity_difference,
     demographic_parity_ratio,
     equal_opportunity_difference,
@@ -50,27 +41,12 @@ from fairconstrained.metrics.rates import (
     equalized_odds_difference,
     equalized_odds_ratio,
     error_rate_difference,
-    f1_score_group_min,
     false_negative_rate,
-    false_negative_rate_difference,
-    false_negative_rate_ratio,
     false_positive_rate,
     false_positive_rate_difference,
-    false_positive_rate_ratio,
     independence_gap,
-    precision_score_group_min,
-    recall_score_group_min,
-    selection_rate_difference,
-    selection_rate_ratio,
     separation_gap,
     sufficiency_gap,
-    true_negative_rate_difference,
-    true_negative_rate_ratio,
-    true_positive_rate_difference,
-    true_positive_rate_ratio,
-    zero_one_loss_difference,
-    zero_one_loss_group_max,
-    zero_one_loss_ratio,
 )
 from fairconstrained.metrics.report import group_report
 from fairconstrained.metrics.scorers import (
@@ -95,7 +71,6 @@ from fairconstrained.metrics.scorers import (
 
 _OF_LABELS: list[Callable[..., float]] = [
     *rates.DERIVED,
-    balanced_accuracy_score_group_min,
     independence_gap,
     separation_gap,
     sufficiency_gap,
@@ -106,11 +81,7 @@ METRICS = {name_of(metric): metric for metric in _OF_LABELS}
 __all__ = [
     "METRICS",
     "Certificate",
-    "accuracy_score_difference",
-    "accuracy_score_group_min",
-    "accuracy_score_ratio",
     "auc_between",
-    "balanced_accuracy_score_group_min",
     "bias_corrected",
     "bpsn_bnsp_gap",
     "bpsn_bnsp_scorer",
@@ -130,15 +101,11 @@ __all__ = [
     "error_rate_difference",
     "error_rate_parity_scorer",
     "exponential_renyi_mutual_information",
-    "f1_score_group_min",
     "fairness_scorer",
     "false_negative_rate",
-    "false_negative_rate_difference",
-    "false_negative_rate_ratio",
     "false_positive_rate",
     "false_positive_rate_difference",
     "false_positive_rate_parity_scorer",
-    "false_positive_rate_ratio",
     "group_auc_gap",
     "group_auc_scorer",
     "group_report",
@@ -147,11 +114,8 @@ __all__ = [
     "inter_group_auc_scorer",
     "intra_group_auc_gap",
     "intra_group_auc_scorer",
-    "log_loss_group_max",
     "loss_gap",
     "loss_gap_scorer",
-    "mean_absolute_error_group_max",
-    "mean_squared_error_group_max",
     "mutual_information_scorer",
     "negative_equality_gap",
     "negative_equality_scorer",
@@ -162,21 +126,8 @@ __all__ = [
     "partial_statistical_parity",
     "positive_equality_gap",
     "positive_equality_scorer",
-    "precision_score_group_min",
-    "r2_score_group_min",
-    "recall_score_group_min",
-    "roc_auc_score_group_min",
     "scorers",
-    "selection_rate_difference",
-    "selection_rate_ratio",
     "separation_gap",
     "sufficiency_gap",
-    "true_negative_rate_difference",
-    "true_negative_rate_ratio",
-    "true_positive_rate_difference",
-    "true_positive_rate_ratio",
     "wasserstein_distance_between_groups",
-    "zero_one_loss_difference",
-    "zero_one_loss_group_max",
-    "zero_one_loss_ratio",
 ]

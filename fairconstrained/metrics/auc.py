@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fairconstrained.arrays import Array, check_array
 from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.metrics.comparisons import GroupRates, least, warn_absent, warn_single_group
+from fairconstrained.metrics.comparisons import warn_absent, warn_single_group
 from fairconstrained.metrics.inputs import GroupedRows, check_weights, grouped_rows, two_labels
 from fairconstrained.metrics.metric import examples, metric_of
 
@@ -172,28 +172,6 @@ def _mask(name: str, mask: ArrayLike, n_samples: int) -> NDArray[np.bool_]:
             f"got dtype {array.dtype}, shape {array.shape}."
         )
     return array
-
-
-@metric_of(ranked_rows)
-def roc_auc_score_group_min(ranked: Ranked) -> float:
-    r"""Smallest area under the ROC curve of any group.
-
-    .. math:: \min_g \; \mathrm{AUC}(g^+, g^-)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import roc_auc_score_group_min
-    >>> y_true, groups = [0, 1, 0, 1, 1], list("aabbb")
-    >>> roc_auc_score_group_min(y_true, [1, 2, 4, 3, 5], sensitive_features=groups)
-    0.5
-    """
-    won, pairs = ranked.within_groups()
-    return least(GroupRates(won[:, None], pairs[:, None], [" with some label"], ranked.groups))
 
 
 @metric_of(ranked_rows)

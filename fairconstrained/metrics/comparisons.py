@@ -1,4 +1,4 @@
-"""One number from the rates of groups: a difference, a ratio, the rate of the extreme group."""
+"""One number from the rates of groups: a difference, a ratio, the rate of the worst group."""
 
 from __future__ import annotations
 
@@ -33,15 +33,11 @@ class GroupRates(NamedTuple):
         return np.asarray(self.hits / np.where(empty, np.nan, self.rows))
 
 
-_LARGEST: dict[str, Callable[[Array], Any]] = {"worst_case": np.max, "mean": np.mean}
-_SMALLEST: dict[str, Callable[[Array], Any]] = {"worst_case": np.min, "mean": np.mean}
-
-
 def gap(rates: GroupRates, method: str = "between_groups", agg: str = "worst_case") -> float:
     """Return the largest difference between groups of the worst event, or of the mean event."""
     low, high = _bounds(rates, method)
-    summary = choose(_LARGEST, "agg", agg)
-    return float(summary((high - low).max(axis=0)))
+    summaries: dict[str, Callable[[Array], Any]] = {"worst_case": np.max, "mean": np.mean}
+    return float(choose(summaries, "agg", agg)((high - low).max(axis=0)))
 
 
 def summed_gap(rates: GroupRates) -> float:
@@ -57,7 +53,8 @@ def summed_gap(rates: GroupRates) -> float:
 def ratio(rates: GroupRates, method: str = "between_groups", agg: str = "worst_case") -> float:
     """Return the smallest ratio between groups of the worst event, or of the mean event."""
     low, high = _bounds(rates, method)
-    summary = choose(_SMALLEST, "agg", agg)
+    summaries: dict[str, Callable[[Array], Any]] = {"worst_case": np.min, "mean": np.mean}
+    summary = choose(summaries, "agg", agg)
     defined = high.max(axis=0) != 0
     if not defined.all():
         warn_caller(
@@ -69,38 +66,17 @@ def ratio(rates: GroupRates, method: str = "between_groups", agg: str = "worst_c
     return float(summary(ratios)) if ratios.size else float("nan")
 
 
-def least(rates: GroupRates) -> float:
-    """Return the smallest rate of any group and event."""
-    return float(rates.values().min())
-
-
-def largest(rates: GroupRates) -> float:
-    """Return the largest rate of any group and event."""
-    return float(rates.values().max())
-
-
 def _bounds(rates: GroupRates, method: str) -> tuple[Array, Array]:
     """Return the lower and the higher rate of each comparison, (n_comparisons, n_events)."""
-    compare = choose(
-        {"between_groups": _between_groups, "to_overall": _to_overall}, "method", method
-    )
+    to_overall = choose({"between_groups": False, "to_overall": True}, "method", method)
     if len(rates.groups) == 1:
         warn_single_group(rates.groups[0])
     by_group = rates.values()
+    if not to_overall:
+        return by_group.min(axis=0, keepdims=True), by_group.max(axis=0, keepdims=True)
     with np.errstate(invalid="ignore"):  # no rows at all: nan, as announced for each group
         overall = rates.hits.sum(axis=0) / rates.rows.sum(axis=0)
-    return compare(by_group, overall)
-
-
-def _between_groups(by_group: Array, overall: Array) -> tuple[Array, Array]:
-    return by_group.min(axis=0, keepdims=True), by_group.max(axis=0, keepdims=True)
-
-
-def _to_overall(by_group: Array, overall: Array) -> tuple[Array, Array]:
     return np.minimum(by_group, overall), np.maximum(by_group, overall)
-
-
-_METHODS = {"between_groups": _between_groups, "to_overall": _to_overall}
 
 
 def choose(table: Mapping[str, T], parameter: str, value: str) -> T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,6 @@ from fairconstrained.metrics.comparisons import GroupRates
 from fairconstrained.rates import (
     Rate,
     Rates,
-    accuracies,
     error_rates,
     odds,
     predictive_values,
@@ -24,7 +23,7 @@ from fairconstrained.rates import (
 
 UNSEEN = "another label"  # stands for the second class where only one label was seen
 # Gaps in these rates are the same for either of two classes.
-OF_EITHER = (selection_rates, odds, predictive_values, error_rates, accuracies)
+OF_EITHER = (selection_rates, odds, predictive_values, error_rates)
 
 
 class GroupedRows(NamedTuple):
@@ -84,12 +83,8 @@ class Counts(NamedTuple):
 
     def rates(self, notion: Rates) -> GroupRates:
         """Return the rates of each group."""
-        return self.measured(self.definitions(notion))
-
-    def measured(self, definitions: Iterable[Rate]) -> GroupRates:
-        """Return these rates of each group."""
         hits, possible, given = [], [], []
-        for rate in definitions:
+        for rate in self.definitions(notion):
             hits.append((self.table * rate.hits).sum(axis=(1, 2)))
             possible.append((self.table * rate.possible).sum(axis=(1, 2)))
             given.append(rate.given)

@@ -26,8 +26,7 @@ from sklearn.utils import check_random_state
 
 from fairconstrained.arrays import Array, rows_of
 from fairconstrained.metrics.bounds import check_confidence
-from fairconstrained.metrics.components import components_of
-from fairconstrained.metrics.summaries import Components
+from fairconstrained.metrics.components import COMPONENTS, Components
 
 N_RESAMPLES = 1_000  # of rows, for metrics whose components are not known
 
@@ -60,8 +59,8 @@ def confidence_interval(
     confidence : float, default=0.95
         Probability that the interval contains the true value, over samples like this one.
     method : {"auto", "inversion", "bootstrap"}, default="auto"
-        "inversion" tests all values, as described in the notes, and needs a metric of this
-        package. "bootstrap" resamples rows, for any metric (Efron's bias-corrected
+        "inversion" tests all values, as described in the notes, for metrics of rates, AUCs and
+        losses. "bootstrap" resamples rows, for any metric (Efron's bias-corrected
         percentiles). "auto" takes the first where it can.
     sample_weight : array-like of shape (n_samples,), optional
         Non-negative weights of the rows; a group is as certain as its effective number of rows.
@@ -76,7 +75,7 @@ def confidence_interval(
     Raises
     ------
     ValueError
-        A parameter that is not valid, or "inversion" for a metric of another source.
+        A parameter that is not valid, or "inversion" for another metric.
 
     Warns
     -----
@@ -85,8 +84,8 @@ def confidence_interval(
 
     Notes
     -----
-    "inversion" knows what a metric is made of: rates of groups, AUCs, distributions of scores. For
-    rates the draws are multinomial tables, for AUCs normal with the covariance of their influence
+    "inversion" knows what a metric is made of: rates of groups, AUCs, mean losses. For rates the
+    draws are multinomial tables, for the others normal with the covariance of their influence
     functions (DeLong). A value is tested at the components nearest to the observed ones at which
     the metric has this value. So a gap of zero can lie in the interval, and the upward bias of
     largest minus smallest is removed. Coverage is measured in ``benchmarks/intervals.py`` and shown
@@ -95,7 +94,8 @@ def confidence_interval(
     bound for these.
 
     "bootstrap" takes the metric for a smooth function of the rows. Where the true gap is near zero,
-    its interval lies above it too often.
+    its interval lies above it too often. Metrics inside an interval of ranks, the Wasserstein
+    distance and the mutual information have it alone.
 
     References
     ----------
@@ -262,39 +262,33 @@ def _estimate(
         )
     rng = check_random_state(random_state)
     weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-    observed = metric(y_true, y_pred, sensitive_features=sensitive_features, **weights)
+    given = {"sensitive_features": sensitive_features, **weights}
+    observed = metric(y_true, y_pred, **given)
     if np.isnan(observed):
         return None
-    components = None
-    if method != "bootstrap":
-        function, given = metric, {"sensitive_features": sensitive_features, **weights}
-        if isinstance(metric, functools.partial) and not metric.args:
-            function, given = metric.func, {**metric.keywords, **given}
-        components = components_of(function, y_true, y_pred, given, rng)
-    if components is not None:
-        return _Inverted(components)
+    function = metric
+    if isinstance(metric, functools.partial) and not metric.args:
+        function, given = metric.func, {**metric.keywords, **given}
+    if method != "bootstrap" and function in COMPONENTS:
+        read, components_of = COMPONENTS[function]
+        components = components_of(read(y_true, y_pred, **given), rng)
+        if components is not None:
+            return _Inverted(components)
     if method == "inversion":
         raise ValueError(
             "method='inversion' needs a metric of fairconstrained.metrics whose components are "
             f"known; got {metric!r}. Use method='bootstrap'."
         )
-    data = [y_true, y_pred, sensitive_features, sample_weight]
-    return _Resampled(_bootstrap(metric, data, rng), float(observed))
-
-
-def _bootstrap(metric: Callable[..., float], data: list[Any], rng: Any) -> Array:
-    """The metric on rows drawn with replacement; nan where a draw lacks what it needs."""
-    arrays = [_indexable(values) for values in data]
-    n_rows = len(data[1])
+    arrays = [_indexable(values) for values in (y_true, y_pred, sensitive_features, sample_weight)]
     found = np.empty(N_RESAMPLES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the metric has spoken about the rows themselves
         for b in range(N_RESAMPLES):
-            rows = rng.randint(n_rows, size=n_rows)
+            rows = rng.randint(len(y_pred), size=len(y_pred))
             true, predicted, groups, weight = (rows_of(values, rows) for values in arrays)
             more = {} if weight is None else {"sample_weight": weight}
             found[b] = metric(true, predicted, sensitive_features=groups, **more)
-    return found
+    return _Resampled(found, float(observed))
 
 
 def _indexable(values: Any) -> Any:
