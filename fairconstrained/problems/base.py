@@ -41,7 +41,7 @@ class Linearization(NamedTuple):
 
     value: Tensor  # (m,)
     pullback: Callable[[Tensor], Tensor]  # (m,) -> (n_variables,)
-    span: Callable[[], Tensor] | None = None  # () -> (m, r), orthonormal; it spans J's columns
+    span: Callable[[], Tensor | None] | None = None  # () -> (m, r), orthonormal: J's columns
     together: Callable[[Tensor], Tensor] | None = None  # `pullbacks` in one pass
 
     def pullbacks(self, weights: Tensor) -> Tensor:
@@ -58,8 +58,9 @@ class Linearization(NamedTuple):
 
     def jacobian(self) -> Tensor:
         """The Jacobian J, (m, n_variables), from r gradients: J = U U'J for the span U."""
-        identity = torch.eye(len(self.value), dtype=self.value.dtype, device=self.value.device)
-        span = identity if self.span is None else self.span()
+        span = self.span and self.span()
+        if span is None:
+            span = torch.eye(len(self.value)).to(self.value)
         return span @ self.pullbacks(span.T)
 
     def part(self, which: slice) -> Linearization:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from math import sqrt
 from typing import Any, ClassVar, Self
 
@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.placement import BLOCK_ROWS, Placement, blocks_of
+from fairconstrained.constraints.placement import Placement, blocks_of
 from fairconstrained.constraints.steps import Above
 from fairconstrained.losses import linearized
 from fairconstrained.models.base import Model
@@ -33,7 +33,7 @@ from fairconstrained.problems.base import (
     separate_estimates,
     with_penalty,
 )
-from fairconstrained.problems.known import Known, first_point, known_points
+from fairconstrained.problems.known import Known, known_points
 from fairconstrained.problems.lines import Line
 from fairconstrained.problems.majorant import convex_bounds
 from fairconstrained.problems.objectives import Objective
@@ -132,8 +132,8 @@ class FairERM:
 
     @cached_property
     def affine(self) -> AffineMap | None:
-        """The constraint as an affine map of its table, or None."""
-        return self.constraint.affine(self.counts)
+        """The values as an affine map of the sums over rows, or None."""
+        return self.constraint.affine(self.counts) if self.risk.is_additive else None
 
     @property
     def n_rows(self) -> int:
@@ -164,8 +164,14 @@ class FairERM:
         return strata
 
     def start(self) -> Tensor:
-        """Starting point, (n_variables,)."""
-        return first_point(self) if self.initial is None else self.variables(self.initial)
+        """Starting point, (n_variables,): the solution without constraints if that keeps them."""
+        if self.initial is not None:
+            return self.variables(self.initial)
+        if self.free is not None:
+            x = self.variables(self.free)
+            if self.evaluate(x).hard[1:].max() <= 0.0:
+                return x
+        return self.variables(self.model.init())
 
     def variables(self, w: Tensor) -> Tensor:
         """The parameters w, with extra variables of the constraint that suit them."""
@@ -187,20 +193,31 @@ class FairERM:
         if rows is not None:
             return self._of_draw(x, rows)
         w, aux = self._split(x)
-        penalty = self.model.penalty(w)
+        penalty, affine = self.model.penalty(w), self.affine
         sums, on_sums = self.data.linearized(partial(self._of_piece, x))
-        value, pullback = self._of_sums_linearized(sums, aux)
+        if affine is None:
+            value, pullback = linearized(self._of_sums, sums, aux)
+        else:
+            risk, table = self._divided_sums(sums)
+            value = torch.cat((risk, affine.of_table(table)))
         value = value.clone()
         value[0] += self.alpha * penalty.value
 
         def together(weights: Tensor) -> Tensor:
-            of_sums, of_aux = pullback(weights)
+            if affine is None:
+                of_sums, of_aux = map(torch.stack, zip(*map(pullback, weights), strict=True))
+            else:
+                on_table = affine.on_table(weights[:, 1:]).flatten(start_dim=1)
+                of_sums, of_aux = (
+                    torch.cat((weights[:, :1], on_table), dim=1),
+                    torch.zeros_like(aux),
+                )
             gradients = on_sums(of_sums)
             gradients[:, : len(w)] += (self.alpha * weights[:, :1]) * penalty.gradient
             gradients[:, len(w) :] += of_aux
             return gradients
 
-        span = self._span(value, 1)
+        span = partial(self._span, value, 1)
         return Linearization(value, lambda weights: together(weights[None])[0], span, together)
 
     def evaluate(self, x: Tensor) -> Evaluation:
@@ -214,24 +231,23 @@ class FairERM:
 
     def _evaluate(self, x: Tensor) -> Evaluation:
         w, aux = self._split(x)
+        scores = []
+
+        def of_piece(rows: Rows) -> Tensor:
+            placed, own = self._placed(rows), self.model.scores(w, rows.X)
+            sums = self._sums(own, aux, placed)
+            if self._sums_decide:
+                return torch.stack((sums, self._hard_sums(own, placed)))
+            scores.append(own)
+            return sums[None]
+
+        sums, *hard_sums = self.data.total(of_piece)
         if self._sums_decide:
-
-            def of_piece(rows: Rows) -> Tensor:
-                placed, scores = self._placed(rows), self.model.scores(w, rows.X)
-                terms = self._sums(scores, aux, placed), self._hard_sums(scores, placed)
-                return torch.stack(terms)
-
-            sums, hard_sums = self.data.total(of_piece)
-            hard = self._hard_of_sums(hard_sums)
+            error, table = self._divided_sums(*hard_sums)
+            values = self.constraint.hard_of_moments(table, self.counts, aux)
+            hard = torch.cat((error, values))
         else:
-            scores = []
-
-            def of_sums(rows: Rows) -> Tensor:
-                scores.append(self.model.scores(w, rows.X))
-                return self._sums(scores[-1], aux, self._placed(rows))
-
-            sums = self.data.total(of_sums)
-            hard = self.hard(torch.cat(scores) if len(scores) > 1 else scores[0], aux)
+            hard = self.hard(torch.cat(scores), aux)
         soft = self._of_sums(sums, aux)
         soft[0] += self.alpha * self.model.penalty(w).value
         return Evaluation(soft, hard)
@@ -351,7 +367,8 @@ class FairERM:
             return torch.cat((model_pullback(on_scores), on_aux))
 
         value = torch.cat((risk[None], values))
-        return self._penalised(x, Linearization(value, pullback, self._span(value, len(sizes))))
+        span = partial(self._span, value, len(sizes))
+        return self._penalised(x, Linearization(value, pullback, span))
 
     # ------------------------------------------------------------------ rows held out
 
@@ -455,55 +472,51 @@ class FairERM:
         steps = lines.grid(x, reach)
         if not (isinstance(self.model, LinearModel) or moves_offsets):
             return lines.on_grid(lambda step: self.evaluate(x + step * direction).hard, steps)
-        if self._sums_decide and self.constraint.of_labels:
-            return self._between_changes(x, direction, reach)
         w, ahead = (self._split(at)[0] for at in (x, x + direction))
         if self._sums_decide:
-            if moves_offsets:
-                steps = torch.cat((steps, self._thresholds(x, direction, reach)))
-            return self._at_steps(w, ahead, steps)
+            return self._line_of_sums(w, ahead, reach, steps, moves_offsets)
         scores, aux = self.scores(w), self._split(x)[1]
         slopes = self.scores(ahead) - scores
         if moves_offsets:  # all slopes are equal: those of other rows belong to these scores too
             of_all = self.data.scores_of_all
-            named = lines.thresholds(of_all(scores), of_all(slopes), reach)
-            steps = torch.cat((steps, named))
+            changes = lines.changes(of_all(scores), of_all(slopes), reach)
+            steps = lines.with_thresholds(steps, changes, reach, len(of_all(scores)))
         return lines.on_grid(lambda step: self.hard(scores + step * slopes, aux), steps)
 
-    def _between_changes(self, x: Tensor, direction: Tensor, reach: float) -> Line:
-        """One point between any two changes of labels, and one beyond them on each side."""
-        affine, of_rows = self.affine, self.risk.of_rows
-        assert affine is not None  # see `_sums_decide`
-        assert of_rows is not None
-        w, ahead = (self._split(at)[0] for at in (x, x + direction))
-        steps = lines.between(self._changes(w, ahead, reach), reach, lines.most_points(affine))
-        of_labels = of_rows, self.constraint.statistic.hard
-
-        def of_piece(rows: Rows) -> Tensor:
-            on_line = self._on_line(w, ahead, rows)
-            return lines.sums_at(steps, *on_line, self._placed(rows), of_labels, reach)
-
-        sums = self.data.total(of_piece)
-        sums[:, 0] /= self.data.total_weight
-        return self._line(steps, sums)
-
-    def _thresholds(self, x: Tensor, direction: Tensor, reach: float) -> Tensor:
-        """Steps at quantiles of the changes of labels, or between all of them if few."""
-        w, ahead = (self._split(at)[0] for at in (x, x + direction))
-        most = lines.most_thresholds(self.n_rows)
-        return lines.between(self._changes(w, ahead, reach), reach, most)
-
-    def _changes(self, w: Tensor, ahead: Tensor, reach: float) -> Tensor:
-        """Where labels change along a line: all changes if rows are few, else some of every rank.
+    def _line_of_sums(
+        self, w: Tensor, ahead: Tensor, reach: float, steps: Tensor, moves_offsets: bool
+    ) -> Line:
+        """Between all changes of labels if these decide, else at steps and quantiles of changes.
 
         Of many rows that are not in memory each piece names evenly spaced changes of its own, in
         proportion to its rows.
         """
+        affine, of_rows, total = self.affine, self.risk.of_rows, self.data.total_weight
+        assert affine is not None  # see `_sums_decide`
+        assert of_rows is not None
         own = [
             self._named(lines.changes(*self._on_line(w, ahead, rows), reach), place)
             for place, rows in enumerate(self.data.pieces())
         ]
-        return torch.cat(self.data.workers.gather(torch.cat(own)))
+        changes = torch.cat(self.data.workers.gather(torch.cat(own)))
+        if self.constraint.of_labels:
+            most = lines.MOST_ENTRIES // ((affine.n_parts + 1) * (1 + affine.n_columns))
+            steps = lines.between(changes, reach, max(most, 2))
+        elif moves_offsets:
+            steps = lines.with_thresholds(steps, changes, reach, self.n_rows)
+
+        def of_piece(rows: Rows) -> Tensor:
+            (scores, slopes), placed = self._on_line(w, ahead, rows), self._placed(rows)
+            if not self.constraint.of_labels:
+                return torch.stack([self._hard_sums(scores + t * slopes, placed) for t in steps])
+            of_labels = of_rows, self.constraint.statistic.hard
+            sums = lines.sums_at(steps, scores, slopes, placed, of_labels, reach)
+            sums[:, 0] /= total
+            return sums
+
+        sums = self.data.total(of_piece)
+        tables = sums[:, 1:].reshape(len(steps), affine.n_parts, affine.n_columns)
+        return Line(steps, sums[:, 0], affine.largest(tables))
 
     def _named(self, changes: Tensor, place: int) -> Tensor:
         """The changes that a piece names.
@@ -518,22 +531,6 @@ class FairERM:
         ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
         return changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
 
-    def _at_steps(self, w: Tensor, ahead: Tensor, steps: Tensor) -> Line:
-        """Hard values at some points of a line, in one pass."""
-
-        def of_piece(rows: Rows) -> Tensor:
-            placed, (scores, slopes) = self._placed(rows), self._on_line(w, ahead, rows)
-            return torch.stack([self._hard_sums(scores + t * slopes, placed) for t in steps])
-
-        return self._line(steps, self.data.total(of_piece))
-
-    def _line(self, steps: Tensor, sums: Tensor) -> Line:
-        """Hard values at some points, from :meth:`_hard_sums` of all rows at each of them."""
-        affine = self.affine
-        assert affine is not None  # see `_sums_decide`
-        tables = sums[:, 1:].reshape(len(steps), affine.n_parts, affine.n_columns)
-        return Line(steps, sums[:, 0], affine.largest(tables))
-
     def _on_line(self, w: Tensor, ahead: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """Scores of the rows, and their derivatives along the line."""
         scores = self.model.scores(w, rows.X)
@@ -546,7 +543,7 @@ class FairERM:
         w, aux = self._split(x)
         placed, steps = self._placed(rows), self.constraint.steps_at(aux)
         scores, model_pullback = self.model.linearize(w, rows.X)
-        in_closed_form = self._affine is not None
+        in_closed_form = self.affine is not None
         if steps is not None and in_closed_form and isinstance(self.model, LinearModel):
             return self._at_thresholds(steps, scores, placed, model_pullback)
         if in_closed_form:
@@ -574,28 +571,29 @@ class FairERM:
         risk, risk_gradient = self.risk.linearize(
             scores, rows.y, rows.weight, self.data.total_weight
         )
-        if len(scores) <= BLOCK_ROWS:
-            soft, on_statistics = self.constraint.linearize(scores, rows.y, aux)
-            table = rows.sum(soft)
+        blocks = [
+            (z, Placement(y, part, weight, rows.n_parts))
+            for z, y, part, weight in blocks_of(scores, *rows[:3])
+        ]
 
-            def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
-                on_rows = rows.on_columns(weights[1:].reshape(table.shape), soft)
+        @lru_cache(maxsize=1)
+        def statistics(i: int) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
+            z, block = blocks[i]
+            return self.constraint.linearize(z, block.y, aux)
+
+        table = scores.new_zeros(())
+        for i, (_, block) in enumerate(blocks):
+            table = table + block.sum(statistics(i)[0])
+
+        def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
+            on_scores, on_aux = [], torch.zeros_like(aux)
+            for i, (_, block) in enumerate(blocks):
+                soft, on_statistics = statistics(i)
+                on_rows = block.on_columns(weights[1:].reshape(table.shape), soft)
                 of_scores, of_aux = on_statistics(on_rows)
-                return of_scores + weights[0] * risk_gradient(), of_aux
-
-        else:
-            table = self.constraint.sums(scores, rows, aux)
-
-            def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
-                on_scores, on_aux = weights[0] * risk_gradient(), torch.zeros_like(aux)
-                on_table = weights[1:].reshape(table.shape)
-                for own, z, y, part, weight in blocks_of(on_scores, scores, *rows[:3]):
-                    block = Placement(y, part, weight, rows.n_parts)
-                    soft, on_statistics = self.constraint.linearize(z, block.y, aux)
-                    of_scores, of_aux = on_statistics(block.on_columns(on_table, soft))
-                    own += of_scores
-                    on_aux += of_aux
-                return on_scores, on_aux
+                on_scores.append(of_scores)
+                on_aux += of_aux
+            return torch.cat(on_scores) + weights[0] * risk_gradient(), on_aux
 
         return torch.cat((risk[None], table.reshape(-1))), pullback
 
@@ -642,38 +640,11 @@ class FairERM:
         values = self.constraint.of_moments(table, self.counts, aux)
         return torch.cat((self.risk.of_sums(of_risk)[None], values))
 
-    def _of_sums_linearized(
-        self, sums: Tensor, aux: Tensor
-    ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """`_of_sums`, and the map from weights (k, 1 + m) on it to (k, S) and (k, n_aux)."""
-        affine = self._affine
-        if affine is None:
-            value, pullback = linearized(self._of_sums, sums, aux)
-
-            def by_autograd(weights: Tensor) -> tuple[Tensor, Tensor]:
-                of_sums, of_aux = zip(*map(pullback, weights), strict=True)
-                return torch.stack(of_sums), torch.stack(of_aux)
-
-            return value, by_autograd
-
-        def in_closed_form(weights: Tensor) -> tuple[Tensor, Tensor]:
-            on_table = affine.on_table(weights[:, 1:]).flatten(start_dim=1)
-            of_sums = torch.cat((weights[:, :1], on_table), dim=1)
-            return of_sums, weights.new_zeros((len(weights), len(aux)))
-
-        risk, table = self._divided_sums(sums)
-        return torch.cat((risk, affine.of_table(table))), in_closed_form
-
     def _divided_sums(self, sums: Tensor) -> tuple[Tensor, Tensor]:
         """The sums of the objective, and the table of the constraint."""
         shape = self.constraint.n_parts, self.constraint.statistic.n_columns
         of_risk, table = sums.tensor_split([len(sums) - shape[0] * shape[1]])
         return of_risk, table.reshape(shape)
-
-    @property
-    def _affine(self) -> AffineMap | None:
-        """The map of the table, if the objective is linear in its sums as well."""
-        return self.affine if self.risk.is_additive else None
 
     @property
     def _sums_decide(self) -> bool:
@@ -687,12 +658,6 @@ class FairERM:
             rows.weight.sum() / self.data.total_weight
         )
         return torch.cat((error[None], self.constraint.hard_sums(scores, rows).reshape(-1)))
-
-    def _hard_of_sums(self, sums: Tensor) -> Tensor:
-        """Hard values from sums over all rows."""
-        error, table = self._divided_sums(sums)
-        values = self.constraint.hard_of_moments(table, self.counts, table.new_zeros(0))
-        return torch.cat((error, values))
 
     # ------------------------------------------------------------------ pieces
 
@@ -732,15 +697,11 @@ class FairERM:
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
         return with_penalty(terms, self.model.penalty(self._split(x)[0]), self.alpha)
 
-    def _span(self, like: Tensor, n_draws: int) -> Callable[[], Tensor] | None:
+    def _span(self, like: Tensor, n_draws: int) -> Tensor | None:
         """The span of the risk and of the values of each draw, where these are few."""
         affine = self.affine
         if affine is None or self.constraint.n_aux:
             return None
-
-        def span() -> Tensor:
-            blocks = [like.new_ones((1, 1)), *[affine.span] * n_draws]
-            diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
-            return diagonal
-
-        return span
+        blocks = [like.new_ones((1, 1)), *[affine.span] * n_draws]
+        diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
+        return diagonal

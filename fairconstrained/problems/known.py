@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairconstrained.losses import log_loss
-from fairconstrained.models.base import Model
 from fairconstrained.problems.objectives import MeanLoss
 
 if TYPE_CHECKING:
@@ -49,29 +48,14 @@ def known_points(problem: FairERM) -> list[Known]:
 
     Without the solution without constraints only the first.
     """
-    constants = _constants(problem.model)
-    by_cell = problem.by_cell()
+    by_cell, zero = problem.by_cell(), torch.zeros_like(problem.model.init())
+    unit = F.one_hot(problem.model.offsets, len(zero)).to(zero)
+    constants = [zero, *(size * e for e in unit for size in _CONSTANTS)]
     found = [Known(by_cell.variables(w), of=by_cell) for w in constants]
     if problem.free is None:
         return found
     found.append(Known(problem.variables(problem.free)))
     return found + _relaxed(problem, problem.free)
-
-
-def first_point(problem: FairERM) -> Tensor:
-    """Where training begins: at the solution without constraints if that keeps them."""
-    if problem.free is not None:
-        x = problem.variables(problem.free)
-        if problem.evaluate(x).hard[1:].max() <= 0.0:
-            return x
-    return problem.variables(problem.model.init())
-
-
-def _constants(model: Model) -> list[Tensor]:
-    """Parameters for which all rows have equal scores."""
-    zero = torch.zeros_like(model.init())
-    unit = F.one_hot(model.offsets, len(zero)).to(zero)
-    return [zero, *(size * e for e in unit for size in _CONSTANTS)]
 
 
 def _relaxed(problem: FairERM, free: Tensor) -> list[Known]:

@@ -15,10 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.placement import OfRows, Placement, blocks_of, sum_by
 
-_MOST_ENTRIES = 1_000_000  # of all tables; lines with more are seen at fewer points
+MOST_ENTRIES = 1_000_000  # of all tables; lines with more are seen at fewer points
 _APART = 1e-9  # changes that are closer, relative to their size, may be equal but for rounding
 _SAME_SLOPE = 1e-13  # slopes that differ by less, relative to the scores, differ by rounding
 _MOST_ROWS = 400_000  # that thresholds are tried on, all together
@@ -70,16 +69,6 @@ def of_ranks(
     changed[0] = hard(steps[0])
     values = changed.cumsum(dim=0)
     return Line(steps, values[:, 0], values[:, 1:].amax(dim=1))
-
-
-def few_pairs(n_rows: int, n_values: int) -> bool:
-    """Whether so many values are seen between all changes of the order of so many rows."""
-    return n_rows * (n_rows - 1) // 2 * n_values <= _MOST_ENTRIES // 2
-
-
-def most_points(values: AffineMap) -> int:
-    """The number of points whose tables are looked at."""
-    return max(_MOST_ENTRIES // ((values.n_parts + 1) * (1 + values.n_columns)), 2)
 
 
 def changes(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
@@ -189,21 +178,23 @@ def between(change: Tensor, reach: float, most: int) -> Tensor:
     ends = ends.clamp(-reach, reach)
     change = torch.cat((ends[:1], change, ends[1:]))
     places = torch.nonzero(
-        torch.cat([_apart(low, high) for low, high in blocks_of(change[:-1], change[1:])])
+        torch.cat(
+            [
+                high - low > _APART * (high.abs() + low.abs())
+                for low, high in blocks_of(change[:-1], change[1:])
+            ]
+        )
     )[:, 0]
     if len(places) > most:
         places = places[torch.linspace(0, len(places) - 1, most, device=change.device).long()]
     return 0.5 * (change[places] + change[places + 1])
 
 
-def _apart(low: Tensor, high: Tensor) -> Tensor:
-    return high - low > _APART * (high.abs() + low.abs())
-
-
 def on_grid(hard: Callable[[Tensor], Tensor], steps: Tensor) -> Line:
     """Values at given steps; `hard` gives (f, c_1, ..., c_m) at one of them."""
-    ends = [steps.new_zeros((0, 2)), *(_error_and_excess(hard(step)) for step in steps)]
-    return Line(steps, *torch.cat(ends).T)
+    values = torch.stack([hard(step) for step in steps])
+    excess = torch.nn.functional.pad(values[:, 1:], (0, 1), value=-torch.inf).amax(dim=1)
+    return Line(steps, values[:, 0], excess)
 
 
 def grid(like: Tensor, reach: float) -> Tensor:
@@ -212,17 +203,6 @@ def grid(like: Tensor, reach: float) -> Tensor:
     return steps[steps.abs() <= reach]
 
 
-def thresholds(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
-    """Steps at quantiles of the changes of labels, or between all of them if there are few."""
-    return between(changes(scores, slopes, reach), reach, most_thresholds(len(scores)))
-
-
-def most_thresholds(n_rows: int) -> int:
-    """The number of thresholds that are tried on so many rows."""
-    return max(_MOST_ROWS // n_rows, len(_GRID))
-
-
-def _error_and_excess(values: Tensor) -> Tensor:
-    """The objective and the largest constraint, -inf without constraints, (1, 2)."""
-    values = torch.nn.functional.pad(values, (0, 1), value=-torch.inf)
-    return torch.stack((values[0], values[1:].amax()))[None]
+def with_thresholds(steps: Tensor, changes: Tensor, reach: float, n_rows: int) -> Tensor:
+    """Steps, and others at quantiles of the changes of labels, or between all if they are few."""
+    return torch.cat((steps, between(changes, reach, max(_MOST_ROWS // n_rows, len(_GRID)))))

@@ -32,7 +32,7 @@ from fairconstrained.problems.base import (
 )
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.known import Known
-from fairconstrained.problems.lines import Line, few_pairs, of_ranks
+from fairconstrained.problems.lines import MOST_ENTRIES, Line, of_ranks
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.rows import Rows
 
@@ -56,7 +56,8 @@ class RankingERM(FairERM):
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values on a line: between all changes of ranks of few rows, else on a grid."""
-        if not few_pairs(self.n_rows, 1 + self.n_constraints):
+        n_pairs = self.n_rows * (self.n_rows - 1) // 2
+        if n_pairs * (1 + self.n_constraints) > MOST_ENTRIES // 2:
             return super().along(x, direction, reach)
         own, ahead = self.scores(x), self.scores(x + direction)
         scores, slopes = (self.data.scores_of_all(z)[:, 0] for z in (own, ahead - own))
