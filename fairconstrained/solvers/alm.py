@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
+from fairconstrained.solvers.base import count, nonnegative, positive
 from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
@@ -81,16 +82,13 @@ class ALM(StochasticSolver):
     True
     """
 
-    _positive: ClassVar[tuple[str, ...]] = ("step_size", "dual_step_size", "max_dual")
-    _nonnegative: ClassVar[tuple[str, ...]] = ("penalty",)
-
-    step_size: float = 0.01
-    dual_step_size: float = 0.05
-    penalty: float = 1.0
-    max_dual: float = 10.0
-    batch_size: int = 128
-    n_steps: int | None = None
-    n_evaluations: int = 30
+    step_size: float = positive(0.01)
+    dual_step_size: float = positive(0.05)
+    penalty: float = nonnegative(1.0)
+    max_dual: float = positive(10.0)
+    batch_size: int = count(128)
+    n_steps: int | None = count(None)
+    n_evaluations: int = count(30)
     optimizer: Callable[..., Any] | None = None
     schedule: Callable[[float], float] = constant
 
@@ -152,8 +150,5 @@ class SSLALM(ALM):
     SSLALM(smoothing=1.0)
     """
 
-    _nonnegative = ("penalty", "smoothing")
-    _positive = ("step_size", "dual_step_size", "max_dual", "averaging")
-
-    smoothing: float = 2.0
-    averaging: float = 0.5
+    smoothing: float = nonnegative(2.0)
+    averaging: float = positive(0.5)

@@ -17,6 +17,8 @@ from fairconstrained.solvers.base import (
     Iterate,
     Solver,
     best_feasible,
+    count,
+    positive,
     violation,
 )
 from fairconstrained.solvers.lbfgs import (
@@ -29,7 +31,7 @@ from fairconstrained.solvers.lbfgs import (
     lbfgs,
     lbfgs_then_newton,
 )
-from fairconstrained.solvers.repair import Seen, along_offsets, repaired
+from fairconstrained.solvers.run import along_offsets, repaired, worth_repair
 
 _LOOSE = 1e-3  # accuracy of a subproblem while its targets still move
 _UPDATES = 5  # multiplier updates in one round
@@ -116,13 +118,10 @@ class AugmentedLagrangian(Solver):
     requires = ("exact", "sharpness")
     scope = "problems with constraints, without privacy (epsilon=None)"
 
-    _positive = ("penalty",)
-    _positive_integers = ("inner_max_iter", "memory", "patience")
-
-    penalty: float = 10.0
-    inner_max_iter: int = 60
-    memory: int = 20
-    patience: int = 5
+    penalty: float = positive(10.0)
+    inner_max_iter: int = count(60)
+    memory: int = count(20)
+    patience: int = count(5)
 
     def iterate(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
@@ -143,12 +142,12 @@ class AugmentedLagrangian(Solver):
             soft, hard = problem.evaluate(x)
             shift, opinions = _shift_solved_at(soft[1:], hard[1:], dual), 1
         feasible: list[Iterate] = []  # the result of each sharpness that has one
-        infeasible = Seen()  # the results of the others
+        infeasible: list[Iterate] = []  # the results of the others
         for _ in range(_SHARPENINGS + 1):
-            seen = Seen()
+            seen: list[Iterate] = []
             for best in self._rounds(problem, x, dual, shift, tol):
                 yield best._replace(residual=torch.inf)
-                seen.add(best)
+                seen = worth_repair(seen, best)
                 if best.residual <= tol:
                     break
             if best.residual > tol:
@@ -163,7 +162,7 @@ class AugmentedLagrangian(Solver):
                     return
                 (x, dual), shift = start, torch.zeros_like(dual)
             else:
-                infeasible.add(best)
+                infeasible = worth_repair(infeasible, best)
                 problem = problem.sharpened()
                 x, dual = best.x, best.dual
                 soft, hard = problem.evaluate(x)

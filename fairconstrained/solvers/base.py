@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
+from math import inf
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,6 +17,17 @@ from fairconstrained.exceptions import IncompatibleSolverError
 
 # A hard constraint that is exceeded by at most this counts as met.
 FEASIBILITY_TOL = 1e-3
+
+
+def number(
+    default: float | None, sign: str, least: float, *, below: float = inf, kind: type = Real
+) -> Any:
+    """Return the field of a parameter within bounds, or None where that is the default."""
+    return field(default=default, metadata={"range": (kind, sign, least, below)})
+
+
+positive, nonnegative = partial(number, sign=">", least=0), partial(number, sign=">=", least=0)
+count = partial(number, sign=">", least=0, kind=Integral)
 
 
 class Iterate(NamedTuple):
@@ -45,8 +58,7 @@ class Iterate(NamedTuple):
     @property
     def excess(self) -> float:
         """The largest of them, or 0 without constraints."""
-        m = len(self.dual)
-        return float(self.hard[1 : 1 + m].max()) if m else 0.0
+        return float(self.constraints.max()) if len(self.dual) else 0.0
 
     @property
     def measured(self) -> Tensor:
@@ -78,21 +90,10 @@ class Solution:
 
     Examples
     --------
-    Minimise (x - 2)^2 subject to x <= 1 by projected gradient descent:
-
-    >>> import torch
-    >>> from fairconstrained.solvers import Iterate, Solver, run
-    >>> class Descent(Solver):
-    ...     def iterate(self, problem, x, dual, tol, rng):
-    ...         while True:
-    ...             x = (x - 0.1 * problem(x)).clamp_max(1.0)
-    ...             values = torch.stack([(x[0] - 2) ** 2, x[0] - 1])
-    ...             yield Iterate(x, values, values, dual, residual=float(1 - x))
-    >>> x, dual = torch.zeros(1), torch.zeros(1)
-    >>> rng = torch.Generator()
-    >>> solution = run(Descent(), lambda x: 2 * (x - 2), x, dual, rng, max_iter=50, tol=1e-6)
-    >>> solution.iterate.x
-    tensor([1.])
+    >>> from fairconstrained.solvers import Solution, Status
+    >>> solution = Solution(None, 0, Status.STOPPED, [], [], ended=Status.STOPPED)
+    >>> solution.words
+    'a callback asked to stop'
     """
 
     iterate: Iterate
@@ -144,18 +145,22 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     keeps_last: ClassVar[bool] = False
     length: int | None = None
     scope = "other problems"
-    # Names of parameters that must be finite numbers of a sign; some may be None.
-    _positive: ClassVar[tuple[str, ...]] = ()
-    _nonnegative: ClassVar[tuple[str, ...]] = ()
-    _positive_integers: ClassVar[tuple[str, ...]] = ()
-    _nonnegative_integers: ClassVar[tuple[str, ...]] = ()
-    _optional: ClassVar[tuple[str, ...]] = ()
 
     def check(self, problem: Any) -> None:
-        """Raise ValueError for a bad parameter."""
-        check_numbers(self, positive=self._positive, nonnegative=self._nonnegative)
-        integers = {"positive": self._positive_integers, "nonnegative": self._nonnegative_integers}
-        check_numbers(self, **integers, kind=Integral)
+        """Raise ValueError for a bad parameter; those of :func:`number` have bounds."""
+        for own in getattr(self, "__dataclass_fields__", {}).values():
+            value = getattr(self, own.name)
+            if "range" not in own.metadata or (value is None and own.default is None):
+                continue
+            kind, sign, least, below = own.metadata["range"]
+            is_number = isinstance(value, kind) and not isinstance(value, bool)
+            if not (is_number and least <= value < below and (sign == ">=" or value > least)):
+                what = "an integer" if kind is Integral else "a finite number"
+                end = f" and below {below:g}" if below < inf else ""
+                raise ValueError(
+                    f"{type(self).__name__}.{own.name} must be {what} {sign} {least:g}{end}; got "
+                    f"{value!r}."
+                )
 
     @classmethod
     def suits(cls, problem: Any) -> bool:
@@ -223,10 +228,8 @@ def check_solves(solver: Solver, problem: Any, *, in_memory: bool = True) -> Non
     Parameters
     ----------
     solver : Solver
-    problem : object or type
+    problem, in_memory
         As in :func:`solves`. With a class the check is possible before the problem is built.
-    in_memory : bool, default=True
-        As in :func:`solves`.
 
     Raises
     ------
@@ -248,37 +251,15 @@ def check_solves(solver: Solver, problem: Any, *, in_memory: bool = True) -> Non
     from fairconstrained import solvers  # which imports this module
 
     kind = problem if isinstance(problem, type) else type(problem)
-    public = {name: getattr(solvers, name) for name in sorted(solvers.__all__)}
-    classes = {n: c for n, c in public.items() if isinstance(c, type) and issubclass(c, Solver)}
-    others = [
-        name for name, other in classes.items() if solves(other, problem, in_memory=in_memory)
-    ]
+    public = [getattr(solvers, name) for name in sorted(solvers.__all__)]
+    classes = [other for other in public if isinstance(other, type) and issubclass(other, Solver)]
+    others = [own.__name__ for own in classes if solves(own, problem, in_memory=in_memory)]
     advice = f"Solvers for this problem: {', '.join(others)}." if others else ""
     where = "" if in_memory else " on rows in blocks or shards"
     raise IncompatibleSolverError(
         f"{type(solver).__name__} cannot solve {kind.__name__}{where}: it is for {solver.scope}. "
         f"{advice}"
     )
-
-
-def check_numbers(
-    solver: Solver,
-    *,
-    positive: Sequence[str] = (),
-    nonnegative: Sequence[str] = (),
-    kind: type = Real,
-) -> None:
-    """Raise ValueError unless these parameters are finite numbers of this type and sign."""
-    for name in (*positive, *nonnegative):
-        value, sign = getattr(solver, name), ">" if name in positive else ">="
-        if value is None and name in solver._optional:
-            continue
-        number = isinstance(value, kind) and not isinstance(value, bool)
-        if not (number and 0 <= value < float("inf") and (value > 0 or name in nonnegative)):
-            what = "an integer" if kind is Integral else "a finite number"
-            raise ValueError(
-                f"{type(solver).__name__}.{name} must be {what} {sign} 0; got {value!r}."
-            )
 
 
 def best_feasible(iterates: Sequence[Iterate]) -> Iterate:

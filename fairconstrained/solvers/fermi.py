@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.solvers.base import count, positive
 from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
@@ -86,13 +87,11 @@ class FERMI(StochasticSolver):
     requires = ("mutual_information_saddle",)
     keeps_last = True
     scope = "a loss plus mutual information, without privacy: DPFermiClassifier(epsilon=None)"
-    _positive = ("step_size", "dual_step_size")
-    _callable = ("optimizer",)
 
-    step_size: float = 0.01
-    dual_step_size: float = 0.2
-    batch_size: int = 512
-    n_steps: int | None = None
+    step_size: float = positive(0.01)
+    dual_step_size: float = positive(0.2)
+    batch_size: int = count(512)
+    n_steps: int | None = count(None)
     output: str = "average"
     table: str = "labels"
     optimizer: Callable[..., Any] = torch.optim.Adam

@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems.base import Linearization, Problem
-from fairconstrained.solvers.base import Iterate, Solver, violation
+from fairconstrained.solvers.base import Iterate, Solver, count, positive, violation
 
 Terms = Callable[[Tensor], Linearization]
 
@@ -27,7 +27,6 @@ class FromFeasible(Solver):
     """
 
     epsilon: float
-    _positive = ("epsilon",)
     keeps_last = True  # these methods do not use hard values
 
     def _found(self, value: Tensor) -> None:
@@ -89,11 +88,9 @@ class IDCA(FromFeasible):
         "notions but group_auc"
     )
 
-    _positive_integers = ("inner_steps", "max_outer")
-
-    epsilon: float = 1e-3
-    inner_steps: int = 200
-    max_outer: int = 100
+    epsilon: float = positive(1e-3)
+    inner_steps: int = count(200)
+    max_outer: int = count(100)
 
     @property
     def length(self) -> int:  # type: ignore[override]
@@ -150,10 +147,8 @@ class DirectSwitching(FromFeasible):
     requires = ("exact",)
     scope = "problems with constraints, without privacy (epsilon=None)"
 
-    _positive_integers = ("n_steps",)
-
-    epsilon: float = 1e-3
-    n_steps: int = 10_000
+    epsilon: float = positive(1e-3)
+    n_steps: int = count(10_000)
 
     def iterate(
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.solvers.base import Iterate
+from fairconstrained.solvers.base import Iterate, count
 from fairconstrained.solvers.lbfgs import LBFGS
 
 _STEP = 0.5  # of the shift towards its present value; with 1 rounds alternate at large penalties
@@ -91,9 +91,7 @@ class LabelRounds(LBFGS):
     requires = ("label_tables",)
     scope = "a loss plus mutual information, without privacy: DPFermiClassifier(epsilon=None)"
 
-    _positive_integers = ("rounds", "inner_max_iter", "memory")
-
-    rounds: int = 20
+    rounds: int = count(20)
 
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.arrays import Floats
 from fairconstrained.problems.base import Problem
-from fairconstrained.solvers.base import Iterate, Solver
+from fairconstrained.solvers.base import Iterate, Solver, count
 
 Function = Callable[[Floats], tuple[float, Floats]]
 Point = tuple[Floats, float, Floats]  # x, value, gradient
@@ -215,10 +215,8 @@ class LBFGS(Solver):
     keeps_last = True  # the objective descends
     scope = "problems without constraints, without privacy: DPFermiClassifier(epsilon=None)"
 
-    _positive_integers: ClassVar[tuple[str, ...]] = ("inner_max_iter", "memory")
-
-    inner_max_iter: int = 60
-    memory: int = 20
+    inner_max_iter: int = count(60)
+    memory: int = count(20)
 
     @classmethod
     def suits(cls, problem: Problem) -> bool:

@@ -1,25 +1,43 @@
-"""The loop that runs every solver, records its iterates and selects the result."""
+"""The loop that runs every solver, and feasible points near its result.
+
+Labels change row by row, so there are many feasible points close to a point that is slightly
+infeasible. Along a line all of them are seen at once.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import DivergenceError
-from fairconstrained.problems.known import Known
+from fairconstrained.problems.base import Sharpenable
+from fairconstrained.problems.known import ERROR_TOL, Known
 from fairconstrained.process import one_thread
 from fairconstrained.solvers.base import (
+    FEASIBILITY_TOL,
     Callback,
     Iterate,
     Solution,
     Solver,
     Status,
+    best_feasible,
     check_solves,
 )
-from fairconstrained.solvers.repair import not_worse
+
+_DIGITS = 12  # hard values that agree to so many are equal but for rounding
+_REPAIRABLE = 0.05  # a larger excess does not come from single rows
+_REPAIRED = 3  # iterates of least violation that are repaired
+_MOVES = 10  # of each
+_REACH = 1.0  # of a move along a direction, in units of scores
+_FEW_NUMBERS = 20_000  # rows times variables: moves along coordinates cost little
+_BINDING = 20  # constraints that a move considers
+_NEARLY = 0.01  # largest unused slack of a constraint that nearly binds
 
 
 def run(
@@ -60,8 +78,8 @@ def run(
         the difference that matters. A known point that is infeasible is moved along its offsets
         first. The problem must then be ``Sharpenable``.
     record : callable, optional
-        What the history keeps of an iterate; default: the iterate itself. An iterate has a point
-        and three values for each constraint, which many iterations of many constraints add up.
+        What the history keeps of an iterate; default: the iterate itself, which is large where
+        there are many constraints.
 
     Returns
     -------
@@ -113,14 +131,15 @@ def run(
                     "objective are not finite. Scale the features or take smaller steps."
                 )
             history.append(record(iterate))
-            converged = iterate.residual <= tol
+            converged, asked = iterate.residual <= tol, False
             candidates = [iterate] if chosen is None or converged else [chosen, iterate]
             chosen = iterate if converged else solver.select(candidates)
             times.append(time.perf_counter() - start)
-            asked = [callback(iterate) for callback in callbacks]
+            for callback in callbacks:
+                asked = bool(callback(iterate)) or asked
             if converged:
                 ended = Status.CONVERGED
-            elif any(asked):
+            elif asked:
                 ended = Status.STOPPED
             elif max_iter is not None and len(history) >= max_iter:
                 ended = Status.MAX_ITER
@@ -137,3 +156,105 @@ def run(
     for callback in callbacks:
         callback(better)
     return Solution(better, len(history), Status.KNOWN, history, times, ended)
+
+
+def not_worse(problem: Sharpenable, result: Iterate, known: Sequence[Known]) -> Iterate:
+    """Return the result, or a clearly better point among known ones and those on offset lines."""
+    found = [(along_offsets(problem, result), ERROR_TOL)]
+    for x, by, smaller, direction in known:
+        own = smaller or problem
+        rival = _moved(own, result, x)
+        if direction is not None:
+            rival = best_on_lines(own, rival, [direction], reach=1.0)
+        found.append((along_offsets(own, rival), by))
+    feasible, better = result.excess <= FEASIBILITY_TOL, []
+    for rival, by in found:
+        nearer = not feasible and rival.excess < result.excess - ERROR_TOL
+        lower = not feasible or bool(rival.hard[0] < result.hard[0] - by)
+        if nearer or (lower and rival.excess <= FEASIBILITY_TOL):
+            better.append(rival)
+    return best_feasible(better) if better else result
+
+
+def best_on_lines(
+    problem: Sharpenable, iterate: Iterate, directions: Iterable[Tensor], reach: float = np.inf
+) -> Iterate:
+    """Return the best point within `reach` on lines through an iterate, or the iterate itself."""
+    found = [iterate]
+    for direction in directions:
+        line = problem.along(iterate.x, direction, reach)
+        if len(line.steps):
+            steps, error = line.steps.cpu().numpy(), line.error.cpu().numpy().round(_DIGITS)
+            excess = line.excess.cpu().numpy().clip(min=FEASIBILITY_TOL).round(_DIGITS)
+            # The nearest of all feasible points of least error.
+            step = float(steps[np.lexsort((np.abs(steps), error, excess))[0]])
+            found.append(_moved(problem, iterate, iterate.x + step * direction))
+    return best_feasible(found)
+
+
+def along_offsets(problem: Sharpenable, iterate: Iterate) -> Iterate:
+    """Return the iterate if it is feasible, or the best on the lines of its offsets."""
+    if iterate.excess <= FEASIBILITY_TOL:
+        return iterate
+    return best_on_lines(problem, iterate, _offsets(problem, iterate.x))
+
+
+def _offsets(problem: Sharpenable, x: Tensor) -> Tensor:
+    """Return directions that shift the scores of all rows alike, as rows."""
+    return torch.nn.functional.one_hot(problem.offsets, len(x)).to(x)
+
+
+def _moved(problem: Sharpenable, iterate: Iterate, x: Tensor) -> Iterate:
+    """Return another point, with the multipliers of an iterate."""
+    soft, hard = problem.evaluate(x)
+    return iterate._replace(x=x, soft=soft, hard=hard, residual=torch.inf)
+
+
+def worth_repair(seen: Sequence[Iterate], iterate: Iterate) -> list[Iterate]:
+    """Return which iterates repairs start from: the best one, then those of least violation."""
+    seen = [*seen, iterate]
+    nearest = sorted(seen[1:] or seen, key=attrgetter("excess"))
+    return [best_feasible(seen), *nearest[:_REPAIRED]]
+
+
+def repaired(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
+    """Return the best point that lines through the iterates of least violation lead to.
+
+    From each, short moves along the offsets and against violated constraints are made while they
+    help. On small tables, where lines cost little, moves along all coordinates come next.
+    """
+    best, *nearest = seen
+    found = [best]
+    for iterate in nearest:
+        few = problem.n_rows * len(iterate.x) <= _FEW_NUMBERS
+        for _ in range(_MOVES if iterate.excess <= _REPAIRABLE else 0):
+            # A move must remove its part of the excess: others do not get there.
+            goal = max((1.0 - 1.0 / _MOVES) * iterate.excess, FEASIBILITY_TOL)
+            better = best_on_lines(problem, iterate, _directions(problem, iterate), _REACH)
+            if few and better.excess > goal:
+                coordinates = torch.eye(len(better.x)).to(better.x)
+                better = best_on_lines(problem, better, coordinates, _REACH)
+            stuck = better is iterate or better.excess > goal
+            iterate = better
+            if stuck:
+                break
+        found.append(iterate)
+    return best_feasible(found)
+
+
+def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
+    """Return directions of the offsets, and against the violated constraints.
+
+    The latter are the gradient of the worst, the direction that changes it alone (to first order,
+    the other nearly binding constraints stay as they are), and one that corrects all at once.
+    """
+    x, hard = iterate.x, iterate.hard[1:]
+    directions = list(_offsets(problem, x))
+    if iterate.excess <= FEASIBILITY_TOL:
+        return directions
+    worst = hard.argsort(descending=True)[:_BINDING]
+    near = worst[hard[worst] > -_NEARLY]
+    gradients = problem.linearize(x).gradients(1 + near)
+    inverse = torch.linalg.pinv(gradients, rtol=1e-6)
+    moves = torch.stack((gradients[0], inverse[:, 0], inverse @ hard[near].clamp_min(0.0)))
+    return directions + list(moves / moves.norm(dim=1, keepdim=True).clamp_min(1e-30))

@@ -19,6 +19,7 @@ from fairconstrained.solvers.base import (
     Iterate,
     Solver,
     best_feasible,
+    count,
     violation,
 )
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
@@ -100,12 +101,9 @@ class SequentialQuadratic(Solver):
     requires = ("exact", "sharpness", "more_slack")
     scope = "problems with constraints, without privacy (epsilon=None)"
 
-    _positive_integers = ("n_steps", "memory")
-    _nonnegative_integers = ("sharpenings",)
-
-    n_steps: int = 15
-    sharpenings: int = 3
-    memory: int = 20
+    n_steps: int = count(15)
+    sharpenings: int = count(3, sign=">=")
+    memory: int = count(20)
 
     def iterate(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator

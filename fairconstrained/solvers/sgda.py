@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Generator
 
 from fairconstrained.problems.base import Linearization, SampledProblem
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate
+from fairconstrained.solvers.base import (
+    FEASIBILITY_TOL,
+    Iterate,
+    count,
+    nonnegative,
+    positive,
+)
 from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
@@ -30,8 +36,6 @@ class _DescentAscent(StochasticSolver):
     penalty: float
     max_dual: float
     optimizer: Callable[..., Any]
-    _nonnegative: ClassVar[tuple[str, ...]] = ("penalty",)
-    _callable = ("optimizer",)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
         """Add the update rule of the descent."""
@@ -104,15 +108,13 @@ class SGDA(_DescentAscent):
     'the solver came to the end of its schedule'
     """
 
-    _positive = ("step_size", "dual_step_size", "max_dual")
-
-    step_size: float = 0.01
-    dual_step_size: float = 0.2
-    batch_size: int = 2048
-    n_steps: int | None = None
-    n_evaluations: int = 30
-    penalty: float = 1.0
-    max_dual: float = 100.0
+    step_size: float = positive(0.01)
+    dual_step_size: float = positive(0.2)
+    batch_size: int = count(2048)
+    n_steps: int | None = count(None)
+    n_evaluations: int = count(30)
+    penalty: float = nonnegative(1.0)
+    max_dual: float = positive(100.0)
     optimizer: Callable[..., Any] = torch.optim.Adam
 
     def step(self, estimates: Estimates, now: Memory) -> None:
@@ -202,37 +204,24 @@ class EarlyStoppedSGDA(_DescentAscent):
     requires = ("draws", "held_out")
     scope = "problems whose rows can be held out, without privacy (epsilon=None)"
     _least_steps, _passes = 2000, 25
-    _positive = ("step_size", "dual_step_size", "max_dual")
-    _nonnegative = ("penalty", "averaging")
-    _positive_integers = (*StochasticSolver._positive_integers, "patience", "held_out")
-    _optional = ("n_steps", "dual_step_size")
     _evaluates_start = True
 
-    step_size: float = 0.003
-    dual_step_size: float | None = None
-    batch_size: int = 256
-    n_steps: int | None = None
-    n_evaluations: int = 40
-    patience: int = 10
-    held_out: int = 7
-    averaging: float = 0.995
-    penalty: float = 1.0
-    max_dual: float = 100.0
+    step_size: float = positive(0.003)
+    dual_step_size: float | None = positive(None)
+    batch_size: int = count(256)
+    n_steps: int | None = count(None)
+    n_evaluations: int = count(40)
+    patience: int = count(10)
+    held_out: int = count(7, sign=">=", least=2)
+    averaging: float = nonnegative(0.995, below=1)
+    penalty: float = nonnegative(1.0)
+    max_dual: float = positive(100.0)
     optimizer: Callable[..., Any] = torch.optim.AdamW
 
     @property
     def length(self) -> int:  # type: ignore[override]
         """Largest number of iterations."""
         return 1 + self.n_evaluations
-
-    def check(self, problem: SampledProblem) -> None:
-        """Raise ValueError for a bad parameter."""
-        super().check(problem)
-        if self.averaging >= 1 or self.held_out < 2:
-            raise ValueError(
-                "EarlyStoppedSGDA.averaging must be below 1 and held_out at least 2; got "
-                f"{self.averaging!r} and {self.held_out!r}."
-            )
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
         """Choose the feasible iterate of least objective, or the least violation."""

@@ -344,10 +344,6 @@ class StochasticSolver(Solver):
     n_steps: int | None
     n_evaluations: int = 30
     _least_steps, _passes = 1000, 10  # the larger of both is the default of n_steps
-    _positive: ClassVar[tuple[str, ...]] = ("step_size",)
-    _positive_integers: ClassVar[tuple[str, ...]] = ("batch_size", "n_evaluations", "n_steps")
-    _optional: ClassVar[tuple[str, ...]] = ("n_steps",)
-    _callable: ClassVar[tuple[str, ...]] = ("schedule",)
     _evaluates_start = False
 
     @property
@@ -358,12 +354,10 @@ class StochasticSolver(Solver):
     def check(self, problem: Any) -> None:
         """Raise ValueError for a bad parameter."""
         super().check(problem)
-        given = [name for name in ("optimizer",) if getattr(self, name, None) is not None]
-        for name in {*self._callable, *given}:
-            if not callable(getattr(self, name)):
-                raise ValueError(
-                    f"{type(self).__name__}.{name} must be callable; got {getattr(self, name)!r}."
-                )
+        for name in ("optimizer", "schedule"):
+            value, default = getattr(self, name, None), getattr(type(self), name, None)
+            if value is not default and not callable(value):
+                raise ValueError(f"{type(self).__name__}.{name} must be callable; got {value!r}.")
 
     # What subclasses say.
 

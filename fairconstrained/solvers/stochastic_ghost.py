@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fairconstrained.arrays import Floats
 from fairconstrained.problems.base import SampledProblem
+from fairconstrained.solvers.base import count, nonnegative, positive
 from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver
 
 _INFEASIBLE = 1e-12
@@ -116,28 +117,22 @@ class StochasticGhost(StochasticSolver):
     StochasticGhost(p0=0.5)
     """
 
-    _positive = ("step_size", "p0", "rho", "beta", "tau")
-    _nonnegative = ("step_decay", "lam")
-    _nonnegative_integers = ("max_level",)
-    _callable = ()
-
-    step_size: float = 0.05
-    step_decay: float = 0.05
-    p0: float = 0.4
-    max_level: int = 9
-    rho: float = 0.8
-    beta: float = 10.0
-    lam: float = 0.5
-    tau: float = 1.0
-    batch_size: int = 1
-    n_steps: int = 3000
-    n_evaluations: int = 30
+    step_size: float = positive(0.05)
+    step_decay: float = nonnegative(0.05)
+    p0: float = positive(0.4, below=1)
+    max_level: int = count(9, sign=">=")
+    rho: float = positive(0.8)
+    beta: float = positive(10.0)
+    lam: float = nonnegative(0.5)
+    tau: float = positive(1.0)
+    batch_size: int = count(1)
+    n_steps: int = count(3000)
+    n_evaluations: int = count(30)
 
     def check(self, problem: SampledProblem) -> None:
         """Raise ValueError for a bad parameter."""
         super().check(problem)
         for name, allowed, wording in (
-            ("p0", self.p0 < 1, "below 1"),
             ("lam", self.lam <= 1, "at most 1"),
             ("rho", self.rho < self.beta, f"below beta={self.beta!r}"),
             ("step_decay", self.step_decay * self.step_size < 1, "below 1 / step_size"),

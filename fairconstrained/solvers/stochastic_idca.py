@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from fairconstrained.solvers.base import count, positive
 from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
@@ -83,15 +84,14 @@ class StochasticIDCA(StochasticSolver):
         "constraints that are differences of convex functions of the scores, as the partial "
         "notions but group_auc are, without privacy (epsilon=None)"
     )
-    _positive = ("step_size", "dual_step_size", "max_dual", "inner_steps")
 
-    step_size: float = 0.1
-    dual_step_size: float = 0.05
-    inner_steps: int = 50
-    max_dual: float = 100.0
-    batch_size: int = 64
-    n_steps: int | None = None
-    n_evaluations: int = 30
+    step_size: float = positive(0.1)
+    dual_step_size: float = positive(0.05)
+    inner_steps: int = positive(50)
+    max_dual: float = positive(100.0)
+    batch_size: int = count(64)
+    n_steps: int | None = count(None)
+    n_evaluations: int = count(30)
     optimizer: Callable[..., Any] | None = None
     schedule: Callable[[float], float] = cosine
 

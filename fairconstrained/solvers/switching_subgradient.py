@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems.base import SampledProblem
+from fairconstrained.solvers.base import count, nonnegative, positive
 from fairconstrained.solvers.stochastic import (
     Descent,
     Estimates,
@@ -77,29 +78,17 @@ class SwitchingSubgradient(StochasticSolver):
     """
 
     keeps_last = True  # the point drawn
-    _positive = ("step_size", "constraint_step_size")
-    _nonnegative = ("tolerance", "record_from")
-    _positive_integers = (*StochasticSolver._positive_integers, "constraint_batch_size")
-    _optional = ("n_steps", "constraint_batch_size")
 
-    step_size: float = 0.5
-    constraint_step_size: float = 0.05
-    tolerance: float = 1e-4
-    batch_size: int = 128
-    constraint_batch_size: int | None = None
-    record_from: float = 0.5
-    n_steps: int | None = None
-    n_evaluations: int = 30
+    step_size: float = positive(0.5)
+    constraint_step_size: float = positive(0.05)
+    tolerance: float = nonnegative(1e-4)
+    batch_size: int = count(128)
+    constraint_batch_size: int | None = count(None)
+    record_from: float = nonnegative(0.5, below=1)
+    n_steps: int | None = count(None)
+    n_evaluations: int = count(30)
     optimizer: Callable[..., Any] | None = None
     schedule: Callable[[float], float] = constant
-
-    def check(self, problem: SampledProblem) -> None:
-        """Raise ValueError for a bad parameter."""
-        super().check(problem)
-        if self.record_from >= 1:
-            raise ValueError(
-                f"SwitchingSubgradient.record_from must be below 1; got {self.record_from!r}."
-            )
 
     def estimates(self, problem: SampledProblem, rng: Generator) -> Estimates:
         """Return draws, of which those that decide may have a size of their own."""

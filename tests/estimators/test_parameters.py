@@ -135,7 +135,7 @@ REFUSED = {
         ({"solver": ReleasedMoments(), "protect": "record"}, "protect='sensitive_features'"),
         ({"solver": ReleasedMoments(n_rounds=0)}, r"ReleasedMoments\.n_rounds must be"),
         ({"solver": ReleasedMoments(first_fraction=2.0)}, r"first_fraction must be in \(0, 1\]"),
-        ({"solver": NoisyTables(memory=1.0)}, r"memory must be in \[0, 1\)"),
+        ({"solver": NoisyTables(memory=1.0)}, r"memory must be a finite number >= 0 and below 1"),
         ({"solver": DPFERMI(clip=-1.0)}, r"DPFERMI\.clip must be"),
         ({"solver": DPFERMI(step_size=-1.0)}, r"DPFERMI\.step_size must be"),
         ({"solver": DPFERMI(output="best")}, r"DPFERMI\.output must be one of"),

@@ -24,7 +24,7 @@ from fairconstrained.problems.moments import RankingERM
 from fairconstrained.problems.objectives import MeanLoss, RankedLoss
 from fairconstrained.solvers import Iterate, Solver, Status, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL
-from fairconstrained.solvers.repair import best_on_lines
+from fairconstrained.solvers.run import best_on_lines
 
 
 def problem_of(notion, seed, n=25, d=3, n_groups=3, n_classes=2):

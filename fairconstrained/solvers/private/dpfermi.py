@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -15,7 +15,7 @@ from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import FINAL, GRADIENT, TABLE
 from fairconstrained.problems.private.fermi import RecordFermi
 from fairconstrained.problems.private.secret_groups import COUNTS
-from fairconstrained.solvers.base import Iterate
+from fairconstrained.solvers.base import Iterate, count, nonnegative, positive
 from fairconstrained.solvers.fermi import check_choices, followed, last_step, output_after
 from fairconstrained.solvers.private.base import (
     PrivateSolver,
@@ -37,14 +37,10 @@ class _NoisySaddle(PrivateSolver):
     requires = ("noisy_saddle",)
     scope = "a loss plus mutual information, privately: DPFermiClassifier with epsilon"
 
-    _positive: ClassVar[tuple[str, ...]] = ("step_size", "clip")
-    _positive_integers = ("n_steps", "batch_size")
-    _optional = ("step_size", "batch_size")
-
-    step_size: float | None = None
-    clip: float = 1.0
-    n_steps: int = 400
-    batch_size: int | None = None
+    step_size: float | None = positive(None)
+    clip: float = positive(1.0)
+    n_steps: int = count(400)
+    batch_size: int | None = count(None)
     histogram_fraction: float = 0.2
     output: str = "average"
     table: str = "labels"
@@ -162,9 +158,7 @@ class DPFERMI(_NoisySaddle):
     True
     """
 
-    _positive = (*_NoisySaddle._positive, "dual_step_size")
-
-    dual_step_size: float = 0.2
+    dual_step_size: float = positive(0.2)
 
     def _choice_of_dual(self, problem: RecordFermi) -> Callable[[Tensor], Tensor]:
         """W by noisy ascent from 0; that of a step does not know the step's table yet."""
@@ -208,15 +202,7 @@ class NoisyTables(_NoisySaddle):
     50
     """
 
-    _nonnegative = ("memory",)
-
-    memory: float = 0.8
-
-    def check(self, problem: Any) -> None:
-        """Raise ValueError for a bad parameter."""
-        super().check(problem)
-        if self.memory >= 1:
-            raise ValueError(f"NoisyTables.memory must be in [0, 1); got {self.memory!r}.")
+    memory: float = nonnegative(0.8, below=1)
 
     def _choice_of_dual(self, problem: RecordFermi) -> Callable[[Tensor], Tensor]:
         """The best W for an average of the tables so far, that of the step included."""

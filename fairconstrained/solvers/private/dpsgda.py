@@ -16,7 +16,7 @@ from fairconstrained.privacy.plans import one_off_noise, plan_releases
 from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import FINAL, GRADIENT, TABLE, PrivateERM
 from fairconstrained.problems.private.secret_groups import COUNTS
-from fairconstrained.solvers.base import Iterate
+from fairconstrained.solvers.base import Iterate, count, positive
 from fairconstrained.solvers.private.base import (
     PrivateSolver,
     check_fraction,
@@ -123,17 +123,13 @@ class DPSGDA(PrivateSolver):
         "adds: rates, but not losses"
     )
 
-    _positive = ("step_size", "dual_step_size", "clip", "max_dual")
-    _positive_integers = ("n_steps",)
-    _optional = ("step_size", "n_steps")
-
-    step_size: float | None = None
-    dual_step_size: float = 0.2
-    clip: float = 1.0
-    n_steps: int | None = None
+    step_size: float | None = positive(None)
+    dual_step_size: float = positive(0.2)
+    clip: float = positive(1.0)
+    n_steps: int | None = count(None)
     sampling_rate: float | None = None
     histogram_fraction: float = 0.2
-    max_dual: float = 10.0
+    max_dual: float = positive(10.0)
     histogram_noise: str = "gaussian"
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:

@@ -18,7 +18,7 @@ from fairconstrained.problems.private.secret_groups import (
     SecretGroups,
     principal_components,
 )
-from fairconstrained.solvers.base import Iterate, Solver, check_solves
+from fairconstrained.solvers.base import Iterate, Solver, check_solves, count, positive
 from fairconstrained.solvers.fermi import FERMI
 from fairconstrained.solvers.label_rounds import LabelRounds
 from fairconstrained.solvers.private.base import PrivateSolver
@@ -90,12 +90,9 @@ class ReleasedMoments(PrivateSolver):
         "protect='sensitive_features'"
     )
 
-    _positive = ("first_fraction",)
-    _positive_integers = ("n_rounds", "n_components")
-
-    n_rounds: int = 3
-    first_fraction: float = 0.5
-    n_components: int = 128
+    n_rounds: int = count(3)
+    first_fraction: float = positive(0.5)
+    n_components: int = count(128)
     inner: Solver | None = None
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
