@@ -22,8 +22,9 @@ from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss
 from fairconstrained.models.per_row import check_rows_independent
-from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit, privacy_guarantee
+from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
 from fairconstrained.privacy.mechanisms import Releases
+from fairconstrained.privacy.plans import privacy_guarantee
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi

@@ -26,8 +26,8 @@ from fairconstrained.privacy.accounting import (
     Unit,
     check_budget,
     check_positive,
-    privacy_guarantee,
 )
+from fairconstrained.privacy.plans import privacy_guarantee
 
 _TIGHT = 0.98  # the search for the budget of a fit ends when the fits spend this much of the total
 _MOST_PLANS = 12

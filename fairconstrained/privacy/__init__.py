@@ -10,10 +10,13 @@ from fairconstrained.privacy.accounting import (
     Phase,
     PrivacyGuarantee,
     Unit,
+)
+from fairconstrained.privacy.plans import (
+    calibrate,
+    plan_releases,
     privacy_guarantee,
     privacy_spent,
 )
-from fairconstrained.privacy.plans import calibrate, plan_releases
 
 __all__ = [
     "Budget",

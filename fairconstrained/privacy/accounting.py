@@ -1,4 +1,4 @@
-"""The cost of a private training: an epsilon for everything that it released.
+"""Descriptions of private trainings: budgets, noisy releases, and guarantees.
 
 A training is a list of phases. A phase draws a Poisson batch `n_steps` times and releases noisy
 sums over each batch; a sampling rate of 1 means all rows. The releases of one batch are accounted
@@ -13,13 +13,12 @@ sensitivity, :data:`GRID_SHIFT` in units of the noise, is charged.
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from fairconstrained.privacy._loss_distributions import Batch, epsilon_of
+import numpy as np
 
 Unit = Literal["record", "record_replacement", "sensitive_features"]
 UNITS = {
@@ -77,15 +76,11 @@ class Budget(NamedTuple):
 
 
 class _Noise:
-    """Noise added to a sum over rows: its name, and what it is priced by."""
+    """Noise added to a sum over rows."""
 
     of: str
     order: ClassVar[int]  # of the norm in which a row is bounded
-
-    @property
-    def noise(self) -> float:
-        """Size of the noise in units of the sensitivity."""
-        raise NotImplementedError
+    noise: float  # in units of the sensitivity
 
     @property
     def shift(self) -> float:
@@ -117,11 +112,7 @@ class Gaussian(_Noise):
 
     def __post_init__(self) -> None:
         check_positive("noise_multiplier", self.noise_multiplier)
-
-    @property
-    def noise(self) -> float:
-        """The noise multiplier."""
-        return self.noise_multiplier
+        object.__setattr__(self, "noise", self.noise_multiplier)
 
     def __str__(self) -> str:
         return f"{self.of} with Gaussian noise, multiplier {self.noise_multiplier:.4g}"
@@ -153,11 +144,7 @@ class Laplace(_Noise):
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
-
-    @property
-    def noise(self) -> float:
-        """The scale."""
-        return self.scale
+        object.__setattr__(self, "noise", self.scale)
 
     def __str__(self) -> str:
         return f"{self.of} with Laplace noise, scale {self.scale:.4g}"
@@ -198,95 +185,34 @@ class Phase:
 
     def __str__(self) -> str:
         what = " and ".join(map(str, self.releases)) or "nothing"
-        if self.sampling_rate == 1:
-            rows = "all rows"
-        else:
+        rows = "all rows"
+        if self.sampling_rate < 1:
             rows = f"one Poisson batch a step (sampling rate {self.sampling_rate:.4g})"
         times = "once" if self.n_steps == 1 else f"{self.n_steps} times"
         return f"{what}, from {rows}, {times}"
 
 
-def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record") -> float:
-    """Epsilon of everything that the phases release, at a given delta.
+class Batch(NamedTuple):
+    """Releases from the same rows, drawn `n_steps` times: one Gaussian and one Laplace at most.
 
-    Parameters
-    ----------
-    phases : iterable of Phase
-        They may depend on each other's releases, in any order.
-    delta : float
-        Between 1e-10 and 1; below 1/n to mean anything.
-    unit : {"record", "record_replacement", "sensitive_features"}, default="record"
-        The unit of privacy; see Notes.
-
-    Returns
-    -------
-    float
-        An upper bound, some 0.2 % above the smallest epsilon or less; ``inf`` where noise is so
-        small that it would be in the thousands.
-
-    Raises
-    ------
-    ValueError
-        For Laplace noise on sampled batches where a row is replaced by another: no pair of data
-        sets is known to be the worst case there, hence no number would be a guarantee. Use
-        Gaussian noise.
-
-    Notes
-    -----
-    *Joint releases.* Let P and Q be the joint laws of all releases of a batch, given that the row
-    is in the batch, or not. The batch's law is ``(1 - q) Q + q P`` against Q, with products P and
-    Q, and both directions ("remove" and "add") are composed over all steps before the larger
-    epsilon is taken [1]_ [2]_. Several Gaussian releases are exactly one, with multiplier
-    ``(sum 1/s_i**2)**-0.5``. Several Laplace releases are charged as one with scale
-    ``1 / sum(1/b_i)``, the worst case that one row puts all its weight on one entry.
-
-    *Record*: one row is replaced by a null row, which adds nothing to any sum, or a null row by
-    one. The number of rows n is public, because sampling rates depend on it: that a row is there at
-    all is not hidden. Replacing a record by another one is two such steps: at the same delta
-    epsilon 0.1, 1 and 9 become 0.21, 2.1 and 19 to 22.
-
-    *Record replacement*: one row is replaced by any other, n being public.
-
-    *Sensitive features*: one row's sensitive features are replaced, all else being public.
-
-    For both replacements the worst case is the pair of antipodal contributions of norm 1,
-    ``(1 - q) N(0) + q N(+1)`` against ``(1 - q) N(0) + q N(-1)``, as in dp-accounting. It dominates
-    all other pairs: by advanced joint convexity [3]_ the divergence is that of ``N(v)`` from a
-    mixture of ``N(0)`` and ``N(v')``, and such mixtures are dominated by the scalar one with the
-    same distances, which are at most 1 and 2 [4]_. Contributions that are merely orthogonal cost
-    less than what is charged.
-
-    References
-    ----------
-    .. [1] Zhu, Dong and Wang (2022), "Optimal Accounting of Differential Privacy via Characteristic
-       Function", Theorem 11.
-    .. [2] Lebeda, Regehr, Kamath and Steinke (2024), "Avoiding Pitfalls for Privacy Accounting of
-       Subsampled Mechanisms under Composition", arXiv:2405.20769.
-    .. [3] Balle, Barthe and Gaboardi (2018), "Privacy Amplification by Subsampling: Tight Analyses
-       via Couplings and Divergences", Theorem 2.
-    .. [4] Choquette-Choo, Ganesh, Steinke and Thakurta (2024), "Privacy Amplification for Matrix
-       Mechanisms", Section 4.
-
-    Examples
-    --------
-    >>> from fairconstrained.privacy import Gaussian, Laplace, Phase, privacy_spent
-    >>> counts = Phase([Gaussian(40.0, of="group counts")])
-    >>> steps = Phase([Laplace(4.0, of="histogram"), Gaussian(3.0, of="gradient")],
-    ...               sampling_rate=0.014, n_steps=200)
-    >>> print(f"{privacy_spent([steps], delta=1e-5):.3f}")
-    0.299
-    >>> print(f"{privacy_spent([counts, steps], delta=1e-5):.3f}")
-    0.311
+    `gaussian` is the inverse of the noise multiplier and `laplace` the inverse of the scale, both
+    zero for no release: they are the distances by which one row can shift the unit noise.
     """
-    check_budget(delta=delta, unit=unit)
-    replace = unit in REPLACING
-    batches = tuple(map(as_batch, phases))
-    if replace and any(batch.laplace and batch.rate < 1 for batch in batches):
-        raise ValueError(
-            f'Laplace noise on sampled batches has no known worst case for unit="{unit}", so that '
-            "no epsilon could be promised: use Gaussian noise."
-        )
-    return epsilon_of(batches, delta, replace=replace)
+
+    rate: float
+    n_steps: int
+    gaussian: float
+    laplace: float
+
+    def loss(self, of_row: float) -> float:
+        """log(1 - q + q e^loss): the loss of a sampled batch, from the loss with the row in it."""
+        log_rest = math.log1p(-self.rate) if self.rate < 1 else -math.inf
+        return float(np.logaddexp(log_rest, math.log(self.rate) + of_row))
+
+    def reach(self, log_tail: float) -> float:
+        """The loss with the row in the batch that is exceeded with probability < e^log_tail."""
+        deviations = math.sqrt(-2.0 * log_tail)
+        return self.laplace + self.gaussian * (self.gaussian / 2 + deviations)
 
 
 def as_batch(phase: Phase) -> Batch:
@@ -383,42 +309,6 @@ class PrivacyGuarantee:
             f"{PUBLIC[self.unit]}\n{released}\nAssumed: {'; '.join(ASSUMPTIONS)}.\n"
             f"Accountant: {self.accountant}."
         )
-
-
-def privacy_guarantee(
-    phases: Iterable[Phase], *, delta: float, unit: Unit = "record"
-) -> PrivacyGuarantee:
-    """The guarantee of a training, for the attribute ``privacy_``.
-
-    Parameters
-    ----------
-    phases, delta, unit
-        As in :func:`privacy_spent`, which computes epsilon.
-
-    Returns
-    -------
-    PrivacyGuarantee
-
-    Examples
-    --------
-    >>> from fairconstrained.privacy import Gaussian, Phase, privacy_guarantee
-    >>> guarantee = privacy_guarantee([Phase([Gaussian(10.0)])], delta=1e-5)
-    >>> print(f"{guarantee.epsilon:.2f}")
-    0.34
-    """
-    phases = tuple(phases)
-    steps = [p for p in phases if p.sampling_rate < 1 or p.n_steps > 1]
-    version = importlib.metadata.version("dp-accounting")
-    return PrivacyGuarantee(
-        epsilon=privacy_spent(phases, delta=delta, unit=unit),
-        delta=delta,
-        unit=unit,
-        mechanisms=tuple(map(str, phases)),
-        sampling_rate=max((p.sampling_rate for p in steps), default=1.0),
-        n_steps=sum(p.n_steps for p in steps),
-        accountant=f"privacy-loss distributions (dp-accounting {version}), rounded up",
-        phases=phases,
-    )
 
 
 def rounded_up(epsilon: float) -> str:

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
-from typing import Protocol, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -44,7 +44,6 @@ _BLOCK_ROWS = 8192  # expected rows of the batches that are drawn together
 _BLOCK_NORMALS = 1024  # pairs
 _GRID = 2.0**-24  # most that rounding adds to the norm of what a row adds, in units of the noise
 _LARGEST = 2.0**61  # steps of the grid; two such numbers add up within 64 bits
-
 _SEEDS = 2**63
 
 
@@ -83,16 +82,6 @@ class SystemGenerator(Generator):
         return drawn
 
 
-class Workers(Protocol):
-    """Minimal interface to distributed workers."""
-
-    rank: int
-    size: int
-
-    def sum(self, tensor: Tensor) -> Tensor:
-        """Sum over the workers; the same on each."""
-
-
 class SharedGenerator(Generator):
     """Randomness of workers whose rows are released together, as if one worker had them all.
 
@@ -112,7 +101,7 @@ class SharedGenerator(Generator):
     own : Generator
         What this worker draws from. A seed that is the same on all is replaced on all but the
         first, whose batches would otherwise be those of the others.
-    workers : Workers
+    workers : fairconstrained.workers.Workers
 
     Examples
     --------
@@ -124,10 +113,10 @@ class SharedGenerator(Generator):
     torch.Size([2])
     """
 
-    def __new__(cls, own: Generator, workers: Workers) -> Self:
+    def __new__(cls, own: Generator, workers: Any) -> Self:
         return super().__new__(cls)  # torch's takes a device
 
-    def __init__(self, own: Generator, workers: Workers):
+    def __init__(self, own: Generator, workers: Any):
         super().__init__()
         seed = own.initial_seed() % _SEEDS
         if workers.rank > 0:
@@ -139,13 +128,8 @@ class SharedGenerator(Generator):
         self.manual_seed(int(workers.sum(of_first)))
 
 
-def _source(rng: Generator) -> Generator:
-    """The generator that draws for this worker."""
-    return rng.own if isinstance(rng, SharedGenerator) else rng
-
-
 def _exponential(rng: Generator, *shape: int) -> Floats:
-    source = _source(rng)
+    source = rng.own if isinstance(rng, SharedGenerator) else rng
     if isinstance(source, SystemGenerator):
         return -np.log(source.uniform(*shape))
     uniform: Floats = torch.rand(shape, generator=source, dtype=torch.float64).numpy()
@@ -153,7 +137,7 @@ def _exponential(rng: Generator, *shape: int) -> Floats:
 
 
 def _normal(rng: Generator, n: int) -> Floats:
-    source = _source(rng)
+    source = rng.own if isinstance(rng, SharedGenerator) else rng
     if isinstance(source, SystemGenerator):
         return source.normal(n)
     normal: Floats = torch.randn(n, generator=source, dtype=torch.float64).numpy()
@@ -161,7 +145,7 @@ def _normal(rng: Generator, n: int) -> Floats:
 
 
 def _released(rng: Generator, part: Ints, noise: Ints) -> Ints:
-    """Sum over all workers that share `rng`, and noise once."""
+    """Sum over all workers that share `rng`, plus noise once."""
     if not isinstance(rng, SharedGenerator):
         return part + noise
     most = int(_LARGEST) // rng.workers.size  # so many workers add up within 64 bits
@@ -204,9 +188,8 @@ class PoissonBatches:
             n_batches = max(1, round(_BLOCK_ROWS / (self.rate * self.n_rows + 1)))
             rows = _chosen(n_batches * self.n_rows, self.rate, rng)
             starts = self.n_rows * torch.arange(n_batches + 1)
-            ends = torch.searchsorted(rows, starts).diff().tolist()
-            pieces = zip(torch.split(rows, ends), starts.tolist(), strict=False)
-            self._drawn = [piece - start for piece, start in pieces][::-1]
+            sizes = torch.searchsorted(rows, starts).diff().tolist()
+            self._drawn = list(torch.split(rows % self.n_rows, sizes))[::-1]
         return self._drawn.pop()
 
 
@@ -225,20 +208,13 @@ def _chosen(n_rows: int, rate: float, rng: Generator) -> Tensor:
 
 
 def with_gaussian_noise(value: Tensor, deviation: float, rng: Generator) -> Tensor:
-    """Add independent normal noise of this standard deviation to every entry.
-
-    With a :class:`SharedGenerator`: to the sum over its workers.
-    """
+    """Add independent normal noise of this standard deviation to every entry."""
     size = value.numel()
     return _added_on_grid(value, _normal(rng, size), deviation, math.sqrt(size), rng)
 
 
 def with_laplace_noise(value: Tensor, scale: float, rng: Generator) -> Tensor:
-    """Add independent Laplace noise of this scale to every entry.
-
-    Its standard deviation is sqrt(2) times the scale. With a :class:`SharedGenerator`: to the sum
-    over its workers.
-    """
+    """Add independent Laplace noise of this scale (deviation / sqrt(2)) to every entry."""
     size = value.numel()
     one, other = _exponential(rng, 2, size)  # the difference of two is Laplace
     return _added_on_grid(value, one - other, scale, size, rng)
@@ -326,24 +302,25 @@ class Releases:
         rng : Generator
             With a :class:`SharedGenerator` the sums of all workers are added up.
 
-        Returns
-        -------
-        Tensor
-
         Raises
         ------
         RuntimeError
             If the release has been made as often as planned.
         """
-        return self.noisy_parts(name, [total], bound, rng)[0]
+        add_noise, noise = self._spend(name)
+        return add_noise(total, noise * bound, rng)
 
     def noisy_parts(
         self, name: str, totals: Sequence[Tensor], bound: float, rng: Generator
     ) -> list[Tensor]:
         """Release several sums, to which a row adds at most `bound` together."""
+        add_noise, noise = self._spend(name)
+        return [add_noise(total, noise * bound, rng) for total in totals]
+
+    def _spend(self, name: str) -> tuple[Callable[[Tensor, float, Generator], Tensor], float]:
+        """Count a release; return how its noise is added, and the size of the noise."""
         if self._left.get(name, 0) < 1:
             raise RuntimeError(f"The privacy budget is spent: the plan has no {name} left.")
         self._left[name] -= 1
         release, _ = self._planned[name]
-        add_noise = ADD_NOISE[type(release)]
-        return [add_noise(total, release.noise * bound, rng) for total in totals]
+        return ADD_NOISE[type(release)], release.noise
