@@ -101,9 +101,6 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         """Return the kind of training that the parameters ask for, for one fit."""
         return Training(self)
 
-    def _forget(self) -> None:
-        """Discard state from earlier calls, before a new fit."""
-
     # ------------------------------------------------------------------ public methods
 
     @data_by_position("X", "y")
@@ -150,7 +147,6 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
             before the call.
         """
         with unchanged_on_error(self), taken_workers() as workers:
-            self._forget()
             refuse_difference("estimators", workers.gather(type(self).__name__))
             with workers.agreeing():
                 training = self._checked_training()

@@ -153,7 +153,7 @@ def _small(piece: Groups) -> Groups:
 
 def joined(levels: Sequence[Any], encode: Callable[[Any], Groups]) -> tuple[Array, list[Array]]:
     """All labels that occur in several lists of them, and where those of each list are in it."""
-    of_tuples = levels[0].dtype == object and isinstance(levels[0][0], tuple)
+    of_tuples = levels[-1].dtype == object and isinstance(levels[-1][0], tuple)
     every = np.concatenate(levels)
     codes, labels = encode(np.array(every.tolist(), dtype=object) if of_tuples else every)
     return labels, np.split(codes, np.cumsum([len(own) for own in levels])[:-1])
@@ -196,8 +196,8 @@ def agreed(estimator: FairClassifier, rows: TrainingRows, workers: Workers) -> T
     refuse_difference("parameters", [own.parameters for own in said])
     refuse_difference("last fits, where a warm start begins", [own.last_fit for own in said])
     refuse_difference("columns of X", [own.columns for own in said])
-    refuse_difference("kinds of labels in y", [_kind(own.classes) for own in said])
-    refuse_difference("kinds of sensitive_features", [_kind(own.groups) for own in said])
+    refuse_difference("kinds of labels in y", [kind_of_labels(own.classes) for own in said])
+    refuse_difference("kinds of sensitive_features", [kind_of_labels(own.groups) for own in said])
     classes, places = joined([own.classes for own in said], _encoded_labels)
     rows = replace(rows, y=places[workers.rank][rows.y], classes=classes, workers=workers)
     if rows.groups is not None:
@@ -237,7 +237,8 @@ def _last_fit(estimator: FairClassifier) -> float | None:
     return float(np.linalg.norm(np.concatenate([np.ravel(part) for part in found])))
 
 
-def _kind(labels: Array | None) -> str:
+def kind_of_labels(labels: Array | None) -> str:
+    """Whether labels are texts, numbers or others."""
     if labels is None:
         return "none"
     return _KINDS.get(labels.dtype.kind, "numbers")

@@ -27,7 +27,6 @@ from fairconstrained.groups import encode_groups, group_name
 
 if TYPE_CHECKING:
     from fairconstrained.estimators._base import FairClassifier
-    from fairconstrained.problems.moments import GroupMoments
 
 _MANY_GROUPS = 20
 _FEW_SAMPLES = 5
@@ -53,7 +52,6 @@ class TrainingRows:
     weight: Floats  # (n,) positive
     classes: Array
     groups: Array | None  # None if there are no sensitive features
-    moments: GroupMoments | None = None  # of a whole stream, if these rows are a sample of it
     routed: Mapping[str, Any] = field(default_factory=dict)  # for the fit of the user's classifier
     workers: Workers = ALONE  # that have the other rows
     weight_range: tuple[float, float] | None = None  # of all workers; None: that of these rows

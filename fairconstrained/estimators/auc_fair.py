@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fairconstrained.arrays import as_numpy
+from fairconstrained.arrays import as_numpy, check_all_samples
 from fairconstrained.constraints.auc import AUCS, AUCParity
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic
-from fairconstrained.estimators._private import PrivateRecords
-from fairconstrained.estimators._stream import StreamingClassifier
+from fairconstrained.estimators._calls import data_by_position, unchanged_on_error
+from fairconstrained.estimators._parameters import given_callbacks
+from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
+from fairconstrained.estimators._rows import Given, with_groups
+from fairconstrained.estimators._stream import Stream, begun, read_chunk
 from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.models.platt import log_odds_scale
+from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.erm import FairERM
@@ -33,15 +38,17 @@ from fairconstrained.problems.private.moments import (
     plan_moments,
     release,
 )
+from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import Solver, check_solves, solves
+from fairconstrained.solvers.level_set import LevelSet
 
 _MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
 _MUCH_NOISE = 0.3  # on the mean of a cell, in units of the clipped rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AUCFairClassifier(StreamingClassifier):
+class AUCFairClassifier(PrivateFairClassifier):
     r"""Linear model or network whose scores rank equally well for all groups.
 
     .. math::
@@ -181,6 +188,106 @@ class AUCFairClassifier(StreamingClassifier):
     device: str = "cpu"
     warm_start: bool = False
 
+    __metadata_request__partial_fit = {"sensitive_features": True}  # noqa: RUF012
+
+    @data_by_position("X", "y", "classes")
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train on all samples that this method has seen so far.
+
+        The estimator keeps up to `stream_memory` samples. As long as it has kept all of them, the
+        model is that of :meth:`fit` on the same samples, up to rounding. After that it keeps a
+        uniform sample and trains on it.
+
+        Every call runs the solver from the start. With ``warm_start=True`` it starts from the last
+        solution, which is faster and agrees within the tolerance of the slack.
+
+        With ``solver=LevelSet()`` (and ``surrogate="quadratic"``) a call updates the state of the
+        solver. Each sample is used once, in one mini-batch of the solver's `batch_size`. Samples
+        wait until a mini-batch is full, so the model does not depend on the chunks. The solver
+        begins once there are a full mini-batch, five samples for each column (which determine the
+        coordinates), and samples of both labels in at least two groups. It begins at the latest
+        with `stream_memory` samples, and then leaves out sets without samples. New groups may
+        appear until it begins, and `alpha` and `slack` are read at that time. The samples kept only
+        serve to measure the model, so a call is fast with a small `stream_memory`.
+
+        Parameters
+        ----------
+        X, y, sensitive_features, sample_weight
+            As in :meth:`fit`. New groups may appear at any time, but see above for ``LevelSet``.
+        classes : array-like of shape (2,), optional
+            Both labels. They are needed in the first call unless its samples have both.
+
+        Returns
+        -------
+        self
+            It can predict once it has seen both classes, or with ``LevelSet`` once the solver has
+            begun. A call to :meth:`fit` ends the stream.
+
+        Raises
+        ------
+        ValueError
+            If a label is not in `classes`, if the number of columns changes, if only some chunks
+            have sensitive features, or, with ``LevelSet``, if a group is new after the solver has
+            begun; also on one of several workers within
+            :func:`~fairconstrained.distributed.sharded_rows`. The estimator is then in the state
+            from before the call.
+        """
+        with unchanged_on_error(self):
+            training, name = self._checked_training(), type(self).__name__
+            check_all_samples(
+                f"{name}.partial_fit",
+                "a stream is kept by one process. fit takes the rows of all workers.",
+            )
+            if self.epsilon is not None:
+                raise ValueError(
+                    f"{name}.partial_fit needs epsilon=None: every call would spend the whole "
+                    "budget."
+                )
+            if isinstance(training.specification, Posteriors):
+                raise ValueError(
+                    f"{name}.partial_fit needs a linear model or a network: {self.model!r} would "
+                    "have to be fitted to the whole stream again."
+                )
+            given = Given(X, y, sensitive_features, sample_weight)
+            known = getattr(self, "_stream_", None)  # removed by `fit`, as all fitted attributes
+            stream, chunk = read_chunk(training, known, given, classes)
+            rows = with_groups(self, stream.training_rows())
+            if isinstance(training.solver, LevelSet):
+                stream = self._stepped(stream, chunk, training, training.solver)
+            elif len(np.unique(stream.rows.y)) == 2:
+                training.train(rows)
+            self._stream_: Stream = stream
+        return self
+
+    def _stepped(self, stream: Stream, chunk: Any, training: Training, solver: LevelSet) -> Stream:
+        """Continue from the state of the last call, or begin; return the stream with the state."""
+        if self.margin > 0:
+            raise ValueError(
+                f"{type(self).__name__}.margin must be 0 with {type(solver).__name__} in "
+                f"partial_fit: a margin takes a second fit; got {self.margin!r}."
+            )
+        with training.seeded(stream.seed) as rng:
+            steps = stream.steps
+            if steps is None:
+                chunk, steps = stream.rows, begun(training, stream, solver, rng)
+            if steps is None:
+                return stream
+            steps.check_groups(stream.groups)
+            steps = steps.after(solver, chunk, self.device)
+            stage = steps.stage(stream.rows.as_rows(self.device))
+            for callback in given_callbacks(self.callbacks) or ():
+                callback(stage.solution.iterate)
+            training.finish([stage])
+        return replace(stream, steps=steps)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
@@ -216,28 +323,23 @@ class RankingTraining(Training):
         free = clf.solver is None or solves(clf.solver, MomentERM)
         return MomentERM if self.is_linear and of_moments and free else FairERM
 
-    def from_moments(self, n_columns: int) -> bool:
-        """Whether group moments of so many columns are all that training needs."""
-        return self.problem_class is MomentERM and n_columns <= _MOST_COLUMNS
-
     def pose(self) -> Any:
         """Build the problem of moments, or of scores."""
-        stack = self.stack(self.rows.cells, self.estimator.min_group_size)
-        if self.from_moments(self.data.X.shape[1]):
-            moments = self._moments()
-            risk = self._pairwise_loss(moments.weight.reshape(2, -1).sum(dim=1))
+        data, clf = self.data, self.estimator
+        stack = self.stack(self.rows.cells, clf.min_group_size)
+        if self.problem_class is MomentERM and data.X.shape[1] <= _MOST_COLUMNS:
+            moments = GroupMoments.of_rows(data, len(self.rows.space.groups))
+            risk = self._pairwise_loss(data)
             surrogate: Any = risk.surrogate  # the quadratic one
             scale, curvature = moments.standard_scale(), 2.0 * surrogate.c1
             model = whitened_model(moments, scale, self.alpha, curvature)
-            return MomentERM(model, moments, risk, stack, self.alpha, self.data)
+            return MomentERM(model, moments, risk, stack, self.alpha, data)
         objective: Objective = RankedLoss()
         model = self.model()
-        if self.estimator.objective == "auc":
-            rows = self.data.quantiles
-            objective = self._pairwise_loss([rows.weight[rows.y == k].sum() for k in (0, 1)])
-            model = model.for_ranking()
+        if clf.objective == "auc":
+            objective, model = self._pairwise_loss(data), model.for_ranking()
         kind = RankingERM if self.is_linear else FairERM
-        return kind(model, self.data, objective, stack, self.alpha)
+        return kind(model, data, objective, stack, self.alpha)
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
         """Attributes of the model of log odds, after Platt scaling if scores only rank."""
@@ -250,21 +352,15 @@ class RankingTraining(Training):
         rescaled: dict[str, Any] = problem.model.rescaled(attributes, slope.item(), offset.item())
         return rescaled
 
-    def _pairwise_loss(self, label_weight: Iterable[Tensor]) -> PairwiseLoss:
-        """The loss of positives against negatives, given the weights of both labels."""
+    def _pairwise_loss(self, data: Rows) -> PairwiseLoss:
+        """The loss of positives against negatives."""
         surrogate = self.estimator._surrogate()
         # If the constraint does not depend on scale, the quadratic and the binormal loss have the
         # same optimum up to scale, and the quadratic one is convex.
         quadratic = surrogate.of_score_moments and not isinstance(surrogate, Quadratic)
-        weights = torch.stack(tuple(label_weight))
-        fractions = (weights / weights.sum()).tolist()
+        weights = torch.stack([data.weight[data.y == k].sum() for k in (0, 1)])
+        fractions = (data.workers.sum(weights) / data.total_weight).tolist()
         return PairwiseLoss(Quadratic() if quadratic else surrogate, tuple(fractions))
-
-    def _moments(self) -> GroupMoments:
-        """Moments of all rows; a stream may have more rows than those kept."""
-        if self.rows.moments is not None:
-            return self.rows.moments.on(self.estimator.device)
-        return GroupMoments.of_rows(self.data, len(self.rows.space.groups))
 
 
 class PrivateRanking(PrivateRecords):

@@ -2,16 +2,15 @@ r"""Ranking problems: on rows, and for linear models from group moments alone.
 
 For scores :math:`z = x' \beta` the table of :math:`(z, z^2)` over a cell follows from the weight,
 mean and covariance of the rows in the cell. The data are read once. After that the cost of a solver
-is O(d^2) for each cell, whatever the number of rows. Moments of chunks merge exactly, so streams
-need no rows either.
+is O(d^2) for each cell, whatever the number of rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
-from typing import Any, ClassVar
+from functools import cached_property, reduce
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -85,18 +84,6 @@ class GroupMoments:
     scatter: Tensor  # (C, d, d): weighted sums of squares, not divided by the weight
 
     @classmethod
-    def none(cls, n_cells: int, n_features: int) -> GroupMoments:
-        """Moments of no rows."""
-        return cls(*cls._zeros(n_cells, n_features))
-
-    @staticmethod
-    def _zeros(n_cells: int, n_features: int, device: Any = "cpu") -> tuple[Tensor, Tensor, Tensor]:
-        sizes = (n_cells, n_features, n_features)
-        zeros = partial(torch.zeros, dtype=torch.float64, device=device)
-        weight, mean, scatter = map(zeros, (sizes[:1], sizes[:2], sizes))
-        return weight, mean, scatter
-
-    @classmethod
     def of_rows(cls, data: Rows, n_groups: int) -> GroupMoments:
         """Moments of the (label, group) cells of all workers, merged in the order of these."""
         pieces = (
@@ -108,17 +95,15 @@ class GroupMoments:
     @classmethod
     def of(cls, X: Features, cell: Tensor, weight: Tensor, n_cells: int) -> GroupMoments:
         """Moments of these rows, in one pass."""
-        weights, means, scatters = cls._zeros(n_cells, X.shape[1], weight.device)
+        weights = weight.new_zeros(n_cells)
+        means = weight.new_zeros(n_cells, X.shape[1])
+        scatters = weight.new_zeros(n_cells, X.shape[1], X.shape[1])
         for c in set(cell.tolist()):
             index = torch.where(cell == c)[0]
             rows, w = X.rows(index), weight[index]
             weights[c], means[c] = w.sum(), rows.mean(w)
             scatters[c] = rows.covariance(w, means[c]) * w.sum()
         return cls(weights, means, scatters)
-
-    def on(self, device: Any) -> GroupMoments:
-        """The same moments on another device."""
-        return GroupMoments(*(own.to(device) for own in (self.weight, self.mean, self.scatter)))
 
     def merged(self, other: GroupMoments) -> GroupMoments:
         """Moments of the rows of both, in the stable form of Chan, Golub and LeVeque (1983)."""
@@ -128,14 +113,6 @@ class GroupMoments:
         mean = self.mean + fraction[:, None] * step
         between = (self.weight * fraction)[:, None, None] * step[:, :, None] * step[:, None, :]
         return GroupMoments(weight, mean, self.scatter + other.scatter + between)
-
-    def spread(self, cells: Tensor, n_cells: int) -> GroupMoments:
-        """The same moments at the given positions of a longer list of cells."""
-        longer = self._zeros(n_cells, self.mean.shape[1], cells.device)
-        known = (self.weight, self.mean, self.scatter)
-        return GroupMoments(
-            *(z.index_copy(0, cells, k) for z, k in zip(longer, known, strict=True))
-        )
 
     def union(self, cells: Tensor) -> GroupMoments:
         """Moments of the given cells together."""
@@ -195,7 +172,7 @@ class MomentERM(FixedSoftness):
     alpha : float
         Weight of half the squared norm of the coefficients.
     data : Rows
-        Rows on which hard values are measured: all rows, or those that a stream keeps.
+        Rows on which hard values are measured.
     free : Tensor of shape (n_params,), optional
         A solution of the problem without constraints, which no result may be worse than.
     """

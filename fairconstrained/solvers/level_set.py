@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -405,13 +405,6 @@ class LevelSetStream:
     def x(self) -> Tensor:
         """The output so far: the average of the level's points (w, a, b), or where it begins."""
         return self.descent.average() if self.descent.t else self.descent.x
-
-    def through(self, solver: LevelSet, batches: Iterable[Any]) -> LevelSetStream:
-        """One step on each of these mini-batches."""
-        state = self
-        for batch in batches:
-            state = state.after(solver, batch)
-        return state
 
     def after(self, solver: LevelSet, batch: Any) -> LevelSetStream:
         """One step on these rows, and the end of the level if it was its last."""

@@ -51,8 +51,8 @@ def streamed(data, sizes, solver=None, clf=None, **params):
 def test_the_model_does_not_depend_on_the_chunks(sizes, batch_size):
     data = table(3)
     solver = steps(batch_size, n_steps=5)
-    state = streamed(data, sizes, solver)._steps.state
-    once = streamed(data, [200], solver)._steps.state
+    state = streamed(data, sizes, solver)._stream_.steps.state
+    once = streamed(data, [200], solver)._stream_.steps.state
     assert (state.n_steps, state.n_levels) == (once.n_steps, once.n_levels)
     assert state.n_steps == 400 // batch_size
     assert torch.equal(state.x, once.x)
@@ -66,7 +66,7 @@ def test_one_call_with_one_row_is_one_step_of_the_transcription():
     n = 60
     solver = steps(1, dual_step_size=2.0)
     clf = streamed(tuple(array[:n] for array in data), [], solver)
-    model, saddle_owner = clf._steps.problem.model, np.array([0, 1, 1, 2, 2])
+    model, saddle_owner = clf._stream_.steps.problem.model, np.array([0, 1, 1, 2, 2])
     by_hand = ByHand(solver, saddle_owner, 0.5, 1.0, model, clf.alpha)
     sets = np.array(  # of the cells (label, group): the objective; then both AUCs, both signs
         [
@@ -84,8 +84,10 @@ def test_one_call_with_one_row_is_one_step_of_the_transcription():
         by_hand.step(X[row], 1.0, sides, 0.5, [1.4, 1.4])
     one = slice(n, n + 1)
     clf.partial_fit(X[one], y[one], sensitive_features=group[one])
-    by_hand.agrees_with(clf._steps.state.descent)
-    np.testing.assert_allclose(clf._steps.state.x[: len(by_hand.w)], average / total, atol=1e-12)
+    by_hand.agrees_with(clf._stream_.steps.state.descent)
+    np.testing.assert_allclose(
+        clf._stream_.steps.state.x[: len(by_hand.w)], average / total, atol=1e-12
+    )
     assert clf.n_iter_ == n + 1
 
 
@@ -107,7 +109,7 @@ def test_it_goes_where_the_exact_solution_is():
     assert optimum - 0.01 < reached < optimum + 0.15 * (0.5 - optimum)
     assert clf.history_["soft_violation"][-1] <= 0.4 + 0.02
     assert auc(clf, data) > auc_there - 0.01
-    assert len(clf._stream.rows.y) == 2000
+    assert len(clf._stream_.rows.y) == 2000
 
 
 def test_levels_fall_until_the_last_which_takes_all_further_rows():
@@ -117,7 +119,7 @@ def test_levels_fall_until_the_last_which_takes_all_further_rows():
     levels = []
     for index in np.arange(800).reshape(-1, 40):
         chunk = tuple(array[index] for array in data)
-        state = streamed(chunk, [], clf=clf)._steps.state
+        state = streamed(chunk, [], clf=clf)._stream_.steps.state
         levels.append(state.level)
     assert levels[0] == pytest.approx(0.5)
     assert len(set(levels)) == 3 == len({*levels[:8]})
@@ -150,12 +152,12 @@ def test_it_waits_for_a_mini_batch_and_for_both_labels_of_two_groups():
         warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
         for index in np.array_split(waiting, 4):
             clf.partial_fit(X[index], y[index], [0, 1], sensitive_features=group[index])
-    assert clf._steps is None
+    assert clf._stream_.steps is None
     with pytest.raises(NotFittedError):
         clf.predict(X)
     index = np.append(last, waiting[: 20 - (len(waiting) + 1) % 20])
     clf.partial_fit(X[index], y[index], sensitive_features=group[index])
-    assert clf._steps.state.n_steps == (len(waiting) + len(index)) / 20
+    assert clf._stream_.steps.state.n_steps == (len(waiting) + len(index)) / 20
     assert clf.predict(X).shape == y.shape
 
 
@@ -165,7 +167,7 @@ def test_a_group_without_positives_is_left_out_when_the_memory_is_full():
     X, y, group = X[keep], y[keep], group[keep]
     clf = AUCFairClassifier(INTRA, solver=steps(), stream_memory=150, **SURROGATE)
     clf.partial_fit(X[:100], y[:100], sensitive_features=group[:100])
-    assert clf._steps is None
+    assert clf._stream_.steps is None
     with pytest.warns(SmallGroupWarning, match="group 2"):
         clf.partial_fit(X[100:200], y[100:200], sensitive_features=group[100:200])
     assert len(clf.constraints_) == 2
@@ -214,8 +216,8 @@ def test_a_margin_takes_a_second_fit():
 def test_a_group_that_comes_after_the_first_step_is_refused_and_changes_nothing():
     X, y, group = (array[:50] for array in table())
     clf = streamed((X, y, group), [])
-    state, coef = clf._steps, clf.coef_
+    state, coef = clf._stream_.steps, clf.coef_
     with pytest.raises(ValueError, match=r"groups \[0, 1\]; this chunk has \[2\]"):
         clf.partial_fit(X, y, sensitive_features=group + 1)
-    assert clf._steps is state
+    assert clf._stream_.steps is state
     assert clf.coef_ is coef
