@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from numbers import Integral, Real
-from textwrap import wrap
+from textwrap import TextWrapper
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, check_samples
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.metrics.auc import Ranked
-from fairconstrained.metrics.bounds import check_confidence, wilson
+from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.inputs import Labels, check_labels, count_table, counted, two_labels
 from fairconstrained.metrics.partial import read_scored
 from fairconstrained.metrics.responses import predicted, scores_of
@@ -146,18 +144,18 @@ def certify(
     True
     """
     check_confidence(confidence)
-    _check_numbers(slack, min_group_size)
-    notion, per_group = _read(constraint, interval)
+    notion = _check(constraint, interval, slack, min_group_size)
     check_samples(X=X, y=y, sensitive_features=sensitive_features)
     true = check_labels(y, "y")
     if sensitive_features is None and notion in CAPS:
         sensitive_features = [OVERALL] * len(true)
     least = min(1.0 / max(slack, 1e-9), len(true)) if min_group_size == "auto" else min_group_size
     alpha, pos_label = 1.0 - float(confidence), getattr(constraint, "pos_label", None)
+    per_group = bool(getattr(constraint, "per_group", False))
     request = _Request(notion, per_group, interval, threshold, float(least), alpha, pos_label)
     of_labels = interval is None and (notion in PARITIES or notion in CAPS)
-    certify_request = _of_labels if of_labels else _of_scores
-    bound, groups, left_out = certify_request(estimator, X, true, sensitive_features, request)
+    judge = _of_labels if of_labels else _of_scores
+    bound, groups, left_out = judge(estimator, X, true, sensitive_features, request)
     if left_out:
         warn_caller(
             f"The certificate leaves out {'; '.join(left_out)} (min_group_size={min_group_size}) "
@@ -178,32 +176,28 @@ def certify(
     )
 
 
-def _check_numbers(slack: Any, min_group_size: Any) -> None:
+_PARTIAL_RATES = ("demographic_parity", "equal_opportunity", "equalized_odds")
+
+
+def _check(constraint: Any, interval: Any, slack: Any, min_group_size: Any) -> str:
+    """Check parameters, and return the name of the notion."""
     if isinstance(slack, bool) or not isinstance(slack, Real) or not float(slack) >= 0:
         raise ValueError(f"slack must be a number >= 0; got {slack!r}.")
     number = isinstance(min_group_size, Integral) and not isinstance(min_group_size, bool)
     if not number and min_group_size != "auto":
         raise ValueError(f"min_group_size must be an integer or 'auto'; got {min_group_size!r}.")
-
-
-_PARTIAL_RATES = ("demographic_parity", "equal_opportunity", "equalized_odds")
-
-
-def _read(constraint: Any, interval: Any) -> tuple[str, bool]:
-    """The notion's name, and whether a cap holds in each group."""
     notion = constraint if isinstance(constraint, str) else getattr(constraint, "name", constraint)
     whole, partial = (*PARITIES, *CAPS, *COMPARISONS), (*DISTRIBUTIONS, *_PARTIAL_RATES)
     known = whole if interval is None else partial
     if not isinstance(notion, str) or notion not in known:
         kind = "without interval" if interval is None else "with interval"
         raise ValueError(f"constraint must be one of {sorted(known)} {kind}; got {constraint!r}.")
-    reference = getattr(constraint, "reference", "pairwise")
-    if reference != "pairwise":
+    if getattr(constraint, "reference", "pairwise") != "pairwise":
         raise ValueError(
             f"certify bounds the largest difference between groups (reference='pairwise'); got "
             f"{constraint!r}."
         )
-    return notion, bool(getattr(constraint, "per_group", False))
+    return notion
 
 
 class _Request(NamedTuple):
@@ -278,7 +272,7 @@ def _of_scores(
 
 # --- the certificate ------------------------------------------------------------------------------
 
-_COLUMNS, _INDENT = 88, 15  # of a statement, and of the text after a label
+_INDENT = 15  # of the text after a label
 
 
 @dataclass(frozen=True)
@@ -368,47 +362,6 @@ class Certificate:
         """
         return json.dumps(self.to_dict(), **kwargs)
 
-    def compare(self, later: Certificate) -> pd.DataFrame:
-        r"""Changes between two samples: ``certificate.compare(later)``.
-
-        Parameters
-        ----------
-        later : Certificate
-            Of the same constraint on other rows, such as those of the next quarter.
-
-        Returns
-        -------
-        DataFrame
-            A row per rate that both have: ``event``, ``group``, ``before``, ``after``, ``change``
-            with ``low`` and ``high``, and ``drifted``: whether zero lies outside. The intervals
-            hold together with about the confidence of `self` (Newcombe's, which are good
-            approximations and not exact; Bonferroni over the rates).
-
-        Raises
-        ------
-        ValueError
-            If the constraints differ or are not of rates.
-        """
-        if later.constraint != self.constraint:
-            raise ValueError(
-                f"later must certify {self.constraint!r} too; got {later.constraint!r}."
-            )
-        if not all("rows" in rate for rate in self.rates + later.rates):
-            raise ValueError(f"compare needs certificates of rates; got {self.constraint!r}.")
-        key = ["event", "group"]
-        both = pd.DataFrame(self.rates).merge(pd.DataFrame(later.rates), on=key)
-        level = 1 - (1 - self.confidence) / max(len(both), 1)
-        sides = []
-        for suffix in ("_x", "_y"):
-            low, high = wilson(both[f"hits{suffix}"], both[f"rows{suffix}"], level)
-            sides.append((both[f"rate{suffix}"].to_numpy(), low, high))
-        (before, low, high), (after, later_low, later_high) = sides
-        change = after - before
-        lower = change - np.hypot(after - later_low, high - before)
-        upper = change + np.hypot(later_high - after, before - low)
-        found = {"before": before, "after": after, "change": change, "low": lower, "high": upper}
-        return both[key].assign(**found, drifted=(lower > 0) | (upper < 0))
-
     def __str__(self) -> str:
         """The statement."""
         verdict = "IS CERTIFIED" if self.kept else "is NOT certified"
@@ -427,8 +380,13 @@ class Certificate:
         }
         lines = [
             f"{self.constraint} within {self.slack:g} {verdict} (confidence {self.confidence:g}).",
-            *(line for label, texts in entries.items() for line in _entry(label, texts)),
         ]
+        wrapper = TextWrapper(88, break_long_words=False, break_on_hyphens=False)
+        wrapper.subsequent_indent = _INDENT * " "
+        for label, texts in entries.items():
+            for i, text in enumerate(texts):
+                wrapper.initial_indent = f"  {'' if i else label}".ljust(_INDENT)
+                lines += wrapper.wrap(text)
         if self.rates:
             lines.append("  rates, with bounds that hold together")
         for rate in self.rates:
@@ -438,14 +396,6 @@ class Certificate:
                 f"between {rate['low']:.4f} and {rate['high']:.4f}"
             )
         return "\n".join(lines)
-
-
-def _entry(label: str, texts: Sequence[str]) -> Iterator[str]:
-    """Texts in lines of at most `_COLUMNS`, the label before the first."""
-    width = _COLUMNS - _INDENT
-    for i, text in enumerate(texts):
-        for k, line in enumerate(wrap(text, width, break_long_words=False, break_on_hyphens=False)):
-            yield f"  {label if i == k == 0 else '':<{_INDENT - 2}}{line}"
 
 
 def _without_nan(value: Any) -> Any:

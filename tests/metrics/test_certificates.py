@@ -264,22 +264,6 @@ def test_what_is_left_out_altogether_is_not_certified(name):
     assert "NaN" not in certificate.to_json()  # which is no JSON
 
 
-def test_drift():
-    """A later sample from the same population has not drifted; one from another has."""
-    rng = np.random.default_rng(0)
-    first, second, other = (
-        certified(sample(4000, rng, shift=shift), "equalized_odds") for shift in (0.3, 0.3, 0.8)
-    )
-    assert not first.compare(second)["drifted"].any()
-    changes = first.compare(other).set_index(["event", "group"])
-    assert list(changes.index[changes["drifted"]]) == [
-        ("predicted 1 with label 0", "0"),
-        ("predicted 1 with label 1", "0"),
-    ]
-    with pytest.raises(ValueError, match="equalized_odds"):
-        first.compare(certified((*sample(50, rng)[:2], None), "false_negative_rate", 0.5))
-
-
 def test_caps_of_groups_and_constraint_objects():
     rows = sample(4000, np.random.default_rng(0), shift=1.0)
     overall = certified(rows, "false_negative_rate", 0.4)
