@@ -7,17 +7,26 @@ labels the larger is the positive one, as in scikit-learn's ``roc_auc_score``.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, check_array
+from fairconstrained.arrays import Array
 from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.metrics.comparisons import warn_absent, warn_single_group
-from fairconstrained.metrics.inputs import GroupedRows, check_weights, grouped_rows, two_labels
+from fairconstrained.metrics.inputs import (
+    GroupedRows,
+    check_scores,
+    check_weights,
+    grouped_rows,
+    two_labels,
+)
 from fairconstrained.metrics.metric import examples, metric_of
+
+P = ParamSpec("P")
 
 
 def auc_between(
@@ -61,18 +70,24 @@ def auc_between(
     >>> auc_between([1.0, 2.0, 3.0, 2.0], [False, True, True, False], [True, False, False, True])
     0.875
     """
-    scores = _scores(y_score)
+    scores = check_scores(y_score)
     weight = check_weights(sample_weight, len(scores))
-    masks = {"first": first, "second": second}
-    sides = {name: np.where(_mask(name, m, len(scores)), weight, 0.0) for name, m in masks.items()}
-    for name, side in sides.items():
-        if not side.any():
+    sides = []
+    for name, given in (("first", first), ("second", second)):
+        mask: Array = np.asarray(given)
+        if mask.dtype != bool or mask.shape != scores.shape:
+            raise ValueError(
+                f"{name} must be a boolean mask of shape {scores.shape}; "
+                f"got dtype {mask.dtype}, shape {mask.shape}."
+            )
+        sides.append(np.where(mask, weight, 0.0))
+        if not sides[-1].any():
             warn_caller(
                 f"The {name} set has no rows (or rows of zero weight only): the AUC is nan.",
                 SmallGroupWarning,
             )
             return float("nan")
-    above, below = sides.values()
+    above, below = sides
     return float(above @ wins(ranks(scores), below) / (above.sum() * below.sum()))
 
 
@@ -98,12 +113,6 @@ class Ranked(NamedTuple):
         """Return the weight of each cell that ranks above each other cell, as ``win_table``."""
         return win_table(self.scores, self.cells.group, self.cells.weight, 2 * len(self.groups))
 
-    def within_groups(self) -> tuple[Array, Array]:
-        """Weight of the pairs (positive, negative) of each group in order, and of all its pairs."""
-        negative, positive = self.weight.reshape(2, -1)
-        n_groups = len(self.groups)
-        return np.diag(self.table()[n_groups:, :n_groups]), negative * positive
-
     def differences(self, sets: Array) -> Array:
         """Return differences of two AUCs between sets of cells, (n_differences, 4, n_cells)."""
         return auc_differences(self.table(), self.weight, sets)
@@ -119,193 +128,138 @@ def ranked_rows(
 ) -> Ranked:
     """Check the arguments of the metrics of AUCs."""
     codes, _, positive = two_labels(y_true, "y_true", pos_label)
-    scores = _scores(y_score, len(codes))
+    scores = check_scores(y_score, len(codes))
     rows = grouped_rows(
         len(codes), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
     )
     return Ranked.of(scores, codes == positive, rows)
 
 
-def _largest_difference(ranked: Ranked, notion: str) -> float:
-    """Return the largest difference of AUCs that a notion compares."""
-    comparisons = COMPARISONS[notion](len(ranked.groups))
-    _warn_of_empty(comparisons, ranked.weight.reshape(2, -1), ranked.groups)
-    differences = ranked.differences(comparisons.reshape(-1, 4, 2 * len(ranked.groups)))
-    return float(np.abs(differences).max(initial=0.0))
-
-
 def _warn_of_empty(comparisons: Array, cell_weight: Array, groups: list[str]) -> None:
+    """Name the sets of cells, (label, group), that a notion compares and that have no weight."""
     if len(groups) == 1:
         warn_single_group(groups[0])
-    sets = np.unique(comparisons.reshape(-1, 2, len(groups)), axis=0)
-    empty = [cells for cells in sets if not (cells * cell_weight).any()]
-    if empty:
-        warn_absent(_describe(cells, groups) for cells in empty)
+    absent = []
+    for cells in np.unique(comparisons.reshape(-1, 2, len(groups)), axis=0):
+        if (cells * cell_weight).any():
+            continue
+        labels, members = np.any(cells, axis=1), np.any(cells, axis=0)
+        kind = "rows" if labels.all() else f"{'positive' if labels[1] else 'negative'} rows"
+        one = f"group {groups[int(members.argmax())]} has no {kind}"
+        absent.append(f"no group has {kind}" if members.all() else one)
+    if absent:
+        warn_absent(absent)
 
 
-def _describe(cells: Array, groups: list[str]) -> str:
-    labels, members = np.any(cells, axis=1), np.any(cells, axis=0)
-    whose = "no group" if members.all() else f"group {groups[int(members.argmax())]}"
-    has = "has" if members.all() else "has no"
-    kind = "rows" if labels.all() else f"{'positive' if cells[1].any() else 'negative'} rows"
-    return f"{whose} {has} {kind}"
+_DOC = """{summary}
+
+.. math:: {formula}
+
+({source})
+
+Returns
+-------
+float
+    Between 0 and {returns}.
+
+Examples
+--------
+>>> from fairconstrained.metrics import {name}
+>>> {name}([0, 1, 0, 1], {scores}, sensitive_features=list("aabb"))
+{value}
+"""
+# The notion of each metric below, by which ``COMPARISONS`` says what is compared.
+NOTIONS: dict[Callable[..., float], str] = {}
 
 
-def _scores(y_score: ArrayLike, n_samples: int | None = None) -> Array:
-    scores: Array = check_array(y_score, ensure_2d=False, dtype="numeric", input_name="y_score")
-    if scores.ndim == 2 and scores.shape[1] == 1:
-        scores = scores[:, 0]
-    if scores.ndim != 1 or (n_samples is not None and len(scores) != n_samples):
-        expected = "(n_samples,)" if n_samples is None else f"({n_samples},)"
-        raise ValueError(
-            f"y_score must have shape {expected}, one score per row; got {scores.shape}. Of two "
-            "columns of probabilities, give the positive class's."
-        )
-    return np.asarray(scores)
+def _metric(
+    reader: Callable[P, Ranked],
+    name: str,
+    notion: str,
+    example: tuple[list[int], float],
+    **described: str,
+) -> Callable[P, float]:
+    """Return the metric of this name, with an example of scores and their value."""
+
+    def measure(ranked: Ranked) -> float:
+        comparisons = COMPARISONS[notion](len(ranked.groups))
+        _warn_of_empty(comparisons, ranked.weight.reshape(2, -1), ranked.groups)
+        differences = ranked.differences(comparisons.reshape(-1, 4, 2 * len(ranked.groups)))
+        return float(np.abs(differences).max(initial=0.0))
+
+    scores, value = example
+    measure.__name__ = measure.__qualname__ = name
+    measure.__doc__ = _DOC.format(name=name, scores=scores, value=value, **described)
+    metric = metric_of(reader)(measure)
+    NOTIONS[metric] = notion
+    return metric
 
 
-def _mask(name: str, mask: ArrayLike, n_samples: int) -> NDArray[np.bool_]:
-    array: Array = np.asarray(mask)
-    if array.dtype != bool or array.shape != (n_samples,):
-        raise ValueError(
-            f"{name} must be a boolean mask of shape ({n_samples},); "
-            f"got dtype {array.dtype}, shape {array.shape}."
-        )
-    return array
-
-
-@metric_of(ranked_rows)
-def group_auc_gap(ranked: Ranked) -> float:
-    r"""How well scores tell two groups apart, whatever the label.
-
-    .. math:: \max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |
-
-    (Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no weight.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import group_auc_gap
-    >>> group_auc_gap([0, 1, 0, 1], [1, 3, 2, 4], sensitive_features=list("aabb"))
-    0.25
-    """
-    return _largest_difference(ranked, "group_auc")
-
-
-@metric_of(ranked_rows)
-def inter_group_auc_gap(ranked: Ranked) -> float:
-    r"""Difference of cross-AUCs: positives of one group against negatives of another.
-
-    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |
-
-    (Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import inter_group_auc_gap
-    >>> inter_group_auc_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
-    1.0
-    """
-    return _largest_difference(ranked, "inter_group")
-
-
-@metric_of(ranked_rows)
-def intra_group_auc_gap(ranked: Ranked) -> float:
-    r"""Difference of the AUCs within each group.
-
-    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |
-
-    (Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons",
-    2019.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import intra_group_auc_gap
-    >>> intra_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
-    1.0
-    """
-    return _largest_difference(ranked, "intra_group")
-
-
-@metric_of(ranked_rows)
-def positive_equality_gap(ranked: Ranked) -> float:
-    r"""Average equality gap of the positives: those of a group against all.
-
-    .. math:: \max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |
-
-    (Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one
-    protected group; here the worst group.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no positives.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import positive_equality_gap
-    >>> positive_equality_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
-    0.25
-    """
-    return _largest_difference(ranked, "positive_equality_gap")
-
-
-@metric_of(ranked_rows)
-def negative_equality_gap(ranked: Ranked) -> float:
-    r"""Average equality gap of the negatives: those of a group against all.
-
-    .. math:: \max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |
-
-    (Borkan et al., 2019, as :func:`positive_equality_gap`.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no negatives.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import negative_equality_gap
-    >>> negative_equality_gap([0, 1, 0, 1], [1, 2, 1, 4], sensitive_features=list("aabb"))
-    0.0
-    """
-    return _largest_difference(ranked, "negative_equality_gap")
-
-
-@metric_of(ranked_rows)
-def bpsn_bnsp_gap(ranked: Ranked) -> float:
-    r"""Background-positive subgroup-negative AUC against its counterpart.
-
-    .. math:: \max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |
-
-    (Borkan et al., 2019, for one protected group; here the worst group.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import bpsn_bnsp_gap
-    >>> bpsn_bnsp_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
-    0.5
-    """
-    return _largest_difference(ranked, "bpsn_bnsp")
+_BORKAN = """Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one
+protected group; here the worst group."""
+_BEUTEL = """Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons",
+2019."""
+_LABEL = "nan where a group has no rows with some label"
+group_auc_gap = _metric(
+    ranked_rows,
+    "group_auc_gap",
+    "group_auc",
+    ([1, 3, 2, 4], 0.25),
+    summary="How well scores tell two groups apart, whatever the label.",
+    formula=r"\max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |",
+    source='Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.',
+    returns="1/2; nan where a group has no weight",
+)
+inter_group_auc_gap = _metric(
+    ranked_rows,
+    "inter_group_auc_gap",
+    "inter_group",
+    ([1, 2, 3, 4], 1.0),
+    summary="Difference of cross-AUCs: positives of one group against negatives of another.",
+    formula=r"\max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |",
+    source='Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.',
+    returns=f"1; {_LABEL}",
+)
+intra_group_auc_gap = _metric(
+    ranked_rows,
+    "intra_group_auc_gap",
+    "intra_group",
+    ([1, 2, 4, 3], 1.0),
+    summary="Difference of the AUCs within each group.",
+    formula=r"\max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |",
+    source=_BEUTEL,
+    returns=f"1; {_LABEL}",
+)
+positive_equality_gap = _metric(
+    ranked_rows,
+    "positive_equality_gap",
+    "positive_equality_gap",
+    ([1, 2, 3, 4], 0.25),
+    summary="Average equality gap of the positives: those of a group against all.",
+    formula=r"\max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |",
+    source=_BORKAN,
+    returns="1/2; nan where a group has no positives",
+)
+negative_equality_gap = _metric(
+    ranked_rows,
+    "negative_equality_gap",
+    "negative_equality_gap",
+    ([1, 2, 1, 4], 0.0),
+    summary="Average equality gap of the negatives: those of a group against all.",
+    formula=r"\max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |",
+    source=_BORKAN,
+    returns="1/2; nan where a group has no negatives",
+)
+bpsn_bnsp_gap = _metric(
+    ranked_rows,
+    "bpsn_bnsp_gap",
+    "bpsn_bnsp",
+    ([1, 2, 3, 4], 0.5),
+    summary="Background-positive subgroup-negative AUC against its counterpart.",
+    formula=r"\max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |",
+    source=_BORKAN,
+    returns=f"1; {_LABEL}",
+)
 
 
 __test__ = examples(globals())

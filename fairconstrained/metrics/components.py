@@ -252,14 +252,6 @@ _OF_WAY: Mapping[rates.Way, Callable[..., Components | None]] = {
     rates.RATIO: _ratio,
     rates.CAP: _cap,
 }
-_AUC_GAPS: Mapping[Callable[..., float], str] = {
-    auc.group_auc_gap: "group_auc",
-    auc.inter_group_auc_gap: "inter_group",
-    auc.intra_group_auc_gap: "intra_group",
-    auc.positive_equality_gap: "positive_equality_gap",
-    auc.negative_equality_gap: "negative_equality_gap",
-    auc.bpsn_bnsp_gap: "bpsn_bnsp",
-}
 COMPONENTS: Mapping[Callable[..., float], _Made] = {
     **{
         metric: (reader, partial(_OF_WAY[way], notion=notion))
@@ -271,6 +263,6 @@ COMPONENTS: Mapping[Callable[..., float], _Made] = {
     losses.loss_gap: (losses.read_losses, _loss_gap),
     **{
         metric: (auc.ranked_rows, partial(_auc_gap, notion=notion))
-        for metric, notion in _AUC_GAPS.items()
+        for metric, notion in auc.NOTIONS.items()
     },
 }

@@ -112,6 +112,20 @@ def check_labels(values: ArrayLike, name: str, n_samples: int | None = None) -> 
     return np.asarray(labels)
 
 
+def check_scores(y_score: ArrayLike, n_samples: int | None = None) -> Floats:
+    """Return one score per row: the only column, or that of the positive class of two."""
+    scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
+    if scores.ndim == 2 and scores.shape[1] <= 2:
+        scores = scores[:, -1]
+    if scores.ndim != 1 or (n_samples is not None and len(scores) != n_samples):
+        expected = "(n_samples,)" if n_samples is None else f"({n_samples},)"
+        raise ValueError(
+            f"y_score must have shape {expected}, one score per row, or two columns of "
+            f"probabilities; got {scores.shape}."
+        )
+    return np.asarray(scores)
+
+
 def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> Floats:
     """Return non-negative weights, one per row; ones for None."""
     if sample_weight is None:

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Ints, check_array
+from fairconstrained.arrays import Array, Ints
 from fairconstrained.metrics.comparisons import GroupRates, gap
 from fairconstrained.metrics.inputs import (
     Counts,
     GroupedRows,
     Labels,
+    check_scores,
     counted,
     grouped_rows,
     two_labels,
@@ -34,18 +35,6 @@ from fairconstrained.percentiles import (
     read_intervals,
 )
 from fairconstrained.rates import Rates, odds, selection_rates, true_positive_rates
-
-
-def checked_scores(y_score: ArrayLike) -> Array:
-    """One score per row: the only column, or that of the positive class of two."""
-    scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
-    if scores.ndim == 2 and scores.shape[1] <= 2:
-        scores = scores[:, -1]
-    if scores.ndim != 1:
-        raise ValueError(
-            f"y_score must hold one score per row, for two classes; got shape {scores.shape}."
-        )
-    return np.asarray(scores)
 
 
 class Scored(NamedTuple):
@@ -81,7 +70,7 @@ def read_scored(
     sample_weight: ArrayLike | None = None,
 ) -> Scored:
     """Check the arguments of the metrics of distributions."""
-    scores = checked_scores(y_score)
+    scores = check_scores(y_score)
     rows = grouped_rows(
         len(scores), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
     )

@@ -15,11 +15,11 @@ from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilso
 from fairconstrained.metrics.inputs import (
     GroupedRows,
     Labels,
+    check_scores,
     counted,
     grouped_rows,
     read_labels,
 )
-from fairconstrained.metrics.partial import checked_scores
 from fairconstrained.rates import (
     Rates,
     base_rates,
@@ -30,7 +30,6 @@ from fairconstrained.rates import (
     true_positive_rates,
 )
 
-OVERALL = "overall"
 _RATES: Mapping[str, Rates] = {
     "base_rate": base_rates,
     "selection_rate": selection_rates,
@@ -113,16 +112,20 @@ def group_report(
     )
     if len(counted(rows, labels).targets) > 1:
         raise ValueError(f"pos_label must name one of the labels {labels.classes}; got None.")
-    scores = None if y_score is None else checked_scores(y_score)
-    if scores is not None and len(scores) != len(labels.true):
-        raise ValueError(f"y_score has {len(scores)} rows, but y_true has {len(labels.true)}.")
+    scores = None if y_score is None else check_scores(y_score, len(labels.true))
     index, columns = [], []
     for names, group in _groupings(sensitive_features, rows):
         index += names
         own = GroupedRows(group, names, rows.weight)
         found = _rates(own, labels, confidence)
         if scores is not None:
-            found |= _aucs(Ranked.of(scores, labels.true == labels.candidates[0], own), confidence)
+            ranked = Ranked.of(scores, labels.true == labels.candidates[0], own)
+            (negative, positive), n_groups = ranked.weight.reshape(2, -1), len(names)
+            won, pairs = np.diag(ranked.table()[n_groups:, :n_groups]), negative * positive
+            aucs = won / np.where(pairs > 0, pairs, np.nan)
+            negatives, positives = ranked.cells.effective().reshape(2, -1)
+            low, high = newcombe_auc(aucs, positives, negatives, confidence)
+            found |= {"auc": aucs, "auc_low": low, "auc_high": high}
         columns.append(pd.DataFrame(found))
     report = pd.concat(columns, ignore_index=True)
     report.index = pd.Index(index)
@@ -132,22 +135,16 @@ def group_report(
 def _groupings(sensitive_features: Any, rows: GroupedRows) -> Iterator[tuple[list[str], Ints]]:
     """Names of the groups and the group of each row: of each column, crossed, and overall."""
     if isinstance(rows.labels[0], tuple):
-        values = zip(*rows.labels, strict=True)
-        for name, column in zip(_column_names(sensitive_features), values, strict=True):
-            of_label, levels = pd.factorize(np.array(column, dtype=object), sort=True)
+        columns = getattr(sensitive_features, "columns", None)
+        if columns is None and isinstance(sensitive_features, dict):
+            columns = sensitive_features
+        if columns is None:
+            columns = [f"column {i}" for i in range(np.shape(sensitive_features)[1])]
+        for name, values in zip(columns, zip(*rows.labels, strict=True), strict=True):
+            of_label, levels = pd.factorize(np.array(values, dtype=object), sort=True)
             yield [f"{name}: {level}" for level in levels], of_label[rows.group]
     yield rows.names, rows.group
-    yield [OVERALL], np.zeros_like(rows.group)
-
-
-def _column_names(sensitive_features: Any) -> list[str]:
-    names = getattr(sensitive_features, "columns", None)
-    if names is None and isinstance(sensitive_features, dict):
-        names = sensitive_features
-    if names is None:
-        names = range(np.shape(sensitive_features)[1])
-        return [f"column {i}" for i in names]
-    return [str(name) for name in names]
+    yield ["overall"], np.zeros_like(rows.group)
 
 
 def _rates(rows: GroupedRows, labels: Labels, confidence: float) -> dict[str, Array]:
@@ -163,12 +160,3 @@ def _rates(rows: GroupedRows, labels: Labels, confidence: float) -> dict[str, Ar
         low, high = wilson(rate * effective, effective, confidence)
         found |= {name: rate, f"{name}_low": low, f"{name}_high": high}
     return found
-
-
-def _aucs(ranked: Ranked, confidence: float) -> dict[str, Array]:
-    """Return the AUC of the positives against the negatives of each group, with its interval."""
-    won, pairs = ranked.within_groups()
-    aucs = won / np.where(pairs > 0, pairs, np.nan)
-    negatives, positives = ranked.cells.effective().reshape(2, -1)
-    low, high = newcombe_auc(aucs, positives, negatives, confidence)
-    return {"auc": aucs, "auc_low": low, "auc_high": high}
