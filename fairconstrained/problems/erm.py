@@ -33,7 +33,7 @@ from fairconstrained.problems.base import (
     separate_estimates,
     with_penalty,
 )
-from fairconstrained.problems.known import Known, known_points
+from fairconstrained.problems.known import known_points
 from fairconstrained.problems.lines import Line
 from fairconstrained.problems.majorant import convex_bounds
 from fairconstrained.problems.objectives import Objective
@@ -235,7 +235,7 @@ class FairERM:
 
         def of_piece(rows: Rows) -> Tensor:
             placed, own = self._placed(rows), self.model.scores(w, rows.X)
-            sums = self._sums(own, aux, placed)
+            sums = self._sums(own, placed, aux)
             if self._sums_decide:
                 return torch.stack((sums, self._hard_sums(own, placed)))
             scores.append(own)
@@ -400,20 +400,23 @@ class FairERM:
 
     def sharpened(self) -> Self:
         """The problem with soft rates at twice the temperature, or itself without soft rates."""
-        return self._under(self.constraint.sharpened())
+        constraint = self.constraint.sharpened()
+        return self if constraint is self.constraint else replace(self, constraint=constraint)
 
     def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
         """The problem with more slack, and x with extra variables that suit it."""
-        problem = self._under(self.constraint.loosened(by))
-        return problem, x if problem is self else problem.variables(self._split(x)[0])
+        constraint = self.constraint.loosened(by)
+        if constraint is self.constraint:
+            return self, x
+        problem = replace(self, constraint=constraint)
+        return problem, problem.variables(self._split(x)[0])
 
-    def known(self) -> list[Known]:
-        """Points that no result may be clearly worse than."""
-        return known_points(self)
+    known = known_points
 
     def thinned(self) -> Self:
         """The problem on some hundred thousand rows that stand for all; itself if few."""
-        return self._on(self.data.subsample(self.constraint))
+        data = self.data.subsample(self.constraint)
+        return self if data is self.data else replace(self, data=data)
 
     @cached_property
     def few(self) -> Self:
@@ -425,13 +428,7 @@ class FairERM:
 
         Where all scores are equal, its values are those of this problem.
         """
-        return self._on(self.data.by_cell(self.constraint))
-
-    def _under(self, constraint: MomentConstraint) -> Self:
-        return self if constraint is self.constraint else replace(self, constraint=constraint)
-
-    def _on(self, data: Rows) -> Self:
-        return self if data is self.data else replace(self, data=data)
+        return replace(self, data=self.data.by_cell(self.constraint))
 
     # ------------------------------------------------------------------ differences of convex parts
 
@@ -494,10 +491,16 @@ class FairERM:
         affine, of_rows, total = self.affine, self.risk.of_rows, self.data.total_weight
         assert affine is not None  # see `_sums_decide`
         assert of_rows is not None
-        own = [
-            self._named(lines.changes(*self._on_line(w, ahead, rows), reach), place)
-            for place, rows in enumerate(self.data.pieces())
-        ]
+        own = []
+        for place, rows in enumerate(self.data.pieces()):
+            changes = lines.changes(*self._on_line(w, ahead, rows), reach)
+            if not self.data.in_memory and self.n_rows > _MOST_NAMED:
+                # Offsets run evenly over pieces and workers, so all ranks are named alike.
+                offset = (_GOLDEN * place + _PLASTIC * self.data.workers.rank) % 1.0
+                spacing = self.n_rows / _MOST_NAMED
+                ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
+                changes = changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
+            own.append(changes)
         changes = torch.cat(self.data.workers.gather(torch.cat(own)))
         if self.constraint.of_labels:
             most = lines.MOST_ENTRIES // ((affine.n_parts + 1) * (1 + affine.n_columns))
@@ -518,19 +521,6 @@ class FairERM:
         tables = sums[:, 1:].reshape(len(steps), affine.n_parts, affine.n_columns)
         return Line(steps, sums[:, 0], affine.largest(tables))
 
-    def _named(self, changes: Tensor, place: int) -> Tensor:
-        """The changes that a piece names.
-
-        Of many pieces each names few: with an offset that runs evenly over pieces and workers, all
-        ranks are named alike.
-        """
-        if self.data.in_memory or self.n_rows <= _MOST_NAMED:
-            return changes
-        offset = (_GOLDEN * place + _PLASTIC * self.data.workers.rank) % 1.0
-        spacing = self.n_rows / _MOST_NAMED
-        ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
-        return changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
-
     def _on_line(self, w: Tensor, ahead: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """Scores of the rows, and their derivatives along the line."""
         scores = self.model.scores(w, rows.X)
@@ -549,7 +539,7 @@ class FairERM:
         if in_closed_form:
             sums, on_scores = self._in_closed_form(scores, aux, placed)
         else:
-            sums, pullback = linearized(lambda z, a: self._sums(z, a, placed), scores, aux)
+            sums, pullback = linearized(lambda z, a: self._sums(z, placed, a), scores, aux)
             on_scores = pullback  # type: ignore[assignment]
 
         def gradients(weights: Tensor) -> Tensor:
@@ -629,7 +619,7 @@ class FairERM:
 
         return torch.cat((risk[None], table.reshape(-1))), gradients
 
-    def _sums(self, scores: Tensor, aux: Tensor, rows: Placement) -> Tensor:
+    def _sums(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Sums over some rows, of the objective and then of the constraint, as one vector."""
         risk = self.risk.sums(scores, rows.y, rows.weight) / self.data.total_weight
         table = self.constraint.sums(scores, rows, aux)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, Self
 
@@ -10,17 +9,9 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.constraints.placement import Placement
-from fairconstrained.constraints.statistics import Statistic
 from fairconstrained.problems.base import Evaluation
 from fairconstrained.problems.erm import FairERM
-
-TABLES = ("labels", "probabilities")  # what W may answer to
-
-
-def counted_by(statistic: Statistic, table: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """Contribution of a row to the table that W answers to, a function of its scores and label."""
-    return statistic.hard if table == "labels" else statistic.soft
+from fairconstrained.problems.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -88,10 +79,11 @@ class FermiERM(FairERM):
         placed = self.placed.take(rows)._replace(weight=own.weight)
         scores, model_pullback = self.model.linearize(x, own.X)
         _, risk_gradient = self.risk.linearize(scores, own.y, own.weight, self.data.total_weight)
-        soft, on_statistics = self.constraint.statistic.linearize(scores, own.y)
+        statistic = self.constraint.statistic
+        soft, on_statistics = statistic.linearize(scores, own.y)
         weights = self.weight * self.information.weights(dual)
         on_scores = risk_gradient() + on_statistics(placed.on_columns(weights, soft))
-        counted = counted_by(self.constraint.statistic, table)(scores, own.y)
+        counted = (statistic.hard if table == "labels" else statistic.soft)(scores, own.y)
         on_x = model_pullback(on_scores)
         penalty = self.model.penalty(x).gradient
         on_x[: len(penalty)] += self.alpha * penalty
@@ -99,7 +91,7 @@ class FermiERM(FairERM):
 
     def of_labels(self, x: Tensor) -> tuple[float, float]:
         """Error plus penalty of predicted labels, and their mutual information (0 if unused)."""
-        error, table = self._at(x, self._hard_sums)
+        *_, error, table = self._at(x)
         if not self._is_penalised:
             return float(error), 0.0
         information = float(self.information.value(table))
@@ -121,7 +113,8 @@ class FermiERM(FairERM):
         """The problem with its table shifted towards that of the labels at x; itself if unused."""
         if not self._is_penalised:
             return self
-        apart = self._at(x, self._hard_sums)[1] - self._at(x, self._soft_sums)[1]
+        _, soft, _, hard = self._at(x)
+        apart = hard - soft
         before = torch.zeros_like(apart) if self.shift is None else self.shift
         # The first shift is whole: none is the paper's problem, not an estimate of it.
         fraction = 1.0 if self.shift is None else step
@@ -129,19 +122,20 @@ class FermiERM(FairERM):
 
     def _evaluate(self, x: Tensor) -> Evaluation:
         """Objective and error, each with the measured values of the notion."""
-        (risk, soft), (error, hard) = self._at(x, self._soft_sums), self._at(x, self._hard_sums)
+        risk, soft, error, hard = self._at(x)
         objective = risk + self._penalty_of(soft) + self.alpha * self.model.penalty(x).value
         return Evaluation(self._measured(objective, soft), self._measured(error, hard))
 
-    def _at(self, x: Tensor, sums: Callable[[Tensor, Placement], Tensor]) -> tuple[Tensor, Tensor]:
-        """Mean risk or error, (), and the table of class probabilities or of labels."""
-        first, table = self._divided_sums(
-            self.data.total(lambda rows: sums(self.model.scores(x, rows.X), self._placed(rows)))
-        )
-        return first[0], table
+    def _at(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Mean risk and the table of probabilities, then error and the table of labels."""
 
-    def _soft_sums(self, scores: Tensor, rows: Placement) -> Tensor:
-        return self._sums(scores, scores.new_zeros(0), rows)
+        def of_piece(rows: Rows) -> Tensor:
+            placed, scores = self._placed(rows), self.model.scores(x, rows.X)
+            soft = self._sums(scores, placed, x.new_zeros(0))
+            return torch.stack((soft, self._hard_sums(scores, placed)))
+
+        (risk, soft), (error, hard) = map(self._divided_sums, self.data.total(of_piece))
+        return risk[0], soft, error[0], hard
 
     def _of_sums(self, sums: Tensor, aux: Tensor) -> Tensor:
         """The objective without the l2 penalty, (1,)."""

@@ -94,17 +94,6 @@ def test_a_line_of_many_rows_is_seen_at_fewer_points_with_exact_values(monkeypat
     assert jumps < 4 * 2.0 / len(few.steps)  # the largest weight is 4 times the least
 
 
-def test_changes_are_named_at_all_ranks_if_each_piece_names_less_than_one(monkeypatch):
-    """Of 600 pieces of 20 changes half name one: about thirty in each tenth of the ranks."""
-    _, in_parts, _ = both([DemographicParity(0.1)])
-    monkeypatch.setattr(erm, "_MOST_NAMED", 3)  # of 120 rows in all: every 40th
-    ranks = torch.arange(20, dtype=torch.float64) / 20
-    pieces = (ranks[torch.randperm(20)] for _ in range(600))
-    named = [in_parts._named(own, place) for place, own in enumerate(pieces)]
-    counts = torch.histc(torch.cat(named), 10, 0, 1)
-    assert_close(counts, torch.full_like(counts, 30), rtol=0, atol=5)
-
-
 def shares(group):
     """Indices as fractions."""
     return torch.nn.functional.one_hot(group, N_GROUPS).double()
