@@ -50,6 +50,22 @@ class Intervals(NamedTuple):
         """Evaluate G at ranks of each group, (n_groups, m)."""
         return np.asarray(fraction_inside(rank, self.lower, self.upper))
 
+    def may_contain(self, low: Floats, high: Floats) -> NDArray[np.bool_]:
+        """Whether ranks between two bounds, (n_groups, m), can lie in the intervals.
+
+        Ranks descend in each row, and ties can jump over a whole interval: the ranks on both sides
+        of it then count as inside. With the bounds in each other's place: whether they lie there
+        for sure.
+        """
+        lower, upper = self.lower[:, None], self.upper[:, None]
+        nonempty = upper > lower
+        inside = np.any((high[..., None] >= lower) & (low[..., None] < upper) & nonempty, axis=-1)
+        before, after = high[:, :-1, None], low[:, 1:, None]
+        jumped = ((before >= upper) & (after < lower) & nonempty).any(axis=-1)
+        inside[:, :-1] |= jumped
+        inside[:, 1:] |= jumped
+        return np.asarray(inside)
+
     def rank(self, fraction: Floats) -> tuple[Floats, Floats]:
         """Lowest and highest rank at which G has these values, two arrays of (n_groups, m).
 
@@ -213,26 +229,3 @@ def rank_of_scores(scores: ArrayLike, index: ArrayLike, weight: ArrayLike, n_set
     above[:, :-1] = np.cumsum(mass.reshape(n_sets, -1)[:, ::-1], axis=1)[:, ::-1]
     total = np.where(above[:, :1] > 0, above[:, :1], np.nan)
     return Ranks(np.concatenate(([-np.inf], distinct)), above / total)
-
-
-def inside_intervals(rank: Floats, intervals: Intervals) -> NDArray[np.bool_]:
-    """Whether ranks, which descend in each row, lie in the interval.
-
-    Ties can jump over a whole interval. The ranks on both sides of it then count as inside.
-    """
-    return may_be_inside(rank, rank, intervals)
-
-
-def may_be_inside(low: Floats, high: Floats, intervals: Intervals) -> NDArray[np.bool_]:
-    """Whether ranks between two bounds, which descend in each row, can lie in the interval.
-
-    With the bounds in each other's place: whether they lie there for sure.
-    """
-    lower, upper = intervals.lower[:, None], intervals.upper[:, None]
-    nonempty = upper > lower
-    inside = np.any((high[..., None] >= lower) & (low[..., None] < upper) & nonempty, axis=-1)
-    before, after = high[:, :-1, None], low[:, 1:, None]
-    jumped = ((before >= upper) & (after < lower) & nonempty).any(axis=-1)
-    inside[:, :-1] |= jumped
-    inside[:, 1:] |= jumped
-    return np.asarray(inside)

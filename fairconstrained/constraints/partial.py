@@ -27,7 +27,6 @@ from fairconstrained.percentiles import (
     Ranks,
     auc_inside,
     fraction_inside,
-    inside_intervals,
     rank_of_scores,
 )
 
@@ -334,7 +333,7 @@ class RanksOfThresholds:
     @staticmethod
     def gaps(intervals: Intervals, rank: Floats) -> tuple[Floats, Floats]:
         """Compare a part that is inside with all others, and any other with those inside."""
-        inside = inside_intervals(rank, intervals)
+        inside = intervals.may_contain(rank, rank)
         lowest = np.where(inside, rank.min(axis=0), np.where(inside, rank, 1.0).min(axis=0))
         highest = np.where(inside, rank.max(axis=0), np.where(inside, rank, 0.0).max(axis=0))
         return np.maximum(rank - lowest, 0.0), np.maximum(highest - rank, 0.0)

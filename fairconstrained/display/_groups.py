@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.display._style import axes_of, legend, next_style
+from fairconstrained.metrics.inputs import last_step, scores_of
 from fairconstrained.metrics.partial import read_scored
-from fairconstrained.metrics.responses import last_step, scores_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

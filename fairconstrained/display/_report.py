@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from fairconstrained.display._style import axes_of, legend, next_style
+from fairconstrained.metrics.inputs import predicted
 from fairconstrained.metrics.report import group_report
-from fairconstrained.metrics.responses import predicted
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

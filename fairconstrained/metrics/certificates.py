@@ -16,9 +16,16 @@ from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence
-from fairconstrained.metrics.inputs import Labels, check_labels, count_table, counted, two_labels
+from fairconstrained.metrics.inputs import (
+    Labels,
+    check_labels,
+    count_table,
+    counted,
+    predicted,
+    scores_of,
+    two_labels,
+)
 from fairconstrained.metrics.partial import read_scored
-from fairconstrained.metrics.responses import predicted, scores_of
 from fairconstrained.metrics.violations import (
     DISTRIBUTIONS,
     NOTHING,

@@ -12,22 +12,15 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Floats, check_array
 from fairconstrained.metrics.comparisons import choose, warn_absent, warn_single_group
-from fairconstrained.metrics.inputs import Counts, check_labels, count_table, grouped_rows
+from fairconstrained.metrics.inputs import check_labels, count_table, grouped_rows
 from fairconstrained.metrics.metric import documented, examples, metric_of
-
-# The tables (n_conditions, n_groups, n_classes predicted) of which a notion is the mean.
-CONDITIONS: dict[str, Callable[[Counts], Floats]] = {
-    "demographic_parity": lambda counts: counts.table.sum(axis=1)[None],
-    "equalized_odds": lambda counts: counts.table.swapaxes(0, 1),
-    "equal_opportunity": lambda counts: counts.table.swapaxes(0, 1)[counts.targets],
-}
 
 
 class Conditioned(NamedTuple):
-    """Counts, and the function that gives their tables."""
+    """Counts by group and predicted label, (n_conditions, n_groups, n_classes)."""
 
-    counts: Counts
-    tables: Callable[[Counts], Floats]
+    tables: Floats
+    groups: list[str]
 
 
 def read_conditioned(
@@ -45,7 +38,13 @@ def read_conditioned(
         positive = np.eye(len(counts.classes))[counts.targets[0]]
         two = np.stack((1.0 - positive, positive))
         counts = counts._replace(table=two @ counts.table @ two.T, candidates=[1])
-    return Conditioned(counts, choose(CONDITIONS, "constraint", constraint))
+    by_label = counts.table.swapaxes(0, 1)
+    tables: dict[str, Callable[[], Floats]] = {
+        "demographic_parity": lambda: by_label.sum(axis=0)[None],
+        "equalized_odds": lambda: by_label,
+        "equal_opportunity": lambda: by_label[counts.targets],
+    }
+    return Conditioned(choose(tables, "constraint", constraint)(), counts.groups)
 
 
 @metric_of(read_conditioned)
@@ -84,24 +83,22 @@ def exponential_renyi_mutual_information(conditioned: Conditioned) -> float:
     >>> exponential_renyi_mutual_information(y_pred, y_pred, sensitive_features=["a", "b"] * 2)
     1.0
     """
-    counts = conditioned.counts
-    tables = conditioned.tables(counts)
+    tables, groups = conditioned
     tables = tables[tables.sum(axis=(1, 2)) > 0]  # labels that do not occur have no weight
     empty = tables.sum(axis=2).min(axis=0) <= 0
     if empty.any():
-        named = [counts.groups[g] for g in np.flatnonzero(empty)]
+        named = [groups[g] for g in np.flatnonzero(empty)]
         warn_absent([f"group {name} has no rows to compare" for name in named])
         return float("nan")
-    if len(counts.groups) == 1:
-        warn_single_group(counts.groups[0])
+    if len(groups) == 1:
+        warn_single_group(groups[0])
         return 0.0
-    return float(np.average([_ermi(table) for table in tables], weights=tables.sum(axis=(1, 2))))
-
-
-def _ermi(table: Floats) -> float:
-    joint = table[:, table.sum(axis=0) > 0] / table.sum()
-    independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
-    return float((joint**2 / independent).sum() - 1.0)
+    information = []
+    for table in tables:
+        joint = table[:, table.sum(axis=0) > 0] / table.sum()
+        independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+        information.append((joint**2 / independent).sum() - 1.0)
+    return float(np.average(information, weights=tables.sum(axis=(1, 2))))
 
 
 @documented
@@ -138,7 +135,9 @@ def wasserstein_distance_between_groups(
         len(true), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
     )
     scores = _scores(y_score, len(true))
-    order = _checked_order(order)
+    power: Any = order
+    if isinstance(power, bool) or not isinstance(power, Real) or not 1 <= float(power) < np.inf:
+        raise ValueError(f"order must be a finite number >= 1; got {order!r}.")
     if len(rows.names) == 1:
         warn_single_group(rows.names[0])
         return 0.0
@@ -149,16 +148,10 @@ def wasserstein_distance_between_groups(
         (scores[own], rows.weight[own]) for own in (rows.group == g for g in range(len(rows.names)))
     ]
     return max(
-        _distance(a[:, k], of_a, b[:, k], of_b, order)
+        _distance(a[:, k], of_a, b[:, k], of_b, float(order))
         for (a, of_a), (b, of_b) in combinations(parts, 2)
         for k in range(scores.shape[1])
     )
-
-
-def _checked_order(order: Any) -> float:
-    if isinstance(order, bool) or not isinstance(order, Real) or not 1 <= float(order) < np.inf:
-        raise ValueError(f"order must be a finite number >= 1; got {order!r}.")
-    return float(order)
 
 
 def _scores(y_score: ArrayLike, n_samples: int) -> Floats:

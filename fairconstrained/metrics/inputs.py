@@ -1,4 +1,4 @@
-"""Checks of what metrics read, and the table of counts that all rates are made of."""
+"""Checks of arguments, the table of counts of all rates, and predictions of fitted models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn import config_context
 
 from fairconstrained.arrays import Array, Floats, Ints, check_array, check_samples
 from fairconstrained.groups import encode_groups, group_name
@@ -234,3 +235,25 @@ def counted(rows: GroupedRows, labels: Labels) -> Counts:
     cell = np.ravel_multi_index((rows.group, true, predicted), shape)
     table = np.bincount(cell, weights=rows.weight, minlength=int(np.prod(shape))).reshape(shape)
     return Counts(table, rows.names, classes, candidates, rows.effective())
+
+
+def last_step(estimator: Any) -> Any:
+    """Return the estimator at the end of a pipeline, also of one within another; else itself."""
+    while hasattr(estimator, "steps"):
+        estimator = estimator[-1]
+    return estimator
+
+
+def predicted(estimator: Any, X: Any, sensitive_features: Any, method: str = "predict") -> Any:
+    """Call a prediction method, with the groups if the last step reads them."""
+    if not getattr(last_step(estimator), "group_features", False):
+        return getattr(estimator, method)(X)
+    with config_context(enable_metadata_routing=True):
+        return getattr(estimator, method)(X, sensitive_features=sensitive_features)
+
+
+def scores_of(estimator: Any, X: Any, sensitive_features: Any) -> Any:
+    """Return its ``decision_function`` or, without one, the probabilities of the second class."""
+    if hasattr(estimator, "decision_function"):
+        return predicted(estimator, X, sensitive_features, "decision_function")
+    return predicted(estimator, X, sensitive_features, "predict_proba")[:, 1]

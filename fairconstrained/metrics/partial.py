@@ -30,7 +30,6 @@ from fairconstrained.percentiles import (
     Intervals,
     Ranks,
     auc_inside,
-    inside_intervals,
     rank_of_scores,
     read_intervals,
 )
@@ -100,13 +99,8 @@ def read_decisions(
     sample_weight: ArrayLike | None = None,
 ) -> Decided:
     """Count decisions."""
-    data = read_scored(
-        y_true,
-        y_score,
-        sensitive_features=sensitive_features,
-        interval=interval,
-        sample_weight=sample_weight,
-    )
+    given = {"sensitive_features": sensitive_features, "interval": interval}
+    data = read_scored(y_true, y_score, sample_weight=sample_weight, **given)
     above = data.above(threshold)
     return Decided(counted(data.rows, Labels(above, above, [False, True], [1])), data.intervals)
 
@@ -122,22 +116,14 @@ def read_labelled(
     pos_label: Any = None,
 ) -> Decided:
     """Count labels and decisions."""
-    data = read_scored(
-        y_true,
-        y_score,
-        sensitive_features=sensitive_features,
-        interval=interval,
-        sample_weight=sample_weight,
-    )
+    given = {"sensitive_features": sensitive_features, "interval": interval}
+    data = read_scored(y_true, y_score, sample_weight=sample_weight, **given)
     codes, classes, positive = two_labels(y_true, "y_true", pos_label)
     if len(codes) != len(data.scores):
         raise ValueError(f"y_true has {len(codes)} rows, but y_score has {len(data.scores)}.")
-    labels, ordered = (
-        (codes == positive).astype(np.int64),
-        [classes[1 - positive], classes[positive]],
-    )
-    counts = counted(data.rows, Labels(labels, data.above(threshold), ordered, [1]))
-    return Decided(counts, data.intervals)
+    ordered = [classes[1 - positive], classes[positive]]
+    labels = Labels((codes == positive).astype(np.int64), data.above(threshold), ordered, [1])
+    return Decided(counted(data.rows, labels), data.intervals)
 
 
 @metric_of(read_scored)
@@ -193,7 +179,7 @@ def ccdf_gap(data: Scored) -> float:
     0.5
     """
     rank = data.ranks().rank
-    inside = inside_intervals(rank, data.intervals)
+    inside = data.intervals.may_contain(rank, rank)
     # Against the highest and the lowest of all groups, the group itself included: that adds zeros.
     to_others = np.maximum(rank.max(axis=0) - rank, rank - rank.min(axis=0))
     return _worst(data, np.where(inside, to_others, 0.0))

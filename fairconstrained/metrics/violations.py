@@ -26,7 +26,7 @@ from fairconstrained.metrics.bounds import (
 )
 from fairconstrained.metrics.inputs import Counts
 from fairconstrained.metrics.partial import Scored
-from fairconstrained.percentiles import Intervals, auc_inside, may_be_inside
+from fairconstrained.percentiles import Intervals, auc_inside
 from fairconstrained.rates import Rates
 
 
@@ -253,7 +253,7 @@ def _rank_parity(band: _Band) -> tuple[Array, Array]:
     low, middle, high, intervals = band
     found = []
     for bottom, top in ((middle, middle), (low, high)):
-        inside = may_be_inside(bottom, top, intervals)
+        inside = intervals.may_contain(bottom, top)
         either = inside[:, None] | inside[None]
         found.append(np.where(either, _gaps(top, bottom), 0.0).max(axis=2))
     return found[0], found[1]

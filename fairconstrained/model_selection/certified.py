@@ -31,7 +31,7 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import Certificate, certify
-from fairconstrained.metrics.responses import last_step, predicted
+from fairconstrained.metrics.inputs import last_step, predicted
 from fairconstrained.model_selection._common import DelegatingClassifier, warn_of_exact_scores
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.rates import CAPS, PARITIES

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairconstrained.arrays import as_numpy, other_columns, read_columns
-from fairconstrained.metrics.responses import predicted
+from fairconstrained.metrics.inputs import predicted
 from fairconstrained.model_selection._common import DelegatingClassifier
 
 
