@@ -13,12 +13,7 @@ from fairconstrained.exceptions import PrivacyWarning, warn_caller
 
 def _if_estimator_has(method: str) -> Any:
     """Decorate a method that exists if the estimator that predicts has one of this name."""
-
-    def check(self: Any) -> bool:
-        getattr(getattr(self, self._fitted, self.estimator), method)
-        return True
-
-    return available_if(check)
+    return available_if(lambda self: hasattr(getattr(self, self._fitted, self.estimator), method))
 
 
 class DelegatingClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -28,28 +23,17 @@ class DelegatingClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     @_if_estimator_has("predict")  # type: ignore[untyped-decorator]
     def predict(self, X: Any, **params: Any) -> Any:
-        """Predict labels by the fitted estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        **params
-            Passed to its method.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
+        """Predict labels, (n_samples,), by the fitted estimator; `params` go to its method."""
         return self._response("predict", X, **params)
 
     @_if_estimator_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, **params: Any) -> Any:
-        """Predict class probabilities by the fitted estimator; see :meth:`predict`."""
+        """Predict class probabilities by the fitted estimator; see ``predict``."""
         return self._response("predict_proba", X, **params)
 
     @_if_estimator_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any, **params: Any) -> Any:
-        """Compute scores by the fitted estimator; see :meth:`predict`."""
+        """Compute scores by the fitted estimator; see ``predict``."""
         return self._response("decision_function", X, **params)
 
     def _response(self, method: str, X: Any, **params: Any) -> Any:

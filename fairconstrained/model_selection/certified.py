@@ -70,9 +70,9 @@ class CertifiedClassifier(DelegatingClassifier):
     Some rows of every group are split off. On the others candidates are trained, from the strictest
     to the loosest; each is tested on the rows split off, until one fails. For a gap between rates
     of decisions a second sequence is tested: the strictest candidate with thresholds at which it
-    takes the rarer of its two decisions less often. The most accurate model of those that passed is
-    kept, as it was trained and tested: with probability at least `confidence` it keeps the
-    constraint on the population, whichever was chosen.
+    takes the rarer of its two decisions less often. The most accurate model that passed is kept, as
+    it was trained and tested: with probability at least `confidence` it keeps the constraint on the
+    population, whichever was chosen.
 
     Parameters
     ----------
@@ -193,10 +193,6 @@ class CertifiedClassifier(DelegatingClassifier):
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
         **fit_params
             More metadata, with one row per sample, that the estimator requests.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -360,13 +356,13 @@ class CertifiedClassifier(DelegatingClassifier):
 
     def _given(self, name: str, *own: Any) -> Any:
         """Return the first value that is given, or else the estimator's parameter."""
-        given = [value for value in (*own, self._of_estimator(name)) if value is not None]
-        if not given:
-            raise ValueError(
-                f"{name} must be given: {type(self.estimator).__name__} has no parameter of this "
-                "name, or several."
-            )
-        return given[0]
+        for value in (*own, self._of_estimator(name)):
+            if value is not None:
+                return value
+        raise ValueError(
+            f"{name} must be given: {type(self.estimator).__name__} has no parameter of this name, "
+            "or several."
+        )
 
     def _of_estimator(self, name: str) -> Any:
         """Return the value of the estimator's parameter; None without one."""

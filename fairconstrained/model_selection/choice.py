@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV
 
-from fairconstrained.arrays import Floats
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.metrics.scorers import demographic_parity_scorer
 from fairconstrained.model_selection._common import warn_of_exact_scores
@@ -71,7 +70,13 @@ def select_feasible(
 
 def _chosen(score: str, violation: str, max_violation: float, cv_results: Mapping[str, Any]) -> int:
     """Return the index of the chosen candidate."""
-    scores, violations = _mean_scores(cv_results, score), -_mean_scores(cv_results, violation)
+    prefix = "mean_test_"
+    known = [key.removeprefix(prefix) for key in cv_results if key.startswith(prefix)]
+    for name in (score, violation):
+        if name not in known:
+            raise ValueError(f"{name!r} is not among the scores of the search, {known}.")
+    scores = np.asarray(cv_results[prefix + score], dtype=float)
+    violations = -np.asarray(cv_results[prefix + violation], dtype=float)
     usable = np.flatnonzero(~np.isnan(scores) & ~np.isnan(violations))
     if not usable.size:
         raise ValueError(
@@ -96,19 +101,11 @@ def _chosen(score: str, violation: str, max_violation: float, cv_results: Mappin
     return least
 
 
-def _mean_scores(cv_results: Mapping[str, Any], name: str) -> Floats:
-    prefix = "mean_test_"
-    if prefix + name not in cv_results:
-        known = [key.removeprefix(prefix) for key in cv_results if key.startswith(prefix)]
-        raise ValueError(f"{name!r} is not among the scores of the search, {known}.")
-    return np.asarray(cv_results[prefix + name], dtype=float)
-
-
 def pareto_front(error: ArrayLike, violation: ArrayLike) -> NDArray[np.bool_]:
-    """Points on the Pareto front of two quantities that should be small.
+    """Points on the Pareto front of two quantities that should be small, in O(n log n).
 
     A point is dominated by one that is no worse in both and better in one. Equal points do not
-    dominate each other. Points with a nan are not on the front. Takes O(n log n).
+    dominate each other. Points with a nan are not on the front.
 
     Parameters
     ----------

@@ -20,9 +20,9 @@ from fairconstrained.model_selection._common import DelegatingClassifier
 class SensitiveColumnsClassifier(DelegatingClassifier):
     """A classifier that takes its sensitive features from columns of X.
 
-    This is for meta-estimators that pass on no metadata, such as
-    :class:`sklearn.ensemble.AdaBoostClassifier`, and for those that change the rows, such as the
-    samplers of imbalanced-learn. X carries the groups.
+    For meta-estimators that pass on no metadata, such as
+    :class:`sklearn.ensemble.AdaBoostClassifier`, or change the rows, such as the samplers of
+    imbalanced-learn.
 
     Parameters
     ----------
@@ -37,11 +37,8 @@ class SensitiveColumnsClassifier(DelegatingClassifier):
     ----------
     estimator_ : classifier
         Fitted on the other columns.
-    classes_ : ndarray of shape (n_classes,)
-    n_features_in_ : int
-        Columns of X, with the sensitive ones.
-    feature_names_in_ : ndarray of shape (n_columns,)
-        If X has names.
+    classes_, n_features_in_, feature_names_in_
+        As usual, of X with the sensitive columns.
 
     Notes
     -----
@@ -76,10 +73,6 @@ class SensitiveColumnsClassifier(DelegatingClassifier):
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), optional
             Passed to the estimator if given.
-
-        Returns
-        -------
-        self
 
         Raises
         ------

@@ -40,10 +40,9 @@ _CHOICE = "which candidate is best on held-out rows, by report noisy max, once"
 class PrivateGridSearch(DelegatingClassifier):
     r"""A search over candidates of a private estimator: one search, one epsilon in all.
 
-    Some rows are held out. On the others every candidate is trained. Of the candidates that keep
-    their constraints by their own released estimates, up to the error of these, the one that is
-    right most often on the held-out rows is chosen by report noisy max. It is kept as it was
-    trained.
+    Every candidate is trained on the rows that are not held out. Of those that keep their
+    constraints by their own released estimates, up to the error of these, the one that is right
+    most often on the held-out rows is chosen by report noisy max, and kept as it was trained.
 
     Parameters
     ----------
@@ -62,28 +61,22 @@ class PrivateGridSearch(DelegatingClassifier):
 
     Attributes
     ----------
-    best_estimator_ : estimator
+    best_estimator_, best_index_, best_params_
         The winner. It is not trained again: that would spend more.
-    best_index_, best_params_
-        The winner among ``candidates_``.
-    candidates_ : list of dict
-        The parameters of the candidates.
-    estimators_ : list of estimators
-        The fitted candidates, all of which may be published.
+    candidates_, estimators_ : list of dict and of estimators
+        Parameters of the candidates, and the fitted candidates, all of which may be published.
     privacy_ : PrivacyGuarantee
         Privacy of everything above.
     classes_ : ndarray
-        As usual.
 
     Notes
     -----
     *Privacy.* The split depends on the number of rows only. A row is either among those that
     candidates are trained on, or held out.
 
-    - A training row enters the releases of all C fits. Their phases are composed by the accountant,
-      all together, and the budget of a fit is the largest at which this costs at most `epsilon`. It
-      falls with about the square root of C. The choice reads trained models and other rows: it is
-      post-processing.
+    - A training row enters the releases of all C fits. The accountant composes them all together,
+      and the budget of a fit is the largest at which they cost at most `epsilon`. It falls with
+      about the square root of C. The choice is post-processing: it reads models and other rows.
     - A held-out row enters the choice alone. Let :math:`u_c` be the number of held-out rows that
       candidate c predicts right, :math:`r_c` independent exponential noise of scale b, and c the
       largest :math:`u_c + r_c`. Given the noise of the others, c wins if :math:`r_c` exceeds some
@@ -152,10 +145,6 @@ class PrivateGridSearch(DelegatingClassifier):
         X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -226,7 +215,7 @@ class PrivateGridSearch(DelegatingClassifier):
     def _planned(
         self, candidates: list[dict[str, Any]], n_rows: int, unit: Unit
     ) -> tuple[PrivacyGuarantee, list[Any]]:
-        """Models of the largest budget at which all of them together keep that of the search."""
+        """Return the plan and models of the largest budget that keeps `epsilon` in all."""
         key = _key(self.estimator)
         budgets = {f"{key}{name}" for name in ("epsilon", "delta", "protect")}
         varied = {name for params in candidates for name in params} & budgets
@@ -305,17 +294,10 @@ def _key(estimator: Any) -> str:
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
 
 
-def _steps(estimator: Any) -> list[Any]:
-    """Return the estimators that a pipeline fits one after the other."""
-    if not isinstance(estimator, Pipeline):
-        return [estimator]
-    steps = [step for _, step in estimator.steps if step not in (None, "passthrough")]
-    return [inner for step in steps for inner in _steps(step)]
-
-
 def _warn_of_seeds_and_exact_steps(candidates: list[Any], unit: str) -> None:
     """Warn of seeded noise, which fits would share, and of steps that read the rows exactly."""
-    steps = [step for candidate in candidates for step in _steps(candidate)]
+    named = [pair for model in candidates for pair in getattr(model, "steps", [("", model)])]
+    steps = [step for _, step in named if step not in (None, "passthrough")]
     private = [step for step in steps if {"epsilon", "delta"} <= set(step.get_params(deep=False))]
     given = (step.get_params(deep=False).get("random_state") for step in private)
     seeds = dict.fromkeys(repr(seed) for seed in given if seed is not None)

@@ -51,22 +51,17 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
     def split(
         self, X: Any, y: ArrayLike, groups: Any = None, sensitive_features: Any = None
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Indices of the training and test rows of each fold.
+        """Yield indices of the training and test rows of each fold.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Only its length matters.
         y : array-like of shape (n_samples,)
-            Class labels.
         groups : array-like, optional
             Sensitive features, for callers that pass ``groups`` only.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
             One group per combination of values. Without them, strata are the labels.
-
-        Yields
-        ------
-        train, test : ndarray
 
         Raises
         ------
@@ -83,7 +78,23 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
             raise ValueError("Give sensitive_features or groups, not both: they mean the same.")
         sensitive = groups if sensitive_features is None else sensitive_features
         check_samples(X=X, y=y, sensitive_features=sensitive)
-        strata = self._strata(y, sensitive)
+        (label,), classes = encode_labels(check_labels(y, "y"))
+        if sensitive is None:
+            strata, names = label, [f"label {c!r}" for c in classes]
+        else:
+            group = encode_groups(sensitive, len(label))
+            strata = label * len(group.labels) + group.codes
+            names = [f"label {c!r} in group {group_name(g)}" for c in classes for g in group.labels]
+        counts = np.bincount(strata, minlength=len(names))
+        small = (counts > 0) & (counts < self.n_splits)
+        listed = "; ".join(f"{names[i]}: {counts[i]} rows" for i in np.flatnonzero(small))
+        if small.sum() == (counts > 0).sum():
+            raise ValueError(
+                f"n_splits={self.n_splits} is more than the rows of every stratum ({listed})."
+            )
+        if small.any():
+            message = f"Fewer rows than n_splits={self.n_splits}, hence missing in some folds: "
+            warn_caller(message + listed, SmallGroupWarning)
         with warnings.catch_warnings():  # the scikit-learn warning speaks of classes, not strata
             warnings.simplefilter("ignore", UserWarning)
             folds = list(super().split(X, strata))
@@ -95,26 +106,6 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
         """Number of folds; the arguments do not matter (searches pass them)."""
         return int(self.n_splits)
 
-    def _strata(self, y: ArrayLike, sensitive: Any) -> NDArray[np.int64]:
-        (label,), classes = encode_labels(check_labels(y, "y"))
-        if sensitive is None:
-            index, names = label, [f"label {c!r}" for c in classes]
-        else:
-            group = encode_groups(sensitive, len(label))
-            index = label * len(group.labels) + group.codes
-            names = [f"label {c!r} in group {group_name(g)}" for c in classes for g in group.labels]
-        counts = np.bincount(index, minlength=len(names))
-        small = (counts > 0) & (counts < self.n_splits)
-        listed = "; ".join(f"{names[i]}: {counts[i]} rows" for i in np.flatnonzero(small))
-        if small.sum() == (counts > 0).sum():
-            raise ValueError(
-                f"n_splits={self.n_splits} is more than the rows of every stratum ({listed})."
-            )
-        if small.any():
-            message = f"Fewer rows than n_splits={self.n_splits}, hence missing in some folds: "
-            warnings.warn(message + listed, SmallGroupWarning, stacklevel=3)
-        return index
-
 
 def holdout_split(
     n_samples: int, test_size: float, random_state: Any, sensitive_features: Any = None
@@ -123,23 +114,19 @@ def holdout_split(
 
     Warns of groups of a single row, which no test has.
     """
-    rng = check_random_state(random_state)
-    if sensitive_features is None:
-        group, labels = np.zeros(n_samples, dtype=np.int64), np.array(["all"])
-    else:
-        group, labels = encode_groups(sensitive_features, n_samples)
-    shuffled = rng.permutation(n_samples)
-    shuffled = shuffled[np.argsort(group[shuffled], kind="stable")]
+    groups = np.zeros(n_samples) if sensitive_features is None else sensitive_features
+    group, labels = encode_groups(groups, n_samples)
+    shuffled = check_random_state(random_state).permutation(n_samples)
     sizes = np.bincount(group, minlength=len(labels))
-    n_test = np.clip(
-        np.rint(test_size * sizes).astype(np.int64), np.minimum(1, sizes - 1), sizes - 1
-    )
-    position = np.arange(n_samples) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    in_test = position < np.repeat(n_test, sizes)
+    wanted = np.rint(test_size * sizes).astype(np.int64)
+    n_test = np.clip(wanted, np.minimum(1, sizes - 1), sizes - 1)
+    in_order = shuffled[np.argsort(group[shuffled], kind="stable")]
+    rows_of_groups = np.split(in_order, np.cumsum(sizes)[:-1])
+    test = np.concatenate([rows[:n] for rows, n in zip(rows_of_groups, n_test, strict=True)])
     if (n_test == 0).any() and sensitive_features is not None:
         named = ", ".join(group_name(labels[g]) for g in np.flatnonzero(n_test == 0))
         warn_caller(
             f"The certificate says nothing about groups of a single row: {named}.",
             SmallGroupWarning,
         )
-    return np.sort(shuffled[~in_test]), np.sort(shuffled[in_test])
+    return np.setdiff1d(np.arange(n_samples), test), np.sort(test)
