@@ -19,22 +19,11 @@ from fairconstrained.solvers.stochastic import StochasticSolver
 
 
 class Checkpointed(Solver):
-    """A stochastic solver that stores its state and resumes from a stored one.
+    """A stochastic solver that stores its state in a file and resumes from an existing one.
 
-    Parameters
-    ----------
-    solver : StochasticSolver
-    path : path-like
-        A file; an existing one is resumed from. It is replaced as a whole, so that an interruption
-        leaves the last one intact.
-    writes : bool
-        Whether this process is the one that writes.
-
-    Raises
-    ------
-    ValueError
-        If the solver is not stochastic, if the file cannot be read or written or belongs to another
-        solver. Nothing has been trained or written then.
+    The file is replaced as a whole, so that an interruption leaves the last one intact. A solver
+    that is not stochastic, and a file that cannot be read or written or belongs to another solver,
+    are refused before anything is trained or written. `writes` says which process writes.
     """
 
     def __init__(self, solver: Solver, path: Any, writes: bool):
@@ -43,8 +32,10 @@ class Checkpointed(Solver):
         self.solver = solver
         self.path = Path(path)
         self.writes = writes
-        if writes:
-            _check_writable(self.path)
+        folder = self.path.parent
+        if self.path.is_dir() or (writes and not (folder.is_dir() and os.access(folder, os.W_OK))):
+            wrong = "is a folder" if self.path.is_dir() else "lies in no folder to write to"
+            raise ValueError(f"checkpoint must be the path of a file; {path} {wrong}.")
         self._stored = _read(self.path) if self.path.exists() else None
         if self._stored is not None and self._stored["solver"] != identity(solver):
             raise ValueError(
@@ -70,43 +61,36 @@ class Checkpointed(Solver):
         self, problem: SampledProblem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield what is stored, then what follows."""
-        past, state = self._resumed(x, dual)
-        yield from past
+        past: list[Iterate] = []
+        stored, sizes = self._stored, (len(x), len(dual))
+        if stored is not None:
+            if tuple(stored["sizes"]) != sizes:
+                raise ValueError(
+                    f"checkpoint {self.path} is of another run: of {stored['sizes']} parameters "
+                    f"and constraints, not {sizes}. Give another file, or move it away."
+                )
+            torch.set_rng_state(stored["global_rng"])  # from which dropout draws
+            known = (Iterate(*values) for values in stored["past"])
+            past = [i._replace(x=i.x.to(x), dual=i.dual.to(dual)) for i in known]
+            yield from past
+        state = {} if stored is None else stored["state"]
         for iterate, now in self.solver.resumable(problem, x, dual, rng, state):
             past.append(iterate)
             if self.writes:
                 self._store(past, now)
             yield iterate
 
-    def _resumed(self, x: Tensor, dual: Tensor) -> tuple[list[Iterate], dict[str, Any]]:
-        stored = self._stored
-        if stored is None:
-            return [], {}
-        sizes = (len(x), len(dual))
-        if tuple(stored["sizes"]) != sizes:
-            raise ValueError(
-                f"checkpoint {self.path} is of another run: of {stored['sizes']} parameters and "
-                f"constraints, not {sizes}. Give another file, or move it away."
-            )
-        # Dropout draws from torch's global generator.
-        torch.set_rng_state(stored["global_rng"])
-        past = [Iterate(*values) for values in stored["past"]]
-        return [i._replace(x=i.x.to(x), dual=i.dual.to(dual)) for i in past], stored["state"]
-
     def _store(self, past: Sequence[Iterate], state: dict[str, Any]) -> None:
-        last = past[-1]
+        record = {
+            "solver": identity(self.solver),
+            "named": repr(self.solver),
+            "sizes": (len(past[-1].x), len(past[-1].dual)),
+            "past": [tuple(iterate) for iterate in past],
+            "state": state,
+            "global_rng": torch.get_rng_state(),
+        }
         stored = io.BytesIO()
-        torch.save(
-            {
-                "solver": identity(self.solver),
-                "named": repr(self.solver),
-                "sizes": (len(last.x), len(last.dual)),
-                "past": [tuple(iterate) for iterate in past],
-                "state": state,
-                "global_rng": torch.get_rng_state(),
-            },
-            stored,
-        )
+        torch.save(record, stored)
         unfinished = self.path.with_name(self.path.name + ".part")
         try:
             with unfinished.open("wb") as file:
@@ -129,20 +113,13 @@ def identity(solver: Solver) -> str:
 
     Functions and classes are named by module and name, other objects by their class and state.
     """
-    return json.dumps(solver, default=_parts, sort_keys=True)
 
+    def parts(value: Any) -> Any:
+        if hasattr(value, "__qualname__"):
+            return f"{value.__module__}.{value.__qualname__}"
+        return value.hex() if isinstance(value, bytes) else value.__reduce_ex__(4)
 
-def _parts(value: Any) -> Any:
-    if hasattr(value, "__qualname__"):
-        return f"{value.__module__}.{value.__qualname__}"
-    return value.hex() if isinstance(value, bytes) else value.__reduce_ex__(4)
-
-
-def _check_writable(path: Path) -> None:
-    folder = path.parent
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        found = "is a folder" if path.is_dir() else "lies in no folder that can be written to"
-        raise ValueError(f"checkpoint must be the path of a file; {path} {found}.")
+    return json.dumps(solver, default=parts, sort_keys=True)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -5,12 +5,11 @@ Each gives batches as tuples of tensors and holds no more in memory than it was 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
@@ -19,78 +18,41 @@ _CHUNK_ROWS = 1024
 
 
 class Source:
-    """Data that give batches of rows.
+    """Rows that can be chosen.
 
-    Attributes
+    Parameters
     ----------
-    n_rows : int
-    streams : bool
-        Whether the data choose the rows of their batches themselves.
+    fetch : callable
+        From indices of rows to a batch.
+    rows : LongTensor
+        Their indices.
+    whole : tuple of Tensor, default=()
+        All the rows, where they are in memory; they are one chunk.
     """
 
-    n_rows: int
-    streams = False
+    streams = False  # whether the data choose the rows of their batches themselves
+
+    def __init__(self, fetch: Callable[[Tensor], Any], rows: Tensor, whole: Batch = ()):
+        self._fetch = fetch
+        self._rows = rows
+        self._whole = whole
+        self.n_rows = len(rows)
 
     def batch(self, rows: Tensor) -> Batch:
         """Return these rows, or the next ones where they cannot be chosen."""
-        raise NotImplementedError
+        return _as_tuple(self._fetch(self._rows[rows]))
 
     def chunks(self) -> Iterator[tuple[Tensor, Batch]]:
         """Yield all rows once, about a thousand at a time: their indices, and the rows."""
+        if self._whole:
+            yield torch.arange(self.n_rows), self._whole
+            return
         for rows in torch.arange(self.n_rows).tensor_split(-(-self.n_rows // _CHUNK_ROWS)):
             yield rows, self.batch(rows)
 
     def subset(self, rows: Tensor) -> Source:
         """Return a source of these rows only."""
-        return _Subset(self, rows)
-
-
-class _Tensors(Source):
-    """Tensors in memory, of equal length; one chunk is all of them."""
-
-    def __init__(self, tensors: Sequence[Tensor]):
-        lengths = [len(tensor) for tensor in tensors]
-        if len(set(lengths)) != 1 or not lengths[0]:
-            raise ValueError(f"data must hold tensors of one length, not zero; got {lengths}.")
-        self._tensors = tuple(tensors)
-        self.n_rows = lengths[0]
-
-    def batch(self, rows: Tensor) -> Batch:
-        return tuple(tensor[rows] for tensor in self._tensors)
-
-    def chunks(self) -> Iterator[tuple[Tensor, Batch]]:
-        yield torch.arange(self.n_rows), self._tensors
-
-
-class _Indexed(Source):
-    """A data set with ``len`` and ``[i]``, whose items are collated as a loader does.
-
-    A batch is one call if the data set has ``__getitems__``, as a loader takes it.
-    """
-
-    def __init__(self, dataset: Any):
-        self._dataset = dataset
-        self.n_rows = len(dataset)
-        if not self.n_rows:
-            raise ValueError("data has no rows.")
-
-    def batch(self, rows: Tensor) -> Batch:
-        index = rows.tolist()
-        if hasattr(self._dataset, "__getitems__"):
-            return _as_tuple(default_collate(self._dataset.__getitems__(index)))
-        return _as_tuple(default_collate([self._dataset[i] for i in index]))
-
-
-class _Subset(Source):
-    """Some rows of a source that can be indexed."""
-
-    def __init__(self, source: Source, rows: Tensor):
-        self._source = source
-        self._rows = rows
-        self.n_rows = len(rows)
-
-    def batch(self, rows: Tensor) -> Batch:
-        return self._source.batch(self._rows[rows])
+        return Source(self._fetch, self._rows[rows])
 
 
 class _Stream(Source):
@@ -137,11 +99,17 @@ def as_source(data: Any, dtype: torch.dtype) -> Source:
         If it is no tensors, data set or loader, or has no rows.
     """
     if isinstance(data, TensorDataset):
-        return _Tensors(data.tensors)
+        data = data.tensors
     if isinstance(data, (tuple, list)) and data and all(map(_is_array, data)):
-        return _Tensors([_as_tensor(array, dtype) for array in data])
+        tensors = tuple(_as_tensor(array, dtype) for array in data)
+        lengths = [len(tensor) for tensor in tensors]
+        if len(set(lengths)) != 1 or not lengths[0]:
+            raise ValueError(f"data must hold tensors of one length, not zero; got {lengths}.")
+        return Source(TensorDataset(*tensors).__getitem__, torch.arange(lengths[0]), tensors)
     if isinstance(data, Dataset) and hasattr(data, "__getitem__") and hasattr(data, "__len__"):
-        return _Indexed(data)
+        if not len(data):
+            raise ValueError("data has no rows.")
+        return Source(lambda rows: _collated(data, rows.tolist()), torch.arange(len(data)))
     if isinstance(data, Iterable) and not isinstance(data, (Tensor, tuple, list, str, dict)):
         return _Stream(data)
     raise ValueError(
@@ -150,11 +118,18 @@ def as_source(data: Any, dtype: torch.dtype) -> Source:
     )
 
 
+def _collated(dataset: Any, rows: list[int]) -> Any:
+    """Return a batch as a loader takes it: by one call, if the data set has ``__getitems__``."""
+    if hasattr(dataset, "__getitems__"):
+        return default_collate(dataset.__getitems__(rows))
+    return default_collate([dataset[i] for i in rows])
+
+
 def _is_array(column: Any) -> bool:
     return isinstance(column, (Tensor, np.ndarray))
 
 
-def _as_tensor(column: Tensor | NDArray[Any], dtype: torch.dtype) -> Tensor:
+def _as_tensor(column: Any, dtype: torch.dtype) -> Tensor:
     if isinstance(column, Tensor):
         return column
     if column.dtype.kind not in "biuf":

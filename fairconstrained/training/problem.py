@@ -1,14 +1,17 @@
-"""The problem of training a module, as solvers see it."""
+"""A module, a user's loss and constraints, with checks of both, as a problem for solvers."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.constraints.notions import Notion
+from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.stack import stacked
 from fairconstrained.distributed import Workers
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.models.network import NetworkModel, flat_gradient
@@ -20,7 +23,152 @@ from fairconstrained.problems.base import (
     with_penalty,
 )
 from fairconstrained.training.data import Batch, Source
-from fairconstrained.training.terms import Drawn, FunctionConstraint, Term
+
+Function = Callable[[Tensor, Batch], Tensor]
+
+
+class Drawn(NamedTuple):
+    """How the rows of a batch were drawn; without groups and scales where a loader chose them."""
+
+    fraction: float  # of the whole draw that this batch is
+    group: Tensor = torch.zeros(0)  # of each row
+    scale: Tensor = torch.zeros(0)  # number of rows of the data that each stands for
+
+
+class Term:
+    """Values from a module's outputs and the batch they belong to, by way of additive moments.
+
+    Moments of the parts of a draw (workers) add up to those of the draw; values follow from the
+    sum. All the data are measured batch by batch too, except for a :class:`FunctionConstraint`.
+    """
+
+    cell = torch.zeros(1, dtype=torch.long)  # of rows; some of each must be in every part
+
+    def __init__(self, function: Function):
+        self._function = function
+
+    def soft(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
+        """Return differentiable moments, (k,): by default the batch's part of a mean."""
+        return drawn.fraction * self._function(outputs, batch)
+
+    def measured(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
+        """Return soft and hard moments, (2, k)."""
+        return self.soft(outputs, batch, drawn).expand(2, -1)
+
+    def values(self, moments: Tensor) -> Tensor:
+        """Return values from the moments of a whole draw."""
+        return moments
+
+    def on(self, rows: Tensor) -> Term:
+        """Return the term for data of these rows only."""
+        return self
+
+
+def risk(loss: Function) -> Term:
+    """Return the mean of a loss that gives one value, or one for each row."""
+
+    def mean(outputs: Tensor, batch: Batch) -> Tensor:
+        value: Any = loss(outputs, batch)
+        if not isinstance(value, Tensor) or value.shape not in ((), (len(outputs),), (1,)):
+            shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(
+                f"loss must return one value, or one for each of the {len(outputs)} rows; got "
+                f"{shape}. (Outputs of shape (n, 1) and labels of shape (n,) make a matrix.)"
+            )
+        return value.mean()[None]
+
+    return Term(mean)
+
+
+class FunctionConstraint(Term):
+    """Any function of outputs and batch: of several workers, the mean weighted by their rows.
+
+    Its values for parts of the data need not add up to those of all, which are therefore measured
+    on all rows at once.
+    """
+
+    _n_values: int | None = None
+
+    def soft(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
+        """Return the batch's part of the function's values, after these have been checked."""
+        value: Any = self._function(outputs, batch)
+        if not isinstance(value, Tensor):
+            raise self._wrong(f"a tensor; it returned {type(value).__name__}")
+        if value.ndim > 1 or not value.numel():
+            raise self._wrong(f"one value or a vector of them; its shape is {tuple(value.shape)}")
+        values: Tensor = value.reshape(-1)
+        if self._n_values not in (None, len(values)):
+            raise self._wrong(f"{self._n_values} values as before; it returned {len(values)}")
+        if bool(outputs.isfinite().all()) and not bool(values.isfinite().all()):
+            raise self._wrong(
+                f"finite values; it returned {values.tolist()} for a batch of {len(outputs)} rows. "
+                "A mean over no rows is nan: give `groups`, for batches with rows of each"
+            )
+        if torch.is_grad_enabled() and not values.requires_grad:
+            raise self._wrong(
+                "values that depend on the outputs it was given; these have no gradient "
+                "(was it detached, rounded, or computed from labels alone?)"
+            )
+        self._n_values = len(values)
+        return drawn.fraction * values
+
+    def reads_features(self, outputs: Tensor, batch: Batch) -> bool:
+        """Return whether the function needs the first tensor of a batch, the features."""
+        without = (batch[0].to("meta"), *batch[1:])
+        try:
+            value = self._function(outputs, without)
+        except Exception:
+            return True
+        return isinstance(value, Tensor) and value.is_meta
+
+    def _wrong(self, expected: str) -> ValueError:
+        name = getattr(self._function, "__name__", repr(self._function))
+        return ValueError(f"constraint {name} must return {expected}.")
+
+
+class NotionConstraint(Term):
+    """Constraints of the package, on the second tensor of a batch as labels."""
+
+    def __init__(self, notions: Sequence[Notion], y: Tensor, group: Tensor, slack: float):
+        n_classes, n_groups = max(2, int(y.max()) + 1), int(group.max()) + 1
+        self._n_groups = n_groups
+        space = Space(list(range(n_classes)), list(range(n_groups)))
+        self.cell = y * n_groups + group
+        rows = torch.bincount(self.cell, minlength=space.n_cells)
+        cells = rows.reshape(n_classes, n_groups).numpy()
+        bound = [notion.bind(space, slack) for notion in notions]
+        for constraint in bound:
+            _, missing = constraint.without_small(cells, 1)
+            if missing:
+                raise ValueError(f"{constraint.name} needs rows of {'; '.join(missing)}.")
+        self._stack = stacked(space, bound)
+        self._counts = self._stack.place(y, group, torch.ones(len(y)).double()).counts()
+
+    def on(self, rows: Tensor) -> Term:
+        """Return the constraints with the counts of these rows."""
+        part = copy.copy(self)
+        part.cell = self.cell[rows]
+        y, group = part.cell // self._n_groups, part.cell % self._n_groups
+        part._counts = self._stack.place(y, group, torch.ones(len(y)).double()).counts()
+        return part
+
+    def soft(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
+        """Return the table of soft statistics."""
+        rows = self._stack.place(batch[1].long(), drawn.group, drawn.scale)
+        scores = outputs.reshape(len(outputs), -1)
+        return self._stack.sums(scores, rows, outputs.new_zeros(0)).reshape(-1)
+
+    def measured(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
+        """Return the tables of soft statistics and of predicted labels."""
+        rows = self._stack.place(batch[1].long(), drawn.group, drawn.scale)
+        hard = self._stack.hard_sums(outputs.reshape(len(outputs), -1), rows).reshape(-1)
+        return torch.stack((self.soft(outputs, batch, drawn), hard))
+
+    def values(self, moments: Tensor) -> Tensor:
+        """Return values from the table."""
+        sums = moments.reshape(self._stack.n_parts, -1)
+        return self._stack.of_moments(sums, self._counts.to(sums), sums.new_zeros(0))
+
 
 Draw = tuple[Sequence[Term], Tensor | None, Tensor | None]  # terms, their rows, and scales
 
@@ -34,19 +182,7 @@ class _AsGiven(DenseFeatures):
 
 
 class ModuleProblem(FixedSoftness):
-    """Minimise the mean loss of a module's outputs subject to constraints on them.
-
-    Parameters
-    ----------
-    model : NetworkModel
-    source : Source
-    risk : Term
-    constraints : sequence of Term
-    group : LongTensor of shape (n_rows,)
-    device : torch.device
-    alpha : float
-    workers : Workers
-    """
+    """Minimise the mean loss of a module's outputs subject to constraints on them."""
 
     offers = frozenset({"exact", "sharpness", "more_slack", "draws", "held_out"})
 
@@ -73,12 +209,11 @@ class ModuleProblem(FixedSoftness):
         n_rows = torch.tensor(source.n_rows, device=device)
         self.n_rows = int(workers.sum(n_rows)) if source.streams else source.n_rows
         self._n_strata = int(group.max()) + 1
-        self._flat = self._outputs_are_flat()
+        _, first = next(iter(source.chunks()))
+        with torch.no_grad():  # models see one column where the module gives (n,)
+            outputs = model.network.eval()(self._moved(first)[0][:2])
+        self._flat = outputs.ndim == 1
         self.n_constraints = len(self.evaluate(model.init()).soft) - 1
-
-    @property
-    def _terms(self) -> list[Term]:
-        return [self._risk, *self._constraints]
 
     def start(self) -> Tensor:
         """Return the module's parameters."""
@@ -86,7 +221,7 @@ class ModuleProblem(FixedSoftness):
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Return loss and constraints from one pass."""
-        return self._linearized(x, [(self._terms, rows, None)])
+        return self._linearized(x, [([self._risk, *self._constraints], rows, None)])
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
         """Estimate all terms by one forward and one backward pass, of batches from each draw."""
@@ -100,8 +235,9 @@ class ModuleProblem(FixedSoftness):
         labels and the other columns; with the features if they read them.
         """
         self.update_batch_norm(x)
-        moments = self._measured(self._terms, x)
-        soft, hard = (_values(self._terms, [own[i] for own in moments]) for i in (0, 1))
+        terms = [self._risk, *self._constraints]
+        moments = self._measured(terms, x)
+        soft, hard = (_values(terms, [own[i] for own in moments]) for i in (0, 1))
         soft[0] += self._alpha * self.model.penalty(x).value
         return Evaluation(soft, hard)
 
@@ -234,13 +370,6 @@ class ModuleProblem(FixedSoftness):
 
     def _shaped(self, outputs: Tensor) -> Tensor:
         return outputs[:, 0] if self._flat else outputs
-
-    def _outputs_are_flat(self) -> bool:
-        """Return whether the module gives (n,): models see one column instead."""
-        _, first = next(iter(self.source.chunks()))
-        with torch.no_grad():
-            outputs = self.model.network.eval()(self._moved(first)[0][:2])
-        return bool(outputs.ndim == 1)
 
 
 def _values(terms: Sequence[Term], moments: Sequence[Tensor]) -> Tensor:

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from fairconstrained.constraints.notions import Notion
 from fairconstrained.distributed import Workers, refuse_difference
 from fairconstrained.groups import encode_groups
 from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.process import check_device, seeded
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback, Iterate, Solution, Solver
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback, Iterate, Solver
 from fairconstrained.solvers.run import run
 from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 from fairconstrained.training.checkpoint import Checkpointed
 from fairconstrained.training.data import Source, as_source
-from fairconstrained.training.problem import ModuleProblem
-from fairconstrained.training.terms import (
+from fairconstrained.training.problem import (
     Function,
     FunctionConstraint,
+    ModuleProblem,
     NotionConstraint,
-    Risk,
     Term,
+    risk,
 )
 
 
@@ -53,14 +53,10 @@ class Trained:
     Examples
     --------
     >>> import torch
-    >>> from fairconstrained.solvers import SGDA
     >>> from fairconstrained.training import train
     >>> X = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-    >>> def loss(outputs, batch):
-    ...     return ((outputs - batch[0][:, :1]) ** 2).mean()
-    >>> def small_outputs(outputs, batch):
-    ...     return outputs.mean() - 1.0
-    >>> trained = train(torch.nn.Linear(2, 1), loss, small_outputs, (X,), random_state=0)
+    >>> trained = train(torch.nn.Linear(2, 1), lambda z, batch: (z**2).mean(),
+    ...                 lambda z, batch: z.mean(), (X,), random_state=0)
     >>> trained.feasible, trained.module.training
     (True, False)
     """
@@ -93,9 +89,9 @@ def train(
     Parameters
     ----------
     module : torch.nn.Module
-        Called with the first tensor of a batch. Buffers, dropout, batch normalisation, lazy layers
-        and compiled modules work: in training mode for steps, in evaluation mode, with batch
-        statistics of all the data, for measuring. It is left as it is; a copy is trained.
+        Called with the first tensor of a batch: in training mode for steps, in evaluation mode,
+        with batch statistics of all the data, for measuring. Lazy layers and compiled modules work.
+        It is left as it is; a copy is trained.
     loss : callable
         ``loss(outputs, batch)``: one value, or one for each row.
     constraints : callable, constraint object, or list of them
@@ -103,18 +99,16 @@ def train(
         number; or objects of :mod:`fairconstrained.constraints`, for which the second tensor of a
         batch must hold class indices, and outputs be scores (one column for two classes).
     data : tuple of tensors or arrays, Dataset or iterable of batches
-        Tensors or numpy arrays of equal length, a ``TensorDataset``, any data set with ``len`` and
-        ``[i]`` (or ``__getitems__``, which takes the rows of a batch at once), or a loader. Memory
-        is bounded by what is given plus a batch. Of a loader each estimate takes the next batch,
-        whatever the solver's batch size. Real numbers of arrays get the type of the module's.
+        Tensors or numpy arrays of equal length, any data set with ``len`` and ``[i]`` (or
+        ``__getitems__``, which takes the rows of a batch at once), or a loader. Memory is bounded
+        by what is given plus a batch. Of a loader each estimate takes the next batch, whatever the
+        solver's batch size. Real numbers of arrays get the type of the module's.
     groups : array-like of shape (n_rows,) or (n_rows, n_columns), optional
         Batches for constraints have equally many rows of each group, so that a constraint can
-        take means within groups. A tensor of integers holds group indices 0, 1, ..., each of which
-        must occur. Not for loaders, which choose their rows themselves.
+        take means within groups. Not for loaders, which choose their rows themselves.
     solver : Solver, optional
-        Default: ``EarlyStoppedSGDA()``, as for the networks of estimators: one row in seven is held
-        out, and training ends when their loss no longer falls. Loaders hold none out: all rows
-        judge. Its ``n_evaluations`` says how often all the data are evaluated, a pass each time.
+        Default: ``EarlyStoppedSGDA()``, as for the networks of estimators. Of a loader it holds no
+        rows out: all of them judge.
     alpha : float, default=0.0
         Weight of half the squared norm of the weight matrices.
     slack : float, default=0.05
@@ -127,9 +121,8 @@ def train(
         Where to train; batches are moved there. Default: where the module is.
     checkpoint : path-like, optional
         A file for the state of training, written after each evaluation, whole or not at all. If it
-        is there, training goes on from it, in this process or another, and ends as it would have
-        without an interruption, given the same arguments and data that can be indexed. For
-        stochastic solvers on the CPU. Functions in the solver are known again by module and name.
+        is there, training goes on from it and ends as it would have without an interruption, given
+        the same arguments and data that can be indexed. For stochastic solvers on the CPU.
 
     Returns
     -------
@@ -138,10 +131,10 @@ def train(
     Raises
     ------
     ValueError
-        If a loss or constraint returns the wrong shape, nan, or values without gradient; if data
-        run dry or a group is empty; if a parameter of the solver is not valid; if this machine
-        cannot compute on the device; if the checkpoint is damaged, of another run, or in no folder
-        that can be written to; if workers differ in their rows, groups or checkpoints.
+        If a parameter is not valid or cannot be used on this machine; if a loss or constraint
+        returns the wrong shape, nan, or values without gradient; if data run dry or a group is
+        empty; if the checkpoint is damaged, of another run, or in no folder that can be written to;
+        if workers differ in their rows, groups or checkpoints.
     OSError
         If the checkpoint cannot be written, such as on a full disk. The last one is intact.
     DivergenceError
@@ -151,13 +144,13 @@ def train(
 
     Notes
     -----
-    Under ``torch.distributed`` (call ``init_process_group`` first, as ``torchrun`` programs do; its
-    ``timeout`` is how long a worker that hangs is waited for) all workers call this function with
-    the same arguments, all rows among them, and train one module. Each takes its part of every draw
-    of rows; moments and gradients are summed, so that the result is that of one worker up to
-    rounding, for notions and for functions that are means over rows or over groups. Batch
-    normalisation sees a worker's own rows in a step, and dropout its own mask. Loaders are each
-    worker's own, with batches of one size. A checkpoint must be where all workers can read it.
+    Under ``torch.distributed`` (call ``init_process_group`` first, as ``torchrun`` programs do) all
+    workers call this function with the same arguments, all rows among them, and train one module.
+    Each takes its part of every draw of rows; moments and gradients are summed, so that the result
+    is that of one worker up to rounding, for notions and for functions that are means over rows or
+    over groups. Batch normalisation sees a worker's own rows in a step, and dropout its own mask.
+    Loaders are each worker's own, with batches of one size. All workers must be able to read the
+    checkpoint.
 
     Examples
     --------
@@ -187,7 +180,13 @@ def train(
             )
         if checkpoint is not None:
             solver = Checkpointed(solver, checkpoint, writes=workers.rank == 0)
-    _refuse_shards(workers, source, group)
+    # Only loaders may have rows of their own.
+    own = None if source.streams else (source.n_rows, group.bincount().tolist())
+    refuse_difference(
+        "numbers of rows and of those in each group (all give the same rows, or loaders of their "
+        "own rows)",
+        workers.gather(own),
+    )
     stored = solver.n_stored if isinstance(solver, Checkpointed) else None
     refuse_difference("numbers of evaluations in the checkpoint", workers.gather(stored))
     seed = int(torch.randint(2**31, ())) if random_state is None else int(random_state)
@@ -198,27 +197,14 @@ def train(
         problem = ModuleProblem(
             NetworkModel(network),
             source,
-            Risk(loss),
-            _as_constraints(constraints, source, group if groups is not None else None, slack),
+            risk(loss),
+            _as_constraints(constraints, source, None if groups is None else group, slack),
             group,
             first.device,
             alpha,
             workers,
         )
-        x = workers.same(problem.start())
-        dual = torch.zeros(problem.n_constraints, dtype=x.dtype, device=x.device)
-        solution = run(
-            solver,
-            problem,
-            x,
-            dual,
-            rng,
-            max_iter=None,
-            tol=1e-4,
-            callbacks=workers.asked(callbacks),
-            record=_recorded,
-        )
-        return _trained(problem, solution, first.device)
+        return _trained(problem, solver, rng, callbacks, workers)
 
 
 def _copied(module: Any, device: Any) -> nn.Module:
@@ -235,47 +221,31 @@ def _copied(module: Any, device: Any) -> nn.Module:
     return copied if device is None else copied.to(device)
 
 
-def _refuse_shards(workers: Workers, source: Source, group: Tensor) -> None:
-    """Refuse workers with rows of their own, which only loaders may have."""
-    own = None if source.streams else (source.n_rows, group.bincount().tolist())
-    refuse_difference(
-        "numbers of rows and of those in each group (all give the same rows, or loaders of their "
-        "own rows)",
-        workers.gather(own),
-    )
-
-
 def _group_index(groups: Any, source: Source) -> Tensor:
     """Return the group of each row; all one where none are given."""
     if groups is None:
         return torch.zeros(source.n_rows, dtype=torch.long)
     if source.streams:
         raise ValueError("groups cannot be used with a loader: it chooses its rows itself.")
-    if isinstance(groups, Tensor) and not groups.is_floating_point() and groups.ndim == 1:
-        index = groups.cpu().long()
-        if len(index) != source.n_rows:
-            raise ValueError(f"groups has {len(index)} rows, but data has {source.n_rows}.")
-        empty = np.setdiff1d(np.arange(int(index.max()) + 1), index.numpy()).tolist()
-        if empty or int(index.min()) < 0:
-            raise ValueError(
-                f"groups must hold indices 0, 1, ..., each of which occurs; empty: {empty}, "
-                f"smallest: {int(index.min())}."
-            )
-        return index
-    return torch.as_tensor(encode_groups(groups, source.n_rows).codes)
+    index = torch.as_tensor(encode_groups(groups).codes)
+    if len(index) != source.n_rows:
+        raise ValueError(f"groups has {len(index)} rows, but data has {source.n_rows}.")
+    return index
 
 
 def _as_constraints(given: Any, source: Source, group: Tensor | None, slack: float) -> list[Term]:
-    items = list(given) if isinstance(given, (list, tuple)) else [given]
-    notions = [item for item in items if isinstance(item, Notion)]
-    functions: list[Callable[..., Tensor]] = [i for i in items if not isinstance(i, Notion)]
-    for item in functions:
-        if not callable(item) or isinstance(item, type):
+    notions: list[Notion] = []
+    found: list[Term] = []
+    for item in given if isinstance(given, (list, tuple)) else [given]:
+        if isinstance(item, Notion):
+            notions.append(item)
+        elif callable(item) and not isinstance(item, type):
+            found.append(FunctionConstraint(item))
+        else:
             raise ValueError(
                 "constraints must be functions of outputs and batch, or objects of "
                 f"fairconstrained.constraints; got {item!r}."
             )
-    found: list[Term] = [FunctionConstraint(function) for function in functions]
     if notions:
         if source.streams or group is None:
             raise ValueError(
@@ -293,20 +263,32 @@ def _recorded(iterate: Iterate) -> tuple[float, NDArray[Any], NDArray[Any]]:
     return float(iterate.soft[0]), values, dual
 
 
-def _trained(problem: ModuleProblem, solution: Solution, device: torch.device) -> Trained:
+def _trained(
+    problem: ModuleProblem,
+    solver: Solver,
+    rng: Generator,
+    callbacks: Sequence[Callback],
+    workers: Workers,
+) -> Trained:
+    x = workers.same(problem.start())
+    dual = torch.zeros(problem.n_constraints, dtype=x.dtype, device=x.device)
+    asked = workers.asked(callbacks)
+    solution = run(
+        solver, problem, x, dual, rng, max_iter=None, tol=1e-4, callbacks=asked, record=_recorded
+    )
     x = solution.iterate.x
-    objective, constraints, dual = map(np.stack, zip(*solution.history, strict=True))
+    objective, constraints, duals = map(np.stack, zip(*solution.history, strict=True))
     _, values, multipliers = _recorded(solution.iterate)
     problem.update_batch_norm(x)
     return Trained(
-        module=problem.model.attributes(x)["module_"].to(device),
+        module=problem.model.attributes(x)["module_"].to(x.device),
         multipliers=multipliers,
         values=values,
         feasible=bool((values <= FEASIBILITY_TOL).all()),
         history={
             "objective": objective,
             "values": constraints,
-            "multipliers": dual,
+            "multipliers": duals,
             "time": np.array(solution.times),
         },
         status=solution.status.value,

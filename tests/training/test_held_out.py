@@ -12,8 +12,12 @@ from fairconstrained.models import NetworkModel
 from fairconstrained.solvers import EarlyStoppedSGDA
 from fairconstrained.training import train
 from fairconstrained.training.data import as_source
-from fairconstrained.training.problem import ModuleProblem
-from fairconstrained.training.terms import FunctionConstraint, NotionConstraint, Risk
+from fairconstrained.training.problem import (
+    FunctionConstraint,
+    ModuleProblem,
+    NotionConstraint,
+    risk,
+)
 from tests.helpers.modules import log_loss
 
 N = 120
@@ -42,7 +46,7 @@ def problem(constraint, rows=ALL):
     return ModuleProblem(
         NetworkModel(network.double()),
         as_source(data, torch.float64),
-        Risk(log_loss),
+        risk(log_loss),
         [term],
         GROUP[rows],
         torch.device("cpu"),
