@@ -12,7 +12,7 @@ from fairconstrained.solvers.base import (
     solves,
 )
 from fairconstrained.solvers.fermi import FERMI
-from fairconstrained.solvers.idca import IDCA, DirectSwitching
+from fairconstrained.solvers.idca import IDCA, DirectSwitching, StochasticIDCA
 from fairconstrained.solvers.label_rounds import LabelRounds
 from fairconstrained.solvers.lbfgs import LBFGS
 from fairconstrained.solvers.level_set import LevelSet, ProximalLevelSet
@@ -25,7 +25,6 @@ from fairconstrained.solvers.sequential_quadratic import SequentialQuadratic
 from fairconstrained.solvers.sgda import SGDA, EarlyStoppedSGDA
 from fairconstrained.solvers.stochastic import constant, cosine
 from fairconstrained.solvers.stochastic_ghost import StochasticGhost
-from fairconstrained.solvers.stochastic_idca import StochasticIDCA
 from fairconstrained.solvers.switching_subgradient import SwitchingSubgradient
 
 __all__ = [

@@ -10,7 +10,6 @@ import torch
 
 from fairconstrained.solvers.base import count, nonnegative, positive
 from fairconstrained.solvers.stochastic import (
-    Descent,
     Estimates,
     Memory,
     StochasticSolver,
@@ -96,7 +95,7 @@ class ALM(StochasticSolver):
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
         """Add the slack, and the first centre: the point with its slack."""
-        now.y, now.descent = now.dual, Descent(now.x, self.optimizer, self.step_size)
+        now.y = now.dual
         now.slack = (-estimates.problem.evaluate(now.x).soft[1:]).clamp_min(0.0)
         now.centre = torch.cat((now.x, now.slack))
 
@@ -104,13 +103,13 @@ class ALM(StochasticSolver):
         """Take a step in y, then in x and the slack, and then move the centre."""
         factor = self.schedule(now.progress)
         step_size = factor * self.step_size
-        draws = estimates.independent(now.x)
-        y = now.y.add(draws.first + now.slack, alpha=factor * self.dual_step_size)
+        first, second, weighted = estimates.independent(now.x)
+        y = now.y.add(first + now.slack, alpha=factor * self.dual_step_size)
         if float(torch.linalg.vector_norm(y)) >= self.max_dual:
             y = torch.zeros_like(y)
-        force = y.add(draws.second + now.slack, alpha=self.penalty)
+        force = y.add(second + now.slack, alpha=self.penalty)
         difference = torch.cat((now.x, now.slack)) - now.centre
-        gradient = torch.cat((draws.gradient(1.0, force), force))
+        gradient = torch.cat((weighted(1.0, force), force))
         gradient = gradient.add(difference, alpha=self.smoothing)
         on_x, on_slack = gradient[: len(now.x)], gradient[len(now.x) :]
         now.centre = now.centre.add(difference, alpha=self.averaging)

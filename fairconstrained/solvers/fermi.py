@@ -11,7 +11,6 @@ from torch import Generator, Tensor
 
 from fairconstrained.solvers.base import count, positive
 from fairconstrained.solvers.stochastic import (
-    Descent,
     Estimates,
     Memory,
     StochasticSolver,
@@ -105,7 +104,6 @@ class FERMI(StochasticSolver):
         """Begin at W = 0."""
         information = estimates.problem.information  # type: ignore[attr-defined]
         now.matrix = now.x.new_zeros((information.n_parts, information.n_classes))
-        now.descent = Descent(now.x, self.optimizer, self.step_size)
         now.last = last_step(self.output, now.n_steps, estimates.rng)
         now.output = now.x
 
@@ -118,11 +116,6 @@ class FERMI(StochasticSolver):
         now.matrix = problem.information.project(now.matrix + self.dual_step_size * ascent)
         if now.step < now.last:
             now.output = output_after(self.output, now.output, now.x, now.step + 1, now.n_steps)
-
-    def result(self, now: Memory) -> Tensor:
-        """Return the average, the last or the drawn point."""
-        output: Tensor = now.output
-        return output
 
 
 def last_step(output: str, n_steps: int, rng: Generator) -> int:

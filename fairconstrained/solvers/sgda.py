@@ -18,7 +18,6 @@ from fairconstrained.solvers.base import (
     positive,
 )
 from fairconstrained.solvers.stochastic import (
-    Descent,
     Estimates,
     Memory,
     StochasticSolver,
@@ -30,30 +29,8 @@ _GAIN = 0.2  # how much of a violation the shift takes up after each evaluation
 _FROM_HERE, _FROM_SIMPLER = 0.05, 0.2  # step sizes of multipliers
 
 
-class _DescentAscent(StochasticSolver):
-    """Base: descent on the augmented Lagrangian, and ascent in the multipliers."""
-
-    penalty: float
-    max_dual: float
-    optimizer: Callable[..., Any]
-
-    def prepare(self, estimates: Estimates, now: Memory) -> None:
-        """Add the update rule of the descent."""
-        now.descent = Descent(now.x, self.optimizer, self.step_size)
-
-    def move(
-        self, now: Memory, terms: Linearization, step_size: float, dual_step_size: float
-    ) -> None:
-        """Take a step in the point and one in the multipliers, both by the same estimates."""
-        value = terms.value[1:]
-        active = (now.dual + self.penalty * value).clamp_min(0.0) if self.penalty else now.dual
-        gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
-        now.x = now.descent.step(now.x, gradient, step_size)
-        now.dual = (now.dual + dual_step_size * value).clamp(0.0, self.max_dual)
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
-class SGDA(_DescentAscent):
+class SGDA(StochasticSolver):
     r"""Descent in the parameters and ascent in the multipliers, both from the same mini-batch.
 
     With :math:`\hat f, \hat c` estimated on a batch,
@@ -76,10 +53,8 @@ class SGDA(_DescentAscent):
     dual_step_size : float, default=0.2
         First :math:`\eta_\lambda`.
     batch_size : int, default=2048
-    n_steps : int, optional
-        Mini-batch steps in all; default: 1000, or ten passes over the data if that is more.
-    n_evaluations : int, default=30
-        Iterations: evaluations on all the data, evenly spread over the steps. Each is a pass.
+    n_steps, n_evaluations
+        As in :class:`ALM`.
     penalty : float, default=1.0
         :math:`\rho`, which damps the oscillation of descent-ascent.
     max_dual : float, default=100.0
@@ -89,9 +64,8 @@ class SGDA(_DescentAscent):
 
     Notes
     -----
-    An iteration ends with an evaluation on the full data. Memory beyond the
-    data grows with the batch and, in evaluations, with n scores. The residual is infinite: the run
-    ends with its steps, and the iterate of least error among the feasible ones is kept.
+    Memory beyond the data grows with the batch and, in evaluations, with n scores. The residual is
+    infinite: the run ends with its steps, and the feasible iterate of least error is kept.
 
     References
     ----------
@@ -119,13 +93,20 @@ class SGDA(_DescentAscent):
 
     def step(self, estimates: Estimates, now: Memory) -> None:
         """Both from the same rows."""
-        factor = cosine(now.progress)
-        sizes = factor * self.step_size, factor * self.dual_step_size
-        self.move(now, estimates.all(now.x), *sizes)
+        terms = estimates.problem.linearize(now.x, estimates.rows())
+        self.move(now, estimates.moved(terms), cosine(now.progress), self.dual_step_size)
+
+    def move(self, now: Memory, terms: Linearization, factor: float, dual_step_size: float) -> None:
+        """Take a step in the point and one in the multipliers, both by the same estimates."""
+        value = terms.value[1:]
+        active = (now.dual + self.penalty * value).clamp_min(0.0) if self.penalty else now.dual
+        gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
+        now.x = now.descent.step(now.x, gradient, factor * self.step_size)
+        now.dual = (now.dual + factor * dual_step_size * value).clamp(0.0, self.max_dual)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class EarlyStoppedSGDA(_DescentAscent):
+class EarlyStoppedSGDA(SGDA):
     r"""Descent-ascent with averaged weights, stopped early: the default for networks.
 
     Of each label in each group one row in `held_out` is held out. On a batch of the others and on
@@ -172,12 +153,8 @@ class EarlyStoppedSGDA(_DescentAscent):
         One row in so many is held out. If a label has fewer rows in all groups, none is held out.
     averaging : float, default=0.995
         :math:`\gamma`, smaller in the first steps.
-    penalty : float, default=1.0
-        :math:`\rho`.
-    max_dual : float, default=100.0
-        :math:`\Lambda`, the largest multiplier.
-    optimizer : callable, default=torch.optim.AdamW
-        ``(parameters, lr=...) -> torch.optim.Optimizer`` for the descent.
+    penalty, max_dual, optimizer
+        As in :class:`SGDA`; the default optimizer is ``torch.optim.AdamW``.
 
     Notes
     -----
@@ -207,15 +184,13 @@ class EarlyStoppedSGDA(_DescentAscent):
     _evaluates_start = True
 
     step_size: float = positive(0.003)
-    dual_step_size: float | None = positive(None)
+    dual_step_size: float | None = positive(None)  # type: ignore[assignment]
     batch_size: int = count(256)
     n_steps: int | None = count(None)
     n_evaluations: int = count(40)
     patience: int = count(10)
     held_out: int = count(7, sign=">=", least=2)
     averaging: float = nonnegative(0.995, below=1)
-    penalty: float = nonnegative(1.0)
-    max_dual: float = positive(100.0)
     optimizer: Callable[..., Any] = torch.optim.AdamW
 
     @property
@@ -237,20 +212,19 @@ class EarlyStoppedSGDA(_DescentAscent):
         here = now.x
         now.x, now.dual = estimates.problem.begun(now.x, now.dual)
         now.dual_step_size = self.dual_step_size or (_FROM_HERE if now.x is here else _FROM_SIMPLER)
-        super().prepare(estimates, now)
         now.average, now.excess = now.x, torch.zeros_like(now.dual)
         now.error_of_start, now.best, now.waited, now.feasible = None, torch.inf, 0, False
-
-    def ends_early(self, now: Memory) -> bool:
-        """Whether one iterate was feasible, and no later one better for a while."""
-        return bool(now.feasible and now.waited >= self.patience)
 
     def step(self, estimates: Estimates, now: Memory) -> None:
         """Move the point, the multipliers and the average."""
         step = now.step + 1
         factor = min(1.0, step / (_WARM_UP * now.n_steps)) * cosine(now.progress)
-        terms = estimates.both(now.x) if len(now.dual) else estimates.all(now.x)
-        self.move(now, terms, factor * self.step_size, factor * now.dual_step_size)
+        problem, rows = estimates.problem, estimates.rows()
+        if len(now.dual):
+            terms = problem.estimates(now.x, rows, estimates.balanced_rows())
+        else:
+            terms = problem.linearize(now.x, rows)
+        self.move(now, estimates.moved(terms), factor, now.dual_step_size)
         now.average = now.average.lerp(now.x, 1.0 - min(self.averaging, step / (step + 9.0)))
 
     def evaluated(self, problem: SampledProblem, estimates: Estimates, now: Memory) -> Iterate:
@@ -273,6 +247,8 @@ class EarlyStoppedSGDA(_DescentAscent):
         now.waited = 0 if merit < now.best else now.waited + 1
         now.best = min(merit, now.best)
         now.feasible = now.feasible or iterate.excess <= FEASIBILITY_TOL
+        if now.feasible and now.waited >= self.patience:
+            now.n_steps = now.step
         return iterate
 
 

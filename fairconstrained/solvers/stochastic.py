@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -18,17 +18,12 @@ _BLOCK_ROWS = 65_536
 
 
 def constant(progress: float) -> float:
-    """Steps of the same size throughout.
+    """Return 1, the factor of step sizes that stay the same throughout.
 
     Parameters
     ----------
     progress : float
         Fraction of the run that is done.
-
-    Returns
-    -------
-    float
-        Factor of the step sizes.
 
     Examples
     --------
@@ -40,17 +35,12 @@ def constant(progress: float) -> float:
 
 
 def cosine(progress: float) -> float:
-    """Steps that fall to zero along half a cosine.
+    """Return the factor of step sizes that fall to zero along half a cosine.
 
     Parameters
     ----------
     progress : float
         Fraction of the run that is done.
-
-    Returns
-    -------
-    float
-        Factor of the step sizes.
 
     Examples
     --------
@@ -64,9 +54,6 @@ def cosine(progress: float) -> float:
 def evaluated_steps(n_steps: int, n_evaluations: int) -> set[int]:
     """Return the numbers of the steps, from 1, that an evaluation follows; the last is one."""
     return set(torch.linspace(0, n_steps, n_evaluations + 1).round().int().tolist()[1:])
-
-
-# ------------------------------------------------------------------------------ draws of rows
 
 
 class Balanced:
@@ -227,45 +214,30 @@ class Estimates:
         """Return rows for constraints, and how many rows of the data each stands for."""
         return next(self._streams[1]), self._scales[0]
 
-    def independent(self, x: Tensor) -> Draws:
-        """Estimate the objective and, twice, the constraints, all from rows of their own."""
+    def independent(self, x: Tensor) -> tuple[Tensor, Tensor, Callable[[float, Tensor], Tensor]]:
+        """Estimate the constraints twice, (m,), each estimate from rows of its own.
+
+        The last value maps weights of the objective, from rows of its own, and of the first
+        estimates to the gradient of the weighted sum.
+        """
         rows, first = self.rows(), self.balanced_rows()
         second = next(self._streams[2]), self._scales[1]
         terms = self.problem.estimates(x, rows, first, second)
         c_1, c_2 = terms.value[1:].tensor_split(2)
+
+        def gradient(objective: float, constraints: Tensor) -> Tensor:
+            weight, unused = constraints.new_full((1,), objective), torch.zeros_like(constraints)
+            return terms.pullback(torch.cat((weight, constraints, unused)))
+
         # Paper (Kliachkin et al., Algorithms 2 and 3): c as it is; here: moved by the shift, which
         # is 0 for losses, because rates are judged on predicted labels.
-        return Draws(c_1 + self.shift, c_2 + self.shift, terms.pullback)
+        return c_1 + self.shift, c_2 + self.shift, gradient
 
-    def all(self, x: Tensor) -> Linearization:
-        """Estimate objective and constraints from the same uniform rows."""
-        return self._moved(self.problem.linearize(x, self.rows()))
-
-    def both(self, x: Tensor) -> Linearization:
-        """Estimate the objective, and the constraints from rows of their own."""
-        return self._moved(self.problem.estimates(x, self.rows(), self.balanced_rows()))
-
-    def _moved(self, terms: Linearization) -> Linearization:
+    def moved(self, terms: Linearization) -> Linearization:
+        """Add the shift to the constraints."""
         value = terms.value.clone()
         value[1:] += self.shift
         return terms._replace(value=value)
-
-
-class Draws(NamedTuple):
-    """Constraint values from two draws, and gradients of the objective and the constraints."""
-
-    first: Tensor  # (m,)
-    second: Tensor  # (m,)
-    pullback: Callable[[Tensor], Tensor]
-
-    def gradient(self, objective: float, constraints: Tensor) -> Tensor:
-        """Return the gradient of a multiple of the objective plus weighted first constraints."""
-        unused = torch.zeros_like(constraints)
-        weight = constraints.new_full((1,), objective)
-        return self.pullback(torch.cat((weight, constraints, unused)))
-
-
-# ------------------------------------------------------------------------------ updates
 
 
 class Descent:
@@ -304,6 +276,8 @@ class Memory(SimpleNamespace):
     dual: Tensor
     step: int  # number of steps made
     n_steps: int
+    descent: Descent
+    output: Any = None  # the result, where it is not the last point
 
     @property
     def progress(self) -> float:
@@ -330,8 +304,7 @@ class Memory(SimpleNamespace):
 class StochasticSolver(Solver):
     """Base: a subclass says in :meth:`step` what a step is; the loop around steps is here.
 
-    Subclasses have the parameters ``step_size``, ``batch_size`` and ``n_steps`` and name further
-    ones to check in ``_positive``, ``_nonnegative``, ... and ``_callable``.
+    Subclasses have the parameters ``step_size``, ``batch_size`` and ``n_steps``.
 
     An iteration is a part of the steps and one evaluation on the full data; there are
     ``n_evaluations`` of them. The residual is infinite: a run ends with its steps.
@@ -359,8 +332,6 @@ class StochasticSolver(Solver):
             if value is not default and not callable(value):
                 raise ValueError(f"{type(self).__name__}.{name} must be callable; got {value!r}.")
 
-    # What subclasses say.
-
     def estimates(self, problem: Any, rng: Generator) -> Estimates:
         """Return the draws of rows that steps see."""
         return Estimates(problem, self.batch_size, rng)
@@ -372,35 +343,20 @@ class StochasticSolver(Solver):
         """Take `now` one step on."""
         raise NotImplementedError
 
-    def ends_early(self, now: Memory) -> bool:
-        """Whether to end before all steps have been made."""
-        return False
-
-    def result(self, now: Memory) -> Tensor:
-        """Return the point to give back after the last step."""
-        return now.x
-
     def evaluated(self, problem: Any, estimates: Estimates, now: Memory) -> Iterate:
         """Return the point as an iterate, and let algorithms answer to predicted labels there."""
-        point = now.x if now.step < now.n_steps else self.result(now)
+        ended = now.step == now.n_steps and now.output is not None
+        point = now.output if ended else now.x
         soft, hard = problem.evaluate(point)
         estimates.shift = hard[1:] - soft[1:]
         return Iterate(point, soft, hard, now.dual, torch.inf)
 
-    # The loop.
-
     def begin(self, estimates: Estimates, x: Tensor, dual: Tensor, n_steps: int) -> Memory:
         """Return the memory before the first step."""
-        now = Memory(x=x, dual=dual, step=0, n_steps=n_steps)
+        descent = Descent(x, getattr(self, "optimizer", None), self.step_size)
+        now = Memory(x=x, dual=dual, step=0, n_steps=n_steps, descent=descent)
         self.prepare(estimates, now)
         return now
-
-    def steps(self, estimates: Estimates, now: Memory) -> Iterator[Memory]:
-        """Yield the memory after each step."""
-        while now.step < now.n_steps and not self.ends_early(now):
-            self.step(estimates, now)
-            now.step += 1
-            yield now
 
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
@@ -423,7 +379,9 @@ class StochasticSolver(Solver):
         elif self._evaluates_start:
             start = self.evaluated(problem, estimates, now)
             yield start, {"now": now.saved(), "estimates": estimates.state}
-        for _ in self.steps(estimates, now):
+        while now.step < now.n_steps:
+            self.step(estimates, now)
+            now.step += 1
             if now.step in ends:
                 iterate = self.evaluated(problem, estimates, now)
                 yield iterate, {"now": now.saved(), "estimates": estimates.state}

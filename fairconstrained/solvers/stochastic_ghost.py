@@ -92,7 +92,7 @@ class StochasticGhost(StochasticSolver):
         times as many from each part of the table for the constraints. 1 is the paper.
     n_steps : int, default=3000
     n_evaluations : int, default=30
-        Iterations: evaluations on all the data, evenly spread over the steps. Each is a pass.
+        As in :class:`ALM`.
 
     Notes
     -----

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from fairconstrained.problems.base import SampledProblem
 from fairconstrained.solvers.base import count, nonnegative, positive
@@ -49,15 +49,8 @@ class SwitchingSubgradient(StochasticSolver):
         Rows that decide which step to make; default: `batch_size`.
     record_from : float, default=0.5
         Fraction of the run after which points are recorded for the result.
-    n_steps : int, optional
-        Default: 1000, or ten passes over the data if that is more.
-    n_evaluations : int, default=30
-        Iterations: evaluations on all the data, evenly spread over the steps. Each is a pass.
-    optimizer : callable, optional
-        ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
-        plain step; each of the two kinds of steps has its own.
-    schedule : callable, default=constant
-        From the fraction of the run that is done to the factor of both step sizes.
+    n_steps, n_evaluations, optimizer, schedule
+        As in :class:`ALM`. Each of the two kinds of steps has an optimizer of its own.
 
     Notes
     -----
@@ -96,21 +89,20 @@ class SwitchingSubgradient(StochasticSolver):
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
         """Record nothing yet; each kind of step has an update rule."""
-        now.dual, now.drawn, now.total = torch.zeros_like(now.dual), now.x, 0.0
-        now.on_objective = Descent(now.x, self.optimizer, self.step_size)
+        now.dual, now.output, now.total = torch.zeros_like(now.dual), now.x, 0.0
         now.on_constraint = Descent(now.x, self.optimizer, self.constraint_step_size)
 
     def step(self, estimates: Estimates, now: Memory) -> None:
         """Take a step on the objective or on the worst constraint."""
-        draws = estimates.independent(now.x)
+        _, deciding, weighted = estimates.independent(now.x)
         weights = torch.zeros_like(now.dual)
         # Paper: the tolerance falls by 3 % an epoch after 500 steps; here it is constant,
         # because 1e-4 is below anything that a batch can tell.
-        if max(draws.second.tolist(), default=0.0) <= self.tolerance:
-            descent, size, gradient = now.on_objective, self.step_size, draws.gradient(1.0, weights)
+        if max(deciding.tolist(), default=0.0) <= self.tolerance:
+            descent, size, gradient = now.descent, self.step_size, weighted(1.0, weights)
         else:
-            weights[draws.second.argmax()] = 1.0
-            gradient = draws.gradient(0.0, weights)
+            weights[deciding.argmax()] = 1.0
+            gradient = weighted(0.0, weights)
             descent, size = now.on_constraint, self.constraint_step_size
         size *= self.schedule(now.progress)
         if now.progress >= self.record_from and size > 0:
@@ -118,10 +110,5 @@ class SwitchingSubgradient(StochasticSolver):
             now.total += size
             u = torch.rand((), generator=estimates.rng, dtype=torch.float64).item()
             if now.total * u < size:
-                now.drawn = now.x
+                now.output = now.x
         now.x = descent.step(now.x, gradient, size)
-
-    def result(self, now: Memory) -> Tensor:
-        """Return the point drawn."""
-        drawn: Tensor = now.drawn
-        return drawn

@@ -97,10 +97,12 @@ class Rows(SoftIsHard):
 def steps_of(solver, problem, x, dual, n_steps, seed=0):
     """Points and multipliers after each step, and the draws of each."""
     estimates = solver.estimates(problem, generator(seed))
-    begun, found = solver.begin(estimates, x, dual, n_steps), []
+    now, found = solver.begin(estimates, x, dual, n_steps), []
     problem.calls.clear()
-    for now in solver.steps(estimates, begun):
-        point = now.x if now.step < n_steps else solver.result(now)
+    for _ in range(n_steps):
+        solver.step(estimates, now)
+        now.step += 1
+        point = now.output if now.step == n_steps and now.output is not None else now.x
         found.append((point, now.dual, list(problem.calls)))
         problem.calls.clear()
     return found

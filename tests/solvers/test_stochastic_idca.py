@@ -102,7 +102,8 @@ def test_one_subproblem_is_solved_as_by_full_batches():
     solver, n_steps = StochasticIDCA(inner_steps=1000, schedule=constant), 1000
     estimates = Estimates(problem, 64, rng)
     now = solver.begin(estimates, anchor, dual, n_steps)
-    assert sum(1 for _ in solver.steps(estimates, now)) == n_steps
+    for now.step in range(n_steps):
+        solver.step(estimates, now)
     assert (now.anchor == now.x).all()  # the mean of all points
     found = whole.evaluate(now.x).soft
     start = whole.evaluate(anchor).soft

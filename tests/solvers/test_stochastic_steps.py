@@ -100,9 +100,10 @@ def test_the_output_is_drawn_in_proportion_to_the_step_sizes():
     for seed in range(n_runs):
         rng = generator(seed)
         estimates = Estimates(problem, 1, rng)
-        *_, now = solver.steps(estimates, solver.begin(estimates, x, dual, 10))
-        drawn = solver.result(now)
-        (k,) = [k for k in range(4, 10) if torch.allclose(points[k], drawn, atol=1e-12)]
+        now = solver.begin(estimates, x, dual, 10)
+        for now.step in range(10):
+            solver.step(estimates, now)
+        (k,) = [k for k in range(4, 10) if torch.allclose(points[k], now.output, atol=1e-12)]
         counts[k - 4] += 1
     p = eta / eta.sum()
     assert (np.abs(counts / n_runs - p) <= 4 * np.sqrt(p * (1 - p) / n_runs)).all()
