@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from benchmarks.partial_tasks import A9A, BANK, LAW_SCHOOL, Task
-from fairconstrained.datasets import load_dataset, make_biased_classification, one_hot
+from fairconstrained.datasets import load_dataset, make_biased_classification
+from fairconstrained.datasets.loading import one_hot
 
 
 def dataset(load: Callable[[], Bunch]) -> SimpleNamespace:

@@ -1,7 +1,6 @@
 """Data sets for fair classification: generators with a bias of known size, and real data."""
 
 from fairconstrained.datasets.applications import make_loan_applications
-from fairconstrained.datasets.encoding import one_hot
 from fairconstrained.datasets.loading import list_datasets, load_dataset
 from fairconstrained.datasets.synthetic import make_biased_classification
 
@@ -10,5 +9,4 @@ __all__ = [
     "load_dataset",
     "make_biased_classification",
     "make_loan_applications",
-    "one_hot",
 ]

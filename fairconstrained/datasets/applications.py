@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-
 import numpy as np
 import pandas as pd
-from sklearn.utils import Bunch, check_random_state, check_scalar
+from sklearn.utils import Bunch, check_random_state
+from sklearn.utils._param_validation import validate_params
 
 from fairconstrained.arrays import Floats
-from fairconstrained.datasets.synthetic import check_not_negative
+from fairconstrained.datasets.synthetic import FRACTION, NOT_NEGATIVE, at_least
 
 # Occupations with their mean yearly income in thousands, how often women and men have them, and
 # how steady the income is.
@@ -24,6 +23,10 @@ _OCCUPATIONS = pd.DataFrame(
 )
 
 
+@validate_params(  # type: ignore[untyped-decorator]
+    {"n_samples": at_least(1), "bias": NOT_NEGATIVE, "missing": FRACTION},
+    prefer_skip_nested_validation=True,
+)
 def make_loan_applications(
     n_samples: int = 8000,
     *,
@@ -70,7 +73,7 @@ def make_loan_applications(
 
     Raises
     ------
-    TypeError, ValueError
+    ValueError
         If a parameter is outside the range stated above.
 
     Examples
@@ -83,13 +86,13 @@ def make_loan_applications(
     >>> granted.groupby(loans.frame["sex"]).mean().round(2).to_dict()
     {'man': 0.62, 'woman': 0.32}
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_not_negative("bias", bias)
-    check_not_negative("missing", missing, high=1, include_boundaries="left")
     rng = check_random_state(random_state)
-    people = _people(n_samples, rng)
+    age = np.round(20 + 50 * rng.beta(1.6, 2.2, size=n_samples))
+    sex = np.where(rng.uniform(size=n_samples) < 0.45, "woman", "man")
+    band = np.select([age < 30, age < 55], ["under 30", "30 to 54"], "55 and older")
+    people = pd.DataFrame({"age": age, "sex": sex, "age_group": band})
     features = _features(people, rng)
-    standing = np.where(people["sex"] == "man", 1.0, -1.0)
+    standing = np.where(sex == "man", 1.0, -1.0)
     log_odds = _merit(features) + bias * standing
     granted = rng.logistic(size=n_samples) < log_odds
     for column in ("savings", "housing"):
@@ -103,13 +106,6 @@ def make_loan_applications(
         frame=pd.concat([features, sensitive], axis=1).assign(decision=target),
         feature_names=list(features.columns),
     )
-
-
-def _people(n: int, rng: np.random.RandomState) -> pd.DataFrame:
-    age = np.round(20 + 50 * rng.beta(1.6, 2.2, size=n))
-    sex = np.where(rng.uniform(size=n) < 0.45, "woman", "man")
-    band = np.select([age < 30, age < 55], ["under 30", "30 to 54"], "55 and older")
-    return pd.DataFrame({"age": age, "sex": sex, "age_group": band})
 
 
 def _features(people: pd.DataFrame, rng: np.random.RandomState) -> pd.DataFrame:

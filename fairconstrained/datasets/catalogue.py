@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from fairconstrained.datasets import sources
-from fairconstrained.datasets.a9a import a9a_frame, active_category
 from fairconstrained.datasets.files import File
 
 Group = Callable[[pd.DataFrame], pd.Series]
@@ -42,6 +41,13 @@ class Dataset:
     left_out: Mapping[str, str] = field(default_factory=dict)  # columns for each reason
     codes: str = ""  # numeric columns that hold codes of categories
     parse: Callable[[Sequence[str]], pd.DataFrame] = table  # from the texts of the files
+
+
+def one_file(
+    path: str, sha256: str, content: str, url: str, convert: Callable[[bytes], str]
+) -> tuple[File, ...]:
+    """Return the only file of a data set."""
+    return (File(path, sha256, content, url, convert),)
 
 
 def known_outcomes(texts: Sequence[str]) -> pd.DataFrame:
@@ -117,14 +123,12 @@ DATASETS: Mapping[str, Dataset] = {
             "are the categories of that census. '?' is kept as a category. The column split says "
             "which rows are UCI's training and test rows."
         ),
-        files=(
-            File(
-                "adult/adult.csv.gz",
-                "ae0655a69eefdf7e0186431236d13982bc29cb8c1ab2dcc1bd68dae2ecec0d92",
-                "a869c9cfd0be917e3143d806e6720a76b81f9b98ec719fec9f414557c2eb44f9",
-                f"{_UCI}/2/adult.zip",
-                sources.adult,
-            ),
+        files=one_file(
+            "adult/adult.csv.gz",
+            "ae0655a69eefdf7e0186431236d13982bc29cb8c1ab2dcc1bd68dae2ecec0d92",
+            "a869c9cfd0be917e3143d806e6720a76b81f9b98ec719fec9f414557c2eb44f9",
+            f"{_UCI}/2/adult.zip",
+            sources.adult,
         ),
         target="income",
         positive=equals(">50K"),
@@ -159,11 +163,11 @@ DATASETS: Mapping[str, Dataset] = {
         sensitive="sex",
         # There is no such column, only its indicators.
         groups={
-            "sex": lambda table: active_category(table, "sex"),
-            "race": lambda table: active_category(table, "race"),
+            "sex": lambda table: sources.active_category(table, "sex"),
+            "race": lambda table: sources.active_category(table, "race"),
         },
         left_out={"LIBSVM's own split": "split"},
-        parse=a9a_frame,
+        parse=sources.a9a_frame,
     ),
     "bank": Dataset(
         title="Bank Marketing",
@@ -174,14 +178,12 @@ DATASETS: Mapping[str, Dataset] = {
             "split at 25 to 60 years (both included) against the others; the 'others' mix the "
             "young with the old. 'unknown' is kept as a category."
         ),
-        files=(
-            File(
-                "bank/bank.csv.gz",
-                "0ee5532b1a7c1e95b9c9806c334ff394c3791297f413725dfe3cbd9e7b7d3805",
-                "cf704a478ff404da7fa313b81f06966e6d760021554d5db7f55c671c6ea8e0e2",
-                f"{_UCI}/222/bank+marketing.zip",
-                sources.bank,
-            ),
+        files=one_file(
+            "bank/bank.csv.gz",
+            "0ee5532b1a7c1e95b9c9806c334ff394c3791297f413725dfe3cbd9e7b7d3805",
+            "cf704a478ff404da7fa313b81f06966e6d760021554d5db7f55c671c6ea8e0e2",
+            f"{_UCI}/222/bank+marketing.zip",
+            sources.bank,
         ),
         target="y",
         positive=equals("yes"),
@@ -195,14 +197,12 @@ DATASETS: Mapping[str, Dataset] = {
         source="ProPublica, Machine Bias: compas-scores-two-years.csv (Broward County, Florida)",
         licence=_COMPAS_LICENCE,
         caution=_COMPAS_CAUTION,
-        files=(
-            File(
-                "compas/compas-scores-two-years.csv.gz",
-                "e6afe34c6f68e873e89b0a6c6981446564d0ebc8eba5f81f282706d92f1757b3",
-                "07572f2cc3667a907344fa8971498f5ad696e625cced61ecc065f162c45dc41b",
-                f"{_GITHUB}/propublica/compas-analysis/master/compas-scores-two-years.csv",
-                sources.compas,
-            ),
+        files=one_file(
+            "compas/compas-scores-two-years.csv.gz",
+            "e6afe34c6f68e873e89b0a6c6981446564d0ebc8eba5f81f282706d92f1757b3",
+            "07572f2cc3667a907344fa8971498f5ad696e625cced61ecc065f162c45dc41b",
+            f"{_GITHUB}/propublica/compas-analysis/master/compas-scores-two-years.csv",
+            sources.compas,
         ),
         target="two_year_recid",
         positive=equals(1),
@@ -219,14 +219,12 @@ DATASETS: Mapping[str, Dataset] = {
             f"{_COMPAS_CAUTION} The 719 of 11,757 rows whose outcome is unknown (is_recid is -1) "
             "are left out; people were followed for different lengths of time."
         ),
-        files=(
-            File(
-                "compas/compas-scores.csv.gz",
-                "f8cd1ab2bb9d4478f5ef479a52f99d725f7b0dbf395898fb5976cf8172f8941a",
-                "5bcfddf137b15e6655130abaee87195cef0c75c975a61f49283408881489003e",
-                f"{_GITHUB}/propublica/compas-analysis/master/compas-scores.csv",
-                sources.compas,
-            ),
+        files=one_file(
+            "compas/compas-scores.csv.gz",
+            "f8cd1ab2bb9d4478f5ef479a52f99d725f7b0dbf395898fb5976cf8172f8941a",
+            "5bcfddf137b15e6655130abaee87195cef0c75c975a61f49283408881489003e",
+            f"{_GITHUB}/propublica/compas-analysis/master/compas-scores.csv",
+            sources.compas,
         ),
         target="is_recid",
         positive=equals(1),
@@ -246,14 +244,12 @@ DATASETS: Mapping[str, Dataset] = {
             "one group. Grades (zgpa, zfygpa, deciles) are earned before the exam but late in the "
             "study, so this is no model of admission."
         ),
-        files=(
-            File(
-                "law_school/law_school.csv.gz",
-                "752c015e92072fb5869885619ebc33ae1240717dbdf9be9f1313c5003cf86c84",
-                "1659f48fdce08210739ca020913381cd1c5323b56986df2911e042fe37c50472",
-                f"{_GITHUB}/tailequy/fairness_dataset/main/experiments/data/law_school_clean.csv",
-                sources.plain_csv,
-            ),
+        files=one_file(
+            "law_school/law_school.csv.gz",
+            "752c015e92072fb5869885619ebc33ae1240717dbdf9be9f1313c5003cf86c84",
+            "1659f48fdce08210739ca020913381cd1c5323b56986df2911e042fe37c50472",
+            f"{_GITHUB}/tailequy/fairness_dataset/main/experiments/data/law_school_clean.csv",
+            sources.plain_csv,
         ),
         target="pass_bar",
         positive=equals(1),
@@ -270,14 +266,12 @@ DATASETS: Mapping[str, Dataset] = {
             "EDUCATION (0, 5, 6), MARRIAGE (0) and the payment states PAY_* (-2, 0) have codes "
             "that the source does not document."
         ),
-        files=(
-            File(
-                "credit_card/credit_card.csv.gz",
-                "aa5a60f99526a6727642474f9e05bca1c1c4dae54c851d5de70c236ec0882324",
-                "deb73a2ab97e032e9a2ed27044f92971503126a0fb9f5ee273940f0a020a69cb",
-                f"{_GITHUB}/tailequy/fairness_dataset/main/experiments/data/credit-card-clients.csv",
-                sources.plain_csv,
-            ),
+        files=one_file(
+            "credit_card/credit_card.csv.gz",
+            "aa5a60f99526a6727642474f9e05bca1c1c4dae54c851d5de70c236ec0882324",
+            "deb73a2ab97e032e9a2ed27044f92971503126a0fb9f5ee273940f0a020a69cb",
+            f"{_GITHUB}/tailequy/fairness_dataset/main/experiments/data/credit-card-clients.csv",
+            sources.plain_csv,
         ),
         target="default payment",
         positive=equals(1),
@@ -297,14 +291,12 @@ DATASETS: Mapping[str, Dataset] = {
             "motor_UPDRS, a part of that score, is among the features as in the benchmarks; "
             "drop='motor_UPDRS' leaves it out."
         ),
-        files=(
-            File(
-                "parkinsons/parkinsons.csv.gz",
-                "d8c5f713f9480a2543eb00ab691cb3d8f6b49048231185082650d6496b8ad60a",
-                "684efaf3d46b90db037a2168a940f93b53d986d3e4b70b98e5b7976ab8be2e8e",
-                f"{_UCI}/189/parkinsons+telemonitoring.zip",
-                sources.parkinsons,
-            ),
+        files=one_file(
+            "parkinsons/parkinsons.csv.gz",
+            "d8c5f713f9480a2543eb00ab691cb3d8f6b49048231185082650d6496b8ad60a",
+            "684efaf3d46b90db037a2168a940f93b53d986d3e4b70b98e5b7976ab8be2e8e",
+            f"{_UCI}/189/parkinsons+telemonitoring.zip",
+            sources.parkinsons,
         ),
         target="total_UPDRS",
         positive=above_median,
@@ -323,14 +315,12 @@ DATASETS: Mapping[str, Dataset] = {
             "groups. Survey weights are not used. A downloaded copy has the rows in the order of "
             "the census, the benchmark file has them shuffled: shuffle before you split."
         ),
-        files=(
-            File(
-                "acs_income_ok/acs_income_ok.csv.gz",
-                "319b8f21db87609d451e75f7a8327d1fffcb852260e48b137d87361dd8c6349d",
-                "3e2e81205aa7d1395756815d8347fce353a80931e8fbc3714b78ca4e382673e6",
-                f"{_CENSUS}/csv_pok.zip",
-                sources.acs_income_ok,
-            ),
+        files=one_file(
+            "acs_income_ok/acs_income_ok.csv.gz",
+            "319b8f21db87609d451e75f7a8327d1fffcb852260e48b137d87361dd8c6349d",
+            "3e2e81205aa7d1395756815d8347fce353a80931e8fbc3714b78ca4e382673e6",
+            f"{_CENSUS}/csv_pok.zip",
+            sources.acs_income_ok,
         ),
         target="PINCP",
         positive=equals(True),
@@ -353,15 +343,13 @@ DATASETS: Mapping[str, Dataset] = {
             "undiagnosed disease counts as healthy, which may differ by group. All columns are "
             "written as decimals; Age (13 bands), Education, Income and GenHlth are ordered codes."
         ),
-        files=(
-            File(
-                "heart/heart.csv.gz",
-                "a2c269f923c2314788efa901cfb629477620adc3c2b8970339abcf30e86f483d",
-                "4cac42dc08bdaaf54366a906fdd9d09f42c686f43cca1b5858a109ca8a3b67fe",
-                f"{_GITHUB}/Daniel-Harrod13/Final-Project/212ac889c9732256de2848b1fc44f458e406af7c/"
-                "heart_disease_health_indicators_BRFSS2015.csv.zip",
-                sources.heart,
-            ),
+        files=one_file(
+            "heart/heart.csv.gz",
+            "a2c269f923c2314788efa901cfb629477620adc3c2b8970339abcf30e86f483d",
+            "4cac42dc08bdaaf54366a906fdd9d09f42c686f43cca1b5858a109ca8a3b67fe",
+            f"{_GITHUB}/Daniel-Harrod13/Final-Project/212ac889c9732256de2848b1fc44f458e406af7c/"
+            "heart_disease_health_indicators_BRFSS2015.csv.zip",
+            sources.heart,
         ),
         target="HeartDiseaseorAttack",
         positive=equals(1),

@@ -64,7 +64,19 @@ def read_text(file: File, folder: Path, download_if_missing: bool) -> str:
     """
     path = folder / file.path
     if path.exists():
-        return _read_checked(path, file)
+        packed = path.read_bytes()
+        found = hashlib.sha256(packed).hexdigest()
+        try:
+            text = gzip.decompress(packed).decode()
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError):
+            text = ""
+        if found != file.sha256 and content_hash(text) != file.content:
+            raise OSError(
+                f"{path} is damaged or not the expected file: its SHA-256 is {found}, but should "
+                f"be {file.sha256} (or its rows those of the data set). Delete it to have it "
+                "downloaded from its public source, or replace it."
+            )
+        return text
     place = (
         f"To use the data without the network, put the packed file at {path} (SHA-256 "
         f"{file.sha256}), or give the folder that holds {file.path} by data_home or the "
@@ -72,9 +84,15 @@ def read_text(file: File, folder: Path, download_if_missing: bool) -> str:
     )
     if not download_if_missing:
         raise FileNotFoundError(f"{path} does not exist, and downloading was not allowed. {place}")
+    # Some hosts refuse the default user agent of urllib.
+    agent = {"User-Agent": f"fairconstrained/{__version__}"}
     try:
-        source = _fetch(file.url)
+        request = urllib.request.Request(file.url, headers=agent)
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+            source: bytes = response.read()
     except (OSError, HTTPException) as error:  # no network, an error status, a broken connection
+        if isinstance(error, HTTPError):
+            error.close()  # it holds the connection
         raise FileNotFoundError(
             f"{path} does not exist, and downloading {file.url} failed ({error!r}). {place}"
         ) from error
@@ -83,46 +101,20 @@ def read_text(file: File, folder: Path, download_if_missing: bool) -> str:
     return text
 
 
-def _read_checked(path: Path, file: File) -> str:
-    packed = path.read_bytes()
-    found = hashlib.sha256(packed).hexdigest()
-    try:
-        text = gzip.decompress(packed).decode()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError):
-        text = ""
-    if found != file.sha256 and content_hash(text) != file.content:
-        raise OSError(
-            f"{path} is damaged or not the expected file: its SHA-256 is {found}, but should be "
-            f"{file.sha256} (or its rows those of the data set). Delete it to have it downloaded "
-            "from its public source, or replace it."
-        )
-    return text
-
-
-def _fetch(url: str) -> bytes:
-    # Some hosts refuse the default user agent of urllib.
-    request = urllib.request.Request(url, headers={"User-Agent": f"fairconstrained/{__version__}"})
-    try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-            source: bytes = response.read()
-    except HTTPError as error:
-        error.close()  # the error holds the connection
-        raise
-    return source
-
-
 def _convert(source: bytes, file: File, place: str) -> str:
-    refusal = f"What {file.url} sent is not the data set, and nothing was stored:"
-    place = f"It begins with {source[:60]!r}. {place}"
+    failure: Exception | None = None
     try:
         text = file.convert(source)
-    except Exception as error:  # any failure of a converter means that these are not the data
-        raise OSError(f"{refusal} converting it failed: {error!r}. {place}") from error
-    found, n_lines = content_hash(text), text.count("\n")
-    if found != file.content:
+        found, n_lines = content_hash(text), text.count("\n")
+        if found == file.content:
+            return text
         reason = f"the SHA-256 of its {n_lines} sorted lines is {found}, not {file.content}"
-        raise OSError(f"{refusal} {reason}. {place}")
-    return text
+    except Exception as error:  # any failure of a converter means that these are not the data
+        reason, failure = f"converting it failed: {error!r}", error
+    raise OSError(
+        f"What {file.url} sent is not the data set, and nothing was stored: {reason}. It begins "
+        f"with {source[:60]!r}. {place}"
+    ) from failure
 
 
 def _store(path: Path, text: str) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 from sklearn.utils import Bunch
 
 from fairconstrained.datasets.catalogue import DATASETS, Dataset
-from fairconstrained.datasets.encoding import one_hot
 from fairconstrained.datasets.files import data_folder, read_text
 
 
@@ -186,3 +186,37 @@ def _description(name: str, dataset: Dataset) -> str:
         *files,
     ]
     return "\n".join(lines)
+
+
+def one_hot(frame: pd.DataFrame, *, categorical: Collection[str] = ()) -> tuple[Any, list[str]]:
+    """Encode a table as the numeric matrix of a benchmark, and name its columns.
+
+    A column that is not numeric, or is in `categorical`, becomes one indicator for each value that
+    occurs, after the numeric ones. These are standardised over the rows of the table, unless they
+    hold zeros and ones only. A constant column becomes zero. The matrix is sparse if fewer than
+    half of its entries are nonzero.
+    """
+    bad = frame.isna() | frame.isin([np.inf, -np.inf])
+    incomplete = list(frame.columns[bad.any()])
+    if incomplete:
+        raise ValueError(
+            f"the features have missing or infinite values in {incomplete}; leave these columns "
+            "out (drop), or take the DataFrame (preprocess=None) and replace the values."
+        )
+    numbers = [name for name in frame.select_dtypes(["number", "bool"]) if name not in categorical]
+    values = frame[numbers].to_numpy(dtype=np.float64)
+    constant = np.ptp(values, axis=0) == 0  # computed deviations of it are rounding errors
+    centred = values - values.mean(axis=0)
+    scaled = centred / np.where(constant, 1.0, centred.std(axis=0))
+    indicator = ((values == 0) | (values == 1)).all(axis=0)
+    dense = np.where(indicator, values, np.where(constant, 0.0, scaled))
+    blocks, names = [sparse.csr_matrix(dense)], [str(name) for name in numbers]
+    for name in frame.columns.drop(numbers):
+        codes, kinds = pd.factorize(frame[name], sort=True)
+        entries = (np.ones(len(codes)), codes, np.arange(len(codes) + 1))
+        blocks.append(sparse.csr_matrix(entries, shape=(len(codes), len(kinds))))
+        # Codes such as 3.0 and 3 have the same name.
+        words = (f"{v:g}" if isinstance(v, (int, float)) else str(v) for v in kinds)
+        names += [f"{name}={word}" for word in words]
+    X = sparse.hstack(blocks, format="csr", dtype=np.float64)
+    return (X if 2 * X.nnz < np.prod(X.shape) else X.toarray()), names

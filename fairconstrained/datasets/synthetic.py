@@ -9,9 +9,34 @@ from numbers import Integral, Real
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils import Bunch, check_random_state, check_scalar
+from sklearn.utils import Bunch, check_random_state
+from sklearn.utils._param_validation import Interval, validate_params
+
+NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
+FRACTION = [Interval(Real, 0, 1, closed="left")]
 
 
+def at_least(least: int) -> list[Interval]:
+    return [Interval(Integral, least, None, closed="left")]
+
+
+@validate_params(  # type: ignore[untyped-decorator]
+    {
+        "n_samples": at_least(1),
+        "n_features": at_least(1),
+        "n_groups": at_least(2),
+        "n_classes": at_least(2),
+        "bias": NOT_NEGATIVE,
+        "imbalance": FRACTION,
+        "n_informative": at_least(1),
+        "n_proxies": at_least(0),
+        "class_sep": NOT_NEGATIVE,
+        "proxy_strength": NOT_NEGATIVE,
+        "label_noise": [Interval(Real, 0, 1, closed="both")],
+        "density": [Interval(Real, 0, 1, closed="right")],
+    },
+    prefer_skip_nested_validation=True,
+)
 def make_biased_classification(
     n_samples: int = 1000,
     n_features: int = 10,
@@ -90,8 +115,7 @@ def make_biased_classification(
     label_noise : float, default=0.0
         Probability in [0, 1] that a label is replaced by one of the others, drawn uniformly.
     density : float, default=1.0
-        Expected fraction of nonzero entries in the noise features, in (0, 1]. Below 1 the data are
-        sparse.
+        Fraction of nonzero entries in the noise features, in (0, 1]. Below 1 the data are sparse.
     random_state : int, RandomState or None, default=None
         Pass an int for reproducible data.
 
@@ -105,7 +129,7 @@ def make_biased_classification(
 
     Raises
     ------
-    TypeError, ValueError
+    ValueError
         If a parameter is outside the range stated above, or if a group would be empty.
 
     Examples
@@ -120,28 +144,18 @@ def make_biased_classification(
     >>> [f"{gap(bias):.1f}" for bias in (0.0, 0.25, 1.0)]
     ['0.0', '0.2', '0.6']
     """
-    for name, count, least in (
-        ("n_samples", n_samples, 1),
-        ("n_features", n_features, 1),
-        ("n_groups", n_groups, 2),
-        ("n_classes", n_classes, 2),
-        ("n_informative", n_informative, 1),
-        ("n_proxies", n_proxies, 0),
-    ):
-        check_scalar(count, name, Integral, min_val=least)
     if n_informative + n_proxies > n_features:
         raise ValueError(
             f"n_features is {n_features}, but should be at least n_informative + n_proxies = "
             f"{n_informative} + {n_proxies}."
         )
-    check_not_negative("bias", bias)
-    check_not_negative("class_sep", class_sep)
-    check_not_negative("proxy_strength", proxy_strength)
-    check_not_negative("imbalance", imbalance, high=1, include_boundaries="left")
-    check_not_negative("label_noise", label_noise, high=1)
-    check_not_negative("density", density, high=1, include_boundaries="right")
-    frequencies = _class_frequencies(weights, n_classes)
-
+    frequencies = np.full(n_classes, 1 / n_classes) if weights is None else np.asarray(weights)
+    positive = frequencies.shape == (n_classes,) and (frequencies > 0).all()
+    if not positive or not math.isclose(frequencies.sum(), 1):
+        raise ValueError(
+            f"weights is {weights!r}, but should be n_classes={n_classes} positive numbers with "
+            "sum 1."
+        )
     rng = check_random_state(random_state)
     group = _groups(n_samples, n_groups, imbalance, rng)
     standing = 1 - 2 * group / (n_groups - 1)
@@ -155,9 +169,16 @@ def make_biased_classification(
     target = np.searchsorted(thresholds, latent, side="left")
     wrong = rng.uniform(size=n_samples) < label_noise
     shift = rng.randint(1, n_classes, size=n_samples)
+    if density == 1:
+        X = np.hstack([signal, rng.standard_normal((n_samples, n_noise))])
+    else:
+        noise = sparse.random(
+            n_samples, n_noise, density, random_state=rng, data_rvs=rng.standard_normal
+        )
+        X = sparse.hstack([sparse.csr_matrix(signal), noise], format="csr")
     counts = {"informative": n_informative, "proxy": n_proxies, "noise": n_noise}
     return Bunch(
-        data=_with_noise(signal, n_noise, density, rng),
+        data=X,
         target=np.where(wrong, (target + shift) % n_classes, target).astype(np.int64),
         sensitive_features=group,
         feature_names=[f"{kind}_{j}" for kind, count in counts.items() for j in range(count)],
@@ -180,52 +201,3 @@ def _groups(
         )
     rng.shuffle(group)
     return group
-
-
-def _with_noise(
-    signal: NDArray[np.float64], n_noise: int, density: float, rng: np.random.RandomState
-) -> NDArray[np.float64] | sparse.csr_matrix:
-    n_samples = len(signal)
-    if density == 1:
-        return np.hstack([signal, rng.standard_normal((n_samples, n_noise))])
-    row, column = np.divmod(_kept_cells(n_samples * n_noise, density, rng), max(n_noise, 1))
-    cells = (rng.standard_normal(len(row)), (row, column))
-    noise = sparse.csr_matrix(cells, shape=(n_samples, n_noise))
-    return sparse.hstack([sparse.csr_matrix(signal), noise], format="csr")
-
-
-def _kept_cells(n_cells: int, density: float, rng: np.random.RandomState) -> NDArray[np.int64]:
-    """Draw cells that are kept with probability `density` each, drawn by their geometric gaps."""
-    kept = [np.array([-1])]
-    while kept[-1][-1] < n_cells:
-        expected = density * (n_cells - kept[-1][-1])
-        n_gaps = int(expected + 5 * math.sqrt(expected) + 10)  # one round is nearly always enough
-        gaps = rng.geometric(density, size=n_gaps)
-        kept.append(kept[-1][-1] + np.cumsum(gaps, dtype=np.int64))
-    cells = np.concatenate(kept[1:])
-    return cells[cells < n_cells]
-
-
-def check_not_negative(
-    name: str, value: float, *, high: float | None = None, include_boundaries: str = "both"
-) -> None:
-    """Refuse a parameter that is not a finite number between 0 and `high`."""
-    check_scalar(value, name, Real, min_val=0, max_val=high, include_boundaries=include_boundaries)
-    if not math.isfinite(value):  # NaN passes every comparison above
-        raise ValueError(f"{name} is {value}, but should be finite.")
-
-
-def _class_frequencies(weights: Sequence[float] | None, n_classes: int) -> NDArray[np.float64]:
-    if weights is None:
-        return np.full(n_classes, 1 / n_classes)
-    frequencies = np.asarray(weights, dtype=np.float64)
-    if (
-        frequencies.shape != (n_classes,)
-        or not (frequencies > 0).all()
-        or not math.isclose(frequencies.sum(), 1)
-    ):
-        raise ValueError(
-            f"weights is {weights!r}, but should be n_classes={n_classes} positive numbers with "
-            "sum 1."
-        )
-    return frequencies
