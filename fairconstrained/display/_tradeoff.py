@@ -14,7 +14,7 @@ from fairconstrained.display._style import axes_of, legend, new_label, next_styl
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.intervals import confidence_interval
 from fairconstrained.metrics.rates import demographic_parity_difference
-from fairconstrained.metrics.scorers import MEASURED, name_of
+from fairconstrained.metrics.scorers import name_of
 from fairconstrained.model_selection.choice import pareto_front
 
 _OVER_SPLITS = "{} (mean over splits)"
@@ -278,9 +278,7 @@ class TradeoffDisplay:
 
 
 def _in_words(name: str) -> str:
-    """Return the metric of the scorer of this name in words, or the name itself."""
-    metric, _ = MEASURED.get("demographic_parity" if name == "dp" else name, (None, None))
-    return getattr(metric, "__name__", name).replace("_", " ")
+    return "demographic parity difference" if name == "dp" else name.replace("_", " ")
 
 
 def _error_in_words(score: str) -> str:

@@ -1,12 +1,8 @@
 """Fairness metrics of predictions, and scorers of them for scikit-learn's searches.
 
-``METRICS`` holds, by name, every metric that compares groups in predicted labels:
-``metric(y_true, y_pred, *, sensitive_features, sample_weight=None, ...) -> float``.
+Metrics are ``metric(y_true, y_pred, *, sensitive_features, sample_weight=None, ...) -> float``.
 """
 
-from collections.abc import Callable
-
-from fairconstrained.metrics import rates
 from fairconstrained.metrics.auc import (
     auc_between,
     bpsn_bnsp_gap,
@@ -21,7 +17,7 @@ from fairconstrained.metrics.dependence import (
     exponential_renyi_mutual_information,
     wasserstein_distance_between_groups,
 )
-from fairconstrained.metrics.intervals import bias_corrected, confidence_interval
+from fairconstrained.metrics.intervals import confidence_interval
 from fairconstrained.metrics.losses import (
     loss_gap,
 )
@@ -63,26 +59,13 @@ from fairconstrained.metrics.scorers import (
     intra_group_auc_scorer,
     loss_gap_scorer,
     mutual_information_scorer,
-    name_of,
     negative_equality_scorer,
     positive_equality_scorer,
-    scorers,
 )
 
-_OF_LABELS: list[Callable[..., float]] = [
-    *rates.DERIVED,
-    independence_gap,
-    separation_gap,
-    sufficiency_gap,
-    exponential_renyi_mutual_information,
-]
-METRICS = {name_of(metric): metric for metric in _OF_LABELS}
-
 __all__ = [
-    "METRICS",
     "Certificate",
     "auc_between",
-    "bias_corrected",
     "bpsn_bnsp_gap",
     "bpsn_bnsp_scorer",
     "ccdf_gap",
@@ -126,7 +109,6 @@ __all__ = [
     "partial_statistical_parity",
     "positive_equality_gap",
     "positive_equality_scorer",
-    "scorers",
     "separation_gap",
     "sufficiency_gap",
     "wasserstein_distance_between_groups",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from numbers import Integral, Real
 from textwrap import TextWrapper
@@ -284,7 +283,7 @@ _INDENT = 15  # of the text after a label
 
 @dataclass(frozen=True)
 class Certificate:
-    """Result of :func:`certify`. ``print`` it for a statement, ``to_json`` for a file.
+    """Result of :func:`certify`. ``print`` it for a statement, ``to_dict`` for a file.
 
     Parameters
     ----------
@@ -347,27 +346,13 @@ class Certificate:
     assumptions: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dicts; None for what could not be measured.
+        """Plain numbers, strings, lists and dicts, for ``json.dump``; None for what is not known.
 
         Returns
         -------
         dict
         """
         return dict(_without_nan(asdict(self)))
-
-    def to_json(self, **kwargs: Any) -> str:
-        """Text that every reader of JSON reads.
-
-        Parameters
-        ----------
-        **kwargs
-            Of ``json.dumps``, such as ``indent=2``.
-
-        Returns
-        -------
-        str
-        """
-        return json.dumps(self.to_dict(), **kwargs)
 
     def __str__(self) -> str:
         """The statement."""

@@ -23,7 +23,7 @@ from fairconstrained.arrays import Array, Floats
 from fairconstrained.auc import COMPARISONS, auc_influences
 from fairconstrained.metrics import auc, losses, rates
 from fairconstrained.metrics.inputs import Counts
-from fairconstrained.rates import Rates, odds, predictive_values, selection_rates
+from fairconstrained.rates import Rates
 
 N_DRAWS = 10_000  # of tables of counts, and of errors of AUCs
 
@@ -136,67 +136,40 @@ class _RateDraws:
         definitions = list(counts.definitions(notion))
         self._hits = np.stack([rate.hits.ravel() for rate in definitions], axis=1)
         self._possible = np.stack([rate.possible.ravel() for rate in definitions], axis=1)
-        self._cells = counts.table.reshape(len(counts.groups), -1)
-        total = self._cells.sum(axis=1, keepdims=True)
-        self._size = np.maximum(np.round(counts.effective), 1).astype(np.int64)
-        rows = self._cells * (self._size[:, None] / np.where(total > 0, total, 1.0)) + 0.5
-        self._p = rows / rows.sum(axis=1, keepdims=True)
-        draws = [
-            rng.multinomial(n, p, size=N_DRAWS) for n, p in zip(self._size, self._p, strict=True)
-        ]
-        self._drawn = np.stack(draws, axis=1).astype(float)
-        self.values = self._rates(self._cells)
-        self.noise = self._noise(self._drawn, self._p)
-        self._least = 0.25 / np.maximum(counts.effective.max(), 1.0)  # a quarter of a row
+        cells = counts.table.reshape(len(counts.groups), -1)
+        total = cells.sum(axis=1, keepdims=True)
+        size = np.maximum(np.round(counts.effective), 1).astype(np.int64)
+        rows = cells * (size[:, None] / np.where(total > 0, total, 1.0)) + 0.5
+        p = rows / rows.sum(axis=1, keepdims=True)
+        draws = [rng.multinomial(n, of, size=N_DRAWS) for n, of in zip(size, p, strict=True)]
+        self.values = self._rates(cells)
+        # A draw without rows of a label has no error.
+        drawn = np.stack(draws, axis=1).astype(float)
+        self.noise = np.nan_to_num(self._rates(drawn) - self._rates(p))
 
     def _rates(self, table: Floats) -> Floats:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray((table @ self._hits) / (table @ self._possible))
 
-    def _noise(self, drawn: Floats, p: Floats) -> Floats:
-        # A draw without rows of a label has no error.
-        return np.nan_to_num(self._rates(drawn) - self._rates(p))
-
-    def overall(self) -> tuple[Floats, Floats]:
-        """Return the overall rates (n_events,) and the errors of draws (n_draws, n_events)."""
-        weight = self._cells.sum(axis=1)
-        draws = np.einsum("bgc,g->bc", self._drawn, weight / self._size)
-        return self._rates(self._cells.sum(axis=0)), self._noise(draws, weight @ self._p)
-
-    def logs(self, values: Floats, noise: Floats) -> tuple[Floats, Floats]:
-        """Return logarithms of rates of at least a quarter of a row, and their errors."""
-        values = np.maximum(values, self._least)
-        return np.log(values), np.log(np.maximum(values + noise, self._least)) - np.log(values)
-
-
-def _contrasts(
-    values: Floats, noise: Floats, value: Floats, errors: Floats
-) -> tuple[Floats, Floats]:
-    """Return differences to the overall values, and their errors, of all groups in one row."""
-    return (values - value).ravel(), (noise - errors[:, None]).reshape(len(noise), -1)
-
 
 def _difference(asked: rates.Asked, rng: Generator, notion: Rates) -> Components | None:
-    draws = _RateDraws(asked.counts, notion, rng)
-    if asked.method == "between_groups":
-        mean = partial(np.mean, axis=-1) if asked.agg == "mean" else None
-        return Components(draws.values, draws.noise, Range(mean), most=1.0)
-    if asked.agg != "worst_case":
+    if asked.method != "between_groups":
         return None
-    contrasts = _contrasts(draws.values, draws.noise, *draws.overall())
-    return Components(*contrasts, Largest(), most=1.0)
+    draws = _RateDraws(asked.counts, notion, rng)
+    mean = partial(np.mean, axis=-1) if asked.agg == "mean" else None
+    return Components(draws.values, draws.noise, Range(mean), most=1.0)
 
 
 def _ratio(asked: rates.Asked, rng: Generator, notion: Rates) -> Components | None:
-    """A ratio of rates is the difference of their logarithms."""
-    if asked.agg != "worst_case":
+    """A ratio of rates is the difference of their logarithms, of at least a quarter of a row."""
+    if asked.method != "between_groups" or asked.agg != "worst_case":
         return None
     draws = _RateDraws(asked.counts, notion, rng)
-    values, noise = draws.logs(draws.values, draws.noise)
-    if asked.method == "between_groups":
-        return Components(values, noise, Range(), lambda size: float(np.exp(-size)))
-    contrasts = _contrasts(values, noise, *draws.logs(*draws.overall()))
-    return Components(*contrasts, Largest(), lambda size: float(np.exp(-size)))
+    least = 0.25 / np.maximum(asked.counts.effective.max(), 1.0)
+    values = np.maximum(draws.values, least)
+    logs = np.log(values)
+    noise = np.log(np.maximum(values + draws.noise, least)) - logs
+    return Components(logs, noise, Range(), lambda size: float(np.exp(-size)))
 
 
 def _cap(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
@@ -231,18 +204,15 @@ def _auc_gap(ranked: auc.Ranked, rng: Generator, notion: str) -> Components:
     return Components(ranked.differences(sets), _normal(influence, rng), Largest(), most=1.0)
 
 
-def _loss_gap(found: losses.RowLosses, rng: Generator) -> Components:
-    of_row, rows, method = found
-    member = (rows.group == np.arange(len(rows.labels))[:, None]) * rows.weight
-    member = member / member.sum(axis=1, keepdims=True)
-    values = member @ of_row
-    influence = member * (of_row - values[:, None])
-    if method == "between_groups":
-        return Components(values[:, None], _normal(influence, rng)[:, :, None], Range())
-    overall = rows.weight / rows.weight.sum()
-    mean = overall @ of_row
-    errors = _normal(influence - overall * (of_row - mean), rng)
-    return Components(values - mean, errors, Largest())
+def _loss_gap(found: losses.RowLosses, rng: Generator) -> Components | None:
+    if found.method != "between_groups":
+        return None
+    member = found.rows.group == np.arange(len(found.rows.labels))[:, None]
+    weight = member * found.rows.weight
+    weight = weight / weight.sum(axis=1, keepdims=True)
+    values = (weight @ found.losses)[:, None]
+    noise = _normal(weight * (found.losses - values), rng)
+    return Components(values, noise[:, :, None], Range())
 
 
 # How a metric reads its arguments, and the components of what it has read.
@@ -250,6 +220,7 @@ _Made = tuple[Callable[..., Any], Callable[..., Components | None]]
 _OF_WAY: Mapping[rates.Way, Callable[..., Components | None]] = {
     rates.DIFFERENCE: _difference,
     rates.RATIO: _ratio,
+    rates.SUM: _summed,
     rates.CAP: _cap,
 }
 COMPONENTS: Mapping[Callable[..., float], _Made] = {
@@ -257,9 +228,6 @@ COMPONENTS: Mapping[Callable[..., float], _Made] = {
         metric: (reader, partial(_OF_WAY[way], notion=notion))
         for metric, (reader, notion, way) in rates.DERIVED.items()
     },
-    rates.independence_gap: (rates.read, partial(_difference, notion=selection_rates)),
-    rates.separation_gap: (rates.read, partial(_summed, notion=odds)),
-    rates.sufficiency_gap: (rates.read, partial(_summed, notion=predictive_values)),
     losses.loss_gap: (losses.read_losses, _loss_gap),
     **{
         metric: (auc.ranked_rows, partial(_auc_gap, notion=notion))

@@ -1,16 +1,4 @@
-r"""Confidence intervals of metrics: what a number on these rows says about new ones.
-
-Most metrics of fairness are a largest difference: not smooth where groups are alike, biased upwards
-on small groups, and never below zero. Percentiles of a bootstrap then cover far too rarely (never,
-where the truth is zero). Here every value :math:`\delta` that the metric could truly have is
-tested instead, and the interval holds those that are not rejected:
-
-.. math:: P_\delta(T^* \geq T) \geq a(\delta), \quad P_\delta(T^* \leq T) \geq \alpha - a(\delta),
-
-where T is the observed value and :math:`P_\delta` draws samples at the *nearest* rates to the
-observed ones at which the metric is :math:`\delta` ("hybrid resampling", Chuang and Lai 2000). Near
-zero the observed value cannot be much too small, and the whole :math:`\alpha` guards the lower end.
-"""
+"""Confidence intervals of metrics: what a number on these rows says about new ones."""
 
 from __future__ import annotations
 
@@ -59,8 +47,8 @@ def confidence_interval(
     confidence : float, default=0.95
         Probability that the interval contains the true value, over samples like this one.
     method : {"auto", "inversion", "bootstrap"}, default="auto"
-        "inversion" tests all values, as described in the notes, for metrics of rates, AUCs and
-        losses. "bootstrap" resamples rows, for any metric (Efron's bias-corrected
+        "inversion" tests all values, as described in the notes, for gaps of rates, AUCs and
+        losses between groups. "bootstrap" resamples rows, for any metric (Efron's bias-corrected
         percentiles). "auto" takes the first where it can.
     sample_weight : array-like of shape (n_samples,), optional
         Non-negative weights of the rows; a group is as certain as its effective number of rows.
@@ -84,18 +72,26 @@ def confidence_interval(
 
     Notes
     -----
-    "inversion" knows what a metric is made of: rates of groups, AUCs, mean losses. For rates the
-    draws are multinomial tables, for the others normal with the covariance of their influence
-    functions (DeLong). A value is tested at the components nearest to the observed ones at which
-    the metric has this value. So a gap of zero can lie in the interval, and the upward bias of
-    largest minus smallest is removed. Coverage is measured in ``benchmarks/intervals.py`` and shown
-    in the user guide. Errors are those at the observed rates: where a group shows fewer than about
-    five samples of the rarer outcome, the upper end is too low. :func:`certify` gives an exact
-    bound for these.
+    Most metrics of fairness are a largest difference: not smooth where groups are alike, biased
+    upwards on small groups, and never below zero. Percentiles of a bootstrap then cover far too
+    rarely (never, where the truth is zero). "inversion" tests every value :math:`\delta` that the
+    metric could truly have, and the interval holds those that are not rejected:
+
+    .. math:: P_\delta(T^* \geq T) \geq a(\delta), \quad
+              P_\delta(T^* \leq T) \geq \alpha - a(\delta),
+
+    where T is the observed value and :math:`P_\delta` draws samples at the rates, AUCs or mean
+    losses *nearest* to the observed ones at which the metric is :math:`\delta` ("hybrid
+    resampling", Chuang and Lai 2000). Draws of rates are multinomial tables, those of AUCs and
+    losses normal with the covariance of their influence functions (DeLong). Near zero the observed
+    value cannot be much too small, and the whole :math:`\alpha` guards the lower end. Coverage is
+    measured in ``benchmarks/intervals.py`` and shown in the user guide. Errors are those at the
+    observed rates: where a group shows fewer than about five samples of the rarer outcome, the
+    upper end is too low. :func:`certify` gives an exact bound for these.
 
     "bootstrap" takes the metric for a smooth function of the rows. Where the true gap is near zero,
     its interval lies above it too often. Metrics inside an interval of ranks, the Wasserstein
-    distance and the mutual information have it alone.
+    distance, the mutual information and ``method="to_overall"`` have it alone.
 
     References
     ----------
@@ -122,59 +118,6 @@ def confidence_interval(
     return estimate.interval(1.0 - float(confidence)) if estimate else (np.nan, np.nan)
 
 
-def bias_corrected(
-    metric: Callable[..., float],
-    y_true: ArrayLike | None,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any,
-    method: str = "auto",
-    sample_weight: ArrayLike | None = None,
-    random_state: Any = None,
-) -> float:
-    r"""Estimate of a metric that is as often too large as too small.
-
-    Largest minus smallest of noisy rates is too large on average: of twelve groups with 30 rows
-    and the same rate, by more than .2. This is the value :math:`\delta` under which the observed
-    one would be the median, zero where even that of a fair model is above it.
-
-    Parameters
-    ----------
-    metric, y_true, y_pred, sensitive_features, method, sample_weight, random_state
-        As in :func:`confidence_interval`.
-
-    Returns
-    -------
-    float
-        nan where the metric is nan.
-
-    Notes
-    -----
-    Lum, Zhang and Bower (2022) correct the *variance* between groups. This corrects the metric
-    itself, whichever it is, and goes with its interval: it is the interval of confidence 0.
-
-    References
-    ----------
-    Lum, Zhang and Bower, "De-biasing 'bias' measurement", FAccT 2022.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairconstrained.metrics import bias_corrected, demographic_parity_difference
-    >>> group = np.repeat(np.arange(12), 30)
-    >>> y_pred = np.random.default_rng(0).random(360) < 0.5  # fair
-    >>> demographic_parity_difference(y_pred, y_pred, sensitive_features=group)
-    0.2
-    >>> bias_corrected(demographic_parity_difference, y_pred, y_pred, sensitive_features=group,
-    ...                random_state=0)
-    0.0
-    """
-    estimate = _estimate(
-        metric, y_true, y_pred, sensitive_features, method, sample_weight, random_state
-    )
-    return estimate.median() if estimate else np.nan
-
-
 class _Inverted:
     """Tests of all sizes that a metric could truly have, at the nearest components."""
 
@@ -198,10 +141,6 @@ class _Inverted:
         high = self._first(lambda s: float((s <= self.observed).mean()) < upper_tail(s))
         ends = self.metric(low), self.metric(max(low, high))
         return min(ends), max(ends)
-
-    def median(self) -> float:
-        """The size under which the observed one is the median."""
-        return self.metric(self._first(lambda sizes: self._p_value(sizes) >= 0.5))
 
     def _sizes(self, size: float) -> Array:
         """Simulate the estimates of samples where the truth has this size."""
@@ -237,10 +176,6 @@ class _Resampled:
     def interval(self, alpha: float) -> tuple[float, float]:
         """Return the interval of confidence 1 - alpha."""
         return self._quantile(alpha / 2), self._quantile(1 - alpha / 2)
-
-    def median(self) -> float:
-        """The corrected median."""
-        return self._quantile(0.5)
 
     def _quantile(self, level: float) -> float:
         corrected = norm.cdf(2.0 * self.z + norm.ppf(level))

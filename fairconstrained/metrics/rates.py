@@ -101,6 +101,20 @@ ODDS = Notion(
     "v, k",
     "a group has no rows with some label",
 )
+SEPARATION = Notion(
+    rates.odds,
+    "predictions given the true label",
+    r"P(\hat y = + \mid y = v, g)",
+    "v",
+    "a group has no rows with some label",
+)
+SUFFICIENCY = Notion(
+    rates.predictive_values,
+    "labels given the prediction",
+    r"P(y = + \mid \hat y = v, g)",
+    "v",
+    "some label is never predicted for a group",
+)
 ERROR = Notion(rates.error_rates, "error rate", r"P(\hat y \neq y \mid g)")
 
 
@@ -123,6 +137,10 @@ def _ratio(asked: Asked, notion: Rates) -> float:
     return ratio(asked.counts.rates(notion), asked.method, asked.agg)
 
 
+def _sum(asked: Asked, notion: Rates) -> float:
+    return summed_gap(asked.counts.rates(notion))
+
+
 def _largest(asked: Asked, notion: Rates) -> float:
     return float(asked.counts.rates(notion).values().max())
 
@@ -141,6 +159,13 @@ RATIO = Way(
     r"\min_{{g, h}} \; {of_g} \,/\, {of_h}",
     "Between 0 and 1 (parity); nan where {undefined}. Rates that are\n"
     "    zero in every group are left out (with scikit-learn's ``UndefinedMetricWarning``).",
+)
+SUM = Way(
+    _sum,
+    r"\sum",
+    "Gaps between groups in the {words}, summed.",
+    r"| {of_g} - {of_h} |",
+    "Between 0 and the number of labels; nan where {undefined}.",
 )
 CAP = Way(
     _largest,
@@ -177,8 +202,10 @@ def _metric(
     reader: Callable[P, Asked], name: str, notion: Notion, example: float, note: str = ""
 ) -> Callable[P, float]:
     """Return the metric of this name, which has the value `example` in its docstring."""
-    compared = RATIO if name.endswith("_ratio") else DIFFERENCE
-    way = compared if reader is read else CAP
+    summed = DIFFERENCE if notion is SELECTION else SUM
+    ways = {"difference": DIFFERENCE, "ratio": RATIO, "gap": summed, "rate": CAP}
+    suffix = name.rpartition("_")[2]
+    way = ways[suffix]
 
     def measure(asked: Asked) -> float:
         return way.compare(asked, notion.rates)
@@ -194,6 +221,7 @@ def _metric(
         example=example,
     )
     without = [] if notion is ODDS or way is CAP else ["agg"]
+    without += ["method"] if suffix == "gap" else []
     without += [] if notion.over else ["pos_label"]
     metric = metric_of(reader, *without)(measure)
     DERIVED[metric] = reader, notion.rates, way
@@ -203,6 +231,8 @@ def _metric(
 _HARDT = '(Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)'
 _ODDS = "With two classes: the worse of true and false positive rates.\n" + _HARDT
 _ALL = "Without `sensitive_features` all rows are one group."
+_INDEPENDENCE = """"Ind" in the tables of paper 5: another name for
+:func:`~fairconstrained.metrics.demographic_parity_difference`."""
 _RULE = 'The "p% rule".'
 # The numbers are the values of the example.
 demographic_parity_difference = _metric(read, "demographic_parity_difference", SELECTION, 0.375)
@@ -217,75 +247,13 @@ false_positive_rate_difference = _metric(
     read, "false_positive_rate_difference", FALSE_POSITIVE, 0.25
 )
 error_rate_difference = _metric(read, "error_rate_difference", ERROR, 0.125)
+independence_gap = _metric(read, "independence_gap", SELECTION, 0.375, _INDEPENDENCE)
+separation_gap = _metric(read, "separation_gap", SEPARATION, 0.75, '"Sp" in the tables of paper 5.')
+sufficiency_gap = _metric(
+    read, "sufficiency_gap", SUFFICIENCY, 0.4, '"Sf" in the tables of paper 5.'
+)
 false_negative_rate = _metric(read_cap, "false_negative_rate", FALSE_NEGATIVE, 0.5, _ALL)
 false_positive_rate = _metric(read_cap, "false_positive_rate", FALSE_POSITIVE, 0.5, _ALL)
-
-
-# --- sums of gaps --------------------------------------------------------------------------------
-
-
-@metric_of(read, "method", "agg")
-def independence_gap(asked: Asked) -> float:
-    r"""Gap between groups in the rate of positive predictions: "Ind" in the tables.
-
-    .. math:: | P(\hat y = + \mid g) - P(\hat y = + \mid h) |
-
-    Another name for :func:`~fairconstrained.metrics.demographic_parity_difference`.
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no weight.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import independence_gap
-    >>> independence_gap([0, 1, 0, 1], [0, 1, 1, 1], sensitive_features=list("aabb"))
-    0.5
-    """
-    return summed_gap(asked.counts.rates(rates.selection_rates))
-
-
-@metric_of(read, "method", "agg")
-def separation_gap(asked: Asked) -> float:
-    r"""Gaps between groups in the predictions given the true label, summed: "Sp" in the tables.
-
-    .. math:: \sum_v | P(\hat y = + \mid y = v, g) - P(\hat y = + \mid y = v, h) |
-
-    Returns
-    -------
-    float
-        Between 0 and the number of labels; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import separation_gap
-    >>> y_true, y_pred = [0, 0, 1, 0, 0, 1], [0, 1, 1, 0, 0, 0]
-    >>> separation_gap(y_true, y_pred, sensitive_features=list("aaabbb"))  # 1/2 and 1
-    1.5
-    """
-    return summed_gap(asked.counts.rates(rates.odds))
-
-
-@metric_of(read, "method", "agg")
-def sufficiency_gap(asked: Asked) -> float:
-    r"""Gaps between groups in the labels given the prediction, summed: "Sf" in the tables.
-
-    .. math:: \sum_v | P(y = + \mid \hat y = v, g) - P(y = + \mid \hat y = v, h) |
-
-    Returns
-    -------
-    float
-        Between 0 and the number of labels; nan where some label is never predicted for a group.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import sufficiency_gap
-    >>> y_true, y_pred = [0, 1, 1, 0, 0, 1], [0, 0, 1, 0, 0, 1]
-    >>> sufficiency_gap(y_true, y_pred, sensitive_features=list("aaabbb"))  # 1/2 and 0
-    0.5
-    """
-    return summed_gap(asked.counts.rates(rates.predictive_values))
 
 
 __test__ = examples(globals())

@@ -14,25 +14,9 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import accuracy_score, make_scorer
 
 from fairconstrained.arrays import read_columns
-from fairconstrained.metrics.auc import (
-    bpsn_bnsp_gap,
-    group_auc_gap,
-    inter_group_auc_gap,
-    intra_group_auc_gap,
-    negative_equality_gap,
-    positive_equality_gap,
-)
-from fairconstrained.metrics.comparisons import choose
+from fairconstrained.metrics import auc, rates
 from fairconstrained.metrics.dependence import exponential_renyi_mutual_information
 from fairconstrained.metrics.losses import loss_gap
-from fairconstrained.metrics.rates import (
-    demographic_parity_difference,
-    demographic_parity_ratio,
-    equal_opportunity_difference,
-    equalized_odds_difference,
-    error_rate_difference,
-    false_positive_rate_difference,
-)
 
 Metric = Callable[..., float]
 Scorer = Callable[..., float]
@@ -115,13 +99,18 @@ def fairness_scorer(
     >>> scorer(LogisticRegression().fit(X, [0, 0, 1, 1]), X, y)
     -1.0
     """
+    name, function = name_of(metric), getattr(metric, "func", metric)
     if greater_is_better is None:
-        greater_is_better = _grows_with_fairness(metric)
-    options = {
-        "response_method": response_method,
-        "greater_is_better": greater_is_better,
-        **kwargs,
-    }
+        greater_is_better = name.endswith(("_ratio", "_group_min"))
+        falls = name.endswith(("_difference", "_gap", "_group_max"))
+        ours = str(function.__module__).startswith("fairconstrained.metrics.")
+        if not (greater_is_better or falls or ours):
+            raise ValueError(
+                f"greater_is_better must say whether {name} grows with fairness (True) or falls "
+                "(False); got None, and the name does not end in _ratio, _group_min, _difference, "
+                "_gap or _group_max."
+            )
+    options = {"response_method": response_method, "greater_is_better": greater_is_better, **kwargs}
     if column is not None and sensitive_features is not None:
         raise ValueError(
             f"column must be None where sensitive_features are given; got column={column!r}."
@@ -135,22 +124,6 @@ def name_of(metric: Callable[..., float]) -> str:
     """Return the name of a metric; of a ``functools.partial`` that of its function."""
     function = metric.func if isinstance(metric, functools.partial) else metric
     return str(getattr(function, "__name__", repr(function)))
-
-
-def _grows_with_fairness(metric: Metric) -> bool:
-    name = name_of(metric)
-    if name.endswith(("_ratio", "_group_min")):
-        return True
-    if name.endswith(("_difference", "_gap", "_group_max")):
-        return False
-    function = metric.func if isinstance(metric, functools.partial) else metric
-    if function.__module__.startswith("fairconstrained.metrics."):
-        return False
-    raise ValueError(
-        f"greater_is_better must say whether {name} grows with fairness (True) or falls (False); "
-        "got None, and the name does not end in _ratio, _group_min, _difference, _gap or "
-        "_group_max."
-    )
 
 
 class _Asking:
@@ -196,7 +169,21 @@ class _ReadingScorer:
     def __call__(
         self, estimator: Any, X: Any, y_true: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        groups = _rows_held(self.held, X) if self.column is None else read_columns(X, self.column)
+        groups = self.held
+        if self.column is not None:
+            groups = read_columns(X, self.column)
+        elif hasattr(X, "index") and hasattr(groups, "loc"):
+            if not groups.index.is_unique:
+                raise ValueError(
+                    "sensitive_features must have an index without repetitions to be found by it; "
+                    f"got {groups.index[groups.index.duplicated()].tolist()[0]!r} more than once."
+                )
+            if len(unknown := X.index.difference(groups.index)):
+                raise ValueError(
+                    f"sensitive_features has no row {unknown.tolist()[0]!r}, nor "
+                    f"{len(unknown) - 1} other rows of the index of X."
+                )
+            groups = groups.loc[X.index]
         options = {**self.options, "sensitive_features": groups}
         if sample_weight is not None:
             options["sample_weight"] = sample_weight
@@ -210,94 +197,18 @@ class _ReadingScorer:
         return f"fairness_scorer({name}, {source}{options})"
 
 
-def _rows_held(held: Any, X: Any) -> Any:
-    """Return the groups of the rows with X's index, or of all rows of X in order."""
-    if not hasattr(X, "index") or not hasattr(held, "loc"):
-        return held
-    if not held.index.is_unique:
-        raise ValueError(
-            "sensitive_features must have an index without repetitions to be found by it; got "
-            f"{held.index[held.index.duplicated()].tolist()[0]!r} more than once."
-        )
-    if len(unknown := X.index.difference(held.index)):
-        raise ValueError(
-            f"sensitive_features has no row {unknown.tolist()[0]!r}, nor {len(unknown) - 1} "
-            "other rows of the index of X."
-        )
-    return held.loc[X.index]
-
-
-# AUC gaps judge scores; probabilities rank alike.
-_SCORES = ["decision_function", "predict_proba"]
-# The metric of each scorer and its response method, by the name without "_scorer".
-MEASURED: dict[str, tuple[Metric, str | list[str]]] = {
-    "demographic_parity": (demographic_parity_difference, "predict"),
-    "demographic_parity_ratio": (demographic_parity_ratio, "predict"),
-    "equal_opportunity": (equal_opportunity_difference, "predict"),
-    "equalized_odds": (equalized_odds_difference, "predict"),
-    "error_rate_parity": (error_rate_difference, "predict"),
-    "false_positive_rate_parity": (false_positive_rate_difference, "predict"),
-    "mutual_information": (exponential_renyi_mutual_information, "predict"),
-    "loss_gap": (loss_gap, "predict_proba"),
-    "group_auc": (group_auc_gap, _SCORES),
-    "inter_group_auc": (inter_group_auc_gap, _SCORES),
-    "intra_group_auc": (intra_group_auc_gap, _SCORES),
-    "positive_equality": (positive_equality_gap, _SCORES),
-    "negative_equality": (negative_equality_gap, _SCORES),
-    "bpsn_bnsp": (bpsn_bnsp_gap, _SCORES),
-}
-
-
-def scorers(*names: str, column: Any = None) -> dict[str, Scorer]:
-    """Scorers by name, for the `scoring` of ``GridSearchCV``, ``cross_validate`` and the like.
-
-    Parameters
-    ----------
-    *names : str
-        Such as "demographic_parity": what stands before ``_scorer`` in the ready-made scorers. By
-        default all of them.
-    column : column name, position, or list of them, optional
-        As in :func:`fairness_scorer`.
-
-    Returns
-    -------
-    dict of str to callable
-        Other scorers can be added: ``{"accuracy": "accuracy", **scorers("demographic_parity")}``.
-
-    Raises
-    ------
-    ValueError
-        If there is no scorer of a name.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.model_selection import cross_validate
-    >>> from fairconstrained.metrics import scorers
-    >>> X, y = [[0, 1], [1, 1], [2, 0], [3, 0]] * 2, [0, 1, 0, 1] * 2
-    >>> scoring = {"accuracy": "accuracy", **scorers("demographic_parity", column=1)}
-    >>> sorted(cross_validate(LogisticRegression(), X, y, scoring=scoring, cv=2))
-    ['fit_time', 'score_time', 'test_accuracy', 'test_demographic_parity']
-    """
-    chosen = {name: choose(MEASURED, "names", name) for name in names or MEASURED}
-    return {
-        name: fairness_scorer(metric, column=column, response_method=response)
-        for name, (metric, response) in chosen.items()
-    }
-
-
-_READY = scorers()
-demographic_parity_scorer = _READY["demographic_parity"]
-demographic_parity_ratio_scorer = _READY["demographic_parity_ratio"]
-equal_opportunity_scorer = _READY["equal_opportunity"]
-equalized_odds_scorer = _READY["equalized_odds"]
-error_rate_parity_scorer = _READY["error_rate_parity"]
-false_positive_rate_parity_scorer = _READY["false_positive_rate_parity"]
-mutual_information_scorer = _READY["mutual_information"]
-loss_gap_scorer = _READY["loss_gap"]
-group_auc_scorer = _READY["group_auc"]
-inter_group_auc_scorer = _READY["inter_group_auc"]
-intra_group_auc_scorer = _READY["intra_group_auc"]
-positive_equality_scorer = _READY["positive_equality"]
-negative_equality_scorer = _READY["negative_equality"]
-bpsn_bnsp_scorer = _READY["bpsn_bnsp"]
+_SCORES = ["decision_function", "predict_proba"]  # AUC gaps judge scores; probabilities rank alike
+demographic_parity_scorer = fairness_scorer(rates.demographic_parity_difference)
+demographic_parity_ratio_scorer = fairness_scorer(rates.demographic_parity_ratio)
+equal_opportunity_scorer = fairness_scorer(rates.equal_opportunity_difference)
+equalized_odds_scorer = fairness_scorer(rates.equalized_odds_difference)
+error_rate_parity_scorer = fairness_scorer(rates.error_rate_difference)
+false_positive_rate_parity_scorer = fairness_scorer(rates.false_positive_rate_difference)
+mutual_information_scorer = fairness_scorer(exponential_renyi_mutual_information)
+loss_gap_scorer = fairness_scorer(loss_gap, response_method="predict_proba")
+group_auc_scorer = fairness_scorer(auc.group_auc_gap, response_method=_SCORES)
+inter_group_auc_scorer = fairness_scorer(auc.inter_group_auc_gap, response_method=_SCORES)
+intra_group_auc_scorer = fairness_scorer(auc.intra_group_auc_gap, response_method=_SCORES)
+positive_equality_scorer = fairness_scorer(auc.positive_equality_gap, response_method=_SCORES)
+negative_equality_scorer = fairness_scorer(auc.negative_equality_gap, response_method=_SCORES)
+bpsn_bnsp_scorer = fairness_scorer(auc.bpsn_bnsp_gap, response_method=_SCORES)

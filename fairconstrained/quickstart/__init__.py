@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -90,7 +91,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     draw_tradeoff(validated + measured, chosen, options, folder / "tradeoff.png")
     report.to_csv(folder / "groups.csv")
     draw_groups(report, folder / "groups.png")
-    (folder / "certificate.json").write_text(certificate.to_json() + "\n", encoding="utf-8")
+    (folder / "certificate.json").write_text(
+        json.dumps(certificate.to_dict()) + "\n", encoding="utf-8"
+    )
     joblib.dump(model, folder / "model.joblib")
     print(
         f"\nWritten to {folder}: tradeoff.csv, tradeoff.png, groups.csv, groups.png, "

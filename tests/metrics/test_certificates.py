@@ -138,7 +138,7 @@ def test_the_statement():
         "predicted 1 with label 0",
     ):
         assert part in str(certificate)
-    assert json.loads(certificate.to_json()) == certificate.to_dict()
+    assert json.loads(json.dumps(certificate.to_dict())) == certificate.to_dict()
     assert "is NOT certified" in str(certified(rows, "equalized_odds", 0.01))
     names = {f"a group with a long name, {g}": 1500 for g in range(9)}
     model = " ".join(9 * [repr(HistGradientBoostingClassifier(max_iter=7))])
@@ -261,7 +261,7 @@ def test_what_is_left_out_altogether_is_not_certified(name):
     assert np.isnan(certificate.estimate)
     assert "nan" in str(certificate)
     assert certificate.to_dict()["estimate"] is None
-    assert "NaN" not in certificate.to_json()  # which is no JSON
+    assert json.dumps(certificate.to_dict(), allow_nan=False)
 
 
 def test_caps_of_groups_and_constraint_objects():

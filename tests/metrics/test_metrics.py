@@ -16,7 +16,7 @@ from sklearn.metrics import confusion_matrix
 
 from fairconstrained import metrics
 from fairconstrained.exceptions import SmallGroupWarning
-from fairconstrained.metrics import METRICS
+from tests.helpers.metrics import METRICS
 
 names = pytest.mark.parametrize("name", METRICS)
 SCORED = [

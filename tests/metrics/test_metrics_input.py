@@ -8,7 +8,8 @@ import pytest
 from sklearn.metrics import log_loss
 
 from fairconstrained import metrics
-from fairconstrained.metrics import METRICS, loss_gap
+from fairconstrained.metrics import loss_gap
+from tests.helpers.metrics import METRICS
 
 # --- input ---------------------------------------------------------------------------------------
 
