@@ -29,7 +29,7 @@ from fairconstrained.constraints.rates import (
     RateConstraint,
 )
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.stack import Stack, Unconstrained, stacked
+from fairconstrained.constraints.stack import Stack, stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 
 # The names that RateConstrainedClassifier accepts. Tests cover all of this table.
@@ -84,7 +84,6 @@ __all__ = [
     "SoftBins",
     "Space",
     "Stack",
-    "Unconstrained",
     "as_notion",
     "stacked",
 ]

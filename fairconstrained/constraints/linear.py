@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.constraints.affine import AffineMap, Entries, LinearMap, without_zeros
+from fairconstrained.constraints.affine import AffineMap, Combinations, as_tensor, without_zeros
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
 from fairconstrained.constraints.placement import Placement
 from fairconstrained.constraints.space import Space
@@ -40,7 +40,7 @@ class LinearMoments(MomentConstraint):
         coefficients are joined into parts.
     denominators : array or sparse matrix of shape (n_rates, n_cells)
         :math:`B`, zeros and ones.
-    combinations : array, sparse matrix or LinearMap of shape (m, n_rates)
+    combinations : array, sparse matrix or Combinations of shape (m, n_rates)
         :math:`C`.
     slack : array-like of shape (m,)
     statistic : Statistic
@@ -73,18 +73,19 @@ class LinearMoments(MomentConstraint):
         self.title = title or name
         self.cell_numerators = without_zeros(numerators)
         self.cell_denominators = without_zeros(denominators)
-        if not isinstance(combinations, LinearMap):
-            combinations = LinearMap(Entries.of(combinations))
-        self.combinations: LinearMap = combinations
+        if not isinstance(combinations, Combinations):
+            combinations = Combinations.of(combinations)
+        self.combinations: Combinations = combinations
         part, first_cell = self._joined(statistic.n_columns)
         allowed = torch.as_tensor(np.asarray(slack, dtype=float)).clamp_max(NEVER_BINDS)
         shape = (len(space.classes), len(space.groups))
         super().__init__(torch.as_tensor(part.reshape(shape)), statistic, allowed, name)
         columns = np.arange(statistic.n_columns)
         entries = (first_cell[:, None] * statistic.n_columns + columns).reshape(-1)
-        self._numerators = Entries.of(self.cell_numerators[:, entries])
-        self._denominators = Entries.of(self.cell_denominators[:, first_cell])
-        self._above, self._below = LinearMap(self._numerators), LinearMap(self._denominators)
+        self._numerators = self.cell_numerators[:, entries]
+        self._denominators = self.cell_denominators[:, first_cell]
+        matrices = self._numerators, self._denominators
+        self._above, self._below = (as_tensor(own, self.slack) for own in matrices)
 
     def _joined(self, n_columns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The part of each cell, -1 for none, and one cell of each part.
@@ -113,18 +114,17 @@ class LinearMoments(MomentConstraint):
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
-        rates = self.rates(sums, counts)
-        return (self.combinations @ rates[:, None])[:, 0] - self.slack.to(sums)
+        rates = self.rates(sums, counts)[:, None]
+        return self.combinations.to(sums).times(rates)[:, 0] - self.slack.to(sums)
 
     def rates(self, sums: Tensor, counts: Tensor) -> Tensor:
         """The rates from the table, (n_rates,)."""
-        return ((self._above @ sums.reshape(-1, 1)) / (self._below @ counts[:, None]))[:, 0]
+        above, below = (own.to(sums) for own in (self._above, self._below))
+        return ((above @ sums.reshape(-1, 1)) / (below @ counts[:, None]))[:, 0]
 
     def affine(self, counts: Tensor) -> AffineMap:
         """The values as an affine map of the table."""
-        rates = self._numerators.to(counts)
-        total = (self._below @ counts[:, None])[:, 0]
-        rates = rates._replace(value=rates.value / total[rates.row])
+        rates = sp.diags_array(1.0 / (self._denominators @ counts.cpu().numpy())) @ self._numerators
         shape = self.n_parts, self.statistic.n_columns
         return AffineMap(self.combinations, rates, -self.slack.to(counts), shape)
 
@@ -155,10 +155,12 @@ class LinearMoments(MomentConstraint):
         scatter = scatter.reshape(self.n_parts, k, k + 1)
         sums, moments = scatter[:, :-1, 0], scatter[:, :, 1:]
         counts = scatter[:, -1, 0]
-        total = (self._below @ counts[:, None])[:, 0]
-        rates = self.rates(sums, counts)
-        above = self._numerators.to(counts).to_dense().reshape(len(total), self.n_parts, k - 1)
-        below = self._denominators.to(counts).to_dense() * rates[:, None]
+        above, below = (own.to_dense().to(counts) for own in (self._above, self._below))
+        total = below @ counts
+        above, below = (
+            above.reshape(-1, self.n_parts, k - 1),
+            below * self.rates(sums, counts)[:, None],
+        )
         moved = torch.cat((above, -below[:, :, None]), dim=2) / total[:, None, None]
         # Of many groups the combinations are many and the rates few.
         by_part = torch.einsum("rqk,qkl->rql", moved, moments)
@@ -167,7 +169,8 @@ class LinearMoments(MomentConstraint):
 
     def describe(self, j: int) -> str:
         """Describe the rates that value j compares."""
-        entries = self.combinations.row(j)
+        rate, factor, _ = self.combinations
+        entries = list(zip(rate[:, j].tolist(), factor[:, j].tolist(), strict=True))
         sides = [
             " and ".join(sorted({self._rate_names[r] for r, value in entries if sign * value > 0}))
             for sign in (1, -1)
@@ -177,7 +180,7 @@ class LinearMoments(MomentConstraint):
     @cached_property
     def _rate_names(self) -> list[str]:
         """Words for each rate, which many values share."""
-        rates = range(self.combinations.shape[1])
+        rates = range(len(self.combinations.family))
         return [self.space.describe(self._cells_of_rate(r)) for r in rates]
 
     def without_small(

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from fairconstrained.arrays import Floats
-from fairconstrained.constraints.affine import Block, Entries, LinearMap, Pairs
+from fairconstrained.constraints.affine import Combinations
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.space import Space
@@ -167,7 +167,8 @@ class Parity(Notion):
         statistic = self.statistic(len(space.classes))
         refuse_too_many(self, len(events) * reference.size(n_groups), n_groups, reference.advice)
         groups, differences = reference.compare(n_groups)
-        combinations = LinearMap(*(differences for _ in events))
+        family = np.repeat(np.arange(len(events)), n_groups) if reference.all_pairs else None
+        combinations = Combinations.of(sp.kron(sp.eye_array(len(events)), differences), family)
         names = self.name, self.title(space.classes)
         return _linear(space, events, groups, combinations, allowed, statistic, *names)
 
@@ -217,7 +218,7 @@ class Cap(Notion):
         cap = checked_number(self, "max", slack if self.max is None else self.max)
         n_groups, events = len(space.groups), self.events(space.classes)
         groups = sp.eye_array(n_groups) if self.per_group else np.ones((1, n_groups))
-        combinations = sp.eye_array(len(events) * groups.shape[0])
+        combinations = Combinations.of(sp.eye_array(len(events) * groups.shape[0]))
         statistic = ClassProbabilities(len(space.classes), checked_temperature(self))
         names = self.name, self.title(space.classes)
         return _linear(space, events, groups, combinations, cap, statistic, *names)
@@ -310,17 +311,21 @@ def refuse_too_many(notion: Notion, n_values: int, n_groups: int, advice: str) -
 class _Reference(NamedTuple):
     """Sets of groups with rates, and the comparisons of these rates."""
 
-    compare: Callable[[int], tuple[Any, Block]]  # (n_rates, n_groups), (m, n_rates)
+    compare: Callable[[int], tuple[Any, Any]]  # (n_rates, n_groups), (m, n_rates)
     size: Callable[[int], int]  # entries of the larger one
     advice: str
+    all_pairs: bool = False  # all rates are compared with each other
 
 
-def _pairwise(n_groups: int) -> tuple[Any, Pairs]:
+def _pairwise(n_groups: int) -> tuple[Any, Any]:
     """Rates of each group, compared for all ordered pairs: largest minus smallest."""
-    return sp.eye_array(n_groups), Pairs(n_groups)
+    pairs = np.argwhere(~np.eye(n_groups, dtype=bool))
+    m = len(pairs)
+    entries = np.tile([1.0, -1.0], m), pairs.reshape(-1), np.arange(0, 2 * m + 1, 2)
+    return sp.eye_array(n_groups), sp.csr_array(entries, shape=(m, n_groups))
 
 
-def _against(others: Floats, of_group: Floats) -> tuple[Any, Entries]:
+def _against(others: Floats, of_group: Floats) -> tuple[Any, Any]:
     """Rates of each group, compared with both signs with that of one other set of groups.
 
     Parameters
@@ -331,16 +336,16 @@ def _against(others: Floats, of_group: Floats) -> tuple[Any, Entries]:
     """
     n_groups = len(of_group)
     if n_groups < 2:
-        return np.zeros((0, n_groups)), Entries.of(np.zeros((0, 0)))
+        return np.zeros((0, n_groups)), np.zeros((0, 0))
     identity = sp.eye_array(n_groups)
     difference = sp.hstack((identity, -of_group))
-    return sp.vstack((identity, others)), Entries.of(sp.vstack((difference, -difference)))
+    return sp.vstack((identity, others)), sp.vstack((difference, -difference))
 
 
 _FEWER = "Use fewer groups: cross fewer columns, or join small groups."
 _OVERALL = "Use reference='overall', which needs two values a group, or fewer groups."
 _REFERENCES: dict[str, _Reference] = {
-    "pairwise": _Reference(_pairwise, lambda n: n * (n - 1), _OVERALL),
+    "pairwise": _Reference(_pairwise, lambda n: n * (n - 1), _OVERALL, all_pairs=True),
     "rest": _Reference(lambda n: _against(1.0 - np.eye(n), np.eye(n)), lambda n: n * n, _OVERALL),
     "overall": _Reference(
         lambda n: _against(np.ones((1, n)), np.ones((n, 1))), lambda n: 2 * n, _FEWER
@@ -375,7 +380,7 @@ def _linear(
         sp.vstack(numerators),
         sp.vstack(denominators),
         combinations,
-        np.full(combinations.shape[0], slack),
+        np.full(combinations.rate.shape[1], slack),
         statistic,
         name,
         title,

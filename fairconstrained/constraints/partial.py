@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.arrays import Floats
-from fairconstrained.constraints.affine import AffineMap, Entries, LinearMap
+from fairconstrained.constraints.affine import AffineMap, Combinations
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
 from fairconstrained.constraints.placement import Placement
 from fairconstrained.constraints.space import Space
@@ -451,8 +451,8 @@ class PartialDistributions(WithinIntervals):
         )
         combinations = np.concatenate((scale, -scale))[: len(self.slack)]
         return AffineMap(
-            LinearMap(Entries.of(combinations)),
-            Entries.of(rates).to(counts),
+            Combinations.of(combinations),
+            rates,
             self.of_moments(counts.new_zeros(shape), counts, counts.new_zeros(0)),
             shape,
         )

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.constraints.affine import AffineMap, Entries, LinearMap
+from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.placement import Placement, sum_by
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.statistics import Linear, Statistic, side_by_side
+from fairconstrained.constraints.statistics import Statistic, side_by_side
 from fairconstrained.constraints.steps import Above
 
 
@@ -55,7 +55,7 @@ class Stack(MomentConstraint):
             part_of_cell.reshape(len(space.classes), len(space.groups)),
             side_by_side(statistics),
             torch.cat([torch.zeros(0, dtype=torch.float64), *slacks]),
-            " and ".join(member.name for member in members),
+            " and ".join(member.name for member in members) or "no constraint",
             sum(member.n_aux for member in members),
         )
         # Parts that a member does not use get the number after its last part.
@@ -236,79 +236,6 @@ class Stack(MomentConstraint):
         return member.measure(own)
 
 
-class Unconstrained(MomentConstraint):
-    """No constraint: an empty table, and no values.
-
-    Parameters
-    ----------
-    space : Space
-
-    Examples
-    --------
-    >>> from fairconstrained.constraints import Space, Unconstrained
-    >>> Unconstrained(Space([0, 1], ["a", "b"])).slack.shape
-    torch.Size([0])
-    """
-
-    members = ()
-    of_labels = True
-    difference_of_convex = True
-
-    def __init__(self, space: Space):
-        nowhere = torch.full((len(space.classes), len(space.groups)), -1)
-        none = torch.zeros(0, dtype=torch.float64)
-        super().__init__(nowhere, _Nothing(), none, "no constraint")
-        self.space = space
-
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """No values, (0,)."""
-        return sums.new_zeros(0)
-
-    def affine(self, counts: Tensor) -> AffineMap:
-        """The map to no values."""
-        none = torch.zeros(0, dtype=torch.long), counts.new_zeros(0)
-        rates = Entries(none[0], none[0], none[1], (0, 0))
-        return AffineMap(LinearMap(), rates, none[1], (0, 0))
-
-    def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """No parts, (2, 0)."""
-        return scores.new_zeros((2, 0))
-
-    def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
-        """No sums, (0,)."""
-        return scores.new_zeros(0)
-
-    def deviations_of(self, scatter: Tensor) -> Tensor:
-        """No standard errors, (0,)."""
-        return scatter
-
-    def without_small(
-        self, rows: NDArray[np.int64], min_rows: int | str
-    ) -> tuple[Unconstrained, list[str]]:
-        """Nothing to drop."""
-        return self, []
-
-    def measure(self, values: Tensor) -> float:
-        """Nan."""
-        return float("nan")
-
-    def measures(self, values: Tensor) -> dict[str, float]:
-        """No notions."""
-        return {}
-
-
-class _Nothing(Statistic):
-    """No statistics of a row."""
-
-    n_columns = 0
-
-    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        return scores.new_zeros((len(scores), 0))
-
-    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        return self.soft(scores, y), lambda weights: torch.zeros_like(scores)
-
-
 def stacked(space: Space, members: Sequence[MomentConstraint]) -> MomentConstraint:
     """Return several constraints as one; a single one as it is.
 
@@ -323,8 +250,6 @@ def stacked(space: Space, members: Sequence[MomentConstraint]) -> MomentConstrai
     >>> space = Space([0, 1], ["a", "b"])
     >>> parity = DemographicParity(slack=0.1).bind(space)
     >>> [type(stacked(space, own)).__name__ for own in ([], [parity], [parity, parity])]
-    ['Unconstrained', 'LinearMoments', 'Stack']
+    ['Stack', 'LinearMoments', 'Stack']
     """
-    if not members:
-        return Unconstrained(space)
     return members[0] if len(members) == 1 else Stack(space, members)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.stack import Unconstrained
+from fairconstrained.constraints.stack import Stack
 from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.models.base import standard_scale, without_rounding
 from fairconstrained.models.features import Features
@@ -48,7 +48,7 @@ class RankingERM(FairERM):
         x = super().start()
         if x.any():
             return x
-        free = replace(self, constraint=Unconstrained(self.constraint.space))
+        free = replace(self, constraint=Stack(self.constraint.space, ()))
         step = -free.linearize(x).pullback(x.new_ones(1))
         spread = self.data.scores_of_all(self.scores(step)).std(correction=0)
         return step / spread if spread > 0 else x

@@ -14,7 +14,7 @@ from fairconstrained.constraints import (
     Space,
     Stack,
 )
-from fairconstrained.constraints.affine import Entries, LinearMap, Pairs
+from fairconstrained.constraints.affine import Combinations
 from tests.helpers.notions import random_rows, table
 
 
@@ -25,33 +25,37 @@ def pairs(n):
 
 
 @pytest.mark.parametrize("equal", [True, False])
-@pytest.mark.parametrize("blocks", [(45,), (2, 40, 3), (30, "entries", 30, 4, 1), (3, "entries")])
-def test_linear_maps_are_their_dense_matrices(blocks, equal):
-    """Products with both sides, the largest of C r + b, variances, rows, and what is left."""
+@pytest.mark.parametrize("blocks", [(45,), (2, 40, 3), (30, 0, 30, 4, 1), (3, 0)])
+def test_combinations_are_their_matrices(blocks, equal):
+    """Products with both sides, the largest of C r + b, variances, and what is left."""
     rng = np.random.default_rng(0)
     entries = rng.normal(size=(70, 40)) * (rng.random((70, 40)) < 0.1)
-    matrices = [entries if n == "entries" else pairs(n).reshape(-1, n) for n in blocks]
-    mapped = LinearMap(*(Entries.of(entries) if n == "entries" else Pairs(n) for n in blocks))
-    matrix = sp.block_diag(matrices).toarray()
-    assert mapped.shape == matrix.shape
+    matrices = [pairs(n).reshape(-1, n) if n else entries for n in blocks]
+    members = [
+        Combinations.of(own, np.full(own.shape[1], 0 if n else -1))
+        for n, own in zip(blocks, matrices, strict=True)
+    ]
+    mapped, matrix = Combinations.stacked(members), sp.block_diag(matrices).toarray()
     rates, weights = (torch.as_tensor(rng.normal(size=(n, 3))) for n in matrix.shape[::-1])
-    np.testing.assert_allclose(mapped @ rates, matrix @ rates.numpy(), atol=1e-12)
-    np.testing.assert_allclose(mapped.transposed(weights), matrix.T @ weights.numpy(), atol=1e-12)
+    np.testing.assert_allclose(mapped.times(rates), matrix @ rates.numpy(), atol=1e-12)
+    on_rates = mapped.transposed_times(weights)
+    np.testing.assert_allclose(on_rates, matrix.T @ weights.numpy(), atol=1e-12)
     offset = torch.as_tensor(-0.1 + (0.0 if equal else 0.1) * rng.random(len(matrix)))
     expected = (torch.as_tensor(matrix) @ rates + offset[:, None]).amax(dim=0)
     torch.testing.assert_close(mapped.largest(rates, offset), expected)
     root = rng.normal(size=(matrix.shape[1],) * 2)
     found = mapped.variances(torch.as_tensor(root @ root.T))
     np.testing.assert_allclose(found, ((matrix @ root) ** 2).sum(axis=1), rtol=1e-9)
-    for j in range(0, len(matrix), 7):
-        assert sorted(mapped.row(j)) == [(k, matrix[j, k]) for k in np.flatnonzero(matrix[j])]
     dropped = rng.random(matrix.shape[1]) < 0.2
     left, rows, columns = mapped.without(dropped)
     np.testing.assert_array_equal(rows, ~matrix[:, dropped].any(axis=1))
     np.testing.assert_array_equal(columns, matrix[rows].any(axis=0))
     np.testing.assert_array_equal(
-        left @ torch.eye(left.shape[1]).double(), matrix[np.ix_(rows, columns)]
+        left.times(torch.eye(len(left.family)).double()), matrix[np.ix_(rows, columns)]
     )
+    some = torch.as_tensor(rng.normal(size=(len(left.family), 2)))
+    expected = left.times(some).amax(dim=0) - 0.1
+    torch.testing.assert_close(left.largest(some, torch.full((sum(rows),), -0.1)), expected)
 
 
 @pytest.mark.parametrize("n_groups", [3, 120])
