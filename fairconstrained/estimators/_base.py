@@ -26,15 +26,14 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.notions import Notion, as_notion
 from fairconstrained.constraints.space import Space
 from fairconstrained.distributed import refuse_difference, taken_workers
-from fairconstrained.estimators._calls import (
+from fairconstrained.estimators._inputs import Given, check_parameters
+from fairconstrained.estimators._parts import check_parts
+from fairconstrained.estimators._reporting import (
     CallbackSupportMixin,
     data_by_position,
     fit_task,
     unchanged_on_error,
 )
-from fairconstrained.estimators._parameters import check_parameters
-from fairconstrained.estimators._parts import check_parts
-from fairconstrained.estimators._rows import Given
 from fairconstrained.estimators._training import Training
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss
 from fairconstrained.models import as_specification

@@ -15,10 +15,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 from torch import Generator
 
-from fairconstrained.arrays import Array, as_numpy, check_samples, rows_of
+from fairconstrained.arrays import Array, as_numpy, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import ALONE, Workers, refuse_difference
-from fairconstrained.estimators._rows import Given, TrainingRows, checked_weight, own_rows
+from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight
 from fairconstrained.groups import Groups, computed, encode_groups
 from fairconstrained.models.features import Features
 from fairconstrained.models.posteriors import Posteriors
@@ -57,19 +57,6 @@ def check_parts(training: Training, X: Any) -> None:
             "to other rows than these; its constrained head is trained on the rows of all."
         )
     check_solves(training.solver, training.problem_class, in_memory=False)
-
-
-def rows_of_all(
-    estimator: FairClassifier, given: Given, routed: Mapping[str, Any], workers: Workers
-) -> TrainingRows:
-    """Validate the samples of all workers; return those of this one, in the units of all."""
-    with workers.agreeing():
-        check_samples(**given._asdict())
-        if isinstance(given.X, Blocks):
-            rows = rows_of_blocks(estimator, given)
-        else:
-            rows = own_rows(estimator, given, routed)
-    return rows if workers.size == 1 else agreed(estimator, rows, workers)
 
 
 # ---------------------------------------------------------------------- blocks

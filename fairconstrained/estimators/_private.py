@@ -16,13 +16,10 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.distributed import ALONE, Workers, refuse_difference, taken_workers
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._parts import rows_of_all
-from fairconstrained.estimators._rows import (
+from fairconstrained.estimators._inputs import (
     Given,
     TrainingRows,
     categories,
-    checked_rows,
-    in_domains,
 )
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
@@ -157,8 +154,8 @@ class PrivateTraining(Training):
         refuse_difference(
             "categories of y and sensitive_features", workers.gather((labels, groups))
         )
-        rows = rows_of_all(self.estimator, given, routed, workers)
-        return checked_rows(self.estimator, in_domains(rows, labels, groups))
+        self.domains = labels, groups
+        return super().read(given, routed, workers)
 
     def train(self, rows: TrainingRows) -> None:
         """Fit the estimator; an error after a release says what is spent."""
@@ -206,7 +203,7 @@ class PrivateTraining(Training):
         """Pose the problem on one row and on no releases: what cannot be solved is refused here."""
         rows, data = self.rows, self.data
         ample = torch.full((len(rows.classes), len(rows.space.groups)), self.n_rows)
-        stack = stacked(rows.space, [kept for kept, _ in self.kept(rows, ample, 1)])
+        stack = stacked(rows.space, [kept for kept, _ in self.kept(ample, 1)])
         counts = stack.counts_of_cells(ample.to(data.weight)).clamp_min(1.0)
         one_row = data.kept(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
         trial = pose(one_row, stack, counts)
@@ -263,8 +260,13 @@ class PrivateRecords(PrivateTraining):
         _warn_of_small_groups(stack, counts, plan.sampling_rate)
         return pose(model, self.data, stack, stack.counts_of_cells(counts).clamp_min(1.0))
 
-    def in_columns(self, table: Any) -> Any:
-        """The rows as one batch, near their public range; every sum over them is a release.
+    def prepare(self, rows: TrainingRows, rng: Generator) -> None:
+        """Prepare the rows as one batch; every sum over them is a release, of all workers."""
+        super().prepare(rows, rng)
+        self.data = replace(self.data, workers=ALONE)
+
+    def blocks(self, table: Any) -> Any:
+        """The columns of all rows, near their public range.
 
         They stay as they are given. Dense and sparse sums round differently, by many rows where a
         range is far from zero: one entry must not decide between them.
@@ -276,7 +278,7 @@ class PrivateRecords(PrivateTraining):
         reach = _FAR * self.public.scale
         # Squares and sums of larger entries overflow, so one row could make a fit fail.
         X = X.bounded(self.public.centre - reach, self.public.centre + self.public.scale + reach)
-        return replace(self.as_rows((X,)), workers=ALONE)
+        return (X,)
 
     def public_range(self, n_features: int) -> Coordinates:
         """Coordinates from ``feature_range``, if it is for so many columns."""

@@ -12,9 +12,9 @@ from scipy import sparse
 from torch import Generator
 
 from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_samples
+from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight, random_seed
 from fairconstrained.estimators._parts import joined, kind_of_labels
 from fairconstrained.estimators._reporting import recorded
-from fairconstrained.estimators._rows import Given, TrainingRows, checked_weight, random_seed
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.groups import Groups, encode_groups
 from fairconstrained.models.features import as_features

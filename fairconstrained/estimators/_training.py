@@ -18,27 +18,28 @@ import torch
 from sklearn.base import clone
 from torch import Generator, Tensor
 
-from fairconstrained.arrays import Ints
+from fairconstrained.arrays import Ints, check_samples
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.distributed import Workers
-from fairconstrained.estimators._calls import unwatched
-from fairconstrained.estimators._parameters import given_callbacks
-from fairconstrained.estimators._parts import learnt_columns, mapped, rows_of_all
+from fairconstrained.estimators._inputs import (
+    Given,
+    TrainingRows,
+    checked_rows,
+    given_callbacks,
+    in_domains,
+    own_rows,
+    random_seed,
+)
+from fairconstrained.estimators._parts import agreed, learnt_columns, mapped, rows_of_blocks
 from fairconstrained.estimators._reporting import (
     history,
     progress,
     recorded,
     report,
     report_equal,
-)
-from fairconstrained.estimators._rows import (
-    Given,
-    TrainingRows,
-    checked_rows,
-    random_seed,
-    relative_weight,
+    unwatched,
 )
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -49,6 +50,7 @@ from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.layers import auditable
 from fairconstrained.models.perceptron import PerceptronModel
+from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.rows import Rows
@@ -84,6 +86,7 @@ class Training:
     """A fit without privacy, in steps: check, read, prepare, pose, refine, solve, finish."""
 
     is_private = False
+    domains: tuple[Any, Any] = (None, None)  # public labels and groups, whether or not they occur
     watch: Callable[..., object] = staticmethod(unwatched)  # of a problem and each iterate
     rows: TrainingRows
     data: Rows  # the rows with the columns of the model, as problems see them
@@ -120,7 +123,15 @@ class Training:
 
     def read(self, given: Given, routed: Mapping[str, Any], workers: Workers) -> TrainingRows:
         """Validate the samples; return those of positive weight, labels and groups as indices."""
-        return checked_rows(self.estimator, rows_of_all(self.estimator, given, routed, workers))
+        with workers.agreeing():
+            check_samples(**given._asdict())
+            if isinstance(given.X, Blocks):
+                rows = rows_of_blocks(self.estimator, given)
+            else:
+                rows = own_rows(self.estimator, given, routed)
+        if workers.size > 1:
+            rows = agreed(self.estimator, rows, workers)
+        return checked_rows(self.estimator, in_domains(rows, *self.domains))
 
     def train(self, rows: TrainingRows) -> None:
         """Fit the estimator to these rows."""
@@ -135,9 +146,18 @@ class Training:
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Fit the specification of the model, and put its columns on the device."""
         self.rows, self.rng = rows, rng
-        part_of_cell = partial(self.part_of_cell, rows)
-        table, self.specification = learnt_columns(self.specification, rows, part_of_cell, rng)
-        self.data = self.in_columns(table)
+        if rows.workers.size > 1 and isinstance(self.specification, Posteriors):
+            learnt = learnt_columns(self.specification, rows, self.part_of_cell, rng)
+            table, self.specification = learnt
+        else:
+            table = self.specification.fit_transform(rows, self.part_of_cell, rng)
+        weight = rows.relative_weight
+        if weight.strides == (0,):  # one number in memory, and it stays so
+            weight = weight[:1].copy()
+        columns = rows.y, rows.group, weight
+        y, group, weights = (torch.as_tensor(c, device=self.estimator.device) for c in columns)
+        blocks = self.blocks(table)
+        self.data = Rows(blocks, y, group, weights.expand(len(y)), rows.workers)
 
     def pose(self) -> Any:
         """Build the problem without solving anything; here that of the estimator's mean loss."""
@@ -146,9 +166,13 @@ class Training:
 
     def refine(self, problem: Any) -> Any:
         """Return the final problem, after solving a simpler one if that is needed."""
-        if not self.is_linear:
-            return self.beginning_linear(problem)
-        return replace(problem, free=self.free(problem)) if problem.n_constraints else problem
+        if self.is_linear:
+            return replace(problem, free=self.free(problem)) if problem.n_constraints else problem
+        model = problem.model
+        contained = isinstance(model, PerceptronModel) and model.contains_linear
+        if self.is_warm or not contained or not solves(EarlyStoppedSGDA(), problem):
+            return problem  # other solvers begin where they say themselves
+        return replace(problem, simpler=self.linear_start)
 
     def solve(self, problem: Any) -> list[Stage]:
         """Solve the problem; before that roughly, where a margin needs the errors at a solution."""
@@ -194,8 +218,7 @@ class Training:
         clf.excess_ = np.nan if worst is None else float(excess[worst])
         clf.excess_error_ = 0.0 if worst is None else float(errors[worst])
         clf.privacy_ = None
-        solutions = [stage.solution for stage in stages]
-        clf.history_ = history([s.history for s in solutions], [s.times for s in solutions])
+        clf.history_ = history([stage.solution for stage in stages])
         report(clf, solution, worst)
         if solution.status is Status.KNOWN and clf.feasible_:  # never of a private fit
             report_equal(clf, problem, w, self.margin > 0)
@@ -208,27 +231,16 @@ class Training:
             return nullcontext(torch.Generator().manual_seed(seed))
         return seeded(seed, self.estimator.device)
 
-    def in_columns(self, table: Any) -> Rows:
-        """The rows as problems see them, with the columns of the model."""
-        rows = self.rows
+    def blocks(self, table: Any) -> Any:
+        """The columns of the model, block by block, given what the specification makes of X."""
+        group = self.rows.group
         if isinstance(table, Blocks):  # columns are made whenever a block is read
-            return self.as_rows(Blocks(lambda: mapped(self.features, table, rows.group)))
-        return self.as_rows((self.features(table, rows.group),))
+            return Blocks(lambda: mapped(self.features, table, group))
+        return (self.features(table, group),)
 
     def features(self, table: Any, group: Ints) -> Features:
         """The columns of some rows, given what the specification makes of X."""
         return as_features(table, self.estimator.device)
-
-    def as_rows(self, blocks: Any) -> Rows:
-        """The rows whose columns are in these blocks."""
-        rows, device = self.rows, self.estimator.device
-        weight = relative_weight(rows.weight, rows.weight_range)
-        if weight.strides == (0,):  # one number in memory, and it stays so
-            weight = weight[:1].copy()
-        y, group, weights = (
-            torch.as_tensor(c, device=device) for c in (rows.y, rows.group, weight)
-        )
-        return Rows(blocks, y, group, weights.expand(len(y)), rows.workers)
 
     def model(self) -> Any:
         """Build the model of flat parameters that solvers see."""
@@ -237,7 +249,7 @@ class Training:
 
     # ------------------------------------------------------------------ constraints
 
-    def kept(self, rows: TrainingRows, counts: Tensor, least: int | str) -> list[Any]:
+    def kept(self, counts: Tensor, least: int | str) -> list[Any]:
         """Each constraint without values that depend on too few rows, and the names of these.
 
         Parameters
@@ -247,16 +259,17 @@ class Training:
         least : int or "auto"
             The least number that is enough.
         """
+        space = self.rows.space
         return [
-            self.estimator._bound(notion, rows.space).without_small(counts.cpu().numpy(), least)
+            self.estimator._bound(notion, space).without_small(counts.cpu().numpy(), least)
             for notion in self.estimator._notions()
-            if not notion.needs_groups or len(rows.space.groups) > 1
+            if not notion.needs_groups or len(space.groups) > 1
         ]
 
     def stack(self, counts: Tensor, least: int | str) -> MomentConstraint:
         """Stack the constraints without small groups, which a warning names."""
         members = []
-        for kept, dropped in self.kept(self.rows, counts, least):
+        for kept, dropped in self.kept(counts, least):
             if dropped:
                 few = "too few" if isinstance(least, str) else f"fewer than {max(least, 1)}"
                 warn_caller(
@@ -268,10 +281,10 @@ class Training:
                 members.append(kept)
         return stacked(self.rows.space, members)
 
-    def part_of_cell(self, rows: TrainingRows) -> Any:
+    def part_of_cell(self) -> Any:
         """The part of each label and group in the constraints; -1 for none."""
-        kept = self.kept(rows, rows.cells, self.estimator.min_group_size)
-        return stacked(rows.space, [member for member, _ in kept]).part_of_cell.numpy()
+        kept = self.kept(self.rows.cells, self.estimator.min_group_size)
+        return stacked(self.rows.space, [member for member, _ in kept]).part_of_cell.numpy()
 
     # ------------------------------------------------------------------ solutions
 
@@ -304,15 +317,6 @@ class Training:
         none, start = self.data.weight.new_zeros(0), free.start()
         tol = self.estimator.tol
         return run(solver, free, start, none, self.rng, max_iter=None, tol=tol).iterate.x
-
-    def beginning_linear(self, problem: Any) -> Any:
-        """Let a perceptron start at the linear model, where it contains that."""
-        divisible = solves(EarlyStoppedSGDA(), problem)  # others begin where they say themselves
-        model = problem.model
-        linear = isinstance(model, PerceptronModel) and model.contains_linear
-        if self.is_warm or not (divisible and linear):
-            return problem
-        return replace(problem, simpler=self.linear_start)
 
     def linear_start(self, some: Any) -> tuple[Tensor, Tensor]:
         """Return the perceptron that is the constrained linear model of the rows of `some`."""

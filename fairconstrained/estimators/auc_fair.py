@@ -16,10 +16,9 @@ from fairconstrained.arrays import as_numpy, check_all_samples
 from fairconstrained.constraints.auc import AUCS, AUCParity
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic
-from fairconstrained.estimators._calls import data_by_position, unchanged_on_error
-from fairconstrained.estimators._parameters import given_callbacks
+from fairconstrained.estimators._inputs import Given, given_callbacks, with_groups
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
-from fairconstrained.estimators._rows import Given, with_groups
+from fairconstrained.estimators._reporting import data_by_position, unchanged_on_error
 from fairconstrained.estimators._stream import Stream, begun, read_chunk
 from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
@@ -442,7 +441,7 @@ class PrivateRanking(PrivateRecords):
         space = self.rows.space
         released = made_up(space.n_cells, self.data.X.shape[1], self.n_rows)
         counts = released.counts.reshape(len(space.classes), len(space.groups))
-        stack = stacked(space, [kept for kept, _ in self.kept(self.rows, counts, 1)])
+        stack = stacked(space, [kept for kept, _ in self.kept(counts, 1)])
         trial = PrivateMomentERM.of(released, stack, self.alpha, releases)
         check_solves(self.solver, trial)
         self.solver.check(trial)

@@ -31,6 +31,7 @@ from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
 from fairconstrained.models.features import Features
+from fairconstrained.percentiles import read_intervals
 from fairconstrained.privacy.accounting import Budget
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.rows import Rows
@@ -273,6 +274,9 @@ class PartialParityClassifier(PrivateFairClassifier):
         return self._one_notion(PARTIAL if self.epsilon is None else PARTIAL_PRIVATE, PartialNotion)
 
     def _training(self) -> Training:
+        if not self._is_auto():
+            given = self.interval
+            read_intervals(given, list(given) if isinstance(given, dict) else ["all"])
         if self.epsilon is None:
             return IntervalTraining(self)
         refused = {"interval='auto'": self._is_auto(), "group_features=True": self.group_features}

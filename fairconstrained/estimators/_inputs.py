@@ -1,11 +1,13 @@
-"""The samples of a fit, validated, with labels and groups as indices."""
+"""The parameters and samples of a fit, validated, with labels and groups as indices."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,6 +26,11 @@ from fairconstrained.exceptions import (
     warn_caller,
 )
 from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.losses import LOSSES
+from fairconstrained.models import as_specification
+from fairconstrained.privacy.accounting import Budget
+from fairconstrained.process import check_device
+from fairconstrained.solvers.base import Solver
 
 if TYPE_CHECKING:
     from fairconstrained.estimators._base import FairClassifier
@@ -31,6 +38,105 @@ if TYPE_CHECKING:
 _MANY_GROUPS = 20
 _FEW_SAMPLES = 5
 _COUNTED_ROWS = 1 << 20  # at a time
+
+
+# ---------------------------------------------------------------------- parameters
+
+
+Rule = tuple[str, Callable[[Any], bool]]  # what a value must be, and whether it is
+
+
+def is_number(value: Any, kind: type = Real) -> bool:
+    """Whether a value is a number of this kind; booleans are none."""
+    return isinstance(value, kind) and not isinstance(value, (bool, np.bool_))
+
+
+def is_range(value: Any) -> bool:
+    """Whether a value is a pair of ends of intervals, one interval or one for each column."""
+    try:
+        low, high = (np.asarray(end, dtype=float) for end in value)
+        with np.errstate(all="ignore"):
+            squares = np.square(high - low)  # norms of rows in units of the range need them
+            finite = np.isfinite([low + high, 1.0 / squares, squares])
+        return bool(finite.all() and (low < high).all())
+    except (TypeError, ValueError):
+        return False
+
+
+def given_callbacks(callbacks: Any) -> list[Callable[..., object]] | None:
+    """The callables in a ``callbacks`` parameter, or None if it holds anything else."""
+    given = [callbacks] if callable(callbacks) else callbacks or ()
+    valid = isinstance(given, (list, tuple)) and all(map(callable, given))
+    return list(given) if valid else None
+
+
+def _one_of(*names: str) -> Rule:
+    return f"one of {sorted(names)}", lambda v: isinstance(v, str) and v in names
+
+
+_FLAG: Rule = "True or False", lambda v: isinstance(v, (bool, np.bool_))
+_NOT_NEGATIVE: Rule = "a finite number >= 0", lambda v: is_number(v) and 0 <= v < inf
+_POSITIVE: Rule = "a finite number > 0", lambda v: is_number(v) and 0 < v < inf
+_COUNT: Rule = "an integer >= 1", lambda v: is_number(v, Integral) and v >= 1
+_DELTA: Rule = "a number in [1e-10, 1)", lambda v: is_number(v) and 1e-10 <= v < 1
+
+# What values of a parameter must be, and whether one is that; others are checked by their readers.
+_RULES: dict[str, Rule] = {
+    "solver": (
+        "None or a solver object, such as fairconstrained.solvers.SGDA()",
+        lambda v: v is None or isinstance(v, Solver),
+    ),
+    "alpha": _NOT_NEGATIVE,
+    "max_iter": (f"None or {_COUNT[0]}", lambda v: v is None or _COUNT[1](v)),
+    "tol": ("a number > 0", lambda v: is_number(v) and v > 0),
+    "callbacks": ("a callable or a list of callables", lambda v: given_callbacks(v) is not None),
+    "verbose": ("an integer >= 0", lambda v: isinstance(v, (Integral, np.bool_)) and int(v) >= 0),
+    "warm_start": _FLAG,
+    "slack": ("a number >= 0", lambda v: is_number(v) and v >= 0),
+    "margin": _NOT_NEGATIVE,
+    "missing_sensitive": _one_of("warn", "raise"),
+    "min_group_size": (
+        "'auto' or an integer >= 0",
+        lambda v: v == "auto" if isinstance(v, str) else is_number(v, Integral) and v >= 0,
+    ),
+    "group_features": _FLAG,
+    "penalty": _NOT_NEGATIVE,
+    "loss": _one_of(*LOSSES),
+    "objective": _one_of("auc", "log"),
+    "stream_memory": _COUNT,
+    "epsilon": (
+        f"None or {_POSITIVE[0]}",
+        lambda v: v is None or isinstance(v, Budget) or _POSITIVE[1](v),
+    ),
+    "delta": _DELTA,
+    "epsilon.epsilon": _POSITIVE,  # of a Budget
+    "epsilon.delta": _DELTA,
+    "feature_range": (
+        "None or a pair (low, high) of finite numbers or of arrays of shape (n_features,), with "
+        "low < high in every column, and widths whose squares are finite",
+        lambda v: v is None or is_range(v),
+    ),
+}
+
+
+def check_parameters(estimator: Any) -> None:
+    """Raise ValueError for the first parameter that is not valid, before any work."""
+    owner, params, rules = type(estimator).__name__, estimator.get_params(deep=False), _RULES
+    if "epsilon" in params:
+        units = _one_of(*estimator._protects)
+        rules = {**_RULES, "protect": units, "epsilon.unit": units}
+        if isinstance(estimator.epsilon, Budget):
+            budget = estimator.epsilon._asdict()
+            params |= {f"epsilon.{name}": value for name, value in budget.items()}
+    for name, value in params.items():
+        if name in rules and not rules[name][1](value):
+            raise ValueError(f"{owner}.{name} must be {rules[name][0]}; got {value!r}.")
+    as_specification(estimator.model).check()
+    check_device(f"{owner}.device", estimator.device)
+    estimator._notions()
+
+
+# ---------------------------------------------------------------------- samples
 
 
 class Given(NamedTuple):
@@ -65,6 +171,18 @@ class TrainingRows:
             y, group = (torch.from_numpy(codes[part]).long() for codes in (self.y, self.group))
             own += self.space.count_cells(y, group)
         return self.workers.sum(own)
+
+    @property
+    def relative_weight(self) -> Floats:
+        """Weights as multiples of the largest, up to a factor of two; ones if all are equal.
+
+        Only their ratios matter. Powers of two keep every digit, so integers remain exact.
+        """
+        own = self.weight
+        least, largest = self.weight_range or (own.min(), own.max())
+        if least == largest:
+            return own if own[0] == 1 else np.ones_like(own)
+        return np.ldexp(own, 1 - np.frexp(largest)[1])  # type: ignore[no-any-return]
 
     @property
     def in_parts(self) -> bool:
@@ -105,11 +223,24 @@ def checked_rows(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
     Raises
     ------
     ValueError
-        If there are too many groups, fewer than two classes, or more than the estimator takes.
+        If there are so many groups that most have fewer than five samples, fewer than two classes,
+        or more than the estimator takes.
     """
-    name, classes = type(estimator).__name__, rows.classes
-    if rows.groups is not None:
-        check_groups(name, rows.groups, int(rows.cells.sum()))
+    name, classes, groups = type(estimator).__name__, rows.classes, rows.groups
+    if groups is not None and len(groups) > _MANY_GROUPS:
+        n_samples = int(rows.cells.sum())
+        how = "Bin a measurement first, as by pandas.qcut(column, 4), and cross fewer columns."
+        if _FEW_SAMPLES * len(groups) > n_samples:
+            raise ValueError(
+                f"sensitive_features has {len(groups):,} groups in {n_samples:,} samples, most of "
+                f"them of fewer than {_FEW_SAMPLES}: {name} cannot compare them. {how}"
+            )
+        if groups.dtype.kind in "fiu":
+            warn_caller(
+                f"sensitive_features has {len(groups)} different numbers, each of which is taken "
+                f"for a group. {how}",
+                SmallGroupWarning,
+            )
     if len(classes) < 2:
         raise ValueError(
             f"{name} needs samples of at least 2 classes; the data have only one class: "
@@ -167,42 +298,6 @@ def checked_weight(sample_weight: Any, n_samples: int) -> Floats:
     if not weight.any():
         raise ValueError("sample_weight is zero for all samples; at least one must be positive.")
     return weight
-
-
-def relative_weight(weight: Floats, ends: tuple[float, float] | None = None) -> Floats:
-    """Weights as multiples of the largest, up to a factor of two; ones if all are equal.
-
-    Only their ratios matter. Powers of two keep every digit, so integers remain exact. `ends` are
-    the least and the largest weight, if other rows have such ones.
-    """
-    least, largest = (weight.min(), weight.max()) if ends is None else ends
-    _, exponent = np.frexp(largest)
-    if least == largest:
-        return weight if weight[0] == 1 else np.ones_like(weight)
-    return np.ldexp(weight, 1 - exponent)  # type: ignore[no-any-return]
-
-
-def check_groups(name: str, labels: Array, n_samples: int) -> None:
-    """Refuse sensitive features that are a measurement, and warn of those that may be one.
-
-    Raises
-    ------
-    ValueError
-        If there are so many groups that most have fewer than five samples.
-    """
-    n_groups = len(labels)
-    how = "Bin a measurement first, as by pandas.qcut(column, 4), and cross fewer columns."
-    if n_groups > _MANY_GROUPS and _FEW_SAMPLES * n_groups > n_samples:
-        raise ValueError(
-            f"sensitive_features has {n_groups:,} groups in {n_samples:,} samples, most of them of "
-            f"fewer than {_FEW_SAMPLES}: {name} cannot compare them. {how}"
-        )
-    if n_groups > _MANY_GROUPS and labels.dtype.kind in "fiu":
-        warn_caller(
-            f"sensitive_features has {n_groups} different numbers, each of which is taken for a "
-            f"group. {how}",
-            SmallGroupWarning,
-        )
 
 
 def random_seed(random_state: Any) -> int:
