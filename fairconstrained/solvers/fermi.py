@@ -36,10 +36,10 @@ class FERMI(StochasticSolver):
             \nabla_W \psi_i(x, W) \Big),
 
     starting from W = 0. Unlike ERMI itself, the saddle form is estimated without bias from batches
-    of any size. Fairness is measured on labels, so W answers to these by default: after a quarter
-    of the steps the gradient in W is taken with predicted labels, 0 or 1, in place of class
-    probabilities. (Before that all scores are near the threshold.) Where W settles, the
-    penalty is that of the labels, with the slopes of probabilities, as in :class:`LabelRounds`.
+    of any size. Fairness is measured on labels: after a quarter of the steps, when scores have left
+    the threshold, the gradient in W is taken with predicted labels, 0 or 1, in place of class
+    probabilities. Where W settles, the penalty is that of the labels, with the slopes of
+    probabilities, as in :class:`LabelRounds`.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class FERMI(StochasticSolver):
         :math:`\eta_w`; below 1 / (largest rate of a class) the ascent is stable.
     batch_size : int, default=512
     n_steps : int, optional
-        Default: 1000, or ten passes over the data if that is more.
+        As in :class:`ALM`.
     output : {"average", "last", "random"}, default="average"
         The mean over the second half of the steps, the last point, or one drawn uniformly.
     table : {"labels", "probabilities"}, default="labels"
@@ -60,16 +60,14 @@ class FERMI(StochasticSolver):
 
     Notes
     -----
-    An iteration is a thirtieth of the steps and one evaluation on the full data. The residual is
-    infinite: the run ends with its steps.
+    An iteration is a thirtieth of the steps and one evaluation on the full data.
 
     References
     ----------
     Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning", Algorithm 1
     without noise. Paper: ascent on :math:`\lambda \psi`; here: on :math:`\psi`, so that the step
-    size that suits does not depend on the penalty. Paper: both gradients from class probabilities;
-    here: that in W from predicted labels, which ``table="probabilities"`` undoes. Paper: plain
-    steps; here: Adam, or what `optimizer` says.
+    size that suits does not depend on the penalty. Paper: both gradients from class probabilities,
+    as with ``table="probabilities"``, and plain steps.
 
     Examples
     --------

@@ -59,15 +59,11 @@ class LabelRounds(LBFGS):
     Notes
     -----
     Larger penalties are 100 at first, and ten times as large at each sharpness until they are
-    reached. With g groups, c labels within which they are compared and l classes, independence is
-    c (g - 1)(l - 1) equations in the parameters. If there are hardly more parameters, exactly
-    independent *probabilities* are nearly constant. Labels that are nearly independent need not be.
+    reached: if there are hardly more parameters than equations of independence, exactly independent
+    *probabilities* are nearly constant, and labels need not be.
 
-    Of more than 200,000 rows a part stands for all at first. The rounds on all rows begin at its
-    best point and sharpness.
-
-    The residual is that of the chosen round's minimisation (short moves do not change it), and
-    infinite before the end. An iteration is one of :class:`LBFGS`.
+    Of more than 200,000 rows a part stands for all at first. The residual is that of the chosen
+    round's minimisation, and infinite before the end. An iteration is one of :class:`LBFGS`.
 
     References
     ----------
@@ -106,17 +102,12 @@ class LabelRounds(LBFGS):
                 pass
             posed = rough.posed.on_rows_of(problem).moved_to_labels(rough.x)
             yield from self._rounds(posed, rough.x, dual, tol, rng, best)
-        soft, hard = problem.evaluate(best.repaired())
+        best.repair()
+        soft, hard = problem.evaluate(best.x)
         yield Iterate(best.x, soft, hard, dual, best.residual)
 
     def _sharpened(
-        self,
-        problem: Any,
-        x: Tensor,
-        dual: Tensor,
-        tol: float,
-        rng: Generator,
-        best: _Best,
+        self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator, best: _Best
     ) -> Iterator[Iterate]:
         """Yield the iterates of the rounds at all sharpnesses."""
         largest = _FIRST_WEIGHT
@@ -133,13 +124,7 @@ class LabelRounds(LBFGS):
             posed = sharper.of_weight(min(problem.weight, largest))
 
     def _rounds(
-        self,
-        posed: Any,
-        x: Tensor,
-        dual: Tensor,
-        tol: float,
-        rng: Generator,
-        best: _Best,
+        self, posed: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator, best: _Best
     ) -> Iterator[Iterate]:
         """Yield the iterates of rounds at one sharpness, and show their ends to `best`."""
         since = 0
@@ -172,30 +157,25 @@ class _Best:
             self.posed = posed
         return better
 
-    def repaired(self) -> Tensor:
-        """The best point after short moves, while they bring labels nearer to independence.
+    def repair(self) -> None:
+        """Make short moves while they bring labels nearer to independence.
 
         Labels change row by row: close to a stationary point of probabilities are better ones.
         """
         for _ in range(_REPAIRS if self.information > _INDEPENDENT else 0):
-            moves = [self.x + move for move in self._moves()]
-            tried = [(*self._problem.of_labels(x), x) for x in moves]
-            fairer = [trial for trial in tried if trial[1] < self.information]
-            value, information, x = min(
-                fairer, key=lambda trial: trial[0], default=(torch.inf, torch.inf, self.x)
-            )
-            if value >= self.value:
+            near = self._problem.moved_to_labels(self.x)
+            if near is self._problem:
                 break
-            self.x, self.value, self.information = x, value, information
-        return self.x
-
-    def _moves(self) -> list[Tensor]:
-        """Along the offsets, and along the slope of the problem that answers to the labels here."""
-        near = self._problem.moved_to_labels(self.x)
-        if near is self._problem:
-            return []
-        terms = near.linearize(self.x)
-        slope = terms.pullback(torch.ones_like(terms.value))
-        identity = torch.eye(len(self.x), dtype=self.x.dtype, device=self.x.device)
-        directions = [*identity[self._problem.offsets], slope / slope.norm().clamp_min(1e-30)]
-        return [step * direction for direction in directions for step in (*_NEAR, *-_NEAR)]
+            terms = near.linearize(self.x)
+            slope = terms.pullback(torch.ones_like(terms.value))
+            directions = torch.eye(len(self.x)).to(self.x)[self._problem.offsets]
+            directions = torch.vstack((directions, slope / slope.norm().clamp_min(1e-30)))
+            start, least, information = self.x, self.value, self.information
+            for direction in directions:
+                for step in (*_NEAR, *-_NEAR):
+                    x = start + step * direction
+                    found = self._problem.of_labels(x)
+                    if found[0] < self.value and found[1] < information:
+                        self.x, (self.value, self.information) = x, found
+            if self.value == least:
+                break

@@ -67,10 +67,7 @@ class Curvature:
         self.learn(step, change)
 
     def inverse(self, columns: Floats) -> Floats:
-        """Multiply a vector, or each column of a matrix, by the inverse Hessian.
-
-        It is the two-loop recursion (Nocedal and Wright, Numerical Optimization, Algorithm 7.4).
-        """
+        """Multiply a vector, or each column of a matrix, by the inverse Hessian (two loops)."""
         result, alphas = columns, []
         for step, change, bend in reversed(self.pairs):
             alphas.append(step @ result / bend)
@@ -90,17 +87,14 @@ class Curvature:
 
 
 class Effort(NamedTuple):
-    """The largest number of iterations, and the curvature that each of them adds to."""
+    """Largest number of iterations, and the curvature that each adds to."""
 
     max_iter: int
     curvature: Curvature
 
 
 def lbfgs(function: Function, x: Floats, *, accuracy: float, effort: Effort) -> Found:
-    """Iterate until no entry of the gradient exceeds `accuracy`, or up to `max_iter` times.
-
-    Returns the last point, and the gradient there.
-    """
+    """Return the first point with no gradient entry above `accuracy`, or the last; its gradient."""
     point: Point = (np.asarray(x, dtype=float), *function(x))
     curvature = effort.curvature
     for _ in range(effort.max_iter):
@@ -150,10 +144,9 @@ def _line_search(function: Function, point: Point, curvature: Curvature) -> Poin
 
 
 def lbfgs_then_newton(function: Function, x: Floats, *, accuracy: float, effort: Effort) -> Found:
-    """Run :func:`lbfgs`, then go on by Newton steps to where values differ by rounding only.
+    """Run :func:`lbfgs`, then Newton steps by conjugate gradients while these halve the gradient.
 
-    Newton steps by conjugate gradients use gradients only, because values near the minimum differ
-    by rounding. They end where a step does not halve the gradient.
+    They use no values, because values near the minimum differ by rounding.
     """
     x, at_x = lbfgs(function, x, accuracy=accuracy, effort=effort)
     if np.abs(at_x).max() <= accuracy:
@@ -192,9 +185,8 @@ class LBFGS(Solver):
     Notes
     -----
     The residual is the largest entry of the gradient in the coordinates of the model. The last
-    iterations go well beyond ``tol``, and to rounding with at most 1000 rows, so the result depends
-    on the data and not on their order. If the objective is not convex, as with ERMI, the result is
-    a stationary point.
+    iterations go well beyond ``tol``, and to rounding with at most 1000 rows, so the result does
+    not depend on the order of the data. Of ERMI, which is not convex, it is a stationary point.
 
     References
     ----------
@@ -247,8 +239,7 @@ class LBFGS(Solver):
                 residual = min(residual, float(np.abs(gradient).max()))
             point = found
             there = torch.as_tensor(point, device=x.device)
-            soft, hard = problem.evaluate(there)
-            yield Iterate(there, soft, hard, dual, residual)
+            yield Iterate(there, *problem.evaluate(there), dual, residual)
             if stuck and accuracy <= tol:
                 return
-            accuracy = 0.1 * accuracy
+            accuracy *= 0.1

@@ -30,7 +30,7 @@ class Quadratics:
         self.P, self.q, self.r = P, q, r
 
     def values(self, x: Tensor) -> Tensor:
-        """Values at x, (1 + m,)."""
+        """Return values at x, (1 + m,)."""
         return 0.5 * (self.P @ x) @ x + self.q @ x + self.r
 
     def gradients(self, x: Tensor) -> Tensor:
@@ -56,10 +56,9 @@ class QCQP(Solver):
 
     The gradient of the dual is the vector of constraint values at :math:`x(\lambda)`. Its Hessian
     is :math:`-J (P_0 + \sum_j \lambda_j P_j)^{-1} J'` with the Jacobian J of the constraints. Each
-    iteration is a Newton step in the free multipliers, with backtracking along the projected arc.
-
-    This solver solves the surrogate problem. The true gaps can be far from those of the quadratic
-    surrogate, and ``AugmentedLagrangian`` corrects for that.
+    iteration is a Newton step in the free multipliers, with backtracking along the projected arc
+    and a d x d factorisation for each trial. True gaps can be far from those of the quadratic
+    surrogate, which :class:`AugmentedLagrangian` corrects.
 
     Parameters
     ----------
@@ -68,7 +67,6 @@ class QCQP(Solver):
 
     Notes
     -----
-    An iteration is one Newton step, with a d x d factorisation for each trial of the line search.
     The residual is the largest entry of the KKT conditions. Stationarity holds to rounding.
 
     References
@@ -113,43 +111,32 @@ class QCQP(Solver):
             gap = torch.minimum(dual, -value).abs().max().item() if len(dual) else 0.0
             soft, hard = problem.evaluate(x)
             yield Iterate(x, soft, hard, dual, gap)
-            step = _newton_step(quadratics, x, factor, dual)
+            # A Newton step in the free multipliers; the others stay at zero.
+            free = (dual > 0) | (value > 0)
+            J = quadratics.gradients(x)[1:][free]
+            curvature = J @ torch.cholesky_solve(J.T, factor)
+            curvature.diagonal().add_(1e-12 * (1.0 + curvature.diagonal().sum()))
+            step = torch.zeros_like(dual)
+            step[free] = torch.linalg.solve(curvature, value[free])
             moved = _line_search(quadratics, x, dual, step)
             if moved is None or float(moved[1].max()) > self.max_dual:
                 return
             (x, factor), dual = moved
 
 
-def _newton_step(quadratics: Quadratics, x: Tensor, factor: Tensor, dual: Tensor) -> Tensor:
-    """Newton step in the free multipliers; the others stay at zero."""
-    value = quadratics.values(x)[1:]
-    jacobian = quadratics.gradients(x)[1:]
-    free = (dual > 0) | (value > 0)
-    J = jacobian[free]
-    curvature = J @ torch.cholesky_solve(J.T, factor)
-    curvature.diagonal().add_(1e-12 * (1.0 + curvature.diagonal().sum()))
-    step = torch.zeros_like(dual)
-    step[free] = torch.linalg.solve(curvature, value[free])
-    return step
-
-
 def _line_search(
     quadratics: Quadratics, x: Tensor, dual: Tensor, step: Tensor
 ) -> tuple[tuple[Tensor, Tensor], Tensor] | None:
     """Halve the projected step until the dual increases enough; None if it never does."""
-
-    def dual_function(point: Tensor, multipliers: Tensor) -> float:
-        values = quadratics.values(point)
-        return float(values[0] + multipliers @ values[1:])
-
-    before = dual_function(x, dual)
-    slope = quadratics.values(x)[1:]
-    size = 1.0
+    values = quadratics.values(x)
+    before, size = float(values[0] + dual @ values[1:]), 1.0
     while size > _SMALLEST_STEP:
         moved = (dual + size * step).clamp_min(0.0)
         at = quadratics.minimiser(moved)
-        promised = float(slope @ (moved - dual))
-        if dual_function(at[0], moved) >= before + _ENOUGH * promised and promised > 0:
+        there = quadratics.values(at[0])
+        promised = float(values[1:] @ (moved - dual))
+        reached = float(there[0] + moved @ there[1:])
+        if reached >= before + _ENOUGH * promised and promised > 0:
             return at, moved
         size *= 0.5
     return None

@@ -31,14 +31,6 @@ class Drawn(NamedTuple):
     of_objective: Tensor
     of_constraints: tuple[Tensor, Tensor]
 
-    @classmethod
-    def joined(cls, one: Drawn, other: Drawn) -> Drawn:
-        """Join two draws of one size: each row stands for half as many."""
-        index, scale = (
-            torch.cat(pair) for pair in zip(one.of_constraints, other.of_constraints, strict=True)
-        )
-        return cls(torch.cat((one.of_objective, other.of_objective)), (index, 0.5 * scale))
-
 
 class Sample(NamedTuple):
     """Estimates from a sample of rows."""
@@ -96,19 +88,15 @@ class StochasticGhost(StochasticSolver):
 
     Notes
     -----
-    With levels up to `max_level` L, and their probabilities scaled to sum to one, the mean of
-    :math:`\tilde d` is that of :math:`d(S)` with :math:`2^{L+1}` rows: the bias left is that of a
-    batch of this size.
-
-    Multipliers are those of the largest batch's programme in the last step. Steps with one row do
-    not go with batch normalisation.
+    With levels up to `max_level` L, whose probabilities sum to one, the bias left is that of a
+    batch of :math:`2^{L+1}` rows. Multipliers are those of the largest batch's programme in the
+    last step. Steps with one row do not go with batch normalisation.
 
     References
     ----------
     Kliachkin et al., "Benchmarking Stochastic Approximation Algorithms for Fairness-Constrained
-    Training of Deep Neural Networks", Algorithm 1, after Facchinei and Kungurtsev (2023). Its
-    public code calls the programme for :math:`\kappa` with :math:`\rho` and :math:`\lambda`
-    exchanged.
+    Training of Deep Neural Networks", Algorithm 1, after Facchinei and Kungurtsev (2023). Its code
+    calls the programme for :math:`\kappa` with :math:`\rho` and :math:`\lambda` exchanged.
 
     Examples
     --------
@@ -160,9 +148,11 @@ class StochasticGhost(StochasticSolver):
         """Estimate the direction at `x` for a drawn level."""
         single, even, odd = (self.draw(estimates, n) for n in (1, 2**level, 2**level))
         # The whole sample is measured as one: values need not be means over rows.
+        (index, scale), (other, of_other) = even.of_constraints, odd.of_constraints
+        constraints = torch.cat((index, other)), 0.5 * torch.cat((scale, of_other))
+        whole = Drawn(torch.cat((even.of_objective, odd.of_objective)), constraints)
         first, fine, *halves = (
-            self.solve(self.sample(estimates, x, rows))
-            for rows in (single, Drawn.joined(even, odd), even, odd)
+            self.solve(self.sample(estimates, x, rows)) for rows in (single, whole, even, odd)
         )
         coarse = 0.5 * (halves[0].d + halves[1].d)
         return Direction(first.d + (fine.d - coarse) / chance, fine.dual)
@@ -188,22 +178,12 @@ class StochasticGhost(StochasticSolver):
         return direction(*sample, level, self.tau, self.beta)
 
 
-# The subproblems have few constraints and many variables, so their duals are small.
-
-
 def least_level(value: Floats, jacobian: Floats, radius: float) -> float:
     r"""Return the least violation in reach: :math:`\min_{t \ge 0} t` s.t. :math:`c + A d \le t`,
     :math:`\lVert d \rVert_\infty \le` `radius`.
 
     It is zero, and no programme is solved, if the constraints hold or the shortest step to them is
     within reach, which is so in nearly all steps of a network.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairconstrained.solvers.stochastic_ghost import least_level
-    >>> least_level(np.array([1.0]), np.array([[0.5, -0.5]]), radius=0.5)
-    0.5
     """
     if not len(value) or value.max() <= 0:
         return 0.0
@@ -226,26 +206,8 @@ def direction(
     r"""Solve :math:`\min_d g'd + \tfrac{\tau}{2} \lVert d \rVert^2` s.t. :math:`c + A d \le`
     `level`, :math:`\lVert d \rVert_\infty \le` `bound`.
 
-    For multipliers v the minimiser is :math:`d(v) = \mathrm{clip}(-(g + A'v) / \tau)`, and the
-    dual is concave in m variables. If no bound is active it is a nonnegative least squares problem.
-
-    Parameters
-    ----------
-    gradient : ndarray of shape (n,)
-    value : ndarray of shape (m,)
-    jacobian : ndarray of shape (m, n)
-    level : float
-    curvature : float
-        :math:`\tau`.
-    bound : float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairconstrained.solvers.stochastic_ghost import direction
-    >>> step = direction(np.array([1.0, 0.0]), np.array([0.5]), np.array([[-1.0, 0.0]]), 0, 1, 10)
-    >>> np.round(step.d, 9) + 0.0, np.round(step.dual, 9)
-    (array([0.5, 0. ]), array([1.5]))
+    For multipliers v the minimiser is :math:`d(v) = \mathrm{clip}(-(g + A'v) / \tau)`. The dual is
+    concave in few variables, and nonnegative least squares if no bound is active.
     """
     if not len(value):
         return Direction(np.clip(-gradient / curvature, -bound, bound), np.zeros(0))
@@ -264,20 +226,19 @@ def direction(
     start = np.zeros(len(value)) if step is None else step.dual
     options = {"gtol": 1e-10, "ftol": 0.0, "maxiter": 1000}
     bounds = [(0.0, None)] * len(value)
-    dual = minimize(
+    found = minimize(
         negative_dual, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-    ).x
-    return Direction(at(dual), dual)
+    )
+    return Direction(at(found.x), found.x)
 
 
 def _without_box(
     gradient: Floats, value: Floats, jacobian: Floats, level: float, curvature: float
 ) -> Direction | None:
-    """Without bounds on d, by least distance programming; None if there is no such step.
+    """Return the step without bounds on d, by least distance programming; None without a step.
 
     Lawson and Hanson, Solving Least Squares Problems, Chapter 23: the shortest u with A u <= h
-    follows from the nonnegative least squares problem min |(-A' ; -h') v - e|, e the last unit
-    vector; here u = d + g / tau.
+    follows from nonnegative least squares, min |(-A' ; -h') v - e|; here u = d + g / tau.
     """
     h = level - value + jacobian @ gradient / curvature
     # Only norms matter: for A' = QR the norm of R v is that of -A'v, and R has m rows, not n.
