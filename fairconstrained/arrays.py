@@ -20,9 +20,6 @@ CHOSEN_WORKERS: ContextVar[Any] = ContextVar("chosen_workers", default=None)
 def as_numpy(values: Any) -> Any:
     """Tensors on any device as numpy arrays, and anything else as it is.
 
-    Labels, groups, weights and predictions are small beside X: all that is made of them is made in
-    numpy, whatever they come in.
-
     Examples
     --------
     >>> import torch
@@ -39,15 +36,9 @@ def check_array(values: Any, **options: Any) -> NDArray[Any]:
 
 
 def rows_of(values: Any, rows: NDArray[Any] | slice) -> Any:
-    """Some rows of a table, an array or a list; of a dict those of its columns.
+    """Rows, by positions or a mask, of a table, an array, a list, or the columns of a dict.
 
     What has no entry for each row, such as a number or a text, stays as it is.
-
-    Parameters
-    ----------
-    values : object
-    rows : ndarray or slice
-        Positions, or a mask.
 
     Examples
     --------
@@ -63,18 +54,9 @@ def rows_of(values: Any, rows: NDArray[Any] | slice) -> Any:
 
 
 def read_columns(X: Any, column: Any) -> dict[str, Any]:
-    """Columns of X by their places in the list `column`.
+    """Columns of X, of any kind of table, by their places in the list `column`.
 
-    Parameters
-    ----------
-    X : pandas or polars DataFrame, array, sparse matrix or nested list
-    column : column name, position, or list of them
-        An integer that is no column's name is a position.
-
-    Raises
-    ------
-    ValueError
-        If X has no such column.
+    They are given by name or position; an integer that is no column's name is a position.
 
     Examples
     --------
@@ -83,37 +65,30 @@ def read_columns(X: Any, column: Any) -> dict[str, Any]:
     >>> read_columns(X, 1), other_columns(X, 1).tolist()
     ({'0': array([7, 8], dtype=object)}, [[0], [1]])
     """
-    X = _table(X)
+    X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
     return {str(i): _values(X, place) for i, place in enumerate(_places(X, column))}
 
 
 def other_columns(X: Any, column: Any) -> Any:
     """X without these columns."""
-    X = _table(X)
+    X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
     left_out = _places(X, column)
     kept = [place for place in range(X.shape[1]) if place not in left_out]
     return X[[X.columns[place] for place in kept]] if hasattr(X, "columns") else X[:, kept]
 
 
-def _table(X: Any) -> Any:
-    return X if hasattr(X, "shape") else np.asarray(X, dtype=object)
-
-
 def _places(X: Any, column: Any) -> list[int]:
-    keys = column if isinstance(column, list) else [column]
-    return [_place(list(getattr(X, "columns", ())), X.shape[1], key) for key in keys]
-
-
-def _place(names: list[Any], n_columns: int, key: Any) -> int:
-    if key in names:
-        return names.index(key)
-    try:
-        return int(range(n_columns)[key])
-    except (TypeError, IndexError) as error:
-        raise ValueError(
-            f"column must name a column of X or be its position; got {key!r}, and X has the "
-            f"columns {names or f'0 to {n_columns - 1}'}."
-        ) from error
+    names, n_columns = list(getattr(X, "columns", ())), X.shape[1]
+    places = []
+    for key in column if isinstance(column, list) else [column]:
+        try:
+            places.append(names.index(key) if key in names else int(range(n_columns)[key]))
+        except (TypeError, IndexError) as error:
+            raise ValueError(
+                f"column must name a column of X or be its position; got {key!r}, and X has the "
+                f"columns {names or f'0 to {n_columns - 1}'}."
+            ) from error
+    return places
 
 
 def _values(X: Any, place: int) -> Any:
@@ -139,20 +114,10 @@ def check_all_samples(method: str, instead: str) -> None:
 def check_samples(**inputs: Any) -> None:
     """Refuse masked values, and indices that put the same samples into different orders.
 
-    Inputs are taken by position, as in scikit-learn. pandas aligns by index instead, so an input
-    whose index holds the labels of another one in a different order means other samples than those
-    at its positions. It is refused, because either reading would be a guess. Indices with
+    Inputs, by the names that the user knows, are taken by position, as in scikit-learn. pandas
+    aligns by index, so an input whose index holds the labels of another one in a different order
+    means other samples than those at its positions: either reading would be a guess. Indices with
     different labels say nothing about the order.
-
-    Parameters
-    ----------
-    **inputs : array-like or dict of array-like
-        By the names that the user knows. None is allowed.
-
-    Raises
-    ------
-    ValueError
-        The message names the input.
 
     Examples
     --------
@@ -160,37 +125,27 @@ def check_samples(**inputs: Any) -> None:
     >>> from fairconstrained.arrays import check_samples
     >>> y = pd.Series([0, 1, 1])
     >>> check_samples(y=y, sensitive_features=pd.Series(["a", "b", "b"], index=[7, 8, 9]))
-    >>> try:
-    ...     check_samples(y=y, sensitive_features=pd.Series(["a", "b", "b"], index=[2, 1, 0]))
-    ... except ValueError as error:
-    ...     print(str(error).split(":")[0])
-    sensitive_features has the samples of y in another order
+    >>> check_samples(y=y, sensitive_features=pd.Series(["a", "b", "b"], index=[2, 1, 0]))
+    Traceback (most recent call last):
+    ValueError: sensitive_features has the samples of y in another order: ...
     """
-    first: tuple[str, Any] | None = None
-    columns = [
-        (name, column)
-        for name, values in inputs.items()
-        for column in (values.values() if isinstance(values, dict) else [values])
-    ]
-    for name, values in columns:
-        if np.ma.is_masked(values):
-            raise ValueError(
-                f"{name} has masked values, whose data would be used as if they were not masked. "
-                "Drop these samples or fill the values (numpy.ma.filled)."
-            )
-        index = getattr(values, "index", None)
-        if not hasattr(index, "equals"):  # not from pandas; lists have a method `index`
-            continue
-        first = first or (name, index)
-        if _another_order(index, first[1]):
-            raise ValueError(
-                f"{name} has the samples of {first[0]} in another order: both indices hold the "
-                f"same labels. Inputs are taken by position: give {name}.loc[{first[0]}.index], "
-                "or arrays without indices (to_numpy()) if the positions are right."
-            )
-
-
-def _another_order(index: Any, known: Any) -> bool:
-    if len(index) != len(known) or index.equals(known):
-        return False
-    return bool(index.isin(known).all() and known.isin(index).all())
+    first, known = "", None  # the first input with an index
+    for name, values in inputs.items():
+        for column in values.values() if isinstance(values, dict) else [values]:
+            if np.ma.is_masked(column):
+                raise ValueError(
+                    f"{name} has masked values, whose data would be used as if they were not "
+                    "masked. Drop these samples or fill the values (numpy.ma.filled)."
+                )
+            index: Any = getattr(column, "index", None)
+            if not hasattr(index, "equals"):  # not from pandas; lists have a method `index`
+                continue
+            if known is None:
+                first, known = name, index
+            differs = len(index) == len(known) and not index.equals(known)
+            if differs and index.isin(known).all() and known.isin(index).all():
+                raise ValueError(
+                    f"{name} has the samples of {first} in another order: both indices hold the "
+                    f"same labels. Inputs are taken by position: give {name}.loc[{first}.index], "
+                    "or arrays without indices (to_numpy()) if the positions are right."
+                )

@@ -30,25 +30,7 @@ _OUT_OF_STEP = (
 
 
 class Workers:
-    """Some processes of ``torch.distributed``, or this one alone.
-
-    Parameters
-    ----------
-    rank : int, default=0
-        The number of this one.
-    size : int, default=1
-        How many there are.
-    group : ProcessGroup, optional
-        Of ``torch.distributed``; default: all processes.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.distributed import Workers
-    >>> alone = Workers()
-    >>> alone.sum(torch.ones(2)), alone.gather("mine")
-    (tensor([1., 1.]), ['mine'])
-    """
+    """The processes of a group of ``torch.distributed``, `rank` being this one, or it alone."""
 
     def __init__(self, rank: int = 0, size: int = 1, group: Any = None):
         self.rank = rank
@@ -59,25 +41,13 @@ class Workers:
 
     @classmethod
     def initialised(cls, group: Any = None) -> Workers:
-        """The processes of a group, or this one alone if ``torch.distributed`` is not initialised.
-
-        Parameters
-        ----------
-        group : ProcessGroup, optional
-            Default: all processes.
-        """
+        """Return the processes of a group, or this one alone without ``torch.distributed``."""
         if not (dist.is_available() and dist.is_initialized()):
             return cls()
         return cls(dist.get_rank(group), dist.get_world_size(group), group)
 
     def part(self, n_rows: int, unit: int = 1) -> slice:
-        """Return the part of this worker in a draw: whole groups of `unit` rows.
-
-        Raises
-        ------
-        ValueError
-            If there is not one for each worker.
-        """
+        """Return the part of this worker in a draw: whole groups of `unit` rows, at least one."""
         n_units = n_rows // unit
         if n_units < self.size:
             raise ValueError(
@@ -88,13 +58,7 @@ class Workers:
         return slice(*ends)
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Sum over the workers; the same on each.
-
-        Raises
-        ------
-        WorkerError
-            If some worker is gone.
-        """
+        """Sum over the workers; the same on each. Raise WorkerError if some worker is gone."""
         if self.size == 1:
             return tensor
         self._turn += 1
@@ -115,10 +79,7 @@ class Workers:
     def gather(self, mine: T) -> list[T]:
         """Return the objects of all workers, in their order: small ones that can be pickled.
 
-        Raises
-        ------
-        WorkerError
-            If some worker is gone, or is not where the others are.
+        Raise WorkerError if some worker is gone, or is not where the others are.
         """
         if self.size == 1:
             return [mine]
@@ -154,14 +115,9 @@ class Workers:
 
     @contextmanager
     def agreeing(self) -> Iterator[None]:
-        """Raise on all workers what is raised on one.
+        """Raise on all workers what is raised on one; on the others as a WorkerError.
 
         Within it no worker may wait for another.
-
-        Raises
-        ------
-        WorkerError
-            If another worker has raised an error. The message holds it.
         """
         error: Exception | None = None
         try:
@@ -210,15 +166,7 @@ ALONE = Workers()
 
 
 def refuse_difference(what: str, said: Sequence[object]) -> None:
-    """Raise ValueError on all workers unless they have said the same.
-
-    Parameters
-    ----------
-    what : str
-        In words.
-    said : sequence
-        The answers of the workers, by :meth:`Workers.gather`.
-    """
+    """Raise ValueError, naming `what`, unless the workers have said the same (:meth:`gather`)."""
     for rank, own in enumerate(said):
         if own != said[0]:
             raise ValueError(
@@ -233,8 +181,8 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
 
     All workers call ``fit`` with the same parameters, each with rows of its own, and end with the
     same model: without `epsilon` that of one worker with all rows, up to rounding. Only counts,
-    tables of the constraint, gradients and the names of labels and groups travel between them, and
-    scores where their order is compared.
+    tables of the constraint, gradients, the names of labels and groups, and scores whose order is
+    compared travel between them.
 
     All estimators take part, with a linear model or with a fitted classifier as `model`, a
     :class:`sklearn.frozen.FrozenEstimator`. The constrained linear model on its posteriors learns
@@ -246,9 +194,8 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
     :math:`K = 400000 / (W C)` quantiles for each of C labels and groups. ``violation_`` then
     differs from the gap of all rows by at most 4 / K for AUCs and 2 / (K L) for gaps in an interval
     of length L. A gap of ranks (``"rank_parity"``) differs by at most 2 / K from that of an
-    interval whose ends are at most 1 / K away. If rows are divided at random, errors are about W
-    times smaller. What is optimised, and its gradients, are sums over all rows. Platt scaling and
-    ``interval="auto"`` use the same scores.
+    interval whose ends are at most 1 / K away. What is optimised, and its gradients, are sums over
+    all rows. Platt scaling and ``interval="auto"`` use the same scores.
 
     With `epsilon`, linear models of all estimators take part. Each worker draws the Poisson batch
     of its own rows, the noise on the sum over all workers is drawn once, by the first, and

@@ -33,10 +33,9 @@ class MissingSensitiveFeaturesWarning(UserWarning):
 
     Examples
     --------
-    >>> import warnings
     >>> from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
-    >>> with warnings.catch_warnings(action="error", category=MissingSensitiveFeaturesWarning):
-    ...     pass  # fit unattended: without groups it must fail
+    >>> issubclass(MissingSensitiveFeaturesWarning, UserWarning)
+    True
     """
 
 
@@ -45,10 +44,9 @@ class ConstraintNotSatisfiedWarning(UserWarning):
 
     Examples
     --------
-    >>> import warnings
     >>> from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
-    >>> with warnings.catch_warnings(action="ignore", category=ConstraintNotSatisfiedWarning):
-    ...     pass  # fit where the warning is expected
+    >>> issubclass(ConstraintNotSatisfiedWarning, UserWarning)
+    True
     """
 
 
@@ -57,10 +55,9 @@ class SmallGroupWarning(UserWarning):
 
     Examples
     --------
-    >>> import warnings
     >>> from fairconstrained.exceptions import SmallGroupWarning
-    >>> with warnings.catch_warnings(action="ignore", category=SmallGroupWarning):
-    ...     pass  # fit where the warning is expected
+    >>> issubclass(SmallGroupWarning, UserWarning)
+    True
     """
 
 
@@ -69,10 +66,9 @@ class PrivacyWarning(UserWarning):
 
     Examples
     --------
-    >>> import warnings
     >>> from fairconstrained.exceptions import PrivacyWarning
-    >>> with warnings.catch_warnings(action="ignore", category=PrivacyWarning):
-    ...     pass  # fit where the warning is expected
+    >>> issubclass(PrivacyWarning, UserWarning)
+    True
     """
 
 
@@ -81,15 +77,9 @@ class IncompatibleSolverError(ValueError):
 
     Examples
     --------
-    >>> from fairconstrained import RateConstrainedClassifier
     >>> from fairconstrained.exceptions import IncompatibleSolverError
-    >>> from fairconstrained.solvers import QCQP
-    >>> clf = RateConstrainedClassifier(solver=QCQP())
-    >>> try:
-    ...     clf.fit([[0], [1]], [0, 1], sensitive_features=[0, 1])
-    ... except IncompatibleSolverError:
-    ...     print("not a quadratic problem")
-    not a quadratic problem
+    >>> issubclass(IncompatibleSolverError, ValueError)
+    True
     """
 
 

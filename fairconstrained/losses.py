@@ -98,14 +98,9 @@ class BrierLoss:
 def through_probabilities(p: Tensor, weights: Tensor, temperature: float = 1.0) -> Tensor:
     r"""Gradient by the scores of the weighted class probabilities of each row, (n, K).
 
-    It is :math:`\tau\, p_k (w_k - \sum_l w_l p_l)`. Two classes have the scores (0, z), and the
-    gradient is :math:`\tau\, p_0 p_1 (w_1 - w_0)`.
-
-    Parameters
-    ----------
-    p, weights : Tensor of shape (n, n_classes)
-    temperature : float
-        Temperature of the probabilities `p`.
+    It is :math:`\tau\, p_k (w_k - \sum_l w_l p_l)` for probabilities p and weights w, both of shape
+    (n, n_classes). Two classes have the scores (0, z), and the gradient is
+    :math:`\tau\, p_0 p_1 (w_1 - w_0)`.
     """
     if p.shape[1] == 2:
         (p_0, p_1), (w_0, w_1) = p.unbind(1), weights.unbind(1)
@@ -125,21 +120,10 @@ LOSSES: dict[str, Loss] = {"log": log_loss, "brier": brier_loss}
 def linearized(
     function: Callable[..., Tensor], *at: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, ...]]]:
-    """Values of a function, and the map from weights on them to gradients of the weighted sum.
+    """Values of a function at a point, and the map from weights on them to gradients of their sum.
 
-    Parameters
-    ----------
-    function : callable
-        A function of one tensor for each of `at`.
-    *at : Tensor
-        The point at which to linearize. It is not changed.
-
-    Returns
-    -------
-    value : Tensor
-    pullback : callable
-        Takes weights of the value's shape and returns one gradient for each of `at`. It may be
-        called more than once.
+    The function takes one tensor for each of `at`. The map takes weights of the values' shape and
+    returns one gradient for each of `at`; it may be called more than once.
 
     Examples
     --------
@@ -158,23 +142,17 @@ def linearized(
         if not value.requires_grad:  # there are no values, or they are constant
             return tuple(torch.zeros_like(leaf) for leaf in leaves)
         with torch.enable_grad():
-            total = _inner(value, weights)
+            total = _Inner.apply(value, weights)  # type: ignore[no-untyped-call]
         return torch.autograd.grad(total, leaves, retain_graph=True, materialize_grads=True)
 
     return value.detach(), pullback
 
 
-def _inner(x: Tensor, weights: Tensor) -> Tensor:
-    """The sum of x * weights, (), for its derivative only: its value is 0.
+class _Inner(torch.autograd.Function):
+    """The sum of x * weights, (), for its derivative only.
 
     With weights as `grad_outputs` torch would import sympy, which takes a second in a new process.
     """
-    result: Tensor = _Inner.apply(x, weights)  # type: ignore[no-untyped-call]
-    return result
-
-
-class _Inner(torch.autograd.Function):
-    """The inner product of `_inner`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weights: Tensor) -> Tensor:

@@ -15,13 +15,7 @@ from torch import Generator
 
 
 def check_device(name: str, device: Any) -> None:
-    """Raise ValueError, with the name of the parameter, unless this process can compute there.
-
-    Examples
-    --------
-    >>> from fairconstrained.process import check_device
-    >>> check_device("device", "cpu")
-    """
+    """Raise ValueError, with the name of the parameter, unless this process can compute there."""
     try:
         if torch.device(device).type == "meta":
             raise RuntimeError("it holds no numbers")
@@ -59,11 +53,8 @@ def seeded(seed: int, device: Any = "cpu") -> Iterator[Generator]:
     --------
     >>> import torch
     >>> from fairconstrained.process import seeded
-    >>> before = torch.random.get_rng_state()
     >>> with seeded(0) as rng:
     ...     torch.equal(torch.rand(2), torch.rand(2, generator=rng))
-    True
-    >>> torch.equal(torch.random.get_rng_state(), before)
     True
     """
     devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
