@@ -13,8 +13,8 @@ of wins between cells, and this table gives all AUCs of the notion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import combinations
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -127,75 +127,35 @@ def auc_standard_errors(
     return np.asarray(norms)
 
 
-# --- notions: arrays of shape (m, 4, 2, n_groups), zeros and ones ---------------------------------
+# The sets G1, G1', G2, G2' of each notion (AUC-fairness paper, Appendix A): whose rows, and which
+# labels. All rows against all rows have the AUC 1/2.
+_ALL = ("all", 0, 1)
+_SETS: Mapping[str, Sequence[tuple[Any, ...]]] = {
+    "group_auc": (("g", 0, 1), ("h", 0, 1), _ALL, _ALL),
+    "inter_group": (("g", 1), ("h", 0), ("h", 1), ("g", 0)),
+    "intra_group": (("g", 1), ("g", 0), ("h", 1), ("h", 0)),
+    "positive_equality_gap": (("g", 1), ("all", 1), _ALL, _ALL),
+    "negative_equality_gap": (("g", 0), ("all", 0), _ALL, _ALL),
+    "bpsn_bnsp": (("all", 1), ("g", 0), ("g", 1), ("all", 0)),
+}
 
 
-def _cells(n_groups: int) -> tuple[Callable[..., Floats], Callable[..., Floats]]:
-    """Two functions: the cells of one group, and of all groups, with the given labels."""
-
-    def of(group: int, *labels: int) -> Floats:
-        cells = np.zeros((2, n_groups))
-        cells[list(labels), group] = 1.0
-        return cells
-
-    def overall(*labels: int) -> Floats:
-        cells = np.zeros((2, n_groups))
-        cells[list(labels)] = 1.0
-        return cells
-
-    return of, overall
-
-
-def _stacked(quadruples: list[tuple[Floats, ...]], n_groups: int) -> Floats:
-    return np.array(quadruples).reshape(-1, 4, 2, n_groups)
+def _comparisons(n_groups: int, sets: Sequence[tuple[Any, ...]]) -> Floats:
+    """Zeros and ones (m, 4, 2, n_groups), for every pair of groups or every group against all."""
+    every = np.arange(n_groups)
+    pairwise = any(whose == "h" for whose, *_ in sets)
+    g, h = np.triu_indices(n_groups, 1) if pairwise else (every, every)
+    cells = np.zeros((len(g), 4, 2, n_groups))
+    for place, (whose, *labels) in enumerate(sets):
+        for label in labels:
+            if whose == "all":
+                cells[:, place, label] = 1.0
+            else:
+                cells[np.arange(len(g)), place, label, g if whose == "g" else h] = 1.0
+    return cells
 
 
-def _group_auc(n_groups: int) -> Floats:
-    of, overall = _cells(n_groups)
-    return _stacked(
-        [
-            (of(g, 0, 1), of(h, 0, 1), overall(0, 1), overall(0, 1))
-            for g, h in combinations(range(n_groups), 2)
-        ],
-        n_groups,
-    )
-
-
-def _inter_group(n_groups: int) -> Floats:
-    of, _ = _cells(n_groups)
-    pairs = combinations(range(n_groups), 2)
-    return _stacked([(of(g, 1), of(h, 0), of(h, 1), of(g, 0)) for g, h in pairs], n_groups)
-
-
-def _intra_group(n_groups: int) -> Floats:
-    of, _ = _cells(n_groups)
-    pairs = combinations(range(n_groups), 2)
-    return _stacked([(of(g, 1), of(g, 0), of(h, 1), of(h, 0)) for g, h in pairs], n_groups)
-
-
-def _equality_gap(label: int) -> Callable[[int], Floats]:
-    def comparisons(n_groups: int) -> Floats:
-        of, overall = _cells(n_groups)
-        half = (overall(0, 1), overall(0, 1))
-        return _stacked([(of(g, label), overall(label), *half) for g in range(n_groups)], n_groups)
-
-    return comparisons
-
-
-def _bpsn_bnsp(n_groups: int) -> Floats:
-    of, overall = _cells(n_groups)
-    return _stacked(
-        [(overall(1), of(g, 0), of(g, 1), overall(0)) for g in range(n_groups)], n_groups
-    )
-
-
-# The AUCs that each notion compares (AUC-fairness paper, Appendix A), for every pair of groups, or
-# for every group against all rows. All rows against all rows have the AUC 1/2.
+# The AUCs that each notion compares, by the number of groups.
 COMPARISONS: Mapping[str, Callable[[int], Floats]] = {
-    "group_auc": _group_auc,
-    "inter_group": _inter_group,
-    "intra_group": _intra_group,
-    "positive_equality_gap": _equality_gap(1),
-    "negative_equality_gap": _equality_gap(0),
-    "bpsn_bnsp": _bpsn_bnsp,
+    name: partial(_comparisons, sets=sets) for name, sets in _SETS.items()
 }

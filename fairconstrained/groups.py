@@ -151,20 +151,15 @@ def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     try:
         levels, codes = np.unique(column, return_inverse=True)
     except TypeError:  # values of different types cannot be sorted
-        _refuse_equal_names(column)
+        first: dict[str, Any] = {}
+        for value in column:
+            if (other := first.setdefault(str(value), value)) != value:
+                raise ValueError(
+                    "sensitive_features has groups of different types with the same name: "
+                    f"{other!r} and {value!r}. Convert the column to one type."
+                ) from None
         levels, codes = np.unique(column.astype(str), return_inverse=True)
     return levels, codes.reshape(-1).astype(np.int64)
-
-
-def _refuse_equal_names(column: NDArray[Any]) -> None:
-    first: dict[str, Any] = {}
-    for value in column:
-        other = first.setdefault(str(value), value)
-        if other != value:
-            raise ValueError(
-                f"sensitive_features has groups of different types with the same name: {other!r} "
-                f"and {value!r}. Convert the column to one type."
-            )
 
 
 def _missing(column: NDArray[Any]) -> NDArray[np.bool_]:

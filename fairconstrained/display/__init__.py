@@ -4,8 +4,11 @@ Each class holds its data. ``plot`` imports matplotlib, draws the data and store
 """
 
 from fairconstrained.display._convergence import ConvergenceDisplay
-from fairconstrained.display._groups import GroupScoreDisplay, ParityCurveDisplay
-from fairconstrained.display._report import GroupReportDisplay
+from fairconstrained.display._groups import (
+    GroupReportDisplay,
+    GroupScoreDisplay,
+    ParityCurveDisplay,
+)
 from fairconstrained.display._tradeoff import TradeoffDisplay
 
 __all__ = [

@@ -60,7 +60,7 @@ class ConvergenceDisplay:
     def plot(
         self, ax: Any = None, *, x: str = "iteration", name: str | None = None, **kwargs: Any
     ) -> ConvergenceDisplay:
-        """Draw the panels, in the next colour if the axes already hold another display.
+        """Draw the panels, in the next colour on the axes of another display, and return this.
 
         Parameters
         ----------
@@ -72,11 +72,6 @@ class ConvergenceDisplay:
             Name of the solver in the legend; by default that of the display.
         **kwargs
             Keywords of matplotlib's ``plot`` for the lines.
-
-        Returns
-        -------
-        ConvergenceDisplay
-            This display.
         """
         at = self._positions(x)
         panels = {
@@ -150,14 +145,8 @@ class ConvergenceDisplay:
         Parameters
         ----------
         estimator : fitted estimator
-        x, ax, **kwargs
+        x, ax, name, **kwargs
             As in :meth:`plot`.
-        name : str, optional
-            Name of the solver in the legend.
-
-        Returns
-        -------
-        ConvergenceDisplay
         """
         check_is_fitted(estimator, "history_")
         slack = getattr(estimator, "slack", None)

@@ -1,17 +1,20 @@
-"""Plots of the scores of groups: their distributions, and ranks of one group against another."""
+"""Plots by group: distributions of scores, ranks against ranks, and rates with intervals."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.display._style import axes_of, legend, next_style
-from fairconstrained.metrics.inputs import last_step, scores_of
+from fairconstrained.metrics.inputs import last_step, predicted, scores_of
 from fairconstrained.metrics.partial import read_scored
+from fairconstrained.metrics.report import group_report
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -22,10 +25,6 @@ class _OfScores:
     sensitive_features: Any
     interval: Any = None
     sample_weight: ArrayLike | None = None
-
-    def plot(self, ax: Any = None, **kwargs: Any) -> Any:
-        """Draw; see the subclass."""
-        raise NotImplementedError
 
     def _read(self) -> Any:
         whole = (0.0, 1.0) if self.interval is None else self.interval
@@ -52,21 +51,14 @@ class _OfScores:
 
         Parameters
         ----------
-        y_score : array-like of shape (n_samples,)
-        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-        interval : pair, list of pairs, or dict, optional
-            Ranks to mark, as in :class:`fairconstrained.PartialParityClassifier`.
-        sample_weight : array-like of shape (n_samples,), optional
-        ax : matplotlib Axes, optional
-        **kwargs
+        y_score, sensitive_features, interval, sample_weight
+            As in the class.
+        ax, **kwargs
             As in :meth:`plot`.
-
-        Returns
-        -------
-        display
         """
         columns = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        return cls(y_score=y_score, interval=interval, **columns).plot(ax, **kwargs)
+        display: Any = cls(y_score=y_score, interval=interval, **columns)
+        return display.plot(ax, **kwargs)
 
     @classmethod
     def from_estimator(
@@ -89,15 +81,9 @@ class _OfScores:
             If it is a pipeline, its last step gives the interval and tells whether scores depend on
             the sensitive features.
         X : array-like of shape (n_samples, n_features)
-        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-        interval : pair, list of pairs, or dict, optional
-            By default the estimator's own, if it has one.
-        **kwargs
-            `sample_weight` and others, as in :meth:`from_predictions`.
-
-        Returns
-        -------
-        display
+        sensitive_features, interval, **kwargs
+            As in :meth:`from_predictions`; the interval is by default the estimator's own, if it
+            has one.
         """
         check_is_fitted(estimator)
         own = getattr(last_step(estimator), "interval_", None)
@@ -139,7 +125,7 @@ class GroupScoreDisplay(_OfScores):
     """
 
     def plot(self, ax: Any = None, *, bins: int = 50, **kwargs: Any) -> GroupScoreDisplay:
-        """Draw the histograms of all groups on the same axes.
+        """Draw the histograms of all groups on the same axes, and return this display.
 
         Parameters
         ----------
@@ -148,11 +134,6 @@ class GroupScoreDisplay(_OfScores):
         bins : int, default=50
         **kwargs
             Keywords of matplotlib's ``stairs`` for the outlines.
-
-        Returns
-        -------
-        GroupScoreDisplay
-            This display.
         """
         ax = axes_of(ax)
         data = self._read()
@@ -212,7 +193,7 @@ class ParityCurveDisplay(_OfScores):
     """
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> ParityCurveDisplay:
-        """Draw the curves, in the next colours if the axes already hold another display.
+        """Draw the curves, in the next colours on the axes of another display, and return this.
 
         Parameters
         ----------
@@ -222,11 +203,6 @@ class ParityCurveDisplay(_OfScores):
             Name of the scores in the legend, in front of the name of the group.
         **kwargs
             Keywords of matplotlib's ``plot`` for the curves.
-
-        Returns
-        -------
-        ParityCurveDisplay
-            This display.
         """
         ax = axes_of(ax)
         data = self._read()
@@ -250,3 +226,130 @@ class ParityCurveDisplay(_OfScores):
         legend(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GroupReportDisplay:
+    """Rates of each group as points with error bars, and the overall rate as a band.
+
+    Parameters
+    ----------
+    report : DataFrame
+        The result of :func:`~fairconstrained.metrics.group_report`.
+    rates : sequence of str, default=("selection_rate",)
+        Columns of the report.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    points_ : list of ErrorbarContainer
+        One per rate.
+    overall_ : list of Polygon
+        One per rate: the interval of the overall rate.
+
+    Examples
+    --------
+    >>> from fairconstrained.display import GroupReportDisplay
+    >>> display = GroupReportDisplay.from_predictions(
+    ...     [0, 1, 0, 1, 1], [0, 1, 1, 1, 1], sensitive_features=list("aaabb"))
+    >>> [text.get_text() for text in display.ax_.get_yticklabels()]
+    ['a (3)', 'b (2)']
+    """
+
+    report: pd.DataFrame
+    rates: Sequence[str] = ("selection_rate",)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> GroupReportDisplay:
+        """Draw a line per group, named with its number of samples, and return this display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default, the axes of a new figure.
+        **kwargs
+            Keywords of matplotlib's ``errorbar``.
+
+        Raises
+        ------
+        ValueError
+            If the report has no such rate.
+        """
+        known = [name for name in self.report if f"{name}_low" in self.report]
+        if missing := [rate for rate in self.rates if rate not in known]:
+            raise ValueError(f"rates must be among {known}; got {missing}.")
+        ax = axes_of(ax, layout="constrained")
+        groups, overall = self.report.iloc[:-1], self.report.iloc[-1]
+        place = np.arange(len(groups), dtype=float)
+        self.points_, self.overall_ = [], []
+        for i, rate in enumerate(self.rates):
+            style = {**next_style(i), "linestyle": "none", "capsize": 2, **kwargs}
+            middle = groups[rate].to_numpy()
+            ends = np.abs([groups[f"{rate}_low"] - middle, groups[f"{rate}_high"] - middle])
+            offset = 0.16 * (i - (len(self.rates) - 1) / 2)
+            label = rate.replace("_", " ")
+            self.points_.append(
+                ax.errorbar(middle, place + offset, xerr=ends, label=label, **style)
+            )
+            band = overall[f"{rate}_low"], overall[f"{rate}_high"]
+            self.overall_.append(ax.axvspan(*band, color=style["color"], alpha=0.15, linewidth=0))
+        names = [
+            f"{name} ({int(n)})" for name, n in zip(groups.index, groups["samples"], strict=True)
+        ]
+        ax.set_yticks(place, names)
+        ax.invert_yaxis()
+        ax.set_xlabel("rate, with its interval; shaded: overall")
+        legend(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        *,
+        sensitive_features: Any,
+        rates: Sequence[str] = ("selection_rate",),
+        y_score: ArrayLike | None = None,
+        confidence: float = 0.95,
+        sample_weight: ArrayLike | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> GroupReportDisplay:
+        """Draw given predictions.
+
+        Parameters
+        ----------
+        y_true, y_pred, sensitive_features, y_score, confidence, sample_weight
+            As in :func:`~fairconstrained.metrics.group_report`.
+        rates
+            As in the class.
+        ax, **kwargs
+            As in :meth:`plot`.
+        """
+        report = group_report(
+            y_true,
+            y_pred,
+            sensitive_features=sensitive_features,
+            y_score=y_score,
+            confidence=confidence,
+            sample_weight=sample_weight,
+        )
+        return cls(report=report, rates=rates).plot(ax, **kwargs)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: ArrayLike, *, sensitive_features: Any, **kwargs: Any
+    ) -> GroupReportDisplay:
+        """Draw the predictions of a fitted classifier.
+
+        Parameters
+        ----------
+        estimator : fitted classifier
+        X : array-like of shape (n_samples, n_features)
+        y, sensitive_features, **kwargs
+            As in :meth:`from_predictions`.
+        """
+        y_pred = predicted(estimator, X, sensitive_features)
+        return cls.from_predictions(y, y_pred, sensitive_features=sensitive_features, **kwargs)

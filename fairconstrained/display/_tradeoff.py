@@ -75,7 +75,7 @@ class TradeoffDisplay:
     violation_name: str = "violation"
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> TradeoffDisplay:
-        """Draw the points, in the next colour and marker if the axes hold another display.
+        """Draw the points, in the next style on the axes of another display, and return this.
 
         Parameters
         ----------
@@ -85,11 +85,6 @@ class TradeoffDisplay:
             Name of the method in the legend; by default that of the display.
         **kwargs
             Keywords of matplotlib's ``errorbar`` for the points, such as ``color`` and ``marker``.
-
-        Returns
-        -------
-        TradeoffDisplay
-            This display.
         """
         ax = axes_of(ax)
         # Every display that is on the axes has two containers.
@@ -115,7 +110,11 @@ class TradeoffDisplay:
             **line,
         )
         self.slack_ = slack_line(ax.axvline, self.slack)
-        self.chosen_ = None if self.chosen is None else self._ring(ax, int(self.chosen))
+        self.chosen_ = None
+        if self.chosen is not None:
+            point = np.asarray(self.violation)[self.chosen], np.asarray(self.error)[self.chosen]
+            ring = {"s": 120, "facecolors": "none", "edgecolors": "0.15", "linewidths": 1.4}
+            self.chosen_ = ax.scatter(*point, zorder=3, label=new_label(ax, "chosen"), **ring)
         ax.set(xlabel=self.violation_name, ylabel=self.error_name)
         legend(ax)
         self.ax_, self.figure_ = ax, ax.figure
@@ -127,12 +126,6 @@ class TradeoffDisplay:
             for values in (self.violation, self.error, self.violation_std, self.error_std)
         )
         return ax.errorbar(x, y, xerr=x_std, yerr=y_std, **style)
-
-    def _ring(self, ax: Any, chosen: int) -> Any:
-        point = np.asarray(self.violation)[chosen], np.asarray(self.error)[chosen]
-        label = new_label(ax, "chosen")
-        ring = {"s": 120, "facecolors": "none", "edgecolors": "0.15", "linewidths": 1.4}
-        return ax.scatter(*point, zorder=3, label=label, **ring)
 
     @classmethod
     def from_cv_results(
@@ -159,17 +152,10 @@ class TradeoffDisplay:
             and the negated violation, because fairness scorers return negated gaps.
         chosen : int, optional
             The candidate to mark, such as ``search.best_index_``.
-        slack : float, optional
-            A bound on the violation, drawn as a line.
-        ax : matplotlib Axes, optional
-        name : str, optional
-            Name of the method in the legend.
-        **kwargs
-            Keywords of matplotlib's ``errorbar``.
-
-        Returns
-        -------
-        TradeoffDisplay
+        slack, name
+            As in the class.
+        ax, **kwargs
+            As in :meth:`plot`.
 
         Examples
         --------
@@ -185,6 +171,7 @@ class TradeoffDisplay:
         mean, std, violation_mean, violation_std = (
             np.asarray(cv_results[key], dtype=float) for key in keys
         )
+        error = "error rate" if score == "accuracy" else f"1 - {_in_words(score)}"
         display = cls(
             error=1 - mean,
             violation=-violation_mean,
@@ -193,7 +180,7 @@ class TradeoffDisplay:
             chosen=chosen,
             slack=slack,
             name=name,
-            error_name=_OVER_SPLITS.format(_error_in_words(score)),
+            error_name=_OVER_SPLITS.format(error),
             violation_name=_OVER_SPLITS.format(_in_words(violation)),
         )
         return display.plot(ax, **kwargs)
@@ -230,14 +217,8 @@ class TradeoffDisplay:
         sample_weight : array-like of shape (n_samples,), optional
         confidence : float or None, default=0.95
             The confidence of the intervals; None leaves them out.
-        chosen : int, optional
-            The model to mark.
-        slack, ax, name, **kwargs
+        chosen, slack, ax, name, **kwargs
             As in :meth:`from_cv_results`.
-
-        Returns
-        -------
-        TradeoffDisplay
 
         Examples
         --------
@@ -279,7 +260,3 @@ class TradeoffDisplay:
 
 def _in_words(name: str) -> str:
     return "demographic parity difference" if name == "dp" else name.replace("_", " ")
-
-
-def _error_in_words(score: str) -> str:
-    return "error rate" if score == "accuracy" else f"1 - {_in_words(score)}"

@@ -13,14 +13,7 @@ from fairconstrained.metrics.auc import (
     positive_equality_gap,
 )
 from fairconstrained.metrics.certificates import Certificate, certify
-from fairconstrained.metrics.dependence import (
-    exponential_renyi_mutual_information,
-    wasserstein_distance_between_groups,
-)
 from fairconstrained.metrics.intervals import confidence_interval
-from fairconstrained.metrics.losses import (
-    loss_gap,
-)
 from fairconstrained.metrics.partial import (
     ccdf_gap,
     partial_demographic_parity,
@@ -29,6 +22,7 @@ from fairconstrained.metrics.partial import (
     partial_group_auc,
     partial_statistical_parity,
 )
+from fairconstrained.metrics.probabilities import loss_gap, wasserstein_distance_between_groups
 from fairconstrained.metrics.rates import (
     demographic_parity_difference,
     demographic_parity_ratio,
@@ -37,6 +31,7 @@ from fairconstrained.metrics.rates import (
     equalized_odds_difference,
     equalized_odds_ratio,
     error_rate_difference,
+    exponential_renyi_mutual_information,
     false_negative_rate,
     false_positive_rate,
     false_positive_rate_difference,

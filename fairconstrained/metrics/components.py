@@ -21,7 +21,7 @@ import numpy as np
 
 from fairconstrained.arrays import Array, Floats
 from fairconstrained.auc import COMPARISONS, auc_influences
-from fairconstrained.metrics import auc, losses, rates
+from fairconstrained.metrics import auc, probabilities, rates
 from fairconstrained.metrics.inputs import Counts
 from fairconstrained.rates import Rates
 
@@ -204,7 +204,7 @@ def _auc_gap(ranked: auc.Ranked, rng: Generator, notion: str) -> Components:
     return Components(ranked.differences(sets), _normal(influence, rng), Largest(), most=1.0)
 
 
-def _loss_gap(found: losses.RowLosses, rng: Generator) -> Components | None:
+def _loss_gap(found: probabilities.RowLosses, rng: Generator) -> Components | None:
     if found.method != "between_groups":
         return None
     member = found.rows.group == np.arange(len(found.rows.labels))[:, None]
@@ -228,7 +228,7 @@ COMPONENTS: Mapping[Callable[..., float], _Made] = {
         metric: (reader, partial(_OF_WAY[way], notion=notion))
         for metric, (reader, notion, way) in rates.DERIVED.items()
     },
-    losses.loss_gap: (losses.read_losses, _loss_gap),
+    probabilities.loss_gap: (probabilities.read_losses, _loss_gap),
     **{
         metric: (auc.ranked_rows, partial(_auc_gap, notion=notion))
         for metric, notion in auc.NOTIONS.items()

@@ -18,7 +18,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairconstrained import rates
-from fairconstrained.metrics.comparisons import gap, ratio, summed_gap
+from fairconstrained.arrays import Floats
+from fairconstrained.metrics.comparisons import (
+    choose,
+    gap,
+    ratio,
+    summed_gap,
+    warn_absent,
+    warn_single_group,
+)
 from fairconstrained.metrics.inputs import Counts, count_table
 from fairconstrained.metrics.metric import examples, metric_of
 from fairconstrained.rates import Rates
@@ -254,6 +262,94 @@ sufficiency_gap = _metric(
 )
 false_negative_rate = _metric(read_cap, "false_negative_rate", FALSE_NEGATIVE, 0.5, _ALL)
 false_positive_rate = _metric(read_cap, "false_positive_rate", FALSE_POSITIVE, 0.5, _ALL)
+
+
+# --- mutual information ---------------------------------------------------------------------------
+
+
+class Conditioned(NamedTuple):
+    """Counts by group and predicted label, (n_conditions, n_groups, n_classes)."""
+
+    tables: Floats
+    groups: list[str]
+
+
+def read_conditioned(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    constraint: str = "demographic_parity",
+) -> Conditioned:
+    """Count rows of all classes, or of all others as one and that of `pos_label`, last."""
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    if pos_label is not None:
+        positive = np.eye(len(counts.classes))[counts.targets[0]]
+        two = np.stack((1.0 - positive, positive))
+        counts = counts._replace(table=two @ counts.table @ two.T, candidates=[1])
+    by_label = counts.table.swapaxes(0, 1)
+    tables: dict[str, Callable[[], Floats]] = {
+        "demographic_parity": lambda: by_label.sum(axis=0)[None],
+        "equalized_odds": lambda: by_label,
+        "equal_opportunity": lambda: by_label[counts.targets],
+    }
+    return Conditioned(choose(tables, "constraint", constraint)(), counts.groups)
+
+
+@metric_of(read_conditioned)
+def exponential_renyi_mutual_information(conditioned: Conditioned) -> float:
+    r"""Chi-square mutual information of predicted labels and groups (ERMI).
+
+    .. math:: \sum_{j, r} \frac{P(\hat y = j, s = r)^2}{P(\hat y = j)\, P(s = r)} - 1
+
+    For equalized odds it is the mean over the true labels, weighted by their frequencies, of the
+    information among the rows of each; for equal opportunity that among the rows of the positive
+    label (with more than two labels as for equalized odds).
+
+    Returns
+    -------
+    float
+        Zero if and only if predictions and groups are independent; at most the smaller number of
+        groups or classes, minus 1. nan where a group has no weight.
+
+    Notes
+    -----
+    For two groups with fractions p and 1 - p of the rows, a rate of positive predictions P and a
+    gap d between the groups' rates, it is :math:`d^2 p (1 - p) / (P (1 - P))`. Labels that are
+    never predicted add nothing.
+
+    References
+    ----------
+    Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning",
+    Theorem 3.1.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import exponential_renyi_mutual_information
+    >>> y_pred, groups = [0, 1, 0, 1], ["a", "a", "b", "b"]
+    >>> exponential_renyi_mutual_information(y_pred, y_pred, sensitive_features=groups)
+    0.0
+    >>> exponential_renyi_mutual_information(y_pred, y_pred, sensitive_features=["a", "b"] * 2)
+    1.0
+    """
+    tables, groups = conditioned
+    tables = tables[tables.sum(axis=(1, 2)) > 0]  # labels that do not occur have no weight
+    empty = tables.sum(axis=2).min(axis=0) <= 0
+    if empty.any():
+        named = [groups[g] for g in np.flatnonzero(empty)]
+        warn_absent([f"group {name} has no rows to compare" for name in named])
+        return float("nan")
+    if len(groups) == 1:
+        warn_single_group(groups[0])
+        return 0.0
+    information = []
+    for table in tables:
+        joint = table[:, table.sum(axis=0) > 0] / table.sum()
+        independent = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+        information.append((joint**2 / independent).sum() - 1.0)
+    return float(np.average(information, weights=tables.sum(axis=(1, 2))))
 
 
 __test__ = examples(globals())

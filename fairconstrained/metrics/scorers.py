@@ -15,8 +15,7 @@ from sklearn.metrics import accuracy_score, make_scorer
 
 from fairconstrained.arrays import read_columns
 from fairconstrained.metrics import auc, rates
-from fairconstrained.metrics.dependence import exponential_renyi_mutual_information
-from fairconstrained.metrics.losses import loss_gap
+from fairconstrained.metrics.probabilities import loss_gap
 
 Metric = Callable[..., float]
 Scorer = Callable[..., float]
@@ -204,7 +203,7 @@ equal_opportunity_scorer = fairness_scorer(rates.equal_opportunity_difference)
 equalized_odds_scorer = fairness_scorer(rates.equalized_odds_difference)
 error_rate_parity_scorer = fairness_scorer(rates.error_rate_difference)
 false_positive_rate_parity_scorer = fairness_scorer(rates.false_positive_rate_difference)
-mutual_information_scorer = fairness_scorer(exponential_renyi_mutual_information)
+mutual_information_scorer = fairness_scorer(rates.exponential_renyi_mutual_information)
 loss_gap_scorer = fairness_scorer(loss_gap, response_method="predict_proba")
 group_auc_scorer = fairness_scorer(auc.group_auc_gap, response_method=_SCORES)
 inter_group_auc_scorer = fairness_scorer(auc.inter_group_auc_gap, response_method=_SCORES)

@@ -8,7 +8,7 @@ test, Berger 1982).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
@@ -87,32 +87,15 @@ def parity_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bo
         for e in range(len(found.events))
         for g, h in permutations(np.flatnonzero(kept[:, e]).tolist(), 2)
     ]
-    upper, binding = _largest_difference(found, pairs, alpha)
-    if len({e for *_, e in pairs}) < len(found.events):  # an event without pairs is not certified
-        upper, binding = 1.0, NOTHING
-    return Bound(
-        max((float(found.values[g, e] - found.values[h, e]) for g, h, e in pairs), default=NAN),
-        upper,
-        binding,
-        "exact test of the difference of two binomial proportions for each pair of groups "
-        "(unconditional, Berger and Boos 1994); rates: Clopper-Pearson, jointly",
-        found.bounds(alpha),
+    estimate = max(
+        (float(found.values[g, e] - found.values[h, e]) for g, h, e in pairs), default=NAN
     )
-
-
-def _largest_difference(
-    found: _Counted, pairs: Sequence[tuple[int, int, int]], alpha: float
-) -> tuple[float, str]:
-    """Return the largest bound; the likely ones come first, so that others need one test each."""
-    p, n = (found.hits + 1) / (found.rows + 2), found.rows + 1
-
-    def likely(pair: tuple[int, int, int]) -> float:
-        g, h, e = pair
-        error = np.sqrt(p[g, e] * (1 - p[g, e]) / n[g, e] + p[h, e] * (1 - p[h, e]) / n[h, e])
-        return float(p[g, e] - p[h, e] + norm.isf(alpha) * error)
-
+    # The likely ones come first, so that others need one test each.
+    p = (found.hits + 1) / (found.rows + 2)
+    variance = p * (1 - p) / (found.rows + 1)
+    likely = p[:, None] - p + norm.isf(alpha) * np.sqrt(variance[:, None] + variance)
     upper, binding = 0.0, NOTHING
-    for g, h, e in sorted(pairs, key=likely, reverse=True):
+    for g, h, e in sorted(pairs, key=likely.__getitem__, reverse=True):
         hits = int(found.hits[g, e]), int(found.hits[h, e])
         rows = int(found.rows[g, e]), int(found.rows[h, e])
         if min(rows) and difference_p_value(hits, rows, upper, alpha / 50) <= alpha:
@@ -120,7 +103,13 @@ def _largest_difference(
         bound = difference_bound(hits, rows, alpha)
         if bound > upper:
             upper, binding = bound, found.difference(g, h, e)
-    return upper, binding
+    if len({e for *_, e in pairs}) < len(found.events):  # an event without pairs is not certified
+        upper, binding = 1.0, NOTHING
+    method = (
+        "exact test of the difference of two binomial proportions for each pair of groups "
+        "(unconditional, Berger and Boos 1994); rates: Clopper-Pearson, jointly"
+    )
+    return Bound(float(estimate), upper, binding, method, found.bounds(alpha))
 
 
 def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:
