@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from numbers import Integral, Real
@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from torch import Tensor
 
-from fairconstrained.arrays import Array, Floats, as_numpy, check_array, rows_of
+from fairconstrained.arrays import Array, Floats, as_numpy, check_array
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.space import Space
 from fairconstrained.distributed import ALONE, Workers
@@ -158,7 +158,6 @@ class TrainingRows:
     weight: Floats  # (n,) positive
     classes: Array
     groups: Array | None  # None if there are no sensitive features
-    routed: Mapping[str, Any] = field(default_factory=dict)  # for the fit of the user's classifier
     workers: Workers = ALONE  # that have the other rows
     weight_range: tuple[float, float] | None = None  # of all workers; None: that of these rows
 
@@ -197,9 +196,9 @@ class TrainingRows:
         return Space(classes, groups)
 
 
-def own_rows(estimator: FairClassifier, given: Given, routed: Mapping[str, Any]) -> TrainingRows:
+def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:
     """Validate the samples of this worker; return those of positive weight."""
-    X, y = estimator._specification().training_rows(estimator, given.X, given.y)
+    X, y = as_specification(estimator.model).training_rows(estimator, given.X, given.y)
     check_classification_targets(y)
     weight = checked_weight(given.sample_weight, len(y))
     codes = labels = None
@@ -209,12 +208,11 @@ def own_rows(estimator: FairClassifier, given: Given, routed: Mapping[str, Any])
     if not used.all():  # as if these rows were not there
         X, y, weight = _safe_indexing(X, np.flatnonzero(used)), y[used], weight[used]
         codes = None if codes is None else codes[used]
-        routed = {name: rows_of(value, used) for name, value in routed.items()}
     if codes is not None and labels is not None:  # groups that still have rows, renumbered
         seen, codes = np.unique(codes, return_inverse=True)
         labels = labels[seen]
     classes, y = np.unique(y, return_inverse=True)
-    return TrainingRows(X, y.reshape(-1), codes, weight, classes, labels, routed=routed)
+    return TrainingRows(X, y.reshape(-1), codes, weight, classes, labels)
 
 
 def checked_rows(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:

@@ -20,6 +20,7 @@ from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import ALONE, Workers, refuse_difference
 from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight
 from fairconstrained.groups import Groups, computed, encode_groups
+from fairconstrained.models import as_specification
 from fairconstrained.models.features import Features
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Specification
@@ -100,7 +101,7 @@ def rows_of_blocks(estimator: FairClassifier, given: Given) -> TrainingRows:
         raise ValueError("Blocks.read gives no rows.")
     y = check_array(column_or_1d(as_numpy(given.y), warn=True), ensure_2d=False, dtype=None)
     check_classification_targets(y)
-    specification = estimator._specification()
+    specification = as_specification(estimator.model)
     n_first = np.shape(first)[0]
     specification.training_rows(estimator, first, np.resize(y, n_first))
     X = Blocks(lambda: checked(blocks, len(y), partial(specification.new_rows, estimator)))

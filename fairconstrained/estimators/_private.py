@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -141,7 +141,7 @@ class PrivateTraining(Training):
             )
         super().check()
 
-    def read(self, given: Given, routed: Mapping[str, Any], workers: Workers) -> TrainingRows:
+    def read(self, given: Given, workers: Workers) -> TrainingRows:
         """Read the samples; count all of a public domain, so as not to reveal what occurs."""
         with workers.agreeing():
             if self.budget.unit != "sensitive_features" and given.sample_weight is not None:
@@ -155,7 +155,7 @@ class PrivateTraining(Training):
             "categories of y and sensitive_features", workers.gather((labels, groups))
         )
         self.domains = labels, groups
-        return super().read(given, routed, workers)
+        return super().read(given, workers)
 
     def train(self, rows: TrainingRows) -> None:
         """Fit the estimator; an error after a release says what is spent."""

@@ -17,6 +17,7 @@ from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_calle
 from fairconstrained.solvers.base import Iterate, Solution, Status
 
 if TYPE_CHECKING:
+    from fairconstrained.estimators._inputs import Given
     from fairconstrained.estimators._training import Training
 
 try:
@@ -79,24 +80,18 @@ def unwatched(problem: Any, iterate: Iterate) -> None:
 
 
 @contextmanager
-def fit_task(
-    training: Training, X: Any, y: Any, sample_weight: Any
-) -> Iterator[Callable[..., object]]:
-    """Tell scikit-learn's callbacks that a fit begins and ends; yield what tells of iterations.
+def fit_task(training: Training, given: Given) -> Iterator[Callable[..., object]]:
+    """Tell scikit-learn's callbacks that a fit begins and ends; yield a callback of iterations.
 
-    A callback gets the rows as the user gave them, and the model of the moment if it asks for it.
-    On private fits it gets neither: a monitor scores rows exactly, and no budget covers that.
-
-    Yields
-    ------
-    callable
-        ``watch(problem, iterate) -> bool``; a true answer ends the training.
+    Callbacks get the rows as the user gave them, and the model of the moment if they ask for it. On
+    private fits they get neither: a monitor scores rows exactly, and no budget covers that.
     """
     estimator = training.estimator
     if not hasattr(estimator, "_skl_callbacks"):
         yield unwatched
         return
-    metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+    X, y, _, weight = given
+    metadata = None if weight is None else {"sample_weight": weight}
     rows = {} if training.is_private else {"X": X, "y": y, "metadata": metadata}
 
     def watch(problem: Any, iterate: Iterate) -> object:

@@ -7,7 +7,7 @@ kinds pose another problem (``pose``), prepare it by a simpler one (``refine``),
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -47,6 +47,7 @@ from fairconstrained.exceptions import (
     warn_caller,
 )
 from fairconstrained.losses import n_outputs
+from fairconstrained.models import as_specification
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.layers import auditable
 from fairconstrained.models.perceptron import PerceptronModel
@@ -94,7 +95,7 @@ class Training:
 
     def __init__(self, estimator: FairClassifier):
         self.estimator = estimator
-        self.specification = clone(estimator._specification())
+        self.specification = clone(as_specification(estimator.model))
         self.is_linear = self.specification.is_linear
         self.is_warm = estimator.warm_start and hasattr(estimator, "classes_")
         self.solver: Solver = estimator.solver or self.default_solver()
@@ -121,14 +122,12 @@ class Training:
         """Check combinations of parameters, before any work."""
         check_solves(self.solver, self.problem_class)
 
-    def read(self, given: Given, routed: Mapping[str, Any], workers: Workers) -> TrainingRows:
+    def read(self, given: Given, workers: Workers) -> TrainingRows:
         """Validate the samples; return those of positive weight, labels and groups as indices."""
         with workers.agreeing():
             check_samples(**given._asdict())
-            if isinstance(given.X, Blocks):
-                rows = rows_of_blocks(self.estimator, given)
-            else:
-                rows = own_rows(self.estimator, given, routed)
+            read = rows_of_blocks if isinstance(given.X, Blocks) else own_rows
+            rows = read(self.estimator, given)
         if workers.size > 1:
             rows = agreed(self.estimator, rows, workers)
         return checked_rows(self.estimator, in_domains(rows, *self.domains))

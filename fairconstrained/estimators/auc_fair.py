@@ -174,18 +174,6 @@ class AUCFairClassifier(PrivateFairClassifier):
     epsilon: float | Budget | None = None
     delta: float = 1e-5
     feature_range: Any = None
-    model: Any = "linear"
-    solver: Solver | None = None
-    alpha: float = 1e-4
-    max_iter: int | None = None
-    tol: float = 1e-4
-    missing_sensitive: str = "warn"
-    min_group_size: int | str = "auto"
-    callbacks: Any = None
-    random_state: Any = None
-    verbose: int = 0
-    device: str = "cpu"
-    warm_start: bool = False
 
     __metadata_request__partial_fit = {"sensitive_features": True}  # noqa: RUF012
 
@@ -299,7 +287,7 @@ class AUCFairClassifier(PrivateFairClassifier):
         surrogate = "soft_bins" if self.epsilon is None else "binormal"
         notions: Mapping[str, Any] = AUCS
         names = {name: partial(notion, surrogate=surrogate) for name, notion in notions.items()}
-        return self._one_notion(names, AUCParity)
+        return self._as_notions([self.constraint], names, AUCParity)
 
     def _surrogate(self) -> Any:
         (notion,) = self._notions()

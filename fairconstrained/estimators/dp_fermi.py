@@ -140,23 +140,11 @@ class DPFermiClassifier(PrivateFairClassifier):
     delta: float = 1e-5
     protect: Unit = "sensitive_features"
     feature_range: Any = None
-    model: Any = "linear"
-    solver: Solver | None = None
-    alpha: float = 1e-4
-    max_iter: int | None = None
-    tol: float = 1e-4
-    missing_sensitive: str = "warn"
-    min_group_size: int | str = "auto"
-    callbacks: Any = None
-    random_state: Any = None
-    verbose: int = 0
-    device: str = "cpu"
-    warm_start: bool = False
 
     _protects = ("sensitive_features", *PrivateFairClassifier._protects)
 
     def _notions(self) -> list[Any]:
-        (notion,) = self._one_notion(_INDEPENDENCE, Parity)
+        (notion,) = self._as_notions([self.constraint], _INDEPENDENCE, Parity)
         plain = notion.slack is None and notion.reference == "pairwise"
         if notion.name not in _NAMES or not plain:
             raise ValueError(

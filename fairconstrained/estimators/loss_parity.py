@@ -10,7 +10,6 @@ from fairconstrained.constraints.loss_parity import LOSS_PARITIES
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.losses import LOSSES
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.solvers.base import Solver
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -82,22 +81,11 @@ class LossParityClassifier(FairClassifier):
     slack: float = 0.005
     margin: float = 0.0
     loss: str = "log"
-    model: Any = "linear"
-    solver: Solver | None = None
-    alpha: float = 1e-4
-    max_iter: int | None = None
-    tol: float = 1e-4
-    missing_sensitive: str = "warn"
-    min_group_size: int | str = "auto"
-    callbacks: Any = None
-    random_state: Any = None
-    verbose: int = 0
-    device: str = "cpu"
-    warm_start: bool = False
 
     def _notions(self) -> list[Any]:
         names = {name: partial(notion, loss=self.loss) for name, notion in LOSS_PARITIES.items()}
-        return self._notions_of_list(names)
+        several = isinstance(self.constraint, (list, tuple))
+        return self._as_notions(self.constraint if several else [self.constraint], names)
 
     def _risk(self) -> MeanLoss:
         return MeanLoss(LOSSES[self.loss])

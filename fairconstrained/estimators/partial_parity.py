@@ -174,18 +174,6 @@ class PartialParityClassifier(PrivateFairClassifier):
     delta: float = 1e-5
     feature_range: Any = None
     group_features: bool = False
-    model: Any = "linear"
-    solver: Solver | None = None
-    alpha: float = 1e-4
-    max_iter: int | None = None
-    tol: float = 1e-4
-    missing_sensitive: str = "warn"
-    min_group_size: int | str = "auto"
-    callbacks: Any = None
-    random_state: Any = None
-    verbose: int = 0
-    device: str = "cpu"
-    warm_start: bool = False
 
     # ------------------------------------------------------------------ prediction
 
@@ -202,8 +190,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         -------
         ndarray of shape (n_samples,)
         """
-        scores: Floats = self._of_scores(lambda scores: scores[:, 0], X, sensitive_features)
-        return scores
+        return self._scores(X, sensitive_features)[:, 0]  # type: ignore[no-any-return]
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Predicted labels: the second class where the score is above ``threshold_``.
@@ -271,7 +258,8 @@ class PartialParityClassifier(PrivateFairClassifier):
     # ------------------------------------------------------------------ training
 
     def _notions(self) -> list[Any]:
-        return self._one_notion(PARTIAL if self.epsilon is None else PARTIAL_PRIVATE, PartialNotion)
+        names = PARTIAL if self.epsilon is None else PARTIAL_PRIVATE
+        return self._as_notions([self.constraint], names, PartialNotion)
 
     def _training(self) -> Training:
         if not self._is_auto():

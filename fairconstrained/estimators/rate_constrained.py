@@ -9,7 +9,6 @@ from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
 from fairconstrained.estimators._training import Training
 from fairconstrained.privacy.accounting import Budget, Unit
-from fairconstrained.solvers.base import Solver
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -178,21 +177,10 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     delta: float = 1e-5
     protect: Unit = "record"
     feature_range: Any = None
-    model: Any = "linear"
-    solver: Solver | None = None
-    alpha: float = 1e-4
-    max_iter: int | None = None
-    tol: float = 1e-4
-    missing_sensitive: str = "warn"
-    min_group_size: int | str = "auto"
-    callbacks: Any = None
-    random_state: Any = None
-    verbose: int = 0
-    device: str = "cpu"
-    warm_start: bool = False
 
     def _notions(self) -> list[Any]:
-        return self._notions_of_list(CONSTRAINTS)
+        several = isinstance(self.constraint, (list, tuple))
+        return self._as_notions(self.constraint if several else [self.constraint], CONSTRAINTS)
 
     def _training(self) -> Training:
         return Training(self) if self.epsilon is None else PrivateRecords(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
-from fairconstrained.arrays import Floats, Ints, as_numpy, rows_of
+from fairconstrained.arrays import Floats, Ints, as_numpy
 
 # The least posterior that is taken at its word. Forests and trees say 0 where a leaf has no such
 # row, and the logarithm of that would decide how all others are calibrated (Adult, out of fold, log
@@ -73,7 +73,6 @@ def cross_fit(
     rng: np.random.RandomState,
     sample_weight: Floats | None,
     used: NDArray[np.bool_],
-    fit_params: Mapping[str, Any],
 ) -> tuple[Calibrated, Floats]:
     """Fit a classifier of the classes ``kinds[target]`` for each fold, on the rows `used`.
 
@@ -89,12 +88,9 @@ def cross_fit(
         model = estimator
         if not frozen:
             rows, model = train[used[train]], _seeded(clone(estimator), rng)
-            given = fit_params
             if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
-                model, given = DummyClassifier(), {}
-            options = {name: rows_of(value, rows) for name, value in given.items()}
-            if sample_weight is not None:
-                options |= _weights_for(model, sample_weight[rows])
+                model = DummyClassifier()
+            options = {} if sample_weight is None else _weights_for(model, sample_weight[rows])
             model = model.fit(_safe_indexing(X, rows), kinds[target[rows]], **options)
         evidence[test] = _evidence(model, _safe_indexing(X, test), kinds)
         models.append(model)

@@ -9,7 +9,7 @@ to train under constraints.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -187,9 +187,6 @@ class Posteriors(Specification):
         except AttributeError:  # a frozen model of another library
             return InputTags(sparse=True, categorical=True, string=True, allow_nan=True)
 
-    def metadata_consumer(self) -> Any:
-        return self.estimator
-
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
         """Return X as given, and y as an array; the classifiers check the rest themselves."""
         X, y = validate_data(estimator, X, as_numpy(y), reset=reset, skip_check_array=True)
@@ -212,7 +209,6 @@ class Posteriors(Specification):
             rows.group,
             part_of_cell(),
             sample_weight=rows.weight if np.ptp(rows.weight) > 0 else None,
-            fit_params=dict(rows.routed),
             random_state=np.random.RandomState(rng.initial_seed() % (1 << 32)),
         )
         return table
@@ -229,7 +225,6 @@ class Posteriors(Specification):
         part_of_cell: Any,
         *,
         sample_weight: Floats | None = None,
-        fit_params: Mapping[str, Any] | None = None,
         random_state: np.random.RandomState | None = None,
     ) -> tuple[Floats, FittedPosteriors]:
         """Fit all models; return the out-of-fold columns, and an object for those of new rows.
@@ -244,8 +239,6 @@ class Posteriors(Specification):
         part_of_cell : array-like of shape (n_classes, n_groups)
             The part of the rows of each label and group; -1 where they take no part.
         sample_weight : ndarray of shape (n_samples,), optional
-        fit_params : dict, optional
-            For ``estimator.fit``; arrays with an entry a row are split as X is.
         random_state : RandomState, optional
             Shuffles the rows into folds, and seeds the classifiers that have no seed of their own.
 
@@ -267,16 +260,14 @@ class Posteriors(Specification):
         fit = partial(cross_fit, X=X, folds=folds, rng=rng, sample_weight=sample_weight)
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         everyone = np.ones(len(y), dtype=bool)
-        label_model, own = fit(
-            self.estimator, classes, label, used=everyone, fit_params=fit_params or {}
-        )
+        label_model, own = fit(self.estimator, classes, label, used=everyone)
         posteriors, group_models = [own], []
         for task in group_tasks(part_of_cell):
             part, used = task.part_of_group[group], task.labels[label]
             prior = weight[used] @ (part[used, None] == task.parts) / weight.sum()
             kinds, target = np.unique(part, return_inverse=True)
             target = target.reshape(-1)
-            model, own = fit(self._for_groups(), kinds, target, used=used, fit_params={})
+            model, own = fit(self._for_groups(), kinds, target, used=used)
             posteriors.append(own)
             group_models.append(GroupModel(task, prior, model))
         fitted = FittedPosteriors(classes, label_model, group_models)

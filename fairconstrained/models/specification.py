@@ -61,10 +61,6 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     def check(self) -> None:
         """Raise ValueError for a bad parameter, before any work."""
 
-    def metadata_consumer(self) -> Any:
-        """Return the user's classifier, if any, to which metadata of ``fit`` may be routed."""
-        return None
-
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
         """Return X and y for the model, validated by scikit-learn.
 
@@ -89,7 +85,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         ----------
         rows : TrainingRows
             `X` as :meth:`training_rows` returns it, class and group indices `y` and `group`,
-            `weight`, the labels `classes`, and metadata `routed` for the user's classifier.
+            `weight`, and the labels `classes`.
         part_of_cell : callable
             Returns an array of shape (n_classes, n_groups) with the part of each (label, group)
             cell in the constraints, or -1 for cells in no part.

@@ -2,12 +2,10 @@
 
 import pickle
 import warnings
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
@@ -278,31 +276,3 @@ def test_nine_groups_keep_the_slack_on_new_rows_up_to_the_sampling_error():
     assert (rates[:, None] - rates <= 0.05 + 3 * error).all()
     assert np.ptp(rates) < 0.6 * np.ptp(of_free)
     assert clf.score(X, y) > free.score(X, y) - 0.015
-
-
-class Coloured(GaussianNB):
-    """Remembers the colours of the rows that it was fitted on."""
-
-    seen: ClassVar[list] = []
-
-    def fit(self, X, y, sample_weight=None, colour=None):
-        self.seen.append((X, colour))
-        return super().fit(X, y, sample_weight)
-
-
-def test_metadata_are_routed_to_the_classifier_row_by_row():
-    X, y, group = table()
-    weight = (np.arange(len(X)) % 4 > 0).astype(float)
-    Coloured.seen.clear()
-    with sklearn.config_context(enable_metadata_routing=True):
-        model = Coloured().set_fit_request(colour=True)
-        clf = RateConstrainedClassifier(model=Posteriors(model, GaussianNB(), cv=3))
-        clf.fit(X, y, sensitive_features=group, sample_weight=weight, colour=X[:, 0])
-    assert len(Coloured.seen) == 3
-    assert all(np.array_equal(rows[:, 0], colour) for rows, colour in Coloured.seen)
-
-
-def test_metadata_that_nothing_takes_are_refused():
-    X, y, group = table()
-    with pytest.raises(TypeError, match=r"fit got \['colour'\]"):
-        RateConstrainedClassifier().fit(X, y, sensitive_features=group, colour=y)
