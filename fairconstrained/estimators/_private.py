@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ from scipy import sparse
 from torch import Generator, Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.placement import sum_by
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.distributed import ALONE, Workers, refuse_difference, taken_workers
 from fairconstrained.estimators._base import FairClassifier
@@ -23,7 +22,7 @@ from fairconstrained.estimators._inputs import (
 )
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
-from fairconstrained.losses import log_loss, n_outputs
+from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import as_features, dense_features
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
@@ -33,8 +32,7 @@ from fairconstrained.problems.private.coordinates import (
     release_coordinates,
     release_scales,
 )
-from fairconstrained.problems.private.erm import GRADIENT, PrivateERM
-from fairconstrained.problems.private.secret_groups import COUNTS, released_counts
+from fairconstrained.problems.private.erm import COUNTS, GRADIENT, PrivateERM
 from fairconstrained.solvers.base import Solver, check_solves
 from fairconstrained.solvers.private.dpsgda import DPSGDA
 
@@ -183,6 +181,58 @@ class PrivateTraining(Training):
             rng = SharedGenerator(rng, rows.workers)
         super().prepare(rows, rng)
 
+    def posed(self, plan: PrivacyGuarantee, model: Any) -> Any:
+        """Build the problem by releases, after posing it on one row and on no releases.
+
+        What cannot be solved is refused there, before anything is spent.
+        """
+        rows, data, releases = self.rows, self.data, Releases(plan)
+        ample = torch.full((len(rows.classes), len(rows.space.groups)), self.n_rows)
+        stack = stacked(rows.space, [kept for kept, _ in self.kept(ample, 1)])
+        counts = stack.counts_of_cells(ample.to(data.weight)).clamp_min(1.0)
+        one_row = data.kept(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
+        trial = self.problem(model, one_row, stack, counts, releases)
+        check_solves(self.solver, trial)
+        self.solver.check(trial)
+        self.warn_of(plan)
+        self.spent = plan
+        model = self.released_model(model, releases)
+        cells = self.released_counts(releases)
+        stack = self.stack(cells.round(), self.least_rows(plan.noise(COUNTS)))
+        self.warn_of_parts(stack, cells, plan)
+        counts = stack.counts_of_cells(cells).clamp_min(1.0)
+        return self.problem(model, data, stack, counts, releases)
+
+    def problem(self, *posed: Any) -> Any:
+        """Build the problem of a model, rows, a constraint, counts of its parts and releases."""
+        return self.problem_class(*posed, self.alpha, self.n_rows)
+
+    def released_model(self, model: Any, releases: Releases) -> Any:
+        """Return the model, which where only groups are secret depends on nothing released."""
+        return model
+
+    def released_counts(self, releases: Releases) -> Tensor:
+        """Noisy number of the rows of each label and group, (n_classes, n_groups)."""
+        data, space = self.data, self.rows.space
+        n_labels, n_groups = len(space.classes), len(space.groups)
+        sums = sum_by(data.weight[:, None], data.y * n_groups + data.group, space.n_cells)
+        return releases.noisy(COUNTS, sums, 1.0, self.rng).reshape(n_labels, n_groups)
+
+    def warn_of_parts(self, stack: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee) -> None:
+        """Name the parts of few rows in a batch, by the released counts of labels and groups."""
+        small = [
+            f"{stack.space.describe(own)} (about {int(cells[own].sum())} rows)"
+            for own in stack.part_cells()
+            if 0 < plan.sampling_rate * cells[own].sum() < _FEW_ROWS
+        ]
+        if small:
+            warn_caller(
+                f"{'; '.join(small)}, by the released counts: fewer than {_FEW_ROWS} in an "
+                "expected batch. Their rates are mostly noise; set min_group_size to leave them "
+                "out.",
+                SmallGroupWarning,
+            )
+
     def refine(self, problem: Any) -> Any:
         """Return the problem itself: another solution would cost a part of the budget."""
         return problem
@@ -196,19 +246,10 @@ class PrivateTraining(Training):
 
     def errors_of_estimates(self, problem: Any) -> Tensor:
         """Two standard deviations of the noise on the measured constraints."""
+        if not problem.n_constraints:
+            return torch.zeros(0)
         deviations: Tensor = problem.deviations_of_estimates()
         return 2.0 * deviations.cpu()
-
-    def refuse_early(self, pose: Callable[..., Any]) -> None:
-        """Pose the problem on one row and on no releases: what cannot be solved is refused here."""
-        rows, data = self.rows, self.data
-        ample = torch.full((len(rows.classes), len(rows.space.groups)), self.n_rows)
-        stack = stacked(rows.space, [kept for kept, _ in self.kept(ample, 1)])
-        counts = stack.counts_of_cells(ample.to(data.weight)).clamp_min(1.0)
-        one_row = data.kept(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
-        trial = pose(one_row, stack, counts)
-        check_solves(self.solver, trial)
-        self.solver.check(trial)
 
     def least_rows(self, counts_noise: float) -> int:
         """Least released count of a group: below two standard deviations it may be empty."""
@@ -218,10 +259,16 @@ class PrivateTraining(Training):
             return least
         return int(max(least, np.ceil(2 * counts_noise)))
 
-    def warn_of_delta(self) -> None:
-        """Warn if delta is so large that the guarantee means little."""
-        delta = self.budget.delta
-        if delta >= 1 / self.n_rows:
+    def warn_of(self, plan: PrivacyGuarantee) -> None:
+        """Warn if the guarantee means little, or is not the one that was asked for."""
+        asked, delta = self.budget.epsilon, plan.delta
+        if plan.epsilon > asked:
+            warn_caller(
+                f"{type(self.solver).__name__} spends epsilon = {plan.epsilon:.3g}, more than the "
+                f"{asked:g} asked for: see privacy_.",
+                PrivacyWarning,
+            )
+        if plan.phases and delta >= 1 / self.n_rows:
             warn_caller(
                 f"delta={delta:g} is not below 1/n = {1 / self.n_rows:.1g}: a mechanism that "
                 "publishes a random row in full would keep such a promise. Choose a smaller delta.",
@@ -244,21 +291,19 @@ class PrivateRecords(PrivateTraining):
         return DPSGDA()
 
     def pose(self) -> Any:
-        """Build the problem of the mean log loss under the constraints."""
-        plan = self.plan(self.n_rows)
-        releases = Releases(plan)
-
-        def pose(model: Any, data: Any, stack: MomentConstraint, counts: Tensor) -> PrivateERM:
-            alpha, n_rows = self.alpha, self.n_rows
-            return PrivateERM(model, data, log_loss, stack, alpha, counts, releases, n_rows)
-
-        trial = self.model_in(self.public)
-        self.refuse_early(partial(pose, trial))
-        model = self.released_model(releases, trial.n_params)
-        counts = released_counts(self.data, self.rows.space, releases, self.rng)
-        stack = self.stack(counts.round(), self.least_rows(plan.noise(COUNTS)))
-        _warn_of_small_groups(stack, counts, plan.sampling_rate)
-        return pose(model, self.data, stack, stack.counts_of_cells(counts).clamp_min(1.0))
+        """Build the problem of noisy tables and gradients."""
+        plan, model = self.plan(self.n_rows), self.model_in(self.public)
+        noise = plan.noise(GRADIENT) * np.sqrt(model.n_params / plan.n_steps)
+        noise = noise / (plan.sampling_rate * self.n_rows)
+        if noise > _MUCH_NOISE:
+            warn_caller(
+                f"With {self.n_rows} rows, {model.n_params} parameters and "
+                f"epsilon={self.budget.epsilon:g} the noise on the gradients, averaged over the "
+                f"training, is {noise:.2g} times what a row can contribute: little can be learnt. "
+                "Use more rows, fewer features or a larger epsilon.",
+                PrivacyWarning,
+            )
+        return self.posed(plan, model)
 
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Prepare the rows as one batch; every sum over them is a release, of all workers."""
@@ -283,17 +328,15 @@ class PrivateRecords(PrivateTraining):
     def public_range(self, n_features: int) -> Coordinates:
         """Coordinates from ``feature_range``, if it is for so many columns."""
         given = self.estimator.feature_range
+        ends = (0.0, 1.0) if given is None else given
         try:
-            ends = [
-                np.broadcast_to(np.asarray(end, float), n_features)
-                for end in ((0.0, 1.0) if given is None else given)
-            ]
+            low, high = (np.broadcast_to(np.asarray(end, float), n_features) for end in ends)
         except ValueError as error:
             raise ValueError(
                 f"{type(self.estimator).__name__}.feature_range must be None or a pair (low, high) "
                 f"of numbers or of arrays of shape ({n_features},); got {given!r}."
             ) from error
-        low, high = torch.tensor(np.stack(ends), device=self.estimator.device)
+        low, high = torch.tensor(np.stack((low, high)), device=self.estimator.device)
         return Coordinates(low, high - low)
 
     def model_in(self, coordinates: Coordinates) -> Any:
@@ -304,30 +347,15 @@ class PrivateRecords(PrivateTraining):
         outputs = n_outputs(len(self.rows.classes))
         return self.specification.build_private(centre, scale, outputs, given, run)
 
-    def released_model(self, releases: Releases, n_params: int) -> Any:
+    def released_model(self, model: Any, releases: Releases) -> Any:
         """The model in released coordinates."""
-        X, n_rows, public = self.data.X, self.n_rows, self.public
-        self._warn_of_noise(releases.plan, n_params)
-        self.warn_of_delta()
-        self.spent = releases.plan
+        n_rows, public = self.n_rows, self.public
         if self.estimator.feature_range is None:
-            public = release_scales(X, n_rows, public, releases, self.rng)
-        coordinates = release_coordinates(X, n_rows, public, releases, self.rng)
+            public = release_scales(self.data.X, n_rows, public, releases, self.rng)
+        coordinates = release_coordinates(self.data.X, n_rows, public, releases, self.rng)
         if coordinates.far:
             self.warn_of_range()
         return self.model_in(coordinates)
-
-    def _warn_of_noise(self, plan: PrivacyGuarantee, n_params: int) -> None:
-        rate, n_steps = plan.sampling_rate, plan.n_steps
-        noise = plan.noise(GRADIENT) * np.sqrt(n_params / n_steps) / (rate * self.n_rows)
-        if noise > _MUCH_NOISE:
-            warn_caller(
-                f"With {self.n_rows} rows, {n_params} parameters and "
-                f"epsilon={self.budget.epsilon:g} the noise on the gradients, averaged over the "
-                f"training, is {noise:.2g} times what a row can contribute: little can be learnt. "
-                "Use more rows, fewer features or a larger epsilon.",
-                PrivacyWarning,
-            )
 
     def warn_of_range(self) -> None:
         """Say which parameter raw columns need; known from what was released."""
@@ -338,18 +366,4 @@ class PrivateRecords(PrivateTraining):
             f"({where}): columns of large numbers may then drown all others, and accuracy is lost. "
             "Give feature_range=(low, high), arrays of one number a column, from public knowledge.",
             PrivacyWarning,
-        )
-
-
-def _warn_of_small_groups(stack: MomentConstraint, counts: Tensor, rate: float) -> None:
-    small = [
-        f"{stack.space.describe(cells)} (about {int(counts[cells].sum())} rows)"
-        for cells in stack.part_cells()
-        if 0 < rate * counts[cells].sum() < _FEW_ROWS
-    ]
-    if small:
-        warn_caller(
-            f"{'; '.join(small)}, by the released counts: fewer than {_FEW_ROWS} in an expected "
-            "batch. Their rates are mostly noise; set min_group_size to leave them out.",
-            SmallGroupWarning,
         )

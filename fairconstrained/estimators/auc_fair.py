@@ -389,7 +389,7 @@ class PrivateRanking(PrivateRecords):
         """Release the moments of all cells, and build the problem from them."""
         n_groups, plan = len(self.rows.space.groups), self.plan(self.n_rows)
         releases = Releases(plan)
-        self.warn_of_delta()
+        self.warn_of(plan)
         self._refuse_made_up(releases)
         self.spent = plan
         rows = self.data.X, self.n_rows, self._cell(), 2 * n_groups

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -19,7 +18,7 @@ from fairconstrained.estimators._private import (
     PrivateTraining,
 )
 from fairconstrained.estimators._training import Training
-from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
+from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.losses import log_loss
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
@@ -27,8 +26,8 @@ from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.privacy.plans import privacy_guarantee
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
-from fairconstrained.problems.private.secret_groups import COUNTS, SecretGroups, released_counts
+from fairconstrained.problems.private.erm import COUNTS, AttributeFermi, RecordFermi
+from fairconstrained.problems.private.secret_groups import SecretGroups, noisy_sums
 from fairconstrained.solvers.base import Solver, solves
 from fairconstrained.solvers.fermi import FERMI
 from fairconstrained.solvers.label_rounds import LabelRounds
@@ -192,10 +191,36 @@ class PenalisedTraining(Training):
         )
 
 
-class PenalisedRecords(PrivateRecords):
-    """A fit with the penalty that protects records."""
+class _PrivatelyPenalised(PrivateTraining):
+    """A private fit with the penalty."""
 
     estimator: DPFermiClassifier
+
+    def problem(self, *posed: Any) -> Any:
+        """Build the problem of a model, rows, a notion, counts of its parts and releases."""
+        weight = float(self.estimator.penalty)
+        return self.problem_class(*posed, self.alpha, self.n_rows, weight=weight)
+
+    def warn_of_parts(self, stack: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee) -> None:
+        """Name the parts of large weight, by the released counts of labels and groups."""
+        counts = stack.counts_of_cells(cells).clamp_min(1.0)
+        used = stack.used_parts().to(counts.device)
+        fractions = (counts / counts[used].sum()).tolist()
+        for part, fraction, counted in zip(
+            stack.part_cells(), fractions, used.tolist(), strict=True
+        ):
+            if counted and fraction < _SMALL_FRACTION:
+                warn_caller(
+                    f"{stack.space.describe(part)} makes up {fraction:.2%} of the rows compared by "
+                    "the released counts: its weight 1/sqrt(fraction) in the penalty is "
+                    f"{fraction**-0.5:.0f}, and what noise there is grows with it. Set "
+                    "min_group_size to leave it out.",
+                    SmallGroupWarning,
+                )
+
+
+class PenalisedRecords(_PrivatelyPenalised, PrivateRecords):
+    """A fit with the penalty that protects records."""
 
     @property
     def problem_class(self) -> type:
@@ -206,22 +231,9 @@ class PenalisedRecords(PrivateRecords):
         """Return the solver of noisy tables of labels."""
         return NoisyTables()
 
-    def pose(self) -> Any:
-        """Build the problem of noisy releases."""
-        plan = self.plan(self.n_rows)
-        _warn_of_budget(self, plan)
-        releases = Releases(plan)
-        pose = partial(_posed, self, releases, loss=log_loss, n_rows=self.n_rows)
-        trial = self.model_in(self.public)
-        self.refuse_early(partial(pose, trial))
-        model = self.released_model(releases, trial.n_params)
-        return pose(model, self.data, *_measured(self, releases))
 
-
-class PenalisedGroups(PrivateTraining):
+class PenalisedGroups(_PrivatelyPenalised):
     """A fit with the penalty where the groups alone are secret."""
-
-    estimator: DPFermiClassifier
 
     @property
     def problem_class(self) -> type:
@@ -233,85 +245,22 @@ class PenalisedGroups(PrivateTraining):
         return ReleasedMoments()
 
     def pose(self) -> Any:
-        """Build the problem of noisy releases."""
-        problem, budget = self.problem_class, self.budget
-        if len(self.rows.space.groups) < 2 and problem is SecretGroups:  # nothing is secret
-            plan = privacy_guarantee([], delta=budget.delta, unit=budget.unit)
-        else:
-            plan = self.plan(self.n_rows)
-            self.warn_of_delta()
-            _warn_of_budget(self, plan)
-        model, releases = self.model(), Releases(plan)
-        if problem is AttributeFermi:
-            self._check_rows(model)
-            own: dict[str, Any] = {"loss": log_loss, "n_rows": self.n_rows}
-        else:
-            own = {"risk": MeanLoss(log_loss)}
-        pose: Any = partial(_posed, self, releases, model, **own)
-        self.refuse_early(pose)
-        self.spent = plan
-        return pose(self.data, *_measured(self, releases))
+        """Build the problem of noisy releases; where there is one group, nothing is secret."""
+        model, (_, delta, unit), workers = self.model(), self.budget, self.data.workers
+        if self.problem_class is AttributeFermi:
+            if workers.any((self.data.weight != 1).any()):
+                raise ValueError(
+                    f"sample_weight must be None with {type(self.solver).__name__}: it counts rows "
+                    "once."
+                )
+            if hasattr(model, "network"):
+                check_rows_independent(model.network, self.data.X.shape[1])
+        elif len(self.rows.space.groups) < 2:
+            return self.posed(privacy_guarantee([], delta=delta, unit=unit), model)
+        return self.posed(self.plan(self.n_rows), model)
 
-    def _check_rows(self, model: Any) -> None:
-        """Check what gradients of single rows require."""
-        if self.data.workers.any((self.data.weight != 1).any()):
-            raise ValueError(
-                f"sample_weight must be None with {type(self.solver).__name__}: it counts rows "
-                "once."
-            )
-        if hasattr(model, "network"):
-            check_rows_independent(model.network, self.data.X.shape[1])
-
-
-def _posed(
-    training: PenalisedRecords | PenalisedGroups,
-    releases: Releases,
-    model: Any,
-    rows: Any,
-    stack: MomentConstraint,
-    counts: Tensor,
-    **own: Any,
-) -> Any:
-    """Build the problem on these rows, whose parts have these released counts."""
-    return training.problem_class(
-        model=model,
-        data=rows,
-        alpha=training.alpha,
-        constraint=stack,
-        counts=counts,
-        information=MutualInformation.within(stack, counts),
-        weight=float(training.estimator.penalty),
-        releases=releases,
-        **own,
-    )
-
-
-def _warn_of_budget(training: PenalisedRecords | PenalisedGroups, plan: PrivacyGuarantee) -> None:
-    if plan.epsilon > training.budget.epsilon:
-        warn_caller(
-            f"{type(training.solver).__name__} spends epsilon = {plan.epsilon:.3g}, more "
-            f"than the {training.budget.epsilon:g} asked for: see privacy_.",
-            PrivacyWarning,
-        )
-
-
-def _measured(
-    training: PenalisedRecords | PenalisedGroups, releases: Releases
-) -> tuple[MomentConstraint, Tensor]:
-    """Release counts; return the notion that is measured and the counts of its parts."""
-    space = training.rows.space
-    cells = released_counts(training.data, space, releases, training.rng)
-    stack = training.stack(cells.round(), training.least_rows(releases.plan.noise(COUNTS)))
-    counts = stack.counts_of_cells(cells).clamp_min(1.0)
-    used = stack.used_parts().to(counts.device)
-    fractions = (counts / counts[used].sum()).tolist()
-    for part, fraction, counted in zip(stack.part_cells(), fractions, used.tolist(), strict=True):
-        if counted and fraction < _SMALL_FRACTION:
-            warn_caller(
-                f"{space.describe(part)} makes up {fraction:.2%} of the rows compared by the "
-                "released counts: its weight 1/sqrt(fraction) in the penalty is "
-                f"{fraction**-0.5:.0f}, and what noise there is grows with it. Set "
-                "min_group_size to leave it out.",
-                SmallGroupWarning,
-            )
-    return stack, counts
+    def released_counts(self, releases: Releases) -> Tensor:
+        """Noisy weight of the rows of each label and group; that of each label is public."""
+        space, weight = self.rows.space, self.data.weight[:, None]
+        shape = len(space.classes), len(space.groups)
+        return noisy_sums(COUNTS, weight, self.data, shape, releases, self.rng)[0][..., 0]

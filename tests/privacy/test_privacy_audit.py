@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from fairconstrained.constraints import DemographicParity, Space, Stack
-from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Laplace, Phase, mechanisms, privacy_spent
@@ -66,7 +65,7 @@ def outputs_of(data, n_rows, kind, rng):
     stack = Stack(SPACE, [DemographicParity().bind(SPACE, 0.1)])
     counts = torch.ones(stack.n_parts, dtype=torch.float64)
     releases = Releases(plan_of(steps(kind, N_SAMPLES)))
-    problem = PrivateERM(model, data, log_loss, stack, 0.0, counts, releases, n_rows)
+    problem = PrivateERM(model, data, stack, counts, releases, 0.0, n_rows)
     x = torch.tensor([0.0, 0.0, -1.0], dtype=torch.float64)
     no_dual = torch.zeros(problem.n_constraints).double()
     rows = []

@@ -34,9 +34,7 @@ MAY_IMPORT = {
     "metrics": {"arrays", "auc", "exceptions", "groups", "percentiles", "rates"},
     "datasets": {"_version", "arrays"},
     "problems": {"auc", "constraints", "losses", "models", "distributed"},
-    "problems.private": {
-        *("constraints", "exceptions", "losses", "models", "privacy", "problems", "distributed"),
-    },
+    "problems.private": {"constraints", "exceptions", "losses", "models", "privacy", "problems"},
     "solvers": {
         *("arrays", "exceptions", "models", "privacy", "problems", "problems.private", "process"),
     },

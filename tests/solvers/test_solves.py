@@ -7,8 +7,7 @@ from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.moments import MomentERM
-from fairconstrained.problems.private.erm import PrivateERM
-from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
+from fairconstrained.problems.private.erm import AttributeFermi, PrivateERM, RecordFermi
 from fairconstrained.problems.private.secret_groups import SecretGroups
 from fairconstrained.solvers import (
     ALM,

@@ -1,17 +1,15 @@
 r"""Coordinates for private training: released centre and scales of the columns.
 
 Gradient descent suits rows with a mean near zero and norms of a few units. Public ranges alone do
-not ensure that: the rows of a hundred columns that fill a quarter of their ranges all point the
-same way, and steps along their mean swing from one constant prediction to the other. Nor do ranges
-tell a category that every second row has from one that is rare, whose coefficient plain steps would
-learn a hundred times slower.
+not ensure that: rows of a hundred columns that fill a quarter of their ranges all point the same
+way. Nor do they tell a frequent category from a rare one, whose coefficient plain steps would learn
+a hundred times slower.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from functools import reduce
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -27,7 +25,7 @@ _SIZES, _NORM, _MOMENTS = SCALING = (
     "moments of the columns",
 )
 _REACH = 2.0  # largest norm in the mean, in units of the typical norm; larger rows are clipped
-_CHUNK_NUMBERS = 1 << 22  # of dense rows held at a time: 32 MB
+_CHUNK = 1 << 22  # of dense rows held at a time: 32 MB
 _FAR = 0.99  # of the largest mean squared norm that rows within the range can have
 _FACTOR, _BINS = 4.0, 10  # entries are told apart by their size, by powers of 4 up to 4^11
 _MOST_LARGE = 16  # large entries of a row that count in full
@@ -173,22 +171,20 @@ def _runs(variance: Tensor, least: float) -> Tensor:
     return torch.where(small & (n_small >= _RUN), run, -1)
 
 
-def centred_chunks(X: Features, centre: Tensor, scale: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Dense (x - centre) / scale of some rows at a time, and which rows they are.
+def chunk_sums(
+    X: Features, centre: Tensor, scale: Tensor, of_chunk: Callable[[slice, Tensor], Tensor]
+) -> Tensor:
+    """Sum of a function of some rows at a time, given their places and dense (x - centre) / scale.
 
     The difference comes first: where a centre is many scales away from zero, sums of x and of the
     centre differ by rounding errors that are larger than what a row may add.
     """
     n_rows, n_columns = X.shape
-    size = max(1, _CHUNK_NUMBERS // n_columns)
+    total: Tensor | None = None
+    size = max(1, _CHUNK // n_columns)
     for index in torch.split(torch.arange(n_rows, device=centre.device), size):
-        rows = slice(int(index[0]), int(index[-1]) + 1)
-        yield rows, (X.rows(index).to_dense() - centre) / scale
-
-
-def chunk_sums(
-    X: Features, centre: Tensor, scale: Tensor, of_chunk: Callable[[slice, Tensor], Tensor]
-) -> Tensor:
-    """Sum of a function of some rows at a time, given their places and (x - centre) / scale."""
-    chunks = centred_chunks(X, centre, scale)
-    return reduce(torch.add, (of_chunk(rows, entries) for rows, entries in chunks))
+        entries = (X.rows(index).to_dense() - centre) / scale
+        own = of_chunk(slice(int(index[0]), int(index[-1]) + 1), entries)
+        total = own if total is None else total + own
+    assert total is not None
+    return total

@@ -1,8 +1,13 @@
-r"""Empirical risk minimisation as a private solver sees it: noisy tables and noisy gradients.
+r"""Empirical risk minimisation as private solvers see it: noisy tables and noisy gradients.
 
 Each step draws one Poisson batch and makes one joint release of it, a noisy table of moments and a
 noisy sum of clipped gradients. Private problems give nothing exact away: they have neither
 ``linearize`` nor ``evaluate``, and are no :class:`~fairconstrained.problems.Problem`.
+
+:class:`PrivateERM` is for constraints. Of the two problems with a penalty on mutual information,
+:class:`RecordFermi` protects the record and clips the whole gradient of each row, and
+:class:`AttributeFermi` protects the sensitive features: features and labels are public, and noise
+is added to the terms that depend on a row's group.
 """
 
 from __future__ import annotations
@@ -11,28 +16,31 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor
+from torch.nn.functional import pad
 
 from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.placement import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.losses import Loss
+from fairconstrained.losses import log_loss
 from fairconstrained.models.base import Model
 from fairconstrained.privacy.mechanisms import PoissonBatches, Releases
 from fairconstrained.problems.rows import Rows
 
-# The releases of a step, and that of a point that may be the result.
-TABLE, GRADIENT, FINAL = "histogram", "gradient", "final table"
+# The releases before the steps, of a step, and of a point that may be the result.
+COUNTS, TABLE, GRADIENT, FINAL = "group counts", "histogram", "gradient", "final table"
 
-_LARGEST = 1e6  # score in place of an infinite one
+# In place of infinite scores, by which one row could make a whole table nan.
+_FINITE = {"nan": 0.0, "posinf": 1e6, "neginf": -1e6}
 _RATES = tuple((i + 0.5) / 20 for i in range(20))  # at which slopes of values are taken
 
 
 class PrivateERM:
-    r"""Empirical risk minimisation under a moment constraint, by noisy releases.
+    r"""Minimise the mean log loss under a moment constraint, by noisy releases.
 
     With the released counts :math:`\tilde N`, a Poisson batch B of rate q, and the projection
     :math:`P = I - \frac1k 1 1^T` that subtracts the mean of k columns that add up to one, the
@@ -56,16 +64,15 @@ class PrivateERM:
     model : Model
     data : Rows
         Its weights are not used: private rows count once.
-    loss : callable
     constraint : MomentConstraint
-    alpha : float
-        Weight of the l2 penalty.
     counts : Tensor of shape (n_parts,)
         Released, not exact.
     releases : Releases
         The noisy sums that may be made: "histogram" and "gradient" of each step, "final table".
-    n_rows : int, optional
-        Number of rows, which is public, if other workers have more rows than those in `data`.
+    alpha : float
+        Weight of the l2 penalty.
+    n_rows : int
+        Number of rows of all workers, which is public.
 
     Raises
     ------
@@ -79,12 +86,11 @@ class PrivateERM:
         self,
         model: Model,
         data: Rows,
-        loss: Loss,
         constraint: MomentConstraint,
-        alpha: float,
         counts: Tensor,
         releases: Releases,
-        n_rows: int | None = None,
+        alpha: float,
+        n_rows: int,
     ):
         if constraint.n_aux:
             raise IncompatibleSolverError(
@@ -96,8 +102,7 @@ class PrivateERM:
         part = constraint.place(data.y, data.group, data.weight).part
         # The groups of these rows are parts, and n_parts for rows in no part.
         self.data = replace(data, blocks=(X,), group=part)
-        self.n_rows = len(data.y) if n_rows is None else n_rows
-        self.loss = loss
+        self.n_rows = n_rows
         self.constraint = constraint
         self.alpha = alpha
         self.counts = counts
@@ -105,18 +110,20 @@ class PrivateERM:
         self.plan = releases.plan
         # The counts never change, and a step is mostly the overhead of small operations.
         self._affine = constraint.affine(counts)
+        columns = constraint.statistic.n_columns
+        self._uniform = counts[:, None].expand(-1, columns) / max(columns, 1)
         width = torch.tensor(constraint.statistic.widths).to(counts)
         block = torch.repeat_interleave(width.long())
         same = (block[:, None] == block) & (width[block] > 1)
         self._means = same / width[block]  # the product with it has the means of blocks
         self._batches = PoissonBatches(len(data.y), self.plan.sampling_rate)
         self._norms = row_norms(constraint.statistic.widths)
-        self._table_norm = self._norms[self.plan.releases[TABLE][0].order]
+        self._order_of_table = self.plan.releases[TABLE][0].order
 
     @property
     def n_constraints(self) -> int:
         """Number m of constraint values."""
-        return len(self.values(self._uniform_table()))
+        return len(self.values(self._uniform))
 
     def start(self) -> Tensor:
         """Point at which a fit begins; it does not depend on the secret."""
@@ -156,18 +163,19 @@ class PrivateERM:
             If the plan has no step left.
         """
         batch = self.data.take(self._batches.draw(rng))
-        y, part = batch.y, batch.group
         scores, clipped = self.model.linearize_rows(x, batch.X)
-        scores = finite(scores)
-        released = self._noisy_table(scores, y, part, table, rng)
+        of_batch = scores.nan_to_num(**_FINITE), batch.y, batch.group
+        released = self._noisy_table(*of_batch, table, rng)
         weights = self.n_rows * self.weights(released, choose_dual(released))
-        scale = 1.0 / (1.0 + self._mean_spread(weights))
-        cotangent = self.loss.gradient(scores, y) + self._on_scores(scores, y, part, weights)
+        scale = 1.0
+        if weights.numel():
+            spread = weights.amax(dim=1) - weights.amin(dim=1)
+            scale = 1.0 / (1.0 + float(spread @ self.counts) / self.n_rows)
+        cotangent = log_loss.gradient(*of_batch[:2]) + self._on_scores(*of_batch, weights)
         cotangent = (scale * cotangent).nan_to_num(0.0, 0.0, 0.0)
-        total = clipped(cotangent, max_norm)
-        total = self.releases.noisy(GRADIENT, total, max_norm, rng)
+        total = self.releases.noisy(GRADIENT, clipped(cotangent, max_norm), max_norm, rng)
         gradient = total / (self.plan.sampling_rate * self.n_rows)
-        return released, gradient + scale * self._penalty_gradient(x)
+        return released, gradient + scale * (self.alpha * self.model.penalty(x).gradient)
 
     def release_table(self, x: Tensor, rng: Generator) -> Tensor:
         """Release the table of all rows at `x`, a point that may be the result.
@@ -177,7 +185,7 @@ class PrivateERM:
         RuntimeError
             If the plan has no final table left.
         """
-        scores = finite(self.model.scores(x, self.data.X))
+        scores = self.model.scores(x, self.data.X).nan_to_num(**_FINITE)
         table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.group)
         return self._adding_up(self.releases.noisy(FINAL, table, self._norms[2], rng))
 
@@ -222,23 +230,13 @@ class PrivateERM:
     @cached_property
     def _slopes(self) -> Tensor:
         """Size of the slope of each value in each entry of the table, (m, n_parts, n_columns)."""
-        table = self._uniform_table()
-        unit = torch.eye(self.n_constraints, dtype=table.dtype, device=table.device)
-        rates = _RATES if self._affine is None else (1.0,)
-        sizes = table.new_zeros((len(unit), *table.shape))
-        for rate in rates:
+        unit = torch.eye(self.n_constraints).to(self._uniform)
+        sizes = unit.new_zeros((len(unit), *self._uniform.shape))
+        for rate in _RATES if self._affine is None else (1.0,):
             for size, row in zip(sizes, unit, strict=True):
-                slope = self._less_means(self.weights(rate * table, row)).abs()
+                slope = self._less_means(self.weights(rate * self._uniform, row)).abs()
                 torch.maximum(size, slope, out=size)
         return sizes
-
-    def _uniform_table(self) -> Tensor:
-        columns = self.constraint.statistic.n_columns
-        return self.counts[:, None].expand(-1, columns) / max(columns, 1)
-
-    def _penalty_gradient(self, x: Tensor) -> Tensor:
-        """Gradient of the l2 penalty, which does not depend on the data."""
-        return self.alpha * self.model.penalty(x).gradient
 
     def _noisy_table(
         self, scores: Tensor, y: Tensor, part: Tensor, table: str, rng: Generator
@@ -246,9 +244,10 @@ class PrivateERM:
         """Release the table of a batch, scaled up to all rows."""
         statistic = self.constraint.statistic
         counted = statistic.hard if table == "labels" else statistic.soft
-        exact = self._table(counted(scores, y), part)
-        noisy = self.releases.noisy(TABLE, exact, self._table_norm, rng)
-        return self._adding_up(noisy / self.plan.sampling_rate)
+        exact, norm = self._table(counted(scores, y), part), self._norms[self._order_of_table]
+        return self._adding_up(
+            self.releases.noisy(TABLE, exact, norm, rng) / self.plan.sampling_rate
+        )
 
     def _on_scores(self, scores: Tensor, y: Tensor, part: Tensor, weights: Tensor) -> Tensor:
         """Gradients of weighted sums of statistics with respect to the scores.
@@ -256,15 +255,9 @@ class PrivateERM:
         Row by row the weights on the table are looked up: no sum over parts, forth and back.
         """
         _, pullback = self.constraint.statistic.linearize(scores, y)
-        on_scores: Tensor = pullback(with_zero_row(weights).index_select(0, part))
+        of_rows = pad(weights, (0, 0, 0, 1)).index_select(0, part)  # zeros for rows in no part
+        on_scores: Tensor = pullback(of_rows)
         return on_scores
-
-    def _mean_spread(self, weights: Tensor) -> float:
-        """Mean spread of the weights over the rows of the released counts."""
-        if not weights.numel():
-            return 0.0
-        spread = weights.amax(dim=1) - weights.amin(dim=1)
-        return float(spread @ self.counts) / self.n_rows
 
     def _table(self, statistics: Tensor, part: Tensor) -> Tensor:
         """Sums of the rows' statistics, less their means."""
@@ -280,6 +273,108 @@ class PrivateERM:
         return self._less_means(noisy) + self.counts[:, None] * self._means.diagonal()
 
 
+class RecordFermi(PrivateERM):
+    r"""Loss plus ERMI with the whole record protected: every row's whole gradient is clipped.
+
+    The multipliers are W of the saddle form. The tables that W answers to hold predicted labels or
+    class probabilities, and one row adds at most one either way. There are no constraints: the
+    values of the notion are measured only.
+
+    Parameters
+    ----------
+    *problem
+        The parameters of :class:`PrivateERM`.
+    weight : float
+        :math:`\lambda`.
+    """
+
+    offers = frozenset({"noisy_saddle"})
+    n_constraints = 0
+    step_size = 4.0  # suits columns of a public range
+
+    def __init__(self, *problem: Any, weight: float):
+        super().__init__(*problem)
+        self.information = MutualInformation.within(self.constraint, self.counts)
+        self.weight = weight
+
+    def weights(self, table: Tensor, dual: Tensor) -> Tensor:
+        """Derivative of the penalty at W with respect to the table, (n_parts, n_columns)."""
+        return self.weight * self.information.weights(dual)
+
+    def deviations_of_estimates(self) -> Tensor:
+        """Return nothing: there are no constraints."""
+        return torch.zeros(0)
+
+
+class AttributeFermi(RecordFermi):
+    r"""Loss plus ERMI with the sensitive features protected: features and labels are public.
+
+    Private, of a Poisson batch: the table, and the clipped gradients of the rows'
+    :math:`2 \sum_j W_{r_i j} F_j / \sqrt{p_{r_i}}`. Public: the loss and
+    :math:`\sum_q W_{qj}^2 F_j`, from rows that are drawn independently. Workers draw the same
+    public rows of all, and each takes those that it has.
+
+    Paper: the public terms come from the same batch and carry no noise; here: from rows of their
+    own, because exact gradients of a batch reveal which rows are in it, and sampling then
+    amplifies nothing.
+    """
+
+    step_size = 0.5  # suits public columns, which are whitened
+
+    def __init__(self, model: Model, data: Rows, *problem: Any, weight: float):
+        super().__init__(model, data.own, *problem, weight=weight)
+        self._n_before = data.n_before
+        self._n_public = max(1, round(self.plan.sampling_rate * self.n_rows))
+        # The term that all groups share is linear in W^2 and the same for all rows of a label.
+        part_of_label = self.constraint.part_of_cell.max(dim=1).values  # -1 without parts
+        shared = pad(self.information.shared, (0, 0, 0, 1))[part_of_label]
+        self._shared = weight * self.n_rows * shared
+
+    def release(
+        self,
+        x: Tensor,
+        choose_dual: Callable[[Tensor], Tensor],
+        max_norm: float,
+        rng: Generator,
+        table: str = "labels",
+    ) -> tuple[Tensor, Tensor]:
+        """Make one step, with one pass over the rows of both kinds, each clipped or not."""
+        sampled, drawn = self._batches.draw(rng), self._public_rows(rng)
+        n = len(sampled)
+        rows = self.data.take(torch.cat((sampled, drawn)))
+        scores, clipped = self.model.linearize_rows(x, rows.X)
+        scores, y = scores.nan_to_num(**_FINITE), rows.y
+        of_batch = scores[:n], y[:n], rows.group[:n]
+        released = self._noisy_table(*of_batch, table, rng)
+        dual = choose_dual(released)
+        # Turns a sum over the batch into an estimate of the mean over all rows.
+        scale = self.weight / (self.plan.sampling_rate * self.n_rows)
+        weights = scale * self.n_rows * self.information.group_weights(dual)
+        cotangents = (
+            self._on_scores(*of_batch, weights),
+            self._of_public(dual, scores[n:], y[n:]) / self._n_public,
+        )
+        max_norms = scores.new_full((len(scores),), torch.inf)
+        max_norms[:n].fill_(scale * max_norm)
+        gradient = clipped(torch.cat(cotangents), max_norms)
+        gradient = self.releases.noisy(GRADIENT, gradient, scale * max_norm, rng)
+        return released, gradient + self.alpha * self.model.penalty(x).gradient
+
+    def _public_rows(self, rng: Generator) -> Tensor:
+        """Draw as many rows as a batch is expected to have, independently of it."""
+        n_own = len(self.data.y)
+        if self.plan.sampling_rate >= 1:
+            return torch.arange(n_own)
+        drawn = torch.randint(self.n_rows, (self._n_public,), generator=rng) - self._n_before
+        return drawn[(drawn >= 0) & (drawn < n_own)]
+
+    def _of_public(self, dual: Tensor, scores: Tensor, y: Tensor) -> Tensor:
+        """Derivative by scores of the loss and of the term of psi that all groups share."""
+        _, pullback = self.constraint.statistic.linearize(scores, y)
+        of_label = self._shared @ (dual * dual)
+        return log_loss.gradient(scores, y) - pullback(of_label.index_select(0, y))
+
+
 def row_norms(widths: Sequence[int]) -> dict[int, float]:
     """Largest l1 and l2 norm of a row's statistics less their means, in which releases are priced.
 
@@ -291,13 +386,3 @@ def row_norms(widths: Sequence[int]) -> dict[int, float]:
         squares += 1.0 - 1.0 / k if k > 1 else 1.0
         l1 += 2.0 * (1.0 - 1.0 / k) if k > 1 else 1.0
     return {1: l1, 2: math.sqrt(squares)}
-
-
-def finite(scores: Tensor) -> Tensor:
-    """Replace scores that one row could use to make a whole table nan."""
-    return scores.nan_to_num(0.0, _LARGEST, -_LARGEST)
-
-
-def with_zero_row(table: Tensor) -> Tensor:
-    """Append a row of zeros, for the rows in no part."""
-    return torch.cat((table, table.new_zeros((1, table.shape[1]))))

@@ -21,69 +21,46 @@ from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
+from torch.nn.functional import pad
 
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.placement import sum_by
-from fairconstrained.constraints.space import Space
-from fairconstrained.distributed import Workers
+from fairconstrained.losses import log_loss
 from fairconstrained.models.base import Model
 from fairconstrained.models.features import Features
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.fermi import FermiERM
-from fairconstrained.problems.objectives import Objective
-from fairconstrained.problems.private.erm import with_zero_row
+from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.rows import Rows
-
-COUNTS = "group counts"
 
 _STRENGTHS = -6, 6, 73  # exponents of ten, number of values tried
 _EXACT = 1e-9  # added to the variances, because sums without noise may be redundant
 
 
-def released_counts(data: Rows, space: Space, releases: Releases, rng: Generator) -> Tensor:
-    """Noisy weight of the rows of each label and group, (n_classes, n_groups).
-
-    Where the sensitive features are protected the weight of each label is public and kept.
-    """
-    n_labels, n_groups = len(space.classes), len(space.groups)
-    weight = data.weight[:, None]
-    if releases.plan.unit == "sensitive_features":
-        cells = data.y, data.group, n_labels, n_groups
-        return _noisy_sums(COUNTS, weight, *cells, data.workers, releases, rng)[0][..., 0]
-    sums = sum_by(weight, data.y * n_groups + data.group, space.n_cells)
-    return releases.noisy(COUNTS, sums, 1.0, rng).reshape(n_labels, n_groups)
-
-
-def _noisy_sums(
-    name: str,
-    rows: Tensor,
-    condition: Tensor,
-    group: Tensor,
-    n_conditions: int,
-    n_groups: int,
-    workers: Workers,
-    releases: Releases,
-    rng: Generator,
+def noisy_sums(
+    name: str, rows: Tensor, data: Rows, shape: tuple[int, int], releases: Releases, rng: Generator
 ) -> tuple[Tensor, float]:
     """Release sums of public rows (n, m) over secret groups, (n_conditions, n_groups, m).
 
-    Their total over the groups is public, and not summed over groups: not even its rounding may
-    depend on them. Also return the standard deviation of the noise.
+    The condition of a row is its `y` in `data`, and `shape` is (n_conditions, n_groups). The total
+    over the groups is public, and not summed over groups: not even its rounding may depend on them.
+    Also return the standard deviation of the noise.
     """
-    sums = sum_by(rows, condition * n_groups + group, n_conditions * n_groups)
-    mean = sum_by(rows, condition, n_conditions)[:, None] / n_groups
-    of_all = workers.sum(mean)
+    n_conditions, n_groups = shape
+    sums = sum_by(rows, data.y * n_groups + data.group, n_conditions * n_groups)
+    mean = sum_by(rows, data.y, n_conditions)[:, None] / n_groups
+    of_all = data.workers.sum(mean)
     if n_groups == 1:
         return of_all, 0.0
     # We account for antipodal contributions, a distance of 2; groups are sqrt(2) apart,
     # and of all rows, without sampling, nothing but the distance matters.
-    largest, half = workers.largest(rows.norm(dim=1).max()), 0.5**0.5
+    largest, half = data.workers.largest(rows.norm(dim=1).max()), 0.5**0.5
     sums = sums.reshape(n_conditions, n_groups, -1) - mean
     noisy = releases.noisy(name, sums, largest * half, rng)
-    deviation = releases.plan.noise(name) * largest * half
     # The total is public: noise on it is undone.
-    return noisy - noisy.mean(dim=1, keepdim=True) + of_all, deviation
+    noisy = noisy - noisy.mean(dim=1, keepdim=True) + of_all
+    return noisy, releases.plan.noise(name) * largest * half
 
 
 class SecretGroups:
@@ -98,7 +75,7 @@ class SecretGroups:
 
     Parameters
     ----------
-    model, risk, alpha
+    model, alpha
         As in :class:`fairconstrained.problems.FairERM`.
     data : Rows
         The attribute `data` has these rows without their groups.
@@ -106,11 +83,12 @@ class SecretGroups:
         The measured constraint; its parts are the groups within labels.
     counts : Tensor of shape (n_parts,)
         Released or public.
-    information : MutualInformation
-    weight : float
-        :math:`\lambda`.
     releases : Releases
         The noisy sums that may be asked for.
+    n_rows : int
+        Number of rows of all workers, which is public.
+    weight : float
+        :math:`\lambda`.
     """
 
     offers = frozenset({"noisy_moments"})
@@ -118,33 +96,41 @@ class SecretGroups:
 
     def __init__(
         self,
-        *,
         model: Model,
         data: Rows,
-        risk: Objective,
-        alpha: float,
         constraint: MomentConstraint,
         counts: Tensor,
-        information: MutualInformation,
-        weight: float,
         releases: Releases,
+        alpha: float,
+        n_rows: int,
+        *,
+        weight: float,
     ):
         self.model = model
         self.data = replace(data, group=torch.zeros_like(data.group))
         self.constraint = constraint
         self.releases = releases
         self.plan = releases.plan
-        self._information = information
-        self._group = data.group
+        self.n_rows = n_rows
+        information = MutualInformation.within(constraint, counts)
         self._penalised = FermiERM(
-            model, self.data, risk, constraint, alpha, information=information, weight=weight
+            *(model, self.data, MeanLoss(log_loss), constraint, alpha),
+            information=information,
+            weight=weight,
         )
-        self._n_groups = constraint.part_of_cell.shape[1]
         # Condition 0 has the rows whose label is in no part.
-        of_part = ((information.condition + 1) * information.used)[:, None].to(data.weight)
+        condition = (information.condition + 1) * information.used
         part_of_label = constraint.part_of_cell.max(dim=1).values  # -1 without parts
-        self._condition = with_zero_row(of_part)[part_of_label][data.y, 0].long()
-        self._prior = self._prior_by(counts)
+        of_rows = pad(condition, (0, 1))[part_of_label][data.y]
+        self._secret = replace(data, y=of_rows)  # conditions and groups
+        # Fractions of the groups in each condition, (n_conditions + 1, n_groups).
+        n_groups = constraint.part_of_cell.shape[1]
+        prior = counts.new_zeros((information.n_conditions + 1, n_groups))
+        for part, cells in enumerate(constraint.part_cells()):
+            if information.used[part]:
+                prior[int(condition[part]), torch.as_tensor(cells.any(axis=0))] = counts[part]
+        prior[prior.sum(dim=1) == 0] = 1.0  # nothing is compared there
+        self._prior = prior / prior.sum(dim=1, keepdim=True)
         self._released: list[tuple[Tensor, Tensor, Tensor]] = []  # queries, sums, variances
 
     def start(self) -> Tensor:
@@ -155,11 +141,6 @@ class SecretGroups:
         """Return nothing: there are no constraints."""
         return torch.zeros(0)
 
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of all workers, which is public."""
-        return self.data.n_rows
-
     def release(self, name: str, queries: Tensor, rng: Generator) -> None:
         """Release sums of the public queries (n, m) over conditions and groups, and keep them.
 
@@ -168,10 +149,11 @@ class SecretGroups:
         RuntimeError
             If the plan has no such release left.
         """
-        rows = queries * ((self._condition > 0) * self.data.weight)[:, None]
-        cells = self._condition, self._group, len(self._prior), self._n_groups
-        workers = self.data.workers
-        sums, deviation = _noisy_sums(name, rows, *cells, workers, self.releases, rng)
+        n_conditions, n_groups = self._prior.shape
+        rows = queries * ((self._secret.y > 0) * self._secret.weight)[:, None]
+        sums, deviation = noisy_sums(
+            name, rows, self._secret, (n_conditions, n_groups), self.releases, rng
+        )
         variances = queries.new_full((queries.shape[1],), deviation**2)
         self._released.append((queries, sums, variances))
 
@@ -181,14 +163,15 @@ class SecretGroups:
 
     def fractions(self) -> Tensor:
         """Estimated fractions of the groups in each row, (n, n_groups); rows add up to 1."""
-        fractions = self._prior[self._condition]
+        condition, workers = self._secret.y, self.data.workers
+        fractions = self._prior[condition]
         if not self._released:
             return fractions
-        columns = zip(*self._released, strict=True)
-        queries, sums, variances = (torch.cat(column, dim=-1) for column in columns)
-        workers = self.data.workers
+        queries, sums, variances = (
+            torch.cat(column, dim=-1) for column in zip(*self._released, strict=True)
+        )
         for c in range(1, len(self._prior)):
-            rows = self._condition == c
+            rows = condition == c
             own, weight, prior = queries[rows], self.data.weight[rows], self._prior[c]
             excess = (sums[c] - prior[:, None] * workers.sum(weight @ own)).T
             gram = workers.sum(own.T @ (own * weight[:, None]))
@@ -210,17 +193,6 @@ class SecretGroups:
         scores = torch.cat([self.model.scores(x, rows.X) for rows in self.data.pieces()])
         statistic = self.constraint.statistic
         return statistic.soft(scores, self.data.y), statistic.hard(scores, self.data.y)
-
-    def _prior_by(self, counts: Tensor) -> Tensor:
-        """Fractions of the groups in each condition, (n_conditions + 1, n_groups)."""
-        information = self._information
-        prior = counts.new_zeros((information.n_conditions + 1, self._n_groups))
-        for part, cells in enumerate(self.constraint.part_cells()):
-            if information.used[part]:
-                condition = int(information.condition[part]) + 1
-                prior[condition, torch.as_tensor(cells.any(axis=0))] = counts[part]
-        prior[prior.sum(dim=1) == 0] = 1.0  # nothing is compared there
-        return prior / prior.sum(dim=1, keepdim=True)
 
 
 def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
@@ -245,10 +217,9 @@ def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
 def principal_components(data: Rows, n_components: int) -> Tensor:
     """A constant and the leading components of the standardised columns, each of mean square 1.
 
-    Of several workers each gets those of its own rows, (n, n_components + 1).
-
-    They depend on features only. With more columns than components a random sketch (with a seed of
-    its own) and one power iteration find them. Columns without variance are left out.
+    Of several workers each gets those of its own rows, (n, n_components + 1). They depend on
+    features only. With more columns than components a random sketch (with a seed of its own) and
+    one power iteration find them. Columns without variance are left out.
     """
     weight, workers = data.weight, data.workers
     centre = data.X.mean(weight)
@@ -256,28 +227,25 @@ def principal_components(data: Rows, n_components: int) -> Tensor:
     scale = torch.where(scale > 1e-6 * centre.abs().clamp_min(1e-6), 1.0 / scale, 0.0 * scale)
     n_columns = data.X.shape[1]
     basis = torch.eye(n_columns).to(scale)
+
+    def standardised(X: Features) -> Tensor:  # in the basis, without a dense copy of X
+        scaled = scale[:, None] * basis
+        own: Tensor = X.matmul(scaled) - centre @ scaled
+        return own
+
+    def there_and_back(batch: Rows) -> Tensor:
+        found = standardised(batch.X) * batch.weight[:, None]
+        back: Tensor = batch.X.t_matmul(found) - torch.outer(centre, found.sum(dim=0))
+        return scale[:, None] * back
+
     if n_columns > n_components:
-        sketch = torch.randn(
-            (n_columns, n_components + 8), generator=torch.Generator().manual_seed(0)
-        )
-        basis = sketch.to(scale)
-
-        def there_and_back(batch: Rows) -> Tensor:
-            found = _standardised(batch.X, centre, scale, basis) * batch.weight[:, None]
-            back: Tensor = batch.X.t_matmul(found) - torch.outer(centre, found.sum(dim=0))
-            return scale[:, None] * back
-
+        seeded = torch.Generator().manual_seed(0)
+        basis = torch.randn((n_columns, n_components + 8), generator=seeded).to(scale)
         for _ in range(2):
             basis = torch.linalg.qr(data.total(there_and_back)).Q
-    rows = torch.cat([_standardised(batch.X, centre, scale, basis) for batch in data.pieces()])
+    rows = torch.cat([standardised(batch.X) for batch in data.pieces()])
     covariance = workers.sum(rows.T @ (rows * weight[:, None])) / workers.sum(weight.sum())
     values, vectors = torch.linalg.eigh(covariance)
     keep = (values > 1e-6 * values.max()).nonzero()[:, 0].flip(0)[:n_components]
     components = rows @ vectors[:, keep] / values[keep].sqrt()
     return torch.cat((components.new_ones((len(components), 1)), components), dim=1)
-
-
-def _standardised(X: Features, centre: Tensor, scale: Tensor, basis: Tensor) -> Tensor:
-    """Standardised rows in a basis, (n, r), without a dense copy of X."""
-    scaled = scale[:, None] * basis
-    return X.matmul(scaled) - centre @ scaled

@@ -12,9 +12,7 @@ from torch import Generator, Tensor
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.plans import plan_releases
 from fairconstrained.problems.private.coordinates import SCALING
-from fairconstrained.problems.private.erm import FINAL, GRADIENT, TABLE
-from fairconstrained.problems.private.fermi import RecordFermi
-from fairconstrained.problems.private.secret_groups import COUNTS
+from fairconstrained.problems.private.erm import COUNTS, FINAL, GRADIENT, TABLE, RecordFermi
 from fairconstrained.solvers.base import Iterate, count, nonnegative, positive
 from fairconstrained.solvers.fermi import check_choices, followed, last_step, output_after
 from fairconstrained.solvers.private.base import (

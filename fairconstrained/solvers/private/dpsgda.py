@@ -14,8 +14,7 @@ from fairconstrained.models.linear import LinearModel
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.plans import one_off_noise, plan_releases
 from fairconstrained.problems.private.coordinates import SCALING
-from fairconstrained.problems.private.erm import FINAL, GRADIENT, TABLE, PrivateERM
-from fairconstrained.problems.private.secret_groups import COUNTS
+from fairconstrained.problems.private.erm import COUNTS, FINAL, GRADIENT, TABLE, PrivateERM
 from fairconstrained.solvers.base import Iterate, count, positive
 from fairconstrained.solvers.private.base import (
     PrivateSolver,

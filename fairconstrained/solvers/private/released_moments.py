@@ -13,11 +13,8 @@ from fairconstrained.models.base import clip_factors
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.plans import plan_releases
-from fairconstrained.problems.private.secret_groups import (
-    COUNTS,
-    SecretGroups,
-    principal_components,
-)
+from fairconstrained.problems.private.erm import COUNTS
+from fairconstrained.problems.private.secret_groups import SecretGroups, principal_components
 from fairconstrained.solvers.base import Iterate, Solver, check_solves, count, positive
 from fairconstrained.solvers.fermi import FERMI
 from fairconstrained.solvers.label_rounds import LabelRounds

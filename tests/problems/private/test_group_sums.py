@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-from fairconstrained.constraints import Space
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Budget, Gaussian, Phase, plan_releases, privacy_spent
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems import Rows
-from fairconstrained.problems.private.secret_groups import principal_components, released_counts
+from fairconstrained.problems.private.secret_groups import noisy_sums, principal_components
 from tests.helpers.releases import answered_by, without_noise
 
 
@@ -17,10 +16,10 @@ def test_the_noise_is_that_of_the_distance_between_two_groups(k, monkeypatch):
     """Sensitivity sqrt(2) over the deviation costs what the plan says: neither more nor less."""
     plan = plan_releases({"group counts": 0.99}, Budget(1.0, 1e-5, "sensitive_features"))
     asked, one = answered_by(monkeypatch, without_noise), torch.ones(1, dtype=torch.float64)
-    space, y = Space([0, 1], list(range(k))), torch.zeros(1, dtype=torch.long)
+    y = torch.zeros(1, dtype=torch.long)
     for group in (0, 1):
         data = Rows((DenseFeatures(one[:, None]),), y, torch.tensor([group]), one)
-        released_counts(data, space, Releases(plan), None)
+        noisy_sums("group counts", one[:, None], data, (2, k), Releases(plan), None)
     (_, deviation, first), (_, _, second) = asked
     moved = float((first - second).norm())
     assert moved == pytest.approx(2**0.5)

@@ -6,7 +6,6 @@ import torch
 from fairconstrained.constraints import DemographicParity, FalseNegativeRate, Space, Stack
 from fairconstrained.constraints.statistics import ClassProbabilities
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy.mechanisms import Releases
@@ -32,7 +31,7 @@ def problem(kind="gaussian", n_steps=2):
     solver = DPSGDA(n_steps=n_steps, sampling_rate=1.0, histogram_noise=kind)
     releases = Releases(solver.plan(100, Budget(1.0, 1e-5, "record")))
     model = LinearModel(1, zero, one, True)
-    return PrivateERM(model, data, log_loss, stack, 0.0, counts, releases)
+    return PrivateERM(model, data, stack, counts, releases, 0.0, 100)
 
 
 X = torch.tensor([0.3, 2.0], dtype=torch.float64)

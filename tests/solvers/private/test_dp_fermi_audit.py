@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, Space, Stack
-from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
@@ -15,7 +14,7 @@ from fairconstrained.privacy.mechanisms import PoissonBatches, Releases
 from fairconstrained.problems import Rows
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.problems.private.fermi import AttributeFermi, RecordFermi
+from fairconstrained.problems.private.erm import AttributeFermi, RecordFermi
 from fairconstrained.problems.private.secret_groups import SecretGroups
 from tests.helpers.releases import answered_by, plan_of, without_noise
 
@@ -38,17 +37,8 @@ def rows(group_of_canary, with_canary=True):
 def parts(data, plan):
     stack = Stack(SPACE, [DemographicParity().bind(SPACE, 1.0)])
     zeros, ones = torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
-    counts = torch.full((2,), N_ROWS / 2).double()
-    return {
-        "model": LinearModel(1, zeros, ones, True),
-        "data": data,
-        "alpha": 0.0,
-        "constraint": stack,
-        "counts": counts,
-        "information": MutualInformation.within(stack, counts),
-        "weight": 1.0,
-        "releases": Releases(plan),
-    }
+    counts, n_rows = torch.full((2,), N_ROWS / 2).double(), len(data.y)
+    return LinearModel(1, zeros, ones, True), data, stack, counts, Releases(plan), 0.0, n_rows
 
 
 DUAL = torch.tensor([[2.0, -2.0], [-2.0, 2.0]], dtype=torch.float64)
@@ -66,7 +56,7 @@ def step_outputs(kind, unit, changed, seed):
     """Gradient along the canary's feature, and its entry of the table, of many steps."""
     plan = step_plan(unit)
     data = rows(int(changed)) if unit == "sensitive_features" else rows(1, with_canary=changed)
-    problem = kind(loss=log_loss, **parts(data, plan))
+    problem = kind(*parts(data, plan), weight=1.0)
     rng = torch.Generator().manual_seed(seed)
     x = torch.zeros(3, dtype=torch.float64)
     out = []
@@ -100,8 +90,8 @@ class Remembered(PoissonBatches):
 class SameRows(AttributeFermi):
     """The paper's: exact public gradients of the very rows that the noisy ones come from."""
 
-    def __init__(self, **problem):
-        super().__init__(**problem)
+    def __init__(self, *problem, weight):
+        super().__init__(*problem, weight=weight)
         self._batches = Remembered(self._batches.n_rows, self._batches.rate)
 
     def _public_rows(self, rng):
@@ -159,10 +149,9 @@ def test_one_person_moves_the_sums_by_no_more_than_was_priced(notion, monkeypatc
             own[i] = g
             data = Rows((DenseFeatures(queries),), y, own, weight)
             plan = plan_releases({"q": 0.99}, Budget(1.0, 1e-3, "sensitive_features"))
-            counts = weight.new_ones(stack.n_parts)
-            own_parts = {"constraint": stack, "counts": counts,
-                "information": MutualInformation.within(stack, counts)}  # fmt: skip
-            problem = SecretGroups(risk=None, **{**parts(data, plan), **own_parts})
+            model, *_, releases, alpha, n_rows = parts(data, plan)
+            own_parts = model, data, stack, weight.new_ones(stack.n_parts)
+            problem = SecretGroups(*own_parts, releases, alpha, n_rows, weight=1.0)
             problem.release("q", queries, None)
         (_, _, before), (_, deviation, after) = asked[-2:]
         moved.append(plan.noise("q") * float((after - before).norm()) / deviation)
@@ -179,21 +168,20 @@ def test_a_step_without_noise_is_that_of_the_saddle_form(kind, unit, table, monk
     step = {"histogram": 0.2, "gradient": 0.8}
     plan = plan_releases({}, Budget(1.0, DELTA, unit), step=step)
     data = rows(0)
-    given = parts(data, plan)
-    given["counts"] = given["constraint"].place(data.y, data.group, data.weight).counts()
-    problem = kind(loss=log_loss, **given)
+    model, _, stack, _, *rest = parts(data, plan)
+    counts = stack.place(data.y, data.group, data.weight).counts()
+    problem = kind(model, data, stack, counts, *rest, weight=1.0)
     x = torch.tensor([0.02, -1.0, 0.3], dtype=torch.float64)
     released, gradient = problem.release(
         x, lambda table: DUAL, 1e9, torch.Generator().manual_seed(0), table
     )
-    stack = given["constraint"]
+    information = problem.information
     exact = FermiERM(
-        given["model"], data, MeanLoss(log_loss), stack, 0.0,
-        information=given["information"], weight=1.0,
-    )  # fmt: skip
+        *(model, data, MeanLoss(log_loss), stack, 0.0), information=information, weight=1.0
+    )
     on_x, on_dual = exact.saddle_gradients(x, DUAL, torch.arange(N_ROWS), table)
     torch.testing.assert_close(gradient / gradient.norm(), on_x / on_x.norm())
-    ascent = given["information"].ascent(DUAL, released)
+    ascent = information.ascent(DUAL, released)
     torch.testing.assert_close(ascent, on_dual)
     whole = bool((released == released.round()).all())
     assert whole == (table == "labels")
