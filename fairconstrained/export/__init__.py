@@ -1,7 +1,6 @@
 """Fitted models outside of Python: model cards, files that can be audited, and ONNX."""
 
-from fairconstrained.export.cards import ModelCard, model_card
-from fairconstrained.export.files import trusted_types
+from fairconstrained.export.cards import ModelCard, model_card, trusted_types
 from fairconstrained.export.onnx import register_onnx_converters, to_onnx
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Model cards: constraint, groups, certificate, privacy and limits of a fitted model."""
+"""Model cards, and the types that readers of a stored model have to trust."""
 
 from __future__ import annotations
 
@@ -57,30 +57,10 @@ class ModelCard:
         return "\n\n".join(parts)
 
     def to_skops(self, model: Any) -> Any:
-        """Return a ``skops.card.Card`` of the model with these sections.
-
-        Parameters
-        ----------
-        model : fitted estimator
-            The model that skops draws and whose parameters it lists.
-
-        Returns
-        -------
-        skops.card.Card
-
-        Raises
-        ------
-        ImportError
-            If skops, of the extra ``clients``, is not installed.
-        """
-        try:
-            from skops.card import Card
-        except ImportError as error:
-            raise ImportError(
-                "to_skops needs skops: pip install 'fairconstrained[clients]'."
-            ) from error
+        """Return a ``skops.card.Card`` of the model, which it draws, with these sections."""
+        skops = _skops("to_skops")
         as_published = pickle.loads(pickle.dumps(model))  # without the seed of a private fit
-        return Card(as_published).add(**self.sections)
+        return skops.card.Card(as_published).add(**self.sections)
 
 
 def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCard:
@@ -118,7 +98,17 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
     Sensitive features are used in training only. Groups: 0, 1.
     """
     check_is_fitted(model)
-    around = _inside(model)
+    around = [model]  # the model, the models inside of it, and last an estimator of this package
+    while not isinstance(inner := around[-1], FairClassifier):
+        if hasattr(inner, "steps"):
+            around.append(inner.steps[-1][1])
+            continue
+        names = [name for name in _INSIDE if hasattr(inner, name)]
+        if not names:
+            raise ValueError(
+                f"model must be a classifier of fairconstrained, or hold one; got {model!r}."
+            )
+        around.append(getattr(inner, names[0]))
     clf = around[-1]
     check_is_fitted(clf)
     certificate = certificate or getattr(model, "certificate_", None)
@@ -135,20 +125,51 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
     return ModelCard(f"{type(clf).__name__}: {notions}", sections)
 
 
-def _inside(model: Any) -> list[Any]:
-    """List the model, the models inside of it, and last an estimator of this package."""
-    found = [model]
-    while not isinstance(inner := found[-1], FairClassifier):
-        if hasattr(inner, "steps"):
-            found.append(inner.steps[-1][1])
-            continue
-        names = [name for name in _INSIDE if hasattr(inner, name)]
-        if not names:
-            raise ValueError(
-                f"model must be a classifier of fairconstrained, or hold one; got {model!r}."
-            )
-        found.append(getattr(inner, names[0]))
-    return found
+def trusted_types(model: Any) -> list[str]:
+    """Return names of this package's types in a fitted model, for readers that want them named.
+
+    skops, and mlflow with it, reads a file only if every type in it is one of scikit-learn's or
+    trusted by name. Types of other packages are not in the list: look at them with
+    ``skops.io.get_untrusted_types`` and decide.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        An estimator of this package, or a pipeline or search with one inside.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    ImportError
+        If skops, of the extra ``clients``, is not installed.
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.export import trusted_types
+    >>> data = make_biased_classification(300, random_state=0)
+    >>> clf = RateConstrainedClassifier()
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> trusted_types(clf)  # doctest: +SKIP
+    ['fairconstrained.estimators.rate_constrained.RateConstrainedClassifier',
+     'fairconstrained.models.specification.Linear']
+    """
+    skops = _skops("trusted_types")
+    found = skops.io.get_untrusted_types(data=skops.io.dumps(model))
+    return [name for name in found if name.startswith("fairconstrained.")]
+
+
+def _skops(name: str) -> Any:
+    try:
+        import skops.card
+        import skops.io
+    except ImportError as error:
+        raise ImportError(f"{name} needs skops: pip install 'fairconstrained[clients]'.") from error
+    return skops
 
 
 def _privacy(around: list[Any]) -> str:

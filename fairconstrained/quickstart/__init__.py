@@ -24,56 +24,53 @@ from pathlib import Path
 from typing import Any
 
 import joblib
+import numpy as np
 import pandas as pd
 from sklearn import config_context
 
 from fairconstrained.datasets import list_datasets
-from fairconstrained.metrics import certify
-from fairconstrained.quickstart.methods import NOTIONS, cross_validate, measure, methods
-from fairconstrained.quickstart.reports import (
-    draw_groups,
-    draw_tradeoff,
-    groups_table,
-    headline,
-    results_table,
-)
+from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.metrics import certify, group_report
+from fairconstrained.quickstart.methods import NOTIONS, Result, cross_validate, measure, methods
 from fairconstrained.quickstart.tables import Table, dataset, from_csv, generated, held_out
 
 __all__ = ["main"]
 
 _GENERATED = "loans"
+Chosen = tuple[str, float]  # method and slack
+# The rates of a group that are printed; the file has all of them.
+_PRINTED = ("base_rate", "selection_rate", "true_positive_rate", "error")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the quick start.
+    """Run the quick start with a command line, which ``["--help"]`` explains.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Command line; ``["--help"]`` explains it.
-
-    Raises
-    ------
-    SystemExit
-        If an argument is not valid, or the table is not there or cannot be used.
+    Raises SystemExit if an argument is not valid, or the table is not there or cannot be used.
     """
     options = _options(argv)
-    table = _table(options)
+    if options.csv is not None:
+        columns = options.label, options.sensitive, options.positive, options.drop
+        table = from_csv(options.csv, *columns)
+    else:
+        is_made = options.dataset == _GENERATED
+        table = generated(options.seed) if is_made else dataset(options.dataset)
     train, test = held_out(table, options.seed)
-    print(headline(table, train, test, options))
+    print(_headline(table, train, test, options))
     notion = NOTIONS[options.notion]
     with config_context(enable_metadata_routing=True), tempfile.TemporaryDirectory() as cache:
         compared = methods(table, options.notion, options.seed, cache)
         name, slack, model, validated = cross_validate(compared, train, notion, options)
-        chosen, model = (name, slack), _without_cache(model)
+        # The folder of the cache will be gone.
+        caches = [key for key in model.get_params() if key.endswith("__memory")]
+        chosen, model = (name, slack), model.set_params(**dict.fromkeys(caches))
         print(f"\ncross-validated over {options.cv} folds, mean (a standard deviation either way)")
-        print(results_table(validated, chosen))
+        print(_results_table(validated, chosen))
         bounds = _bounds_of_reductions(options)
         measured = measure(compared, train, test, notion, bounds, options)
     drawn = " (reductions: one draw of its random predictions)" if bounds else ""
     print(f"\nheld-out rows, 95 % intervals{drawn}")
-    print(results_table(measured, chosen))
-    report, words = groups_table(model, test)
+    print(_results_table(measured, chosen))
+    report, words = _groups_table(model, test)
     print(f"\nchosen: {name}, slack {slack:g}; held-out rows by group, 95 % intervals\n{words}")
     certificate = certify(
         model,
@@ -88,9 +85,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = options.output
     folder.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(validated + measured).to_csv(folder / "tradeoff.csv", index=False)
-    draw_tradeoff(validated + measured, chosen, options, folder / "tradeoff.png")
+    _draw_tradeoff(validated + measured, chosen, options, folder / "tradeoff.png")
     report.to_csv(folder / "groups.csv")
-    draw_groups(report, folder / "groups.png")
+    _draw_groups(report, folder / "groups.png")
     (folder / "certificate.json").write_text(
         json.dumps(certificate.to_dict()) + "\n", encoding="utf-8"
     )
@@ -100,14 +97,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         "certificate.json, and model.joblib (joblib.load gives the fitted classifier; its "
         f"prediction 1 means {table.positive})."
     )
-
-
-def _table(options: argparse.Namespace) -> Table:
-    if options.csv is not None:
-        return from_csv(
-            options.csv, options.label, options.sensitive, options.positive, options.drop
-        )
-    return generated(options.seed) if options.dataset == _GENERATED else dataset(options.dataset)
 
 
 def _bounds_of_reductions(options: argparse.Namespace) -> list[float]:
@@ -120,24 +109,7 @@ def _bounds_of_reductions(options: argparse.Namespace) -> list[float]:
     return list(options.slack) if generated else [options.max_violation]
 
 
-def _without_cache(model: Any) -> Any:
-    """The model without the name of a folder that is gone."""
-    caches = [name for name in model.get_params() if name.endswith("__memory")]
-    return model.set_params(**dict.fromkeys(caches))
-
-
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = _parser()
-    options = parser.parse_args(argv)
-    if options.csv is None:
-        if options.label or options.sensitive or options.positive or options.drop:
-            parser.error("--label, --sensitive, --positive and --drop go with --csv")
-    elif options.label is None or not options.sensitive:
-        parser.error("--csv needs --label COLUMN and --sensitive COLUMN [COLUMN ...]")
-    return options
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fairconstrained.quickstart",
         description=__doc__,
@@ -180,4 +152,104 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--output", type=Path, default=Path(), help="folder for the files (default: this one)")
     add("--seed", type=int, default=0)
-    return parser
+    options = parser.parse_args(argv)
+    if options.csv is None:
+        if options.label or options.sensitive or options.positive or options.drop:
+            parser.error("--label, --sensitive, --positive and --drop go with --csv")
+    elif options.label is None or not options.sensitive:
+        parser.error("--csv needs --label COLUMN and --sensitive COLUMN [COLUMN ...]")
+    return options
+
+
+def _headline(table: Table, train: Table, test: Table, options: argparse.Namespace) -> str:
+    """Data, groups and constraint of this run."""
+    codes, labels = encode_groups(train.groups)
+    sizes = zip(labels, np.bincount(codes), strict=True)
+    groups = ", ".join(f"{group_name(label)} ({size})" for label, size in sizes)
+    lines = [
+        f"{table.name}: {len(train.y)} training rows, {len(test.y)} held-out rows, "
+        f"{table.X.shape[1]} features",
+        f"favourable: {table.positive} ({table.y.mean():.1%} of the rows)",
+        f"groups: {groups}",
+        f"constraint: {options.notion}, wanted violation at most {options.max_violation:g}",
+        *table.notes,
+    ]
+    return "\n".join(lines)
+
+
+def _results_table(results: list[Result], chosen: Chosen) -> str:
+    """A line for each fit."""
+    lines = [f"{'':23}{'slack':>6}  {'error':25}{'violation':25}{'fit (s)':>8}"]
+    for r in results:
+        slack = "" if np.isnan(r.slack) else f"{r.slack:g}"
+        mark = "  <- chosen" if (r.method, r.slack) == chosen else ""
+        error = f"{r.error:.4f} ({r.error_low:.4f}, {r.error_high:.4f})"
+        violation = f"{r.violation:.4f} ({r.violation_low:.4f}, {r.violation_high:.4f})"
+        lines.append(f"{r.method:23}{slack:>6}  {error:25}{violation:25}{r.fit_time:8.2f}{mark}")
+    return "\n".join(lines)
+
+
+def _groups_table(model: Any, test: Table) -> tuple[pd.DataFrame, str]:
+    """Rates of each group with their intervals: all of them, and as text those that matter most."""
+    score = model.predict_proba(test.X)[:, 1]
+    report = group_report(
+        test.y, model.predict(test.X), sensitive_features=test.groups, y_score=score
+    )
+    lines = pd.DataFrame({"samples": report["samples"].astype(int)})
+    for rate in _PRINTED:
+        ends = zip(report[rate], report[f"{rate}_low"], report[f"{rate}_high"], strict=True)
+        lines[rate.replace("_", " ")] = [
+            f"{value:.3f} ({low:.3f}, {high:.3f})" for value, low, high in ends
+        ]
+    return report, lines.to_string()
+
+
+def _draw_tradeoff(
+    results: list[Result], chosen: Chosen, options: argparse.Namespace, path: Path
+) -> None:
+    """Error against violation, on the folds and on the held-out rows."""
+    # Imported here: everything else works without matplotlib.
+    from matplotlib.figure import Figure
+
+    from fairconstrained.display import TradeoffDisplay
+
+    table = pd.DataFrame(results)
+    figure = Figure(figsize=(12, 4), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for ax, (rows, part) in zip(axes, table.groupby("rows", sort=False), strict=True):
+        for method, points in part.groupby("method", sort=False):
+            ours = method == chosen[0]
+            TradeoffDisplay(
+                error=points["error"],
+                violation=points["violation"],
+                error_std=_reach(points, "error"),
+                violation_std=_reach(points, "violation"),
+                chosen=int(np.flatnonzero(points["slack"] == chosen[1])[0]) if ours else None,
+                slack=options.max_violation if ours else None,
+                name=str(method),
+                violation_name=f"violation of {options.notion.replace('_', ' ')}",
+            ).plot(ax)
+        ax.set_title(str(rows))
+        ax.get_legend().remove()
+    # The held-out rows show all methods.
+    figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside right center")
+    figure.savefig(path, dpi=120)
+
+
+def _draw_groups(report: pd.DataFrame, path: Path) -> None:
+    """Selection rate and error of each group, with their intervals."""
+    from matplotlib.figure import Figure
+
+    from fairconstrained.display import GroupReportDisplay
+
+    figure = Figure(figsize=(6, 1.5 + 0.4 * len(report)), layout="constrained")
+    display = GroupReportDisplay(report=report, rates=("selection_rate", "error"))
+    display.plot(figure.subplots())
+    figure.savefig(path, dpi=120)
+
+
+def _reach(points: pd.DataFrame, name: str) -> Any:
+    """How far the bars reach below and above; a gap can lie above its own interval."""
+    value = points[name]
+    ends = value - points[f"{name}_low"], points[f"{name}_high"] - value
+    return np.maximum(np.array(ends), 0.0)

@@ -108,13 +108,8 @@ def cross_validate(
 ) -> tuple[str, float, Any, list[Result]]:
     """Search over method and slack; score the unconstrained models on the same folds.
 
-    Returns
-    -------
-    method, slack
-        The most accurate whose mean violation on the folds is small enough.
-    model
-        The same, fitted on all training rows.
-    results
+    Returns the method and slack that are most accurate among those whose mean violation on the
+    folds is small enough, this model fitted on all training rows, and all results.
     """
     folds = StratifiedSensitiveKFold(options.cv, shuffle=True, random_state=options.seed)
     choose = select_feasible("accuracy", "gap", max_violation=options.max_violation)
@@ -198,15 +193,12 @@ def measure(
             start = time.perf_counter()
             predicted = predict(model, slack)
             seconds = time.perf_counter() - start
-            error, violation, *ends = _measured(predicted, test, notion)
-            results.append(Result("held out", name, slack, error, violation, seconds, *ends))
+            wrong, given = predicted != test.y, (test.y, predicted)
+            low, high = (float(end) for end in wilson(wrong.sum(), len(wrong)))
+            gap = notion.metric(*given, sensitive_features=test.groups)
+            ends = metrics.confidence_interval(
+                notion.metric, *given, sensitive_features=test.groups, random_state=0
+            )
+            error = zero_one_loss(*given)
+            results.append(Result("held out", name, slack, error, gap, seconds, low, high, *ends))
     return results
-
-
-def _measured(predicted: Any, test: Table, notion: Notion) -> tuple[float, ...]:
-    """Return error and violation, and their intervals."""
-    wrong, groups = np.asarray(predicted != test.y), {"sensitive_features": test.groups}
-    low, high = (float(end) for end in wilson(wrong.sum(), len(wrong)))
-    violation = notion.metric(test.y, predicted, **groups)
-    ends = metrics.confidence_interval(notion.metric, test.y, predicted, **groups, random_state=0)
-    return zero_one_loss(test.y, predicted), violation, low, high, *ends
