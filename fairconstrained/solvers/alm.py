@@ -57,13 +57,10 @@ class ALM(StochasticSolver):
 
     Notes
     -----
-    Slack starts at :math:`[-c(x)]_+` of the full data and follows there: a constraint that stays
-    inactive keeps :math:`C = 0` and exerts no force. (Taking c for an equality instead would pull
-    strictly feasible points to the boundary.)
-
-    Constraints are moved by the difference of hard and soft values on the full data, measured after
-    each iteration: the multipliers answer to predicted labels. The iterate of least error among the
-    feasible ones is kept.
+    Slack starts at :math:`[-c(x)]_+` of the full data: a constraint that stays inactive keeps
+    :math:`C = 0` and exerts no force. Constraints are moved by the difference of hard and soft
+    values on the full data, measured after each iteration: the multipliers answer to predicted
+    labels. The feasible iterate of least error is kept.
 
     References
     ----------

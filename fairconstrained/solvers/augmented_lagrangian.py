@@ -56,9 +56,9 @@ class AugmentedLagrangian(Solver):
             + \tfrac{1}{2\rho} \lVert [\lambda + \rho (c(x) + s)]_+ \rVert^2, \\
         \lambda &\leftarrow [\lambda + \rho (c(x) + s)]_+ ,
 
-    Each minimisation runs L-BFGS from the last point with the curvature found so far. Users measure
-    hard rates and not soft ones. Every round therefore ends with a step of the shifts towards the
-    difference of the hard values :math:`h` and the soft ones,
+    by L-BFGS from the last point with the curvature found so far. Users measure hard rates, so
+    every round ends with a step of the shifts towards the difference of hard values :math:`h` and
+    soft ones,
     :math:`s \leftarrow s + \theta\,(h(x) - c(x) - s)`, until the hard constraints are met and their
     slack is used up.
 
@@ -82,8 +82,7 @@ class AugmentedLagrangian(Solver):
     Notes
     -----
     An iteration is one update of the multipliers. The first costs about 30 passes over the data,
-    and later ones, which reuse the curvature, cost 1 to 20. Beyond the data the solver keeps a few
-    vectors of length n and `memory` pairs of parameter vectors.
+    and later ones, which reuse the curvature, cost 1 to 20.
 
     The residual is the largest entry of the KKT conditions of the shifted problem: stationarity in
     the coordinates of the solver, violation and complementarity. It is infinite while the targets
@@ -126,11 +125,7 @@ class AugmentedLagrangian(Solver):
     def iterate(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Solve rounds of subproblems at increasing sharpness; deterministic.
-
-        Of many rows a part comes first. Rounds are followed by repairs, and where no sharpness has
-        led to a feasible point, by repairs of what they led to and by moves along offsets.
-        """
+        """Solve rounds of subproblems, with repairs, at increasing sharpness; deterministic."""
         warm, coarse = bool(dual.any()), problem.thinned()
         if coarse is not problem and not (warm or x.any()):
             *_, found = self.iterate(coarse, x, dual, tol, rng)
@@ -229,10 +224,7 @@ class AugmentedLagrangian(Solver):
         shift: Tensor,
         minimise: Callable[[Function, Floats], Found],
     ) -> tuple[Iterate, float]:
-        """Minimise the augmented Lagrangian and update the multipliers.
-
-        Returns the iterate, and the largest violation of feasibility and complementarity.
-        """
+        """Return the updated point and multipliers, and the violation of complementarity."""
 
         def lagrangian(variables: Floats) -> tuple[float, Floats]:
             terms = linearize(torch.as_tensor(variables, device=x.device))
@@ -253,28 +245,20 @@ class AugmentedLagrangian(Solver):
 
 
 class _Targets:
-    """Shifts of the soft constraints, moved until the hard ones are met and their slack is used.
-
-    ``settled`` is true once the shifts are fixed and the subproblem is to be solved to full
-    accuracy. ``stalled`` counts the consecutive rounds without progress, ``rounds`` all rounds.
-    """
+    """Shifts of the soft constraints, moved until the hard ones are met and their slack is used."""
 
     def __init__(self, shift: Tensor):
         self.shift = shift
-        self.settled = False
-        self.stalled = 0
+        self.settled = False  # whether shifts are fixed, for a solution of full accuracy
+        self.stalled = self.rounds = 0  # consecutive rounds without progress, and all rounds
         self._step = 0.7
         self._last = torch.zeros_like(self.shift)
         self._least = torch.inf  # least hard violation so far
         self._miss = torch.inf  # least violation or unused slack of binding constraints so far
-        self.rounds = 0
         self._best: tuple[Iterate, Tensor] | None = None  # best feasible iterate, and its shifts
 
     def follow(self, iterate: Iterate) -> tuple[Tensor, Tensor]:
-        """Move the shifts towards the current difference of hard and soft values.
-
-        Returns the point and the multipliers to go on from.
-        """
+        """Move the shifts; return the point and the multipliers to go on from."""
         self.rounds += 1
         excess = iterate.excess
         feasible = excess <= _AIM
@@ -318,10 +302,7 @@ def _largest(values: Tensor) -> float:
 
 
 def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:
-    """Shifts for which a point with these values and multipliers solves the subproblem.
-
-    They are zero where soft and hard values agree.
-    """
+    """Return shifts for which a point solves the subproblem; 0 where soft and hard values agree."""
     shift = torch.where(dual > 0, -soft, torch.minimum(hard - soft, -soft))
     same = torch.isclose(hard, soft, rtol=0.0, atol=_SAME)  # their sums may round differently
     return torch.where(same, torch.zeros_like(soft), shift)

@@ -15,10 +15,10 @@ from fairconstrained.solvers.stochastic import shuffled
 
 
 class Dual(NamedTuple):
-    """y = (weights of the values, on the simplex; alpha of each pair, times its value's weight)."""
+    """The maximising variables y: weights of the values on the simplex, and alpha of each pair."""
 
     weights: Tensor  # (1 + M,)
-    alpha: Tensor  # (P,), not yet multiplied
+    alpha: Tensor  # (P,), not yet multiplied by the weight of its value
 
 
 def dual_step(y: Dual, u: Tensor, v: Tensor, tau: float, bound: float, owner: Tensor) -> Dual:
@@ -33,15 +33,11 @@ def dual_step(y: Dual, u: Tensor, v: Tensor, tau: float, bound: float, owner: Te
     """
     alpha = ((v + (2.0 / tau) * y.alpha) / (2.0 + 2.0 / tau)).clamp(-bound, bound)
     mu = -alpha * v + alpha**2 + (alpha - y.alpha) ** 2 / tau
-    exponent = tau * (u - torch.zeros_like(u).index_add(0, owner, mu)) / distance_scale(bound)
+    scale = 2.0 * (1.0 + 2.0**0.5 * bound) ** 2  # of the entropy in the distance of y
+    exponent = tau * (u - torch.zeros_like(u).index_add(0, owner, mu)) / scale
     # In logarithms; the weights could underflow otherwise.
     weights = torch.softmax(y.weights.log() + exponent, dim=0)
     return Dual(weights.clamp_min(torch.finfo(u.dtype).tiny), alpha)
-
-
-def distance_scale(bound: float) -> float:
-    """The factor of the entropy in the distance-generating function of y."""
-    return float(2.0 * (1.0 + 2.0**0.5 * bound) ** 2)
 
 
 def upper_bound(u: Tensor, v: Tensor, bound: float, owner: Tensor) -> float:
@@ -51,11 +47,6 @@ def upper_bound(u: Tensor, v: Tensor, bound: float, owner: Tensor) -> float:
     """
     alpha = (0.5 * v).clamp(-bound, bound)
     return float((u.index_add(0, owner, alpha * v - alpha**2)).max())
-
-
-def primal_step(x: Tensor, gradient: Tensor, eta: float, rho: float, centre: Tensor) -> Tensor:
-    """Minimiser of g'x + |x - x_t|^2 / (2 eta) + rho / 2 |x - centre|^2."""
-    return (x / eta + rho * centre - gradient) / (1.0 / eta + rho)
 
 
 @dataclass(frozen=True)
@@ -81,7 +72,7 @@ class MirrorDescent:
         return cls(x, y, 0, 0.0, zeros(x), zeros(y.weights), zeros(y.weights), zeros(y.alpha), 0.0)
 
     def average(self) -> Tensor:
-        """The output of Algorithm 2."""
+        """Return the output of Algorithm 2."""
         # Paper: 1/T for x, and u, v without tau; here tau everywhere, as in Lin et al. (2020).
         return self.x_sum / self.total
 
@@ -119,8 +110,6 @@ class LevelSet(Solver):
         which its theory says nothing.)
     epsilon : float, default=0.01
         Where the level stops falling: :math:`\epsilon_{opt} = -U(r^{(0)})\, \epsilon / \theta`.
-        It is a relative accuracy of the objective only if U is as exact as Proposition 1 asks for,
-        which `n_steps` decides.
     max_levels : int, default=30
     interval : float, default=2.0
         The interval I of a, b and alpha, in units of :math:`c_2`: it must hold the sets' mean
@@ -131,17 +120,14 @@ class LevelSet(Solver):
     Notes
     -----
     An iteration is a level. Multipliers are the averaged weights over that of the objective.
-    Memory: a few parameter vectors.
 
     Paper: the error of U is at most :math:`\epsilon_{opt} (\theta - 1) / (2 \theta (\theta + 1))`
     (Proposition 1), by as many steps as that takes; here: the number of steps is given, because
     their error depends on constants that nobody knows. So nothing is certified: the residual is
-    infinite, ``converged_`` is False, and a run may stop well above the optimum. More `n_steps`
-    bring it nearer.
+    infinite, ``converged_`` is False, and a run may stop well above the optimum.
 
-    ``AUCFairClassifier.partial_fit`` goes on from the state of the last call, a step for each
-    `batch_size` rows of the stream, every row being used once: see
-    ``solvers.level_set.LevelSetStream``. A step on a single row wants a `step_size` many times
+    ``AUCFairClassifier.partial_fit`` goes on from the last call, a step for each `batch_size` rows
+    of the stream, every row being used once. A step on a single row wants a `step_size` many times
     smaller (with 100 columns 0.0005) and more `n_steps`.
 
     References
@@ -194,7 +180,7 @@ class LevelSet(Solver):
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """A level an iteration, from x or, where x breaks a constraint, from the model's zero."""
+        """Yield each level, from x or, where x breaks a constraint, from the model's zero."""
         saddle = problem.saddle()
         start = saddle.extended(x) if _feasible(saddle, x) else saddle.constants()
         yield from self.levels(saddle, start, 0.0, rng)
@@ -202,7 +188,7 @@ class LevelSet(Solver):
     def levels(
         self, saddle: Saddle, start: Tensor, rho: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Algorithm 1, with the proximal term ``rho / 2 |x - start|^2`` on every value."""
+        """Run Algorithm 1 with the proximal term ``rho / 2 |x - start|^2`` on every value."""
         problem = saddle.problem
         batches = shuffled(problem.n_rows, self.batch_size, rng)
         r = self.first_level(saddle, saddle.parameters(start))
@@ -222,18 +208,14 @@ class LevelSet(Solver):
                 yield Iterate(w, soft, hard, state.multipliers(), torch.inf)
             if bound >= -accuracy:
                 return
-            r, first = self.next_level(r, bound), False
+            r, first = r + bound / (2.0 * self.theta), False
 
     def accuracy(self, bound: float) -> float:
-        """Give epsilon_opt, from U at the first level; no level is next if U certifies nothing."""
+        """Return epsilon_opt, given U at the first level."""
         return max(-bound, 0.0) * self.epsilon / self.theta
 
-    def next_level(self, r: float, bound: float) -> float:
-        """R less a part of what U says that it is above the optimum."""
-        return r + bound / (2.0 * self.theta)
-
     def first_level(self, saddle: Saddle, w: Tensor) -> float:
-        """Give an r above the optimum: f_0 at a feasible point, constant scores or w itself."""
+        """Return an r above the optimum: f_0 at a feasible point, constant scores or w itself."""
         constants = saddle.objective_of_constants()
         if not _feasible(saddle, w):
             return constants
@@ -242,7 +224,7 @@ class LevelSet(Solver):
     def step(
         self, saddle: Saddle, state: MirrorDescent, batch: Any, r: float, rho: float, centre: Tensor
     ) -> MirrorDescent:
-        """One step of Algorithm 2 on these rows: both x and y move from where they are."""
+        """Take a step of Algorithm 2 on these rows: both x and y move from where they are."""
         decay = (state.t + 1) ** -0.5
         eta, tau = self.step_size * decay, self.dual_step_size * decay
         terms = saddle.linearize(state.x, batch)
@@ -250,7 +232,8 @@ class LevelSet(Solver):
         u[0] -= r
         y = state.y
         gradient = terms.pullback(torch.cat((y.weights, y.weights[saddle.owner] * y.alpha)))
-        x = primal_step(state.x, gradient, eta, rho, centre)
+        # The minimiser of g'x + |x - x_t|^2 / (2 eta) + rho / 2 |x - centre|^2
+        x = (state.x / eta + rho * centre - gradient) / (1.0 / eta + rho)
         return replace(
             state,
             x=self.project(saddle, x, centre),
@@ -265,7 +248,7 @@ class LevelSet(Solver):
         )
 
     def upper_bound(self, saddle: Saddle, state: MirrorDescent, rho: float) -> float:
-        """U(r) of equation 26, averaged as Algorithm 2 averages."""
+        """Return U(r) of equation 26, averaged as Algorithm 2 averages."""
         u, v = state.u_sum / state.total, state.v_sum / state.total
         bound = upper_bound(u, v, self._largest_alpha(saddle), saddle.owner)
         return bound + 0.5 * rho * state.distance_sum / state.total
@@ -274,7 +257,7 @@ class LevelSet(Solver):
         return float(saddle.c1**0.5 * self.interval * saddle.c2)
 
     def project(self, saddle: Saddle, x: Tensor, centre: Tensor) -> Tensor:
-        """Nearest point of the ball for w times the box for a and b."""
+        """Return the nearest point of the ball for w times the box for a and b."""
         w, about = saddle.parameters(x), saddle.parameters(centre)
         interval = self.interval * saddle.c2
         distance = (w - about).norm()
@@ -311,9 +294,8 @@ class ProximalLevelSet(Solver):
 
     Notes
     -----
-    An iteration is a level of a round. The paper returns a round drawn at random; here the run
-    keeps the point of highest AUC among those that keep the true gaps, or the nearest to it,
-    because the network's gaps are known after each level.
+    An iteration is a level of a round. Paper: a round drawn at random; here: the point of highest
+    AUC among those that keep the true gaps, or the nearest to it.
 
     References
     ----------
@@ -363,33 +345,16 @@ class ProximalLevelSet(Solver):
 
 @dataclass(frozen=True)
 class LevelSetStream:
-    """State of Algorithm 1 between two mini-batches of a stream; a step gives a new one.
+    """State of Algorithm 1 between two mini-batches of a stream; a step gives a new one."""
 
-    Parameters
-    ----------
-    saddle : Saddle
-        F and G, with the fractions of all rows so far.
-    centre : Tensor
-        Where it began: constant scores, of a linear model.
-    descent : MirrorDescent
-        Algorithm 2 on the present level.
-    level : float
-    n_steps, n_levels : int
-        Mini-batches so far, and levels that are done.
-    accuracy : float or None
-        epsilon_opt, known once the first level is done.
-    falling : bool
-        Whether the level still falls: the last bound was below -epsilon_opt.
-    """
-
-    saddle: Saddle
-    centre: Tensor
-    descent: MirrorDescent
+    saddle: Saddle  # with the fractions of all rows so far
+    centre: Tensor  # where it began: constant scores, of a linear model
+    descent: MirrorDescent  # Algorithm 2 on the present level
     level: float
-    n_steps: int = 0
-    n_levels: int = 0
-    accuracy: float | None = None
-    falling: bool = True
+    n_steps: int = 0  # mini-batches so far
+    n_levels: int = 0  # that are done
+    accuracy: float | None = None  # epsilon_opt, known once the first level is done
+    falling: bool = True  # whether the last bound was below -epsilon_opt
 
     @classmethod
     def begin(cls, solver: LevelSet, problem: Any) -> LevelSetStream:
@@ -407,22 +372,23 @@ class LevelSetStream:
         return self.descent.average() if self.descent.t else self.descent.x
 
     def after(self, solver: LevelSet, batch: Any) -> LevelSetStream:
-        """One step on these rows, and the end of the level if it was its last."""
+        """Take a step on these rows, and end the level if it was its last.
+
+        The last level takes all further rows.
+        """
         saddle = self.saddle.after(batch)
         descent = solver.step(saddle, self.descent, batch, self.level, 0.0, self.centre)
         moved = replace(self, saddle=saddle, descent=descent, n_steps=self.n_steps + 1)
-        falling = self.falling and self.n_levels < solver.max_levels - 1
-        return moved._fallen(solver) if falling and descent.t >= solver.n_steps else moved
-
-    def _fallen(self, solver: LevelSet) -> LevelSetStream:
-        """At the next level, unless this one is the last: that one takes all further rows."""
-        bound = solver.upper_bound(self.saddle, self.descent, 0.0)
+        last = not self.falling or self.n_levels >= solver.max_levels - 1
+        if last or descent.t < solver.n_steps:
+            return moved
+        bound = solver.upper_bound(saddle, descent, 0.0)
         accuracy = solver.accuracy(bound) if self.accuracy is None else self.accuracy
         falling = bound < -accuracy
-        done = replace(self, n_levels=self.n_levels + 1, accuracy=accuracy, falling=falling)
+        done = replace(moved, n_levels=self.n_levels + 1, accuracy=accuracy, falling=falling)
         if not falling:
             return done
         # Paper: each level starts where the first did; here where the last one ended, because the
         # first steps of a level are all that a stream may have until its next row.
-        descent = MirrorDescent.begin(self.x, self.saddle)
-        return replace(done, level=solver.next_level(self.level, bound), descent=descent)
+        level = self.level + bound / (2.0 * solver.theta)
+        return replace(done, level=level, descent=MirrorDescent.begin(done.x, saddle))

@@ -54,17 +54,15 @@ class SequentialQuadratic(Solver):
     arc to the second-order correction until :math:`f + \mu \lVert [c + s]_+ \rVert_1` decreases,
     where the shifts :math:`s = h(x) - c(x)` are those at the start of the step.
 
-    After these steps the soft values are sharpened, and the next steps start from the last point.
-    Sharper gradients are closer to changes of the hard values, which improves the objective at
-    equal hard violation. This is repeated until feasibility is lost. The result is the feasible
-    point of least error. With up to 1000 rows the shifts are then fixed and the problem is solved
-    to rounding. If no step is feasible, :class:`AugmentedLagrangian` goes on for some iterations.
-    If that fails as well, the result is the point of least violation.
+    Then soft values are sharpened, as sharper gradients are closer to changes of the hard values,
+    and the next steps start from the last point, until feasibility is lost. The result is the
+    feasible point of least error. With up to 1000 rows the shifts are then fixed and the problem is
+    solved to rounding. If no step is feasible, :class:`AugmentedLagrangian` goes on for some
+    iterations. If that fails as well, the result is the point of least violation.
 
     The solver is for constraints whose hard values change almost continuously, such as gaps of
-    distributions. If the start is far from feasible, it first solves problems with more slack
-    (``Sharpenable.loosened``) that halve the violation, because a grid of thresholds for small gaps
-    does not reach the thresholds of large gaps.
+    distributions. From a start far from feasible it first solves problems with more slack, which
+    halve the violation: a grid of thresholds for small gaps does not reach those of large gaps.
 
     Parameters
     ----------
@@ -77,9 +75,9 @@ class SequentialQuadratic(Solver):
 
     Notes
     -----
-    A step takes the gradient of every constraint that nearly binds, and two to ten other passes.
-    For gaps of distributions one product with the data gives all these gradients. Problems without
-    constraints are passed on to :class:`AugmentedLagrangian`.
+    A step takes the gradient of every constraint that nearly binds, in one product with the data
+    for gaps of distributions, and two to ten other passes. Problems without constraints are passed
+    on to :class:`AugmentedLagrangian`.
 
     References
     ----------
@@ -132,7 +130,14 @@ class SequentialQuadratic(Solver):
         best = best_feasible([iterate for iterate, _ in levels])
         problem = next(level for iterate, level in levels if iterate is best)
         if best.excess > FEASIBILITY_TOL:
-            yield from self._rescued(best, problem, tol, rng)
+            solver, none = AugmentedLagrangian(memory=self.memory), torch.zeros_like(dual)
+            for other in islice(solver.iterate(problem, best.x, none, tol, rng), _RESCUE_STEPS):
+                found = other._replace(residual=torch.inf)
+                yield found
+                best = best_feasible([best, found])
+                if found.excess <= FEASIBILITY_TOL:
+                    break
+            yield best
         elif problem.n_rows <= FEW_ROWS:
             yield from self._settled(best, problem, tol)
         else:
@@ -156,19 +161,6 @@ class SequentialQuadratic(Solver):
             yield Iterate(x, soft, hard, dual, torch.inf)
         return x
 
-    def _rescued(
-        self, start: Iterate, problem: Sharpenable, tol: float, rng: Generator
-    ) -> Iterator[Iterate]:
-        """Take a few iterations of another solver, then yield the best point found."""
-        solver, none = AugmentedLagrangian(memory=self.memory), torch.zeros_like(start.dual)
-        found = [start]
-        for iterate in islice(solver.iterate(problem, start.x, none, tol, rng), _RESCUE_STEPS):
-            found.append(iterate._replace(residual=torch.inf))
-            yield found[-1]
-            if iterate.excess <= FEASIBILITY_TOL:
-                break
-        yield best_feasible(found)
-
     def _moving(self, problem: Problem, x: Tensor, dual: Tensor) -> Iterator[Iterate]:
         """Take steps with shifts that follow the hard values; they do not end the run."""
         path = _Path(problem, x, dual, self.memory)
@@ -185,10 +177,9 @@ class SequentialQuadratic(Solver):
             shift = shift + fraction * change
 
     def _settled(self, start: Iterate, problem: Problem, tol: float) -> Iterator[Iterate]:
-        """Solve with fixed shifts, to the accuracy of sums over few rows.
+        """Solve with fixed shifts, to the accuracy of sums over few rows, in any order.
 
-        The result then depends neither on the order of the rows nor on whether weights are given
-        as repetitions. If the hard values exceed the slack, the start is the result.
+        If the hard values exceed the slack, the start is the result.
         """
         room = start.hard[1:].clamp(-_NEAR, 0.0) * (start.dual > 0)
         shift = start.hard[1:] - start.soft[1:] - room
@@ -221,7 +212,7 @@ class _Path:
         self.curvature = Curvature(memory)
 
     def step(self, shift: Tensor) -> Iterate:
-        """One step for the soft constraints with this shift."""
+        """Take a step for the soft constraints with this shift."""
         terms, x = self.terms, self.x
         values = terms.value[1:] + shift
         program = _QuadraticProgram(terms, values, self.dual, self.curvature)
@@ -247,7 +238,7 @@ class _Path:
             else:
                 size *= 0.5
         gradient = there.pullback(torch.cat((torch.ones_like(dual[:1]), dual)))
-        change = gradient - program.gradient_of_lagrangian(dual)
+        change = gradient - (program.gradient + dual[program.near] @ program.slopes)
         self.curvature.learn_damped((point - x).cpu().numpy(), change.cpu().numpy())
         self.x, self.terms, self.dual = point, there, dual
         soft, hard = self.problem.evaluate(point)
@@ -260,10 +251,9 @@ def _merit(terms: Linearization, shift: Tensor, penalty: float) -> float:
 
 
 class _QuadraticProgram:
-    r"""Minimise :math:`g'd + d' B d / 2` s.t. values + slopes d <= 0, through its dual.
+    r"""Minimise :math:`g'd + d' B d / 2` s.t. values + slopes d <= 0, for values that nearly bind.
 
-    Only constraints that nearly bind take part. Multipliers are bounded, so that contradictory
-    constraints give a compromise.
+    Multipliers of the dual are bounded, so that contradictory constraints give a compromise.
     """
 
     def __init__(self, terms: Linearization, values: Tensor, dual: Tensor, curvature: Curvature):
@@ -278,7 +268,7 @@ class _QuadraticProgram:
         self._root = np.linalg.cholesky(inner + ridge * np.eye(len(inner)))
 
     def solve(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Direction (n_variables,) and multipliers (m,) for other values of the constraints."""
+        """Return direction and multipliers (m,) for other values of the constraints."""
         dual = torch.zeros_like(values)
         if len(self.near):
             room = self._free - values[self.near].cpu().numpy()
@@ -288,12 +278,8 @@ class _QuadraticProgram:
         weights = torch.cat((torch.ones_like(dual[:1]), dual[self.near]))
         return -(self.curved @ weights), dual
 
-    def gradient_of_lagrangian(self, dual: Tensor) -> Tensor:
-        """Gradient of the Lagrangian at the start, for multipliers of nearly binding values."""
-        return self.gradient + dual[self.near] @ self.slopes
-
     def linear(self, direction: Tensor) -> Tensor:
-        """First-order changes of the constraints, (m,); 0 for those far from binding."""
+        """Return first-order changes of the constraints, (m,); 0 for those far from binding."""
         changes = direction.new_zeros(self._size)
         changes[self.near] = self.slopes @ direction
         return changes

@@ -119,18 +119,16 @@ class EarlyStoppedSGDA(SGDA):
         \lambda &\leftarrow \Pi_{[0, \Lambda]} (\lambda + \eta_\lambda (\hat c(x) + s)), \qquad
         \bar x \leftarrow \gamma\, \bar x + (1 - \gamma)\, x .
 
-    The first iterate is the start. A perceptron starts at the constrained linear model of the rows
-    that train, so that this model is the result where rows held out prefer it.
-    Step sizes grow linearly at first and then fall to zero along a cosine. After each of
-    `n_evaluations` equal numbers of steps the average :math:`\bar x` is an iterate. Its constraints
-    are measured on all rows, and the shift s is the difference of their hard and soft values: the
-    multipliers answer to predicted labels. The average may keep a distance from the points where
-    multipliers settle, so a fifth of each violation is added to s, and taken back where labels
-    leave slack. The error of an iterate is that of the rows held out. Its objective is the loss of
-    these rows, plus by how much its error exceeds that of the start: a network that predicts worse
-    labels than the linear model has to have a much smaller loss. The result is the feasible iterate
-    of least objective. Training ends when `patience` iterates in a row had no smaller sum of
-    objective and violation, and one was feasible.
+    The first iterate is the start: a perceptron starts at the constrained linear model of the rows
+    that train. Step sizes grow linearly at first and then fall to zero along a cosine. After each
+    of `n_evaluations` equal numbers of steps the average :math:`\bar x` is an iterate. Its
+    constraints are measured on all rows, and the shift s is the difference of their hard and soft
+    values. The average may keep a distance from the points where multipliers settle, so a fifth of
+    each violation is added to s, and taken back where labels leave slack. The error of an iterate
+    is that of the rows held out. Its objective is their loss, plus by how much its error exceeds
+    that of the start: a network that predicts worse labels than the linear model has to have a much
+    smaller loss. The result is the feasible iterate of least objective. Training ends when
+    `patience` iterates in a row had no smaller objective plus violation, and one was feasible.
 
     Parameters
     ----------
@@ -155,10 +153,6 @@ class EarlyStoppedSGDA(SGDA):
         :math:`\gamma`, smaller in the first steps.
     penalty, max_dual, optimizer
         As in :class:`SGDA`; the default optimizer is ``torch.optim.AdamW``.
-
-    Notes
-    -----
-    The residual is infinite: a run ends with its steps, or early.
 
     References
     ----------
@@ -193,11 +187,6 @@ class EarlyStoppedSGDA(SGDA):
     averaging: float = nonnegative(0.995, below=1)
     optimizer: Callable[..., Any] = torch.optim.AdamW
 
-    @property
-    def length(self) -> int:  # type: ignore[override]
-        """Largest number of iterations."""
-        return 1 + self.n_evaluations
-
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
         """Choose the feasible iterate of least objective, or the least violation."""
         return min(iterates, key=_merit)
@@ -228,7 +217,7 @@ class EarlyStoppedSGDA(SGDA):
         now.average = now.average.lerp(now.x, 1.0 - min(self.averaging, step / (step + 9.0)))
 
     def evaluated(self, problem: SampledProblem, estimates: Estimates, now: Memory) -> Iterate:
-        """Return the average as an iterate; the memory counts since when there was no better one.
+        """Return the average as an iterate, and end training where iterates are no longer better.
 
         Constraints are measured on all rows, objective and error on the rows held out.
         """

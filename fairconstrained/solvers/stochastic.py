@@ -57,23 +57,11 @@ def evaluated_steps(n_steps: int, n_evaluations: int) -> set[int]:
 
 
 class Balanced:
-    """Equal numbers of rows from each stratum, independent and uniform within it.
+    """Equal numbers of rows from each stratum (n_rows,), independent and uniform within it.
 
-    Parameters
-    ----------
-    strata : LongTensor of shape (n_rows,)
-        0, 1, ... without gaps. Rows of a negative stratum are never drawn, unless all are: then
-        they are one stratum.
-
-    Raises
-    ------
-    ValueError
-        If a stratum, or everything, is empty.
-
-    Notes
-    -----
-    A draw of size n holds n tuples of one row per stratum, one tuple after the other: any part of
-    the tuples is a smaller draw. Not for private training, whose batches must be Poisson samples.
+    Strata are 0, 1, ... without gaps. Rows of a negative stratum are never drawn, unless all are:
+    then they are one stratum. A draw of size n holds n tuples of one row per stratum, one tuple
+    after the other. Not for private training, whose batches must be Poisson samples.
     """
 
     def __init__(self, strata: Tensor):
@@ -115,14 +103,8 @@ class Balanced:
 class Batches:
     """Batches of row indices for ever, cut from longer draws of rows.
 
-    Many at a time: a single draw is mostly the overhead of its operations. What is left of a draw
-    is dropped if it does not fill a batch.
-
-    Parameters
-    ----------
-    size : int
-    draw : callable
-        Returns the indices of at least `size` rows.
+    A single draw is mostly the overhead of its operations. A rest that does not fill a batch is
+    dropped.
     """
 
     def __init__(self, size: int, draw: Callable[[], Tensor]):
@@ -142,10 +124,7 @@ class Batches:
 
 
 def shuffled(n_rows: int, batch_size: int, rng: Generator) -> Batches:
-    """Return batches of which every pass visits each row once, in a new order.
-
-    The last batch of a pass is dropped if it would be smaller, unless it is the only one.
-    """
+    """Return batches of which every pass visits each row once, in a new order."""
     return Batches(min(batch_size, n_rows), lambda: torch.randperm(n_rows, generator=rng))
 
 
@@ -154,18 +133,8 @@ class Estimates:
 
     The objective comes from uniform rows (every pass visits each row once), the constraints from
     equal numbers of rows of each part, moved by `shift`: the difference of hard and soft values
-    where it was measured last, so that algorithms answer to predicted labels.
-
-    Parameters
-    ----------
-    problem : SampledProblem
-    batch_size : int
-        Rows for an estimate.
-    rng : Generator
-    constraint_batch_size : int, optional
-        Rows for the second of two independent draws for constraints; default: `batch_size`.
-    held_out : LongTensor, optional
-        Rows of which no draw has any.
+    where it was measured last, so that algorithms answer to predicted labels. The second of two
+    independent draws for constraints has `constraint_batch_size` rows.
     """
 
     def __init__(
@@ -178,7 +147,7 @@ class Estimates:
     ):
         self.problem = problem
         self.rng = rng
-        self.held_out = held_out
+        self.held_out = held_out  # rows that the problem does not draw from
         # A problem with a penalty in place of constraints has no parts.
         strata = getattr(problem, "strata", torch.zeros(problem.n_rows, dtype=torch.long))
         self.balanced = Balanced(strata)
@@ -304,8 +273,6 @@ class Memory(SimpleNamespace):
 class StochasticSolver(Solver):
     """Base: a subclass says in :meth:`step` what a step is; the loop around steps is here.
 
-    Subclasses have the parameters ``step_size``, ``batch_size`` and ``n_steps``.
-
     An iteration is a part of the steps and one evaluation on the full data; there are
     ``n_evaluations`` of them. The residual is infinite: a run ends with its steps.
     """
@@ -322,7 +289,7 @@ class StochasticSolver(Solver):
     @property
     def length(self) -> int:  # type: ignore[override]
         """Number of iterations."""
-        return self.n_evaluations
+        return self.n_evaluations + self._evaluates_start
 
     def check(self, problem: Any) -> None:
         """Raise ValueError for a bad parameter."""
