@@ -26,7 +26,7 @@ from tqdm.auto import tqdm
 
 from benchmarks.results import append, finished
 from fairconstrained import metrics
-from fairconstrained.metrics import components, intervals
+from fairconstrained.metrics import components
 
 BASE_RATE = 0.4
 N_DRAWS = 1_000
@@ -98,8 +98,8 @@ def coverage(
         rows = population.draw(n_rows, rng)
         given = rows["true"], rows[reads], rows["group"]
         observed = metric(*given[:2], sensitive_features=given[2])
-        estimate = intervals._estimate(metric, *given, method, None, t)
-        found[t] = *estimate.interval(0.05), observed
+        options = {"sensitive_features": given[2], "method": method, "random_state": t}
+        found[t] = *metrics.confidence_interval(metric, *given[:2], **options), observed
     low, high, observed = found.T
     return {
         "truth": truth,

@@ -28,13 +28,8 @@ class _OfScores:
 
     def _read(self) -> Any:
         whole = (0.0, 1.0) if self.interval is None else self.interval
-        return read_scored(
-            None,
-            self.y_score,
-            sensitive_features=self.sensitive_features,
-            interval=whole,
-            sample_weight=self.sample_weight,
-        )
+        given = {"sensitive_features": self.sensitive_features, "interval": whole}
+        return read_scored(None, self.y_score, sample_weight=self.sample_weight, **given)
 
     @classmethod
     def from_predictions(
@@ -62,13 +57,7 @@ class _OfScores:
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        *,
-        sensitive_features: Any,
-        interval: Any = None,
-        **kwargs: Any,
+        cls, estimator: Any, X: Any, *, sensitive_features: Any, interval: Any = None, **kwargs: Any
     ) -> Any:
         """Draw the scores of a fitted binary classifier of any library.
 

@@ -1,20 +1,8 @@
-r"""Intervals and bounds of proportions, their differences, AUCs and distribution functions.
+"""Intervals and bounds of proportions, their differences, AUCs and distribution functions.
 
 Wilson's interval covers with the stated probability on average over rates and sizes; Clopper and
 Pearson's covers at least that for *every* rate and size, and pays for it in length. Reports use the
 first, certificates the second.
-
-Exact bounds of the difference of two proportions come from tests of every difference. The
-hypothesis :math:`p_1 - p_2 \geq \delta` is rejected where the observed difference d is too
-small:
-
-.. math:: \sup_{p_2} \; P(X / n_1 - Y / n_2 \leq d) + \gamma , \quad
-          X \sim \mathrm{Bin}(n_1, p_2 + \delta), \; Y \sim \mathrm{Bin}(n_2, p_2),
-
-over the rates that lie in Clopper-Pearson intervals which fail with probability :math:`\gamma`
-(Berger and Boos 1994). The probability falls with p_1 and grows with p_2, so that on a cell of a
-grid the rates at two of its corners bound it: nothing is lost between grid points. A bound for each
-rate and a union bound would be exact as well, and wider by half.
 """
 
 from __future__ import annotations
@@ -122,9 +110,15 @@ def _positive(rows: ArrayLike) -> Array:
 def difference_p_value(
     hits: tuple[int, int], rows: tuple[int, int], delta: float, gamma: float
 ) -> float:
-    """Largest probability of so small a difference if the first rate exceeds the second by delta.
+    r"""Largest probability of a difference of at most d, the observed one, if the truth is delta.
 
-    The probability `gamma` with which the restriction of the rates may fail is added.
+    .. math:: \sup_{p_2} \; P(X / n_1 - Y / n_2 \leq d) + \gamma , \quad
+              X \sim \mathrm{Bin}(n_1, p_2 + \delta), \; Y \sim \mathrm{Bin}(n_2, p_2),
+
+    over the rates that lie in Clopper-Pearson intervals which fail with probability :math:`\gamma`
+    (Berger and Boos 1994). It falls with p_1 and grows with p_2, so that on a cell of a grid the
+    rates at two of its corners bound it. A bound for each rate and a union bound would be wider by
+    half.
     """
     (k1, k2), (n1, n2) = hits, rows
     observed = k1 / n1 - k2 / n2

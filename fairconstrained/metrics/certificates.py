@@ -119,10 +119,8 @@ def certify(
     No certificate speaks of a population that changes; certify a later sample, and compare.
 
     AUCs of a group against all groups ("positive_equality_gap", "negative_equality_gap",
-    "bpsn_bnsp") rest on one thing more. The bound takes the numbers of rows of each label and group
-    as given. It is therefore about a population in which, within each label, the groups have their
-    fractions of these rows. ``assumptions`` of the certificate says so. Other constraints do not
-    need it.
+    "bpsn_bnsp") rest on one more, which ``assumptions`` of the certificate names: within each label
+    the groups have the same fractions of the population as of these rows.
 
     Gaps of rates are bounded by exact tests of differences of proportions, caps by the bound of
     Clopper and Pearson, AUCs by bounded differences, and distributions of scores by the bands of
@@ -182,9 +180,6 @@ def certify(
     )
 
 
-_PARTIAL_RATES = ("demographic_parity", "equal_opportunity", "equalized_odds")
-
-
 def _check(constraint: Any, interval: Any, slack: Any, min_group_size: Any) -> str:
     """Check parameters, and return the name of the notion."""
     if isinstance(slack, bool) or not isinstance(slack, Real) or not float(slack) >= 0:
@@ -193,8 +188,9 @@ def _check(constraint: Any, interval: Any, slack: Any, min_group_size: Any) -> s
     if not number and min_group_size != "auto":
         raise ValueError(f"min_group_size must be an integer or 'auto'; got {min_group_size!r}.")
     notion = constraint if isinstance(constraint, str) else getattr(constraint, "name", constraint)
-    whole, partial = (*PARITIES, *CAPS, *COMPARISONS), (*DISTRIBUTIONS, *_PARTIAL_RATES)
-    known = whole if interval is None else partial
+    known = [*PARITIES, *CAPS, *COMPARISONS]
+    if interval is not None:
+        known = [*DISTRIBUTIONS, "demographic_parity", "equal_opportunity", "equalized_odds"]
     if not isinstance(notion, str) or notion not in known:
         kind = "without interval" if interval is None else "with interval"
         raise ValueError(f"constraint must be one of {sorted(known)} {kind}; got {constraint!r}.")
@@ -250,12 +246,8 @@ def _of_scores(
 ) -> _Judged:
     """Certify constraints on rankings: AUCs, or fractions inside an interval of ranks."""
     whole = (0.0, 1.0) if request.interval is None else request.interval
-    data = read_scored(
-        None,
-        scores_of(estimator, X, sensitive_features),
-        sensitive_features=sensitive_features,
-        interval=whole,
-    )
+    given = {"sensitive_features": sensitive_features, "interval": whole}
+    data = read_scored(None, scores_of(estimator, X, sensitive_features), **given)
     names, sizes = data.rows.names, np.bincount(data.rows.group)
     groups = dict(zip(names, sizes.tolist(), strict=True))
     large = sizes >= request.least

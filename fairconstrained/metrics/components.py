@@ -1,14 +1,11 @@
 r"""The components of metrics, draws of their errors, and the nearest ones of another size.
 
-A metric such as largest minus smallest rate is a *summary* of *components* (the rates). Where
-components are close to each other it is biased upwards and has no normal distribution, but that of
-its components is known. Rates are functions of a table of counts, so thousands of bootstrap tables
-are one multinomial draw per group. AUCs and mean losses are nearly normal with the covariance of
-their influence functions, from one sort. Groups keep their sizes; with weights the size is the
-effective one, :math:`(\sum w)^2 / \sum w^2`.
-
-For every size that the metric could truly have, a summary names the components nearest to the
-observed ones at which it has this size (restricted maximum likelihood, in their variances).
+A metric such as largest minus smallest rate is a *summary* of *components* (the rates), whose
+errors have a known distribution: rates are functions of a table of counts, drawn from a multinomial
+distribution for each group; AUCs and mean losses are nearly normal with the covariance of their
+influence functions. Groups keep their sizes; with weights the size is the effective one,
+:math:`(\sum w)^2 / \sum w^2`. For every size that the metric could truly have, a summary names the
+components nearest to the observed ones at which it has this size (restricted maximum likelihood).
 """
 
 from __future__ import annotations

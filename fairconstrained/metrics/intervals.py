@@ -112,10 +112,31 @@ def confidence_interval(
     0.08 to 0.17
     """
     check_confidence(confidence)
-    estimate = _estimate(
-        metric, y_true, y_pred, sensitive_features, method, sample_weight, random_state
-    )
-    return estimate.interval(1.0 - float(confidence)) if estimate else (np.nan, np.nan)
+    if method not in ("auto", "inversion", "bootstrap"):
+        raise ValueError(
+            f"method must be one of ['auto', 'inversion', 'bootstrap']; got {method!r}."
+        )
+    rng, alpha = check_random_state(random_state), 1.0 - float(confidence)
+    weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+    given = {"sensitive_features": sensitive_features, **weights}
+    observed = metric(y_true, y_pred, **given)
+    if np.isnan(observed):
+        return np.nan, np.nan
+    function = metric
+    if isinstance(metric, functools.partial) and not metric.args:
+        function, given = metric.func, {**metric.keywords, **given}
+    if method != "bootstrap" and function in COMPONENTS:
+        read, components_of = COMPONENTS[function]
+        components = components_of(read(y_true, y_pred, **given), rng)
+        if components is not None:
+            return _Inverted(components).interval(alpha)
+    if method == "inversion":
+        raise ValueError(
+            "method='inversion' needs a metric of fairconstrained.metrics whose components are "
+            f"known; got {metric!r}. Use method='bootstrap'."
+        )
+    columns = y_true, y_pred, sensitive_features, sample_weight
+    return _bootstrap(metric, columns, observed, alpha, rng)
 
 
 class _Inverted:
@@ -137,7 +158,7 @@ class _Inverted:
             alike = float((sizes <= self.fair_median).mean())
             return 0.5 * alpha * max(0.0, 1.0 - 2.0 * alike)
 
-        low = self._first(lambda sizes: self._p_value(sizes) >= alpha - upper_tail(sizes))
+        low = self._first(lambda s: float((s >= self.observed).mean()) >= alpha - upper_tail(s))
         high = self._first(lambda s: float((s <= self.observed).mean()) < upper_tail(s))
         ends = self.metric(low), self.metric(max(low, high))
         return min(ends), max(ends)
@@ -146,9 +167,6 @@ class _Inverted:
         """Simulate the estimates of samples where the truth has this size."""
         centre = self.summary.nearest(self.values, self.deviation, size)
         return self.summary.size(centre + self.noise)
-
-    def _p_value(self, sizes: Array) -> float:
-        return float((sizes >= self.observed).mean())
 
     def _first(self, beyond: Callable[[Array], bool]) -> float:
         """Bisect for the smallest size whose samples are `beyond`, as are those of larger ones."""
@@ -165,65 +183,25 @@ class _Inverted:
         return min(0.5 * (low + high), self.most)
 
 
-class _Resampled:
-    """Values of the metric on resampled rows, with Efron's correction of the median."""
-
-    def __init__(self, values: Array, observed: float) -> None:
-        self.values = values[~np.isnan(values)]
-        below = 0.5 * ((self.values < observed).mean() + (self.values <= observed).mean())
-        self.z = float(norm.ppf(np.clip(below, 0.5 / len(values), 1.0 - 0.5 / len(values))))
-
-    def interval(self, alpha: float) -> tuple[float, float]:
-        """Return the interval of confidence 1 - alpha."""
-        return self._quantile(alpha / 2), self._quantile(1 - alpha / 2)
-
-    def _quantile(self, level: float) -> float:
-        corrected = norm.cdf(2.0 * self.z + norm.ppf(level))
-        return float(np.quantile(self.values, corrected))
-
-
-def _estimate(
-    metric: Callable[..., float],
-    y_true: Any,
-    y_pred: Any,
-    sensitive_features: Any,
-    method: str,
-    sample_weight: Any,
-    random_state: Any,
-) -> _Inverted | _Resampled | None:
-    if method not in ("auto", "inversion", "bootstrap"):
-        raise ValueError(
-            f"method must be one of ['auto', 'inversion', 'bootstrap']; got {method!r}."
-        )
-    rng = check_random_state(random_state)
-    weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-    given = {"sensitive_features": sensitive_features, **weights}
-    observed = metric(y_true, y_pred, **given)
-    if np.isnan(observed):
-        return None
-    function = metric
-    if isinstance(metric, functools.partial) and not metric.args:
-        function, given = metric.func, {**metric.keywords, **given}
-    if method != "bootstrap" and function in COMPONENTS:
-        read, components_of = COMPONENTS[function]
-        components = components_of(read(y_true, y_pred, **given), rng)
-        if components is not None:
-            return _Inverted(components)
-    if method == "inversion":
-        raise ValueError(
-            "method='inversion' needs a metric of fairconstrained.metrics whose components are "
-            f"known; got {metric!r}. Use method='bootstrap'."
-        )
-    arrays = [_indexable(values) for values in (y_true, y_pred, sensitive_features, sample_weight)]
+def _bootstrap(
+    metric: Callable[..., float], columns: tuple[Any, ...], observed: float, alpha: float, rng: Any
+) -> tuple[float, float]:
+    """Percentiles of the metric on resampled rows, with Efron's correction of the median."""
+    arrays, n_rows = [_indexable(values) for values in columns], len(columns[1])
     found = np.empty(N_RESAMPLES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the metric has spoken about the rows themselves
         for b in range(N_RESAMPLES):
-            rows = rng.randint(len(y_pred), size=len(y_pred))
+            rows = rng.randint(n_rows, size=n_rows)
             true, predicted, groups, weight = (rows_of(values, rows) for values in arrays)
             more = {} if weight is None else {"sample_weight": weight}
             found[b] = metric(true, predicted, sensitive_features=groups, **more)
-    return _Resampled(found, float(observed))
+    values = found[~np.isnan(found)]
+    below = 0.5 * ((values < observed).mean() + (values <= observed).mean())
+    z = norm.ppf(np.clip(below, 0.5 / N_RESAMPLES, 1.0 - 0.5 / N_RESAMPLES))
+    levels = norm.cdf(2.0 * z + norm.ppf([alpha / 2, 1 - alpha / 2]))
+    low, high = np.quantile(values, levels)
+    return float(low), float(high)
 
 
 def _indexable(values: Any) -> Any:

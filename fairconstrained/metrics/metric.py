@@ -19,8 +19,6 @@ PARAMETERS = {
     True labels: numbers, booleans or strings.""",
     "y_pred": """array-like of shape (n_samples,)
     Predicted labels.""",
-    "y_value": """array-like of shape (n_samples,)
-    Predicted numbers, such as probabilities of the label 1.""",
     "y_proba": """array-like of shape (n_samples,) or (n_samples, n_classes)
     Predicted probabilities: of the positive class, or of every class.""",
     "y_score": """array-like of shape (n_samples,)

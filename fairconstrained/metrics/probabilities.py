@@ -53,7 +53,14 @@ def read_losses(
     rows = grouped_rows(
         len(true), sensitive_features, sample_weight, y_true=y_true, y_proba=y_proba
     )
-    proba = _probabilities(y_proba, len(true))
+    proba = _columns(y_proba, "y_proba", len(true), [np.float64, np.float32])
+    if proba.shape[1] == 1:  # of the positive class
+        proba = np.hstack((1 - proba, proba))
+    if proba.min() < 0 or proba.max() > 1 or np.abs(proba.sum(axis=1) - 1).max() > 1e-3:
+        raise ValueError(
+            "y_proba must hold probabilities: between 0 and 1, rows of n_classes columns summing "
+            f"to 1; got values from {proba.min():.3g} to {proba.max():.3g}."
+        )
     y = _column_of_label(true, proba.shape[1], pos_label, labels)
     if of_log:
         of_label = proba[np.arange(len(y)), y]
@@ -86,24 +93,14 @@ def loss_gap(found: RowLosses) -> float:
     return gap(GroupRates(total, weight, [""], rows.names), found.method)
 
 
-def _probabilities(y_proba: ArrayLike, n_samples: int) -> Array:
-    """One column per class; a single column is the probability of the positive one."""
-    proba = check_array(
-        y_proba, ensure_2d=False, dtype=[np.float64, np.float32], input_name="y_proba"
-    )
-    if proba.ndim > 2 or len(proba) != n_samples:
+def _columns(values: ArrayLike, name: str, n_samples: int, dtype: Any = np.float64) -> Floats:
+    """Check numbers with a column for each class, or a single one."""
+    array = check_array(values, ensure_2d=False, dtype=dtype, input_name=name)
+    if array.ndim > 2 or len(array) != n_samples:
         raise ValueError(
-            f"y_proba must have shape ({n_samples},) or ({n_samples}, n_classes); "
-            f"got {proba.shape}."
+            f"{name} must have shape ({n_samples},) or ({n_samples}, n_classes); got {array.shape}."
         )
-    if proba.ndim == 1 or proba.shape[1] == 1:
-        proba = np.column_stack((1 - proba.reshape(-1), proba.reshape(-1)))
-    if proba.min() < 0 or proba.max() > 1 or np.abs(proba.sum(axis=1) - 1).max() > 1e-3:
-        raise ValueError(
-            "y_proba must hold probabilities: between 0 and 1, rows of n_classes columns summing "
-            f"to 1; got values from {proba.min():.3g} to {proba.max():.3g}."
-        )
-    return np.asarray(proba)
+    return np.asarray(array.reshape(n_samples, -1))
 
 
 def _column_of_label(
@@ -111,21 +108,16 @@ def _column_of_label(
 ) -> Ints:
     """The column of `y_proba` that belongs to each row's label."""
     (codes,), seen = encode_labels(true)
-    columns = list(labels) if labels is not None else _columns(seen, pos_label)
+    columns = seen if labels is None else list(labels)
+    if labels is None and len(seen) <= 2:  # the positive one of two comes last
+        classes, (positive,) = classes_of(seen, pos_label)
+        columns = [classes[1 - positive], classes[positive]]
     if len(columns) != n_classes or not set(seen) <= set(columns):
         raise ValueError(
             f"labels must name the {n_classes} columns of y_proba in their order and contain the "
             f"labels of y_true, {seen}; got {columns if labels is not None else None}."
         )
     return np.array([columns.index(label) for label in seen])[codes]
-
-
-def _columns(seen: list[Any], pos_label: Any) -> list[Any]:
-    """Sorted labels, as in ``classes_``; the positive one of two comes last."""
-    if len(seen) > 2:
-        return seen
-    classes, (positive,) = classes_of(seen, pos_label)
-    return [classes[1 - positive], classes[positive]]
 
 
 @documented
@@ -161,7 +153,9 @@ def wasserstein_distance_between_groups(
     rows = grouped_rows(
         len(true), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
     )
-    scores = _scores(y_score, len(true))
+    scores = _columns(y_score, "y_score", len(true))
+    if scores.shape[1] == 2:  # the second says it all for probabilities
+        scores = scores[:, 1:]
     power: Any = order
     if isinstance(power, bool) or not isinstance(power, Real) or not 1 <= float(power) < np.inf:
         raise ValueError(f"order must be a finite number >= 1; got {order!r}.")
@@ -179,18 +173,6 @@ def wasserstein_distance_between_groups(
         for (a, of_a), (b, of_b) in combinations(parts, 2)
         for k in range(scores.shape[1])
     )
-
-
-def _scores(y_score: ArrayLike, n_samples: int) -> Floats:
-    """One column per class; of two columns the second, which says it all for probabilities."""
-    scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
-    if scores.ndim > 2 or len(scores) != n_samples:
-        raise ValueError(
-            f"y_score must have shape ({n_samples},) or ({n_samples}, n_classes); "
-            f"got {scores.shape}."
-        )
-    scores = scores.reshape(n_samples, -1)
-    return np.asarray(scores[:, 1:] if scores.shape[1] == 2 else scores)
 
 
 def _distance(a: Floats, weight_a: Floats, b: Floats, weight_b: Floats, order: float) -> float:

@@ -267,13 +267,6 @@ false_positive_rate = _metric(read_cap, "false_positive_rate", FALSE_POSITIVE, 0
 # --- mutual information ---------------------------------------------------------------------------
 
 
-class Conditioned(NamedTuple):
-    """Counts by group and predicted label, (n_conditions, n_groups, n_classes)."""
-
-    tables: Floats
-    groups: list[str]
-
-
 def read_conditioned(
     y_true: ArrayLike,
     y_pred: ArrayLike,
@@ -282,8 +275,11 @@ def read_conditioned(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
     constraint: str = "demographic_parity",
-) -> Conditioned:
-    """Count rows of all classes, or of all others as one and that of `pos_label`, last."""
+) -> tuple[Floats, list[str]]:
+    """Count rows by group and predicted label, (n_conditions, n_groups, n_classes).
+
+    Classes are all of them, or all others as one and that of `pos_label`, last.
+    """
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
     if pos_label is not None:
         positive = np.eye(len(counts.classes))[counts.targets[0]]
@@ -295,11 +291,11 @@ def read_conditioned(
         "equalized_odds": lambda: by_label,
         "equal_opportunity": lambda: by_label[counts.targets],
     }
-    return Conditioned(choose(tables, "constraint", constraint)(), counts.groups)
+    return choose(tables, "constraint", constraint)(), counts.groups
 
 
 @metric_of(read_conditioned)
-def exponential_renyi_mutual_information(conditioned: Conditioned) -> float:
+def exponential_renyi_mutual_information(counted: tuple[Floats, list[str]]) -> float:
     r"""Chi-square mutual information of predicted labels and groups (ERMI).
 
     .. math:: \sum_{j, r} \frac{P(\hat y = j, s = r)^2}{P(\hat y = j)\, P(s = r)} - 1
@@ -334,7 +330,7 @@ def exponential_renyi_mutual_information(conditioned: Conditioned) -> float:
     >>> exponential_renyi_mutual_information(y_pred, y_pred, sensitive_features=["a", "b"] * 2)
     1.0
     """
-    tables, groups = conditioned
+    tables, groups = counted
     tables = tables[tables.sum(axis=(1, 2)) > 0]  # labels that do not occur have no weight
     empty = tables.sum(axis=2).min(axis=0) <= 0
     if empty.any():

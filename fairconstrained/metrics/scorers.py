@@ -18,7 +18,6 @@ from fairconstrained.metrics import auc, rates
 from fairconstrained.metrics.probabilities import loss_gap
 
 Metric = Callable[..., float]
-Scorer = Callable[..., float]
 
 _NO_SENSITIVE_FEATURES = """\
 {metric} got no sensitive_features. Give them to the scorer in one of these ways:
@@ -37,7 +36,7 @@ def fairness_scorer(
     response_method: str | list[str] = "predict",
     greater_is_better: bool | None = None,
     **kwargs: Any,
-) -> Scorer:
+) -> Callable[..., float]:
     """Scorer of a metric that compares groups; greater is better.
 
     A metric that falls with fairness is negated.

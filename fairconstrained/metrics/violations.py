@@ -1,10 +1,4 @@
-r"""Upper bounds of gaps and caps that hold for any distribution and any number of rows.
-
-A gap is the largest of several differences, and a bound of it fails only if the bound of the
-largest one does: :math:`P(\max_j U_j < \max_j d_j) \leq P(U_{j^*} < d_{j^*})`. So each difference
-is bounded with the full confidence, and many groups or events cost nothing (an intersection-union
-test, Berger 1982).
-"""
+"""Upper bounds of gaps and caps, for any distribution and any number of rows: see ``certify``."""
 
 from __future__ import annotations
 
@@ -204,42 +198,31 @@ def _moves(four: Array, rows: Array) -> float:
 # --- distributions of scores ----------------------------------------------------------------------
 
 
-class _Band(NamedTuple):
+_Pairs = tuple[Array, Array]  # gaps of all pairs of groups, and upper bounds
+
+
+def _band(data: Scored, alpha: float) -> tuple[Array, Array, Array]:
     """Ranks between their bounds, (n_groups, m), falling from 1 to 0 for certain.
 
-    A column is the ranks at all thresholds between two neighbouring scores.
+    A column is the ranks at all thresholds between two neighbouring scores. Bounds are those of
+    Dvoretzky, Kiefer and Wolfowitz, for each group with probability 1 - alpha.
     """
-
-    low: Array
-    rank: Array
-    high: Array
-    intervals: Intervals
-
-    @classmethod
-    def of(cls, data: Scored, alpha: float) -> _Band:
-        """Return the bands of Dvoretzky, Kiefer and Wolfowitz, each with probability 1 - alpha."""
-        rank = data.ranks().rank
-        half = distribution_band(data.rows.sums(np.ones(1)), alpha)[:, None]
-        ends = ((0, 0), (1, 1))  # at minus and plus infinity, beyond all scores there can be
-        low, middle, high = (
-            np.pad(ranks, ends, constant_values=((0, 0), (1.0, 0.0)))
-            for ranks in (np.clip(rank - half, 0.0, 1.0), rank, np.clip(rank + half, 0.0, 1.0))
-        )
-        return cls(low, middle, high, data.intervals)
-
-    def inside(self) -> tuple[Array, Array, Array]:
-        """Return fractions inside the interval above these thresholds."""
-        low, middle, high, intervals = self
-        return intervals.fraction(low), intervals.fraction(middle), intervals.fraction(high)
+    rank = data.ranks().rank
+    half = distribution_band(data.rows.sums(np.ones(1)), alpha)[:, None]
+    ends = ((0, 0), (1, 1))  # at minus and plus infinity, beyond all scores there can be
+    low, middle, high = (
+        np.pad(ranks, ends, constant_values=((0, 0), (1.0, 0.0)))
+        for ranks in (np.clip(rank - half, 0.0, 1.0), rank, np.clip(rank + half, 0.0, 1.0))
+    )
+    return low, middle, high
 
 
-def _statistical_parity(band: _Band) -> tuple[Array, Array]:
-    low, middle, high = band.inside()
+def _statistical_parity(low: Array, middle: Array, high: Array, intervals: Intervals) -> _Pairs:
+    low, middle, high = (intervals.fraction(rank) for rank in (low, middle, high))
     return _gaps(middle, middle).max(axis=2), _gaps(high, low).max(axis=2)
 
 
-def _rank_parity(band: _Band) -> tuple[Array, Array]:
-    low, middle, high, intervals = band
+def _rank_parity(low: Array, middle: Array, high: Array, intervals: Intervals) -> _Pairs:
     found = []
     for bottom, top in ((middle, middle), (low, high)):
         inside = intervals.may_contain(bottom, top)
@@ -248,9 +231,9 @@ def _rank_parity(band: _Band) -> tuple[Array, Array]:
     return found[0], found[1]
 
 
-def _group_auc(band: _Band) -> tuple[Array, Array]:
+def _group_auc(low: Array, middle: Array, high: Array, intervals: Intervals) -> tuple[Array, Array]:
     """AUC(g, h) - 1/2 grows with the scores of g and falls with those of h."""
-    low, middle, high = band.inside()
+    low, middle, high = (intervals.fraction(rank) for rank in (low, middle, high))
     bound = np.zeros((len(low), len(low)))
     for g, h in permutations(range(len(low)), 2):
         bound[g, h] = auc_inside(np.stack((high[g], low[h])))[0, 1] - 0.5
@@ -261,9 +244,9 @@ def _gaps(upper: Array, lower: Array) -> Array:
     return np.asarray(upper[:, None] - lower[None])
 
 
-# The gaps of all pairs of groups and their upper bounds, and which sides of the bands these need.
-# Of a band whose sides have changed places it gives lower bounds.
-DISTRIBUTIONS: Mapping[str, tuple[Callable[[_Band], tuple[Array, Array]], int]] = {
+# The gaps and their bounds, and the sides of the bands that these need. Of a band whose sides have
+# changed places it gives lower bounds.
+DISTRIBUTIONS: Mapping[str, tuple[Callable[..., _Pairs], int]] = {
     "statistical_parity": (_statistical_parity, 1),
     "rank_parity": (_rank_parity, 2),
     "group_auc": (_group_auc, 1),
@@ -279,12 +262,13 @@ def distribution_bound(data: Scored, name: str, alpha: float) -> Bound:
     """
     gap, sides = DISTRIBUTIONS[name]
     groups = data.rows.names
-    gaps, bounds = gap(_Band.of(data, alpha / sides))
+    gaps, bounds = gap(*_band(data, alpha / sides), data.intervals)
     np.fill_diagonal(bounds, 0.0)
     g, h = np.unravel_index(int(bounds.argmax()), bounds.shape)
-    joint = _Band.of(data, alpha / len(groups))
-    _, highs = gap(joint)
-    _, lows = gap(joint._replace(low=joint.high, high=joint.low))
+    low, rank, high = _band(data, alpha / len(groups))
+    (_, highs), (_, lows) = (
+        gap(*of, data.intervals) for of in ((low, rank, high), (high, rank, low))
+    )
     rates = [
         {
             "event": name,
