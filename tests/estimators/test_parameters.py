@@ -60,7 +60,10 @@ REFUSED = {
         ({"solver": DPSGDA(n_steps=0)}, "n_steps must be an integer > 0"),
         ({"solver": DPSGDA(clip=0)}, "clip must be a finite number > 0"),
         ({"solver": DPSGDA(sampling_rate=2.0)}, "sampling_rate must be in"),
-        ({"solver": DPSGDA(histogram_fraction=1.0)}, "histogram_fraction must be in"),
+        (
+            {"solver": DPSGDA(histogram_fraction=1.0)},
+            "histogram_fraction must be .* below 1",
+        ),
     ],
     LossParityClassifier: [
         ({"constraint": "demographic_parity"}, "constraint must"),

@@ -15,12 +15,7 @@ from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import COUNTS, FINAL, GRADIENT, TABLE, RecordFermi
 from fairconstrained.solvers.base import Iterate, count, nonnegative, positive
 from fairconstrained.solvers.fermi import check_choices, followed, last_step, output_after
-from fairconstrained.solvers.private.base import (
-    PrivateSolver,
-    check_fraction,
-    sampling_rate,
-    unreleased,
-)
+from fairconstrained.solvers.private.dpsgda import NoisySteps, sampling_rate, unreleased
 from fairconstrained.solvers.stochastic import evaluated_steps
 
 _FRACTIONS = {COUNTS: 0.005, FINAL: 0.02}
@@ -28,18 +23,14 @@ _OF_COLUMNS = dict.fromkeys(SCALING, 0.015 / len(SCALING))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _NoisySaddle(PrivateSolver):
+class _NoisySaddle(NoisySteps):
     """Noisy descent in the parameters; a subclass chooses W from noisy tables."""
 
-    length = 30
     requires = ("noisy_saddle",)
     scope = "a loss plus mutual information, privately: DPFermiClassifier with epsilon"
 
-    step_size: float | None = positive(None)
-    clip: float = positive(1.0)
     n_steps: int = count(400)
     batch_size: int | None = count(None)
-    histogram_fraction: float = 0.2
     output: str = "average"
     table: str = "labels"
 
@@ -60,7 +51,6 @@ class _NoisySaddle(PrivateSolver):
         """Raise ValueError for a bad parameter."""
         super().check(problem)
         check_choices(self)
-        check_fraction(self)
 
     def iterate(
         self, problem: RecordFermi, x: Tensor, dual: Tensor, tol: float, rng: Generator
@@ -100,10 +90,8 @@ class DPFERMI(_NoisySaddle):
 
     both at the same point and from one Poisson batch: the gradient in W is a linear function of the
     noisy table (of predicted labels, see `table`), that in x a noisy sum of clipped gradients
-    (``fairconstrained.problems.private.fermi.RecordFermi`` for the record,
-    ``fairconstrained.problems.private.fermi.AttributeFermi`` for sensitive features). Noise is
-    calibrated to the budget for both, the group counts, the final table and (for records) the
-    centre and scale of the rows, jointly.
+    (``fairconstrained.problems.private.erm``). Noise is calibrated to the budget for both, the group
+    counts, the final table and (for records) the centre and scale of the rows, jointly.
 
     Parameters
     ----------
@@ -123,9 +111,9 @@ class DPFERMI(_NoisySaddle):
     output : {"average", "last", "random"}, default="average"
         The mean over the second half of the steps, the last point, or one drawn uniformly.
     table : {"labels", "probabilities"}, default="labels"
-        What the noisy tables add up, and so what W answers to: predicted labels, by which fairness
-        is measured (from the second quarter of the steps on, see :class:`FERMI`), or class
-        probabilities as in the paper. Either way a row adds at most one: the promise is the same.
+        What the noisy tables add up, and W answers to: predicted labels (from the second quarter of
+        the steps on, see :class:`FERMI`), or class probabilities as in the paper. A row adds at
+        most one to either.
 
     Notes
     -----
@@ -138,11 +126,8 @@ class DPFERMI(_NoisySaddle):
     Paper: group proportions are exact; here: released with the budget, or public. Paper: the whole
     epsilon for each of both gradients; here: joint accounting. Paper: noise on
     :math:`W F` and on :math:`e_s F'`; here: on the table alone, of which both are functions. Paper:
-    the table of class probabilities; here: of predicted labels, which ``table="probabilities"``
-    undoes. Paper: a random point is returned in theory, the last in experiments; here the average
-    by default.
-    Paper: ascent on :math:`\lambda \psi`; here: on :math:`\psi`, so that the step size that suits
-    does not depend on the penalty.
+    a random point is returned in theory, the last in experiments; here the average by default. The
+    table and the ascent differ from the paper as in :class:`FERMI`.
 
     Examples
     --------

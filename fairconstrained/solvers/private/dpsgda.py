@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -15,17 +14,13 @@ from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.plans import one_off_noise, plan_releases
 from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import COUNTS, FINAL, GRADIENT, TABLE, PrivateERM
-from fairconstrained.solvers.base import Iterate, count, positive
-from fairconstrained.solvers.private.base import (
-    PrivateSolver,
-    check_fraction,
-    sampling_rate,
-    unreleased,
-)
-from fairconstrained.solvers.private.tilted_averages import MOST_RELEASES, TiltedAverages
+from fairconstrained.solvers.base import Iterate, Solver, count, positive
 
+MOST_RELEASES = 6  # of points that may be the result: the plain average, and five to bisect
+_RATE, _BATCH = 0.05, (256, 8192)  # fraction of the rows in a batch; fewest and most of them
+_TILTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 _ITERATIONS = 30  # recorded points of one run
-_STEPS = 1.5  # for n = 1 and full-batch noise of standard deviation 1 (see `_default_steps`)
+_STEPS = 1.5  # for n = 1 and full-batch noise of standard deviation 1 (see `DPSGDA`)
 _MOST_ROWS = 400 * 8192  # that the steps of a fit read
 _FRACTIONS = {COUNTS: 0.05, FINAL: 0.06, **dict.fromkeys(SCALING, 0.06 / len(SCALING))}
 _NOISES = {"gaussian": (), "laplace": (TABLE,)}  # releases with Laplace noise
@@ -34,7 +29,40 @@ _STABLE = 5.0  # largest step of a multiplier times its gain
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class DPSGDA(PrivateSolver):
+class NoisySteps(Solver):
+    """Base of solvers by noisy steps on Poisson batches, planned before the first release."""
+
+    length = _ITERATIONS
+    keeps_last = True  # choosing by exact quality would not be private
+
+    step_size: float | None = positive(None)
+    clip: float = positive(1.0)
+    histogram_fraction: float = positive(0.2, below=1)
+
+    def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
+        """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
+        raise NotImplementedError
+
+    def diverged(self, iterate: Iterate) -> bool:
+        """Whether variables or released values are not finite; the objective is not released."""
+        return not bool(iterate.x.isfinite().all() and iterate.soft[1:].isfinite().all())
+
+
+def sampling_rate(n_rows: int, batch_size: int | None = None) -> float:
+    """Sampling rate for batches of an expected size; by default one that suits so many rows."""
+    fewest, most = _BATCH
+    least = max(fewest / n_rows, min(_RATE, most / n_rows))
+    return min(1.0, least if batch_size is None else batch_size / n_rows)
+
+
+def unreleased(x: Tensor, soft: Tensor, hard: Tensor, dual: Tensor) -> Iterate:
+    """An iterate whose objective and error are not released."""
+    unknown = soft.new_tensor([torch.nan])
+    return Iterate(x, torch.cat((unknown, soft)), torch.cat((unknown, hard)), dual, torch.inf)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class DPSGDA(NoisySteps):
     r"""Noisy descent in the parameters and ascent in the multipliers, one release a step.
 
     .. math::
@@ -115,45 +143,39 @@ class DPSGDA(PrivateSolver):
     DPSGDA(clip=0.5, n_steps=200)
     """
 
-    length = _ITERATIONS
     requires = ("noisy_rates",)
     scope = (
         "private training (epsilon) under constraints whose table has a bound on what one row "
         "adds: rates, but not losses"
     )
 
-    step_size: float | None = positive(None)
     dual_step_size: float = positive(0.2)
-    clip: float = positive(1.0)
     n_steps: int | None = count(None)
     sampling_rate: float | None = None
-    histogram_fraction: float = 0.2
     max_dual: float = positive(10.0)
     histogram_noise: str = "gaussian"
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         self.check(None)
+        if self.histogram_noise not in _NOISES:
+            raise ValueError(
+                f"DPSGDA.histogram_noise must be one of {list(_NOISES)}; got "
+                f"{self.histogram_noise!r}."
+            )
         rate = sampling_rate(n_rows) if self.sampling_rate is None else self.sampling_rate
+        # More steps learn more, and noise with it: where both are equal.
+        best = _STEPS * math.pow(n_rows / one_off_noise(1.0, budget), 2 / 3)
+        n_steps = max(1, round(min(best, _MOST_ROWS / (rate * n_rows))))
         return plan_releases(
             _FRACTIONS,
             budget,
             times={FINAL: MOST_RELEASES},
             step={TABLE: self.histogram_fraction, GRADIENT: 1 - self.histogram_fraction},
             sampling_rate=rate,
-            n_steps=_default_steps(n_rows, rate, budget) if self.n_steps is None else self.n_steps,
+            n_steps=n_steps if self.n_steps is None else self.n_steps,
             laplace=_NOISES[self.histogram_noise],
         )
-
-    def check(self, problem: Any) -> None:
-        """Raise ValueError for a bad parameter."""
-        super().check(problem)
-        check_fraction(self)
-        if self.histogram_noise not in _NOISES:
-            raise ValueError(
-                f"DPSGDA.histogram_noise must be one of {list(_NOISES)}; got "
-                f"{self.histogram_noise!r}."
-            )
 
     @classmethod
     def suits(cls, problem: PrivateERM) -> bool:
@@ -195,7 +217,91 @@ class DPSGDA(PrivateSolver):
         yield unreleased(x, values, values, dual)
 
 
-def _default_steps(n_rows: int, rate: float, budget: Budget) -> int:
-    """More steps learn more, and noise with it: where both are equal."""
-    best = _STEPS * math.pow(n_rows / one_off_noise(1.0, budget), 2 / 3)
-    return max(1, round(min(best, _MOST_ROWS / (rate * n_rows))))
+class TiltedAverages:
+    r"""Averages of the second half of a run, with weights that fall with what iterates violate.
+
+    Iterates of a descent-ascent swing around the point where the constraints hold: on average over
+    iterates they do, and the average of the iterates, which is more accurate than any of them, may
+    violate them. With networks the difference is large (a slack of 0.05 ended at 0.17). Among
+
+    .. math::
+
+        \bar x_\tau = \frac{\sum_t w_t x_t}{\sum_t w_t}, \qquad w_t = e^{-\tau z_t},
+
+    with the standardised values :math:`z_t` of the constraints that have multipliers, one with a
+    small :math:`\tau` is looked for that keeps them. All of that reads released numbers only.
+
+    Parameters
+    ----------
+    n_steps : int
+        Length of the run.
+
+    Attributes
+    ----------
+    points : Tensor of shape (8, n_variables)
+        The averages, by rising tilt; the first has none.
+    """
+
+    def __init__(self, n_steps: int):
+        self._start = n_steps // 2
+        self._early: list[float] = []  # of the first half: what is usual
+        self.points = torch.empty(0)
+
+    def see(self, x: Tensor, violated: float) -> None:
+        """The iterate of a step, and what it violates by its noisy table."""
+        if len(self._early) < self._start:
+            self._early.append(violated)
+            return
+        if not len(self.points):
+            usual = x.new_tensor(self._early or [violated])
+            self._mean, self._deviation = usual.mean(), usual.std(correction=0).clamp_min(1e-12)
+            self._tilts = x.new_tensor(_TILTS)
+            self._totals = torch.zeros_like(self._tilts)
+            self.points = x.new_zeros((len(_TILTS), len(x)))
+        standard = ((violated - self._mean) / self._deviation).clamp(-10.0, 10.0)
+        weights = torch.exp(-self._tilts * standard)
+        self._totals += weights
+        self.points += (weights / self._totals)[:, None] * (x - self.points)
+
+    def choose(self, release: Callable[[Tensor], Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The least tilted average that violates nothing by over two standard deviations of noise.
+
+        Bisection on what the plain average violates: too much tilt violates the opposite.
+
+        Parameters
+        ----------
+        release : callable
+            Noisy constraint values of a point; called at most ``MOST_RELEASES`` times.
+        noise : Tensor of shape (m,)
+            Standard deviations of these values.
+
+        Returns
+        -------
+        x, values : Tensor
+            The point, and what was released of it; where none keeps the constraints, the one that
+            violates them least.
+        """
+        tried: list[tuple[float, float, Tensor, Tensor]] = []
+        low, high, position = 0.0, len(_TILTS) - 1.0, 0.0
+        violated: Tensor | None = None  # by the plain average
+        for _ in range(MOST_RELEASES):
+            x = self._between(position)
+            values = release(x)
+            over = (values - 2.0 * noise).clamp_min(0.0)
+            tried.append((max(over.tolist(), default=0.0), position, x, values))
+            if violated is None:
+                violated = over > 0
+                if not violated.any():
+                    break
+            elif over[violated].any():
+                low = position
+            else:
+                high = position
+            position = 0.5 * (low + high)
+        _, _, x, values = min(tried, key=lambda trial: trial[:2])
+        return x, values
+
+    def _between(self, position: float) -> Tensor:
+        """An average of two neighbouring averages."""
+        k = min(int(position), len(_TILTS) - 2)
+        return torch.lerp(self.points[k], self.points[k + 1], position - k)

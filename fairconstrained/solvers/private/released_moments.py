@@ -18,7 +18,6 @@ from fairconstrained.problems.private.secret_groups import SecretGroups, princip
 from fairconstrained.solvers.base import Iterate, Solver, check_solves, count, positive
 from fairconstrained.solvers.fermi import FERMI
 from fairconstrained.solvers.label_rounds import LabelRounds
-from fairconstrained.solvers.private.base import PrivateSolver
 
 _LABELS = "predicted labels"  # the last release
 # Fractions of the budget, but for the rounds; 1 % is left because the accountant rounds up.
@@ -30,7 +29,7 @@ _LONGEST = 0.9  # quantile of the norms to which later queries are clipped
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ReleasedMoments(PrivateSolver):
+class ReleasedMoments(Solver):
     r"""Release moments of public features by group, few times; then solve without noise.
 
     Where only the sensitive features are secret, they enter the problem through sums
@@ -82,6 +81,7 @@ class ReleasedMoments(PrivateSolver):
     """
 
     requires = ("noisy_moments",)
+    keeps_last = True  # choosing by exact quality would not be private
     scope = (
         "public features and secret groups: DPFermiClassifier with epsilon and "
         "protect='sensitive_features'"

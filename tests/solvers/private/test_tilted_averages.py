@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairconstrained.solvers.private.tilted_averages import MOST_RELEASES, TiltedAverages
+from fairconstrained.solvers.private.dpsgda import MOST_RELEASES, TiltedAverages
 from tests.helpers.numeric import tensor
 
 
