@@ -89,9 +89,9 @@ class DPFERMI(_NoisySaddle):
         W &\leftarrow \Pi \big( W + \eta_w \tilde\nabla_W \psi(x, W) \big),
 
     both at the same point and from one Poisson batch: the gradient in W is a linear function of the
-    noisy table (of predicted labels, see `table`), that in x a noisy sum of clipped gradients
-    (``fairconstrained.problems.private.erm``). Noise is calibrated to the budget for both, the group
-    counts, the final table and (for records) the centre and scale of the rows, jointly.
+    noisy table (of predicted labels, see `table`), that in x a noisy sum of clipped gradients. The
+    noise is calibrated to the budget for both, the group counts, the final table and (for records)
+    the centre and scale of the rows, jointly.
 
     Parameters
     ----------
