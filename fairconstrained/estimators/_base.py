@@ -34,7 +34,7 @@ from fairconstrained.estimators._reporting import (
 )
 from fairconstrained.estimators._training import Training
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss
-from fairconstrained.models import as_specification
+from fairconstrained.models.specification import as_specification
 from fairconstrained.problems.objectives import MeanLoss, Objective
 from fairconstrained.process import one_thread
 from fairconstrained.solvers.base import Solver

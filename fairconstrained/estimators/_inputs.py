@@ -27,7 +27,7 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import LOSSES
-from fairconstrained.models import as_specification
+from fairconstrained.models.specification import as_specification
 from fairconstrained.privacy.accounting import Budget
 from fairconstrained.process import check_device
 from fairconstrained.solvers.base import Solver

@@ -20,10 +20,9 @@ from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import ALONE, Workers, refuse_difference
 from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight
 from fairconstrained.groups import Groups, computed, encode_groups
-from fairconstrained.models import as_specification
 from fairconstrained.models.features import Features
 from fairconstrained.models.posteriors import Posteriors
-from fairconstrained.models.specification import Specification
+from fairconstrained.models.specification import Specification, as_specification
 from fairconstrained.solvers.base import check_solves
 
 if TYPE_CHECKING:

@@ -47,12 +47,10 @@ from fairconstrained.exceptions import (
     warn_caller,
 )
 from fairconstrained.losses import n_outputs
-from fairconstrained.models import as_specification
 from fairconstrained.models.features import Features, as_features
-from fairconstrained.models.layers import auditable
-from fairconstrained.models.perceptron import PerceptronModel
+from fairconstrained.models.perceptron import PerceptronModel, auditable
 from fairconstrained.models.posteriors import Posteriors
-from fairconstrained.models.specification import Linear
+from fairconstrained.models.specification import Linear, as_specification
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.rows import Rows
 from fairconstrained.process import one_thread, seeded

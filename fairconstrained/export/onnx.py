@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrated
-from fairconstrained.models.layers import Layers
+from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors
 
 

@@ -1,11 +1,11 @@
-"""The feature matrix as models see it, dense or sparse."""
+"""The feature matrix as models see it, dense or sparse, and the protocol of models."""
 
 from __future__ import annotations
 
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -24,6 +24,13 @@ _ROUNDINGS = 8 * float(np.finfo(float).eps)
 # A slice of CSR costs 0.1 ms even if it is short. A dense copy is made of matrices with rows of at
 # most 2 kB and 64 MB in all: 512 rows of Adult then take 0.05 ms with both products.
 _SMALL_NUMBERS, _SMALL_COLUMNS = 1 << 23, 256
+
+
+# Rounding can leave this much variance in a constant column, relative to its squared mean.
+_CONSTANT = 1e-12
+
+Pullback = Callable[[Tensor], Tensor]
+ClippedPullback = Callable[[Tensor, float | Tensor], Tensor]
 
 
 class ColumnStatistics(Protocol):
@@ -55,13 +62,11 @@ class ColumnValues(NamedTuple):
         third = ((ends != low) & (ends != high)).any(dim=0)
         return ColumnValues(low, high, self.more | other.more | third)
 
-    def binary_range(self) -> Tensor:
-        """Difference of the values of each column that has exactly two, (d,); zero for others."""
-        return torch.where(self.more, 0.0, self.high - self.low)
-
 
 class Features(ABC):
     """Operations on the (n, d) feature matrix X that a model may use."""
+
+    better_dense = False  # for taking many batches of rows
 
     def __init__(self, X: Any):
         self.X = X
@@ -79,11 +84,6 @@ class Features(ABC):
     @abstractmethod
     def to_dense(self) -> Tensor:
         """Return the whole matrix as one (n, d) tensor in double precision."""
-
-    @property
-    @abstractmethod
-    def better_dense(self) -> bool:
-        """Whether a dense copy is better for taking many batches of rows."""
 
     @abstractmethod
     def bounded(self, low: Tensor, high: Tensor) -> Features:
@@ -111,7 +111,7 @@ class Features(ABC):
 
     def rows(self, index: Tensor) -> Self:
         """Return the matrix of these rows, with their norms if they are stored."""
-        rows = self._rows(index)
+        rows = type(self)(self._rows(index))
         if self._norms is not None:
             centre, transform, squares = self._norms
             rows._norms = centre, transform, squares.index_select(0, index.to(squares.device))
@@ -132,7 +132,7 @@ class Features(ABC):
         return normed
 
     @abstractmethod
-    def _rows(self, index: Tensor) -> Self: ...
+    def _rows(self, index: Tensor) -> Any: ...
 
     @abstractmethod
     def _square_norms(self, centre: Tensor, transform: Tensor) -> Tensor: ...
@@ -141,8 +141,7 @@ class Features(ABC):
 class DenseFeatures(Features):
     """A dense tensor on any device, of single or double precision.
 
-    All results are those of double precision. A table of single precision is converted block by
-    block, because a copy of the whole would take twice its memory.
+    Results have double precision: a table of single precision is converted block by block.
     """
 
     X: Tensor
@@ -163,16 +162,12 @@ class DenseFeatures(Features):
             return (c.T @ self.X).T
         return torch.stack([rows.T @ X for X, rows in self._blocks(c)]).sum(dim=0).T
 
-    def _rows(self, index: Tensor) -> Self:
-        index = index.to(self.X.device)  # generators draw it on the CPU
-        return type(self)(self.X.index_select(0, index))  # half the time of X[index]
+    def _rows(self, index: Tensor) -> Tensor:
+        # Generators draw the index on the CPU; this takes half the time of X[index].
+        return self.X.index_select(0, index.to(self.X.device))
 
     def to_dense(self) -> Tensor:
         return self.X.double()
-
-    @property
-    def better_dense(self) -> bool:
-        return False
 
     def _blocks(self, *columns: Tensor, size: int = _CHUNK_ROWS) -> Iterator[tuple[Tensor, ...]]:
         """Iterate over blocks of rows in double precision, with those of other columns.
@@ -180,7 +175,7 @@ class DenseFeatures(Features):
         A block is valid until the next one. To allocate each anew leaves holes in the memory of the
         process, which together may be larger than the table.
         """
-        blocks = zip(*(torch.split(rows, size) for rows in (self.X, *columns)), strict=True)
+        blocks = zip(*[torch.split(rows, size) for rows in (self.X, *columns)], strict=True)
         if self.X.dtype == torch.float64:
             return blocks
         memory = self.X.new_empty((min(size, self.shape[0]), self.shape[1]), dtype=torch.float64)
@@ -217,9 +212,10 @@ class DenseFeatures(Features):
 
     def values(self) -> ColumnValues:
         low, high = self.X.aminmax(dim=0)
-        blocks = torch.split(self.X, _CHUNK_ROWS)
-        more = torch.stack([(rows.ne(low) & rows.ne(high)).any(dim=0) for rows in blocks])
-        return ColumnValues(low.double(), high.double(), more.any(dim=0))
+        more = torch.zeros_like(low, dtype=torch.bool)
+        for rows in torch.split(self.X, _CHUNK_ROWS):
+            more |= (rows.ne(low) & rows.ne(high)).any(dim=0)
+        return ColumnValues(low.double(), high.double(), more)
 
     def split(self, n_rows: int) -> Iterator[DenseFeatures]:
         return (DenseFeatures(X.double()) for X in torch.split(self.X, n_rows))
@@ -231,6 +227,8 @@ class SparseFeatures(Features):
     def __init__(self, X: sp.csr_array):
         # scipy converts the whole matrix in each product of different precisions.
         super().__init__(X.astype(np.float64, copy=False))
+        n_rows, n_columns = self.shape
+        self.better_dense = n_columns <= _SMALL_COLUMNS and n_rows * n_columns <= _SMALL_NUMBERS
 
     @cached_property
     def _transposed(self) -> sp.csc_array:
@@ -243,16 +241,11 @@ class SparseFeatures(Features):
     def t_matmul(self, c: Tensor) -> Tensor:
         return torch.from_numpy(self._transposed @ c.numpy())
 
-    def _rows(self, index: Tensor) -> Self:
-        return type(self)(self.X[index.numpy()])
+    def _rows(self, index: Tensor) -> sp.csr_array:
+        return self.X[index.numpy()]
 
     def to_dense(self) -> Tensor:
         return torch.from_numpy(self.X.toarray())
-
-    @property
-    def better_dense(self) -> bool:
-        n_rows, n_columns = self.shape
-        return n_columns <= _SMALL_COLUMNS and n_rows * n_columns <= _SMALL_NUMBERS
 
     def _square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
         if transform.is_sparse:
@@ -275,15 +268,14 @@ class SparseFeatures(Features):
         return (squares - 2 * cross + constant).clamp_min(0.0) + rounding
 
     def bounded(self, low: Tensor, high: Tensor) -> SparseFeatures:
-        """Columns clipped to [low, high], extended to contain zero to keep the sparsity."""
+        """Return columns clipped to [low, high], extended to contain zero: sparse as before."""
         ends = low.clamp_max(0.0).numpy(), high.clamp_min(0.0).numpy()
         X = self.X.copy()
         X.data = np.clip(X.data, *(end[X.indices] for end in ends))
         return SparseFeatures(X)
 
     def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
-        """Weighted second moments about `centre`, from X'WX since centred rows would be dense."""
-        w = weight.numpy()
+        w = weight.numpy()  # from X'WX, since centred rows would be dense
         second: NDArray[np.float64] = (self.X.T @ self.X.multiply(w[:, None])).toarray() / w.sum()
         mean = self.mean(weight)
         shift = torch.outer(centre, mean)
@@ -291,10 +283,8 @@ class SparseFeatures(Features):
 
     def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
         w = weight.numpy()
-        second: NDArray[np.float64] = self.X.multiply(self.X).T @ w / w.sum()
-        return (torch.from_numpy(second) - 2 * centre * self.mean(weight) + centre**2).clamp_min(
-            0.0
-        )
+        second = torch.from_numpy(self.X.multiply(self.X).T @ w / w.sum())
+        return (second - 2 * centre * self.mean(weight) + centre**2).clamp_min(0.0)
 
     def values(self) -> ColumnValues:
         (n_rows, n_columns), column, value = self.X.shape, self.X.indices, self.X.data
@@ -327,17 +317,7 @@ def dense_features(X: Any, device: str = "cpu") -> DenseFeatures:
 def as_features(X: Any, device: str = "cpu") -> Features:
     """Wrap a checked array, tensor or sparse matrix of float64 or float32.
 
-    Parameters
-    ----------
-    X : ndarray, Tensor or scipy sparse matrix of shape (n_samples, n_features)
-        A dense array that is mostly zeros (one-hot tables) is stored as CSR on the CPU.
-    device : str, default="cpu"
-        Torch device of a dense matrix.
-
-    Raises
-    ------
-    ValueError
-        If X is sparse and `device` is not the CPU.
+    A dense array that is mostly zeros, as one-hot tables are, is stored as CSR on the CPU.
     """
     on_cpu = torch.device(device).type == "cpu"
     if sp.issparse(X):
@@ -349,3 +329,88 @@ def as_features(X: Any, device: str = "cpu") -> Features:
     if on_cpu and isinstance(X, np.ndarray) and np.count_nonzero(X) < _SPARSE_BELOW * X.size:
         return SparseFeatures(sp.csr_array(X))
     return dense_features(X, device)
+
+
+class Penalty(NamedTuple):
+    """Half the squared norm of the penalised coefficients, and its gradient."""
+
+    value: Tensor
+    gradient: Tensor
+
+
+class Model(Protocol):
+    """The map from parameters w of shape (n_params,) to scores of shape (n, K)."""
+
+    n_params: int
+    offsets: Tensor  # positions of the parameters that shift the scores of all rows alike
+
+    def init(self) -> Tensor:
+        """Return the starting parameters."""
+
+    def scores(self, w: Tensor, X: Features) -> Tensor:
+        """Return scores as in prediction, without an autograd graph."""
+
+    def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
+        """Return scores as in training, and the map of cotangents (n, K) to gradients (n_params,).
+
+        Linear models also map several cotangents, (n, K, k), to (n_params, k).
+        """
+
+    def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
+        """Return scores as in training, and a pullback that clips the gradient of each row.
+
+        It maps cotangents c (n, K) and norms C, one or (n,), to sum_i clip(J_i' c_i, C). C is
+        infinite for public rows.
+        """
+
+    def prepared(self, X: Features) -> tuple[Model, Features]:
+        """Return a model and features for many batches of X; parameters keep their meaning."""
+
+    def penalty(self, w: Tensor) -> Penalty:
+        """Return the penalty on coefficients, without intercepts and biases."""
+
+    def attributes(self, w: Tensor) -> dict[str, Any]:
+        """Return the attributes of a fitted estimator that hold the model, on the CPU."""
+
+    def restore(self, attributes: Mapping[str, Any]) -> Tensor:
+        """Return parameters from the attributes of a fitted estimator, for warm starts."""
+
+    def for_ranking(self) -> Model:
+        """Return the model for rankings, whose scores :meth:`rescaled` makes log odds."""
+
+    def rescaled(self, attributes: dict[str, Any], slope: float, offset: float) -> dict[str, Any]:
+        """Return attributes of the model whose scores are ``slope * scores + offset``."""
+
+    def update_batch_norm(self, w: Tensor, X: Features) -> None:
+        """Compute the statistics of batch normalisations from these rows; without them nothing."""
+
+
+def column_variances(X: ColumnStatistics, weight: Tensor, centre: Tensor) -> Tensor:
+    """Return column variances, zero for rounding errors; an error if a square overflows."""
+    variance = X.variance(weight, centre)
+    if not variance.isfinite().all():
+        column = int((~variance.isfinite()).nonzero()[0])
+        raise ValueError(f"Column {column} of X is too large for its squares: scale the features.")
+    return without_rounding(variance, centre)
+
+
+def without_rounding(variances: Tensor, means: Tensor) -> Tensor:
+    """Return variances of columns, with zeros where they are rounding errors only."""
+    return torch.where(variances > _CONSTANT * means**2, variances, torch.zeros_like(variances))
+
+
+def standard_scale(variances: Tensor) -> Tensor:
+    """Return standard deviations of columns; 1 for a constant column."""
+    return torch.where(variances > 0, variances, torch.ones_like(variances)).sqrt()
+
+
+def attribute(attributes: Mapping[str, Any], name: str) -> Any:
+    """Look up an attribute of the last fit, for a warm start."""
+    if name not in attributes:
+        raise ValueError(f"warm_start=True needs a last fit with the same model ({name}).")
+    return attributes[name]
+
+
+def clip_factors(norms: Tensor, max_norm: float | Tensor) -> Tensor:
+    """Return factors that scale rows down to `max_norm`; 0 for norms that are not finite."""
+    return (max_norm / norms).clamp_max(1.0).nan_to_num(nan=0.0)

@@ -8,15 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairconstrained.models.base import (
+from fairconstrained.models.features import (
     ClippedPullback,
+    ColumnStatistics,
+    DenseFeatures,
+    Features,
     Penalty,
     Pullback,
     attribute,
     clip_factors,
     column_variances,
 )
-from fairconstrained.models.features import ColumnStatistics, DenseFeatures, Features
 
 # Whitening costs O(n d^2 + d^3). With more columns only the diagonal is used.
 _WHITEN_UP_TO = 1024
@@ -246,7 +248,8 @@ def penalty_scale(X: ColumnStatistics, mean: Tensor, variances: Tensor) -> Tenso
     """
     size = torch.where(mean != 0, mean.abs(), torch.ones_like(mean))
     scale = torch.where(variances > 0, variances.sqrt(), size)
-    binary = X.values().binary_range()
+    low, high, more = X.values()
+    binary = torch.where(more, 0.0, high - low)
     return torch.where(binary > 0, binary, scale)
 
 

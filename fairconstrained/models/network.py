@@ -12,9 +12,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
-from fairconstrained.models.base import ClippedPullback, Penalty, Pullback, attribute, clip_factors
 from fairconstrained.models.encodings import Standardize
-from fairconstrained.models.features import DenseFeatures, Features
+from fairconstrained.models.features import (
+    ClippedPullback,
+    DenseFeatures,
+    Features,
+    Penalty,
+    Pullback,
+    attribute,
+    clip_factors,
+)
 from fairconstrained.models.per_row import (
     clipped_sum,
     ghost_layers,

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from fairconstrained.models.base import clip_factors
 from fairconstrained.models.encodings import PiecewiseLinear, Standardize
+from fairconstrained.models.features import clip_factors
 
 # Functions of each row by itself, without parameters and without a derivative that is infinite.
 _OF_ROWS = (

@@ -1,9 +1,4 @@
-"""Specifications of models: the objects that the ``model`` parameter of an estimator takes.
-
-A specification turns samples into columns (:meth:`Specification.fit_transform`,
-:meth:`Specification.transform`). For these columns it builds the model of flat parameters that
-solvers see (:meth:`Specification.build`).
-"""
+"""Specifications of models: the objects that the ``model`` parameter of an estimator takes."""
 
 from __future__ import annotations
 
@@ -21,9 +16,9 @@ from sklearn.utils.validation import validate_data
 from torch import Generator, Tensor, nn
 
 from fairconstrained.arrays import as_numpy
-from fairconstrained.models.base import column_variances, standard_scale
+from fairconstrained.models.cross_fitting import is_scoring_classifier
 from fairconstrained.models.encodings import PiecewiseLinear, Standardize
-from fairconstrained.models.features import Features
+from fairconstrained.models.features import Features, column_variances, standard_scale
 from fairconstrained.models.linear import LinearModel, with_sums
 from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.models.per_row import check_rows_independent
@@ -42,17 +37,10 @@ class Specification(BaseEstimator):  # type: ignore[misc]
 
     It has the interface of a scikit-learn estimator, so it can be cloned, printed and searched
     (``model__...``).
-
-    Attributes
-    ----------
-    is_linear : bool
-        Whether the model is linear in the columns.
-    fit_intercept : bool
-        Of a linear model.
     """
 
-    is_linear = True
-    fit_intercept = True
+    is_linear = True  # in the columns
+    fit_intercept = True  # of a linear model
 
     def input_tags(self) -> Any:
         """Return scikit-learn's tags for X; here numbers without missing values."""
@@ -64,13 +52,8 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
         """Return X and y for the model, validated by scikit-learn.
 
-        Parameters
-        ----------
-        estimator : BaseEstimator
-            Its ``n_features_in_`` and ``feature_names_in_`` are set, or compared if not `reset`.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        reset : bool, default=True
+        ``n_features_in_`` and ``feature_names_in_`` of the estimator are set, or compared if not
+        `reset`.
         """
         return validate_data(estimator, X, as_numpy(y), reset=reset, **_as_numbers(X))
 
@@ -103,19 +86,8 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     ) -> LinearModel | NetworkModel:
         """Build the model that solvers see for these columns; here a linear model.
 
-        Parameters
-        ----------
-        X : Features
-        weight : Tensor of shape (n,)
-        n_outputs : int
-            Number of columns of the scores.
-        alpha : float
-            The l2 penalty, for the coordinates of a linear model.
-
-        Raises
-        ------
-        ValueError
-            If a network does not return scores of shape (n, n_outputs).
+        Its coordinates suit rows of these weights (n,) and the l2 penalty `alpha`. A network that
+        does not return scores of shape (n, n_outputs) is a ValueError.
         """
         return LinearModel.preconditioned(X, weight, n_outputs, alpha, self.fit_intercept)
 
@@ -129,22 +101,10 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     ) -> LinearModel | NetworkModel:
         """Build the model without reading the data, for private training.
 
-        Parameters
-        ----------
-        centre, scale : Tensor of shape (n_features,)
-            Public or released values. Linear models and perceptrons see ``(x - centre) / scale``.
-        n_outputs : int
-        public_range : (low, high), optional
-            Tensors of shape (n_features,), if known. Perceptrons may see where in its range a
-            number lies.
-        run : Tensor of shape (n_features,), optional
-            Index of each column's run, -1 for columns in none. Linear models also have coefficients
-            for the sums of runs.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`build`, and if a network mixes the rows of a batch.
+        Linear models and perceptrons see ``(x - centre) / scale``, by public or released values
+        (n_features,). In a `public_range` of columns, (low, high), perceptrons may see where a
+        number lies. Linear models also have coefficients for the sums of runs of columns: `run` has
+        the index of each column's run, -1 for none. It is a ValueError if a network mixes rows.
         """
         raise NotImplementedError
 
@@ -284,6 +244,43 @@ class Network(Specification):
         for training in (False, True):
             _check_scores(copy.deepcopy(network).train(training), like, n_outputs)
         return kind(network)
+
+
+def as_specification(model: Any) -> Specification:
+    """Return the specification that a ``model`` parameter stands for.
+
+    Parameters
+    ----------
+    model : "linear", sequence of int, callable, classifier, or Specification
+
+    Raises
+    ------
+    ValueError
+        If it is none of these, or the class of a classifier instead of an object.
+
+    Examples
+    --------
+    >>> from fairconstrained.models.specification import as_specification
+    >>> as_specification("linear"), as_specification((8, 4))
+    (Linear(), Network(layers=(8, 4)))
+    """
+    from fairconstrained.models.posteriors import Posteriors  # which imports this module
+
+    if isinstance(model, Specification):
+        return model
+    if isinstance(model, str) and model == "linear":
+        return Linear()
+    if isinstance(model, type) and not issubclass(model, nn.Module):
+        raise ValueError(f"model is a class; give an object of it, {model.__name__}().")
+    if not isinstance(model, type) and is_scoring_classifier(model):
+        return Posteriors(model)
+    if callable(model) or are_sizes(model):
+        return Network(model)
+    raise ValueError(
+        "model must be 'linear', a tuple of hidden sizes such as (64, 32), a callable (n_features, "
+        "n_outputs) -> nn.Module, a scikit-learn classifier, or an object of "
+        f"fairconstrained.models; got {model!r}."
+    )
 
 
 def are_sizes(given: Any) -> bool:

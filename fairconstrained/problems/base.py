@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.models.base import Penalty
+from fairconstrained.models.features import Penalty
 from fairconstrained.problems.lines import Line, grid, on_grid
 
 Answer = TypeVar("Answer")

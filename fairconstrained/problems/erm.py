@@ -21,8 +21,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.placement import Placement, blocks_of
 from fairconstrained.constraints.steps import Above
 from fairconstrained.losses import linearized
-from fairconstrained.models.base import Model
-from fairconstrained.models.features import Features
+from fairconstrained.models.features import Features, Model
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems import lines
 from fairconstrained.problems.base import (

@@ -19,8 +19,7 @@ from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import Stack
 from fairconstrained.constraints.surrogates import Quadratic
-from fairconstrained.models.base import standard_scale, without_rounding
-from fairconstrained.models.features import Features
+from fairconstrained.models.features import Features, standard_scale, without_rounding
 from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.problems.base import (
     Evaluation,

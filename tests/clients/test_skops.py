@@ -19,7 +19,7 @@ from fairconstrained import (
 from fairconstrained.constraints import EqualizedOdds
 from fairconstrained.exceptions import PrivacyWarning
 from fairconstrained.export import model_card, trusted_types
-from fairconstrained.models.layers import Layers
+from fairconstrained.models.perceptron import Layers
 from tests.helpers.clients import biased
 
 skops = pytest.importorskip("skops", reason="skops is in the extra `clients`")

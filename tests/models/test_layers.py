@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fairconstrained.models import Standardize
-from fairconstrained.models.layers import auditable
+from fairconstrained.models.perceptron import auditable
 
 D = 3
 

@@ -15,8 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.models.base import clip_factors
-from fairconstrained.models.features import Features
+from fairconstrained.models.features import Features, clip_factors
 from fairconstrained.privacy.mechanisms import Releases
 
 _SIZES, _NORM, _MOMENTS = SCALING = (

@@ -27,7 +27,7 @@ from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.placement import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import log_loss
-from fairconstrained.models.base import Model
+from fairconstrained.models.features import Model
 from fairconstrained.privacy.mechanisms import PoissonBatches, Releases
 from fairconstrained.problems.rows import Rows
 

@@ -25,8 +25,7 @@ from torch import Generator, Tensor
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
-from fairconstrained.models.base import clip_factors
-from fairconstrained.models.features import Features, as_features
+from fairconstrained.models.features import Features, as_features, clip_factors
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.privacy.plans import plan_releases

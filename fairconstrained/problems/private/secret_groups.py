@@ -27,8 +27,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.placement import sum_by
 from fairconstrained.losses import log_loss
-from fairconstrained.models.base import Model
-from fairconstrained.models.features import Features
+from fairconstrained.models.features import Features, Model
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import MeanLoss

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.models.base import clip_factors
+from fairconstrained.models.features import clip_factors
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.plans import plan_releases
