@@ -283,8 +283,8 @@ class MomentConstraint:
     # --- words -----------------------------------------------------------------------------------
 
     def measure(self, values: Tensor) -> float:
-        """The notion in its own units: the largest value without its slack."""
-        return float((values + self.slack.to(values)).max())
+        """The notion in its own units, the largest value without its slack; nan without values."""
+        return float((values + self.slack.to(values)).max()) if len(values) else float("nan")
 
     def measures(self, values: Tensor) -> dict[str, float]:
         """Each notion in its own units, by name."""

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.constraints.affine import AffineMap
+from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.placement import Placement, sum_by
 from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.statistics import Statistic, side_by_side
+from fairconstrained.constraints.statistics import NoColumns, Statistic, side_by_side
 from fairconstrained.constraints.steps import Above
 
 
@@ -28,7 +29,7 @@ class Stack(MomentConstraint):
     ----------
     space : Space
     members : sequence of MomentConstraint
-        An empty sequence leaves the problem unconstrained.
+        At least one; :func:`stacked` takes any number.
 
     Examples
     --------
@@ -55,7 +56,7 @@ class Stack(MomentConstraint):
             part_of_cell.reshape(len(space.classes), len(space.groups)),
             side_by_side(statistics),
             torch.cat([torch.zeros(0, dtype=torch.float64), *slacks]),
-            " and ".join(member.name for member in members) or "no constraint",
+            " and ".join(member.name for member in members),
             sum(member.n_aux for member in members),
         )
         # Parts that a member does not use get the number after its last part.
@@ -201,11 +202,11 @@ class Stack(MomentConstraint):
 
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
-    ) -> tuple[Stack, list[str]]:
+    ) -> tuple[MomentConstraint, list[str]]:
         """Drop the values that depend on too few rows, and members without values."""
         pairs = [member.without_small(rows, min_rows) for member in self.members]
         kept = [member for member, _ in pairs if len(member.slack)]
-        return Stack(self.space, kept), [words for _, dropped in pairs for words in dropped]
+        return stacked(self.space, kept), [words for _, dropped in pairs for words in dropped]
 
     def describe(self, j: int) -> str:
         """Describe value j, as its member does."""
@@ -228,16 +229,28 @@ class Stack(MomentConstraint):
         return {key: member.measure(own) for key, member, own in pieces}
 
     def measure(self, values: Tensor) -> float:
-        """The notion that exceeds its slack most, in its own units; nan if there is none."""
-        if not self.members:
-            return float("nan")
+        """The notion that exceeds its slack most, in its own units."""
         pieces = zip(self.members, self.split(values), strict=True)
         member, own = max(pieces, key=lambda pair: float(pair[1].max()))
         return member.measure(own)
 
 
+class Unconstrained(LinearMoments):
+    """No constraint: a table without parts, and no values."""
+
+    members = ()
+
+    def __init__(self, space: Space):
+        rates, cells, values = (np.zeros((0, k)) for k in (0, space.n_cells, 0))
+        super().__init__(space, rates, cells, values, [], NoColumns(), "no constraint")
+
+    def measures(self, values: Tensor) -> dict[str, float]:
+        """No notion has a value."""
+        return {}
+
+
 def stacked(space: Space, members: Sequence[MomentConstraint]) -> MomentConstraint:
-    """Return several constraints as one; a single one as it is.
+    """Return several constraints as one; a single one as it is, none as one without values.
 
     Parameters
     ----------
@@ -250,6 +263,8 @@ def stacked(space: Space, members: Sequence[MomentConstraint]) -> MomentConstrai
     >>> space = Space([0, 1], ["a", "b"])
     >>> parity = DemographicParity(slack=0.1).bind(space)
     >>> [type(stacked(space, own)).__name__ for own in ([], [parity], [parity, parity])]
-    ['Stack', 'LinearMoments', 'Stack']
+    ['Unconstrained', 'LinearMoments', 'Stack']
     """
+    if not members:
+        return Unconstrained(space)
     return members[0] if len(members) == 1 else Stack(space, members)

@@ -111,6 +111,20 @@ class Losses(Statistic):
         return self.soft(scores, y), lambda weights: weights * self.loss.gradient(scores, y)
 
 
+class NoColumns(Statistic):
+    """Nothing, where there is no constraint."""
+
+    n_columns = 0
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        """No values, (n, 0)."""
+        return scores[:, :0]
+
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        """Zeros."""
+        return scores[:, :0], lambda weights: torch.zeros_like(scores)
+
+
 @dataclass(frozen=True)
 class Columns(Statistic):
     """Several statistics side by side."""

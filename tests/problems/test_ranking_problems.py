@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairconstrained.auc import COMPARISONS
-from fairconstrained.constraints import Binormal, Quadratic, Space, Stack
+from fairconstrained.constraints import Binormal, Quadratic, Space, stacked
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import as_features
@@ -192,7 +192,7 @@ def test_the_augmented_lagrangian_agrees_with_qcqp_on_the_surrogate():
 def test_no_constraints_are_one_linear_system():
     p = problem(rows(9), surrogate="quadratic")
     free = MomentERM(
-        p.model, p.moments, p.risk, Stack(Space([0, 1], ["a", "b"]), []), ALPHA, p.data
+        p.model, p.moments, p.risk, stacked(Space([0, 1], ["a", "b"]), []), ALPHA, p.data
     )
     solution = solve(free, QCQP(), tol=1e-9)
     assert solution.n_iter == 1

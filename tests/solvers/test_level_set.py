@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fairconstrained.auc import COMPARISONS
-from fairconstrained.constraints import DemographicParity, Quadratic, Stack
+from fairconstrained.constraints import DemographicParity, Quadratic, Stack, stacked
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import log_loss
 from fairconstrained.models import NetworkModel
@@ -257,7 +257,7 @@ def test_other_problems_are_refused_by_name():
         moments,
         on_rows(15, surrogate="binormal")[0],
         FairERM(p.model, p.data, MeanLoss(log_loss), rates, 0.1),
-        FairERM(p.model, p.data, MeanLoss(log_loss), Stack(space, []), 0.1),
+        FairERM(p.model, p.data, MeanLoss(log_loss), stacked(space, []), 0.1),
     ]
     for other in unsuitable:
         for solver in (LevelSet(), ProximalLevelSet()):
