@@ -47,6 +47,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
     """Base of the estimators: the parameters that all of them have, and predictions."""
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
+    _multi_class = True
     _doc_link_module = "fairconstrained"
     _doc_link_template = (
         "https://fairconstrained.readthedocs.io/en/latest/api/fairconstrained.{estimator_name}.html"
@@ -90,6 +91,10 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
     def _training(self) -> Training:
         """Return the kind of training that the parameters ask for, for one fit."""
         return Training(self)
+
+    def _own_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
+        """Return fitted attributes that only this estimator has."""
+        return {}
 
     # ------------------------------------------------------------------ public methods
 
@@ -192,6 +197,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self._multi_class
         tags.input_tags = as_specification(self.model).input_tags()
         return tags
 

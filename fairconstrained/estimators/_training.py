@@ -355,6 +355,7 @@ class Training:
         space = problem.constraint.space
         return {
             **attributes,
+            **self.estimator._own_attributes(problem.constraint),
             "model_": self.specification,
             "classes_": space.classes,
             "groups_": space.groups,

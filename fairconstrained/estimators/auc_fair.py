@@ -31,7 +31,6 @@ from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM
 from fairconstrained.problems.objectives import Objective, PairwiseLoss, RankedLoss
 from fairconstrained.problems.private.moments import (
     PrivateMomentERM,
-    Released,
     count_deviation,
     made_up,
     plan_moments,
@@ -175,6 +174,7 @@ class AUCFairClassifier(PrivateFairClassifier):
     delta: float = 1e-5
     feature_range: Any = None
 
+    _multi_class = False
     __metadata_request__partial_fit = {"sensitive_features": True}  # noqa: RUF012
 
     @data_by_position("X", "y", "classes")
@@ -189,12 +189,9 @@ class AUCFairClassifier(PrivateFairClassifier):
     ) -> Self:
         """Train on all samples that this method has seen so far.
 
-        The estimator keeps up to `stream_memory` samples. As long as it has kept all of them, the
-        model is that of :meth:`fit` on the same samples, up to rounding. After that it keeps a
-        uniform sample and trains on it.
-
-        Every call runs the solver from the start. With ``warm_start=True`` it starts from the last
-        solution, which is faster and agrees within the tolerance of the slack.
+        The model is that of :meth:`fit` on these samples, up to rounding, or on a uniform sample of
+        `stream_memory` of them. Every call runs the solver from the start, or with
+        ``warm_start=True`` from the last solution, which agrees within the tolerance of the slack.
 
         With ``solver=LevelSet()`` (and ``surrogate="quadratic"``) a call updates the state of the
         solver. Each sample is used once, in one mini-batch of the solver's `batch_size`. Samples
@@ -223,9 +220,8 @@ class AUCFairClassifier(PrivateFairClassifier):
         ValueError
             If a label is not in `classes`, if the number of columns changes, if only some chunks
             have sensitive features, or, with ``LevelSet``, if a group is new after the solver has
-            begun; also on one of several workers within
-            :func:`~fairconstrained.distributed.sharded_rows`. The estimator is then in the state
-            from before the call.
+            begun; also within :func:`~fairconstrained.distributed.sharded_rows`. The estimator is
+            then in the state from before the call.
         """
         with unchanged_on_error(self):
             training, name = self._checked_training(), type(self).__name__
@@ -274,11 +270,6 @@ class AUCFairClassifier(PrivateFairClassifier):
                 callback(stage.solution.iterate)
             training.finish([stage])
         return replace(stream, steps=steps)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_")
@@ -372,12 +363,12 @@ class PrivateRanking(PrivateRecords):
         """Raise ValueError for parameters that a private ranking does not support."""
         clf = self.estimator
         binormal = isinstance(clf._surrogate(), Binormal)
-        wanted = {
-            "model": ("'linear'", self.is_linear),
-            "objective": ("'auc'", clf.objective == "auc"),
-            "constraint": ("a name or one with surrogate='binormal'", binormal),
-        }
-        for name, (allowed, holds) in wanted.items():
+        wanted = (
+            ("model", "'linear'", self.is_linear),
+            ("objective", "'auc'", clf.objective == "auc"),
+            ("constraint", "a name or one with surrogate='binormal'", binormal),
+        )
+        for name, allowed, holds in wanted:
             if not holds:
                 raise ValueError(
                     f"{type(clf).__name__}.{name} must be {allowed} with epsilon: a private "
@@ -387,18 +378,35 @@ class PrivateRanking(PrivateRecords):
 
     def pose(self) -> PrivateMomentERM:
         """Release the moments of all cells, and build the problem from them."""
-        n_groups, plan = len(self.rows.space.groups), self.plan(self.n_rows)
-        releases = Releases(plan)
+        space, plan, X = self.rows.space, self.plan(self.n_rows), self.data.X
+        shape, releases = (2, len(space.groups)), Releases(plan)
         self.warn_of(plan)
-        self._refuse_made_up(releases)
+        trial = made_up(space.n_cells, X.shape[1], self.n_rows)
+        kept = self.kept(trial.counts.reshape(shape), 1)
+        stack = stacked(space, [member for member, _ in kept])
+        refused = PrivateMomentERM.of(trial, stack, self.alpha, releases)
+        check_solves(self.solver, refused)  # before any release
+        self.solver.check(refused)
         self.spent = plan
-        rows = self.data.X, self.n_rows, self._cell(), 2 * n_groups
+        rows = X, self.n_rows, self._cell(), space.n_cells
         released = release(*rows, self.public.centre, self.public.scale, releases, self.rng)
         if released.far:
             self.warn_of_range()
-        counts = released.counts.reshape(2, n_groups).round()
-        self._warn_of_cells(released)
-        constraint = self.stack(counts, self.least_rows(count_deviation(plan)))
+        counts, deviations = released.counts.reshape(shape), released.mean_deviation.reshape(shape)
+        noisy = [
+            f"{space.describe(cell.numpy())} (about {max(int(counts[cell]), 0)} rows)"
+            for cell in torch.eye(space.n_cells, dtype=torch.bool).reshape(-1, *shape)
+            if float(deviations[cell]) > _MUCH_NOISE
+        ]
+        if noisy:
+            warn_caller(
+                f"With epsilon={self.budget.epsilon:g} the noise on the mean of "
+                f"{'; '.join(noisy)} is more than {_MUCH_NOISE:g} of the norm of a row: gaps there "
+                "are mostly noise. Use more rows, fewer columns, larger groups or a larger "
+                "epsilon.",
+                PrivacyWarning,
+            )
+        constraint = self.stack(counts.round(), self.least_rows(count_deviation(plan)))
         return PrivateMomentERM.of(released, constraint, self.alpha, releases)
 
     def refine(self, problem: PrivateMomentERM) -> PrivateMomentERM:
@@ -423,35 +431,3 @@ class PrivateRanking(PrivateRecords):
         """The (label, group) cell of each row."""
         cell: Tensor = self.data.y * len(self.rows.space.groups) + self.data.group
         return cell
-
-    def _refuse_made_up(self, releases: Releases) -> None:
-        """Pose the problem on made-up moments: a solver that does not suit is refused here."""
-        space = self.rows.space
-        released = made_up(space.n_cells, self.data.X.shape[1], self.n_rows)
-        counts = released.counts.reshape(len(space.classes), len(space.groups))
-        stack = stacked(space, [kept for kept, _ in self.kept(counts, 1)])
-        trial = PrivateMomentERM.of(released, stack, self.alpha, releases)
-        check_solves(self.solver, trial)
-        self.solver.check(trial)
-
-    def _warn_of_cells(self, released: Released) -> None:
-        """Name the cells whose means are mostly noise."""
-        space, noise = self.rows.space, released.mean_deviation
-        noisy = [
-            f"{space.describe(cells)} (about {max(int(count), 0)} rows)"
-            for cells, count, deviation in zip(
-                np.eye(len(noise), dtype=bool).reshape(-1, 2, len(space.groups)),
-                released.counts.tolist(),
-                noise.tolist(),
-                strict=True,
-            )
-            if deviation > _MUCH_NOISE
-        ]
-        if noisy:
-            warn_caller(
-                f"With epsilon={self.budget.epsilon:g} the noise on the mean of "
-                f"{'; '.join(noisy)} is more than {_MUCH_NOISE:g} of the norm of a row: gaps there "
-                "are mostly noise. Use more rows, fewer columns, larger groups or a larger "
-                "epsilon.",
-                PrivacyWarning,
-            )

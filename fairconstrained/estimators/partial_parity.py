@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +20,6 @@ from fairconstrained.constraints.partial_notions import (
     PartialNotion,
     PartialStatisticalParity,
 )
-from fairconstrained.constraints.placement import Placement
 from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.estimators._base import labels_of, like
@@ -127,15 +125,11 @@ class PartialParityClassifier(PrivateFairClassifier):
     ``predict`` is positive where the score is above ``threshold_``, which means a probability above
     ``1 / (1 + exp(-threshold_))``. This is one half unless the constraint has its own threshold.
 
-    Training starts from the model without constraints, because tied scores are feasible and solvers
-    would stay there.
-
-    With a classifier as `model` (:class:`fairconstrained.models.Posteriors`) a linear model of a
-    few posteriors is trained. The best rule for rates at one threshold has that form. For
-    distributions, which are compared at all thresholds of the interval, a few coefficients may not
-    reach a small slack. The fit can then end with equal scores, which satisfy every notion and
-    predict one class; all entries of ``coef_`` are then 0. A larger slack, a notion of rates or
-    AUCs, or ``model="linear"`` on the original columns is kept more easily.
+    With a classifier as `model` a linear model of a few posteriors is trained. The best rule for
+    rates at one threshold has that form. Distributions, which are compared at all thresholds of the
+    interval, may not reach a small slack by a few coefficients. The fit then ends with equal
+    scores, which satisfy every notion; all entries of ``coef_`` are 0. A larger slack, a notion of
+    rates or AUCs, or ``model="linear"`` on the original columns is kept more easily.
 
     With ``group_features=True`` predictions request ``sensitive_features`` by metadata routing.
 
@@ -160,6 +154,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     True
     """
 
+    _multi_class = False
     _routed = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
     __metadata_request__predict = _routed
     __metadata_request__predict_proba = _routed
@@ -193,30 +188,21 @@ class PartialParityClassifier(PrivateFairClassifier):
         return self._scores(X, sensitive_features)[:, 0]  # type: ignore[no-any-return]
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
-        """Predicted labels: the second class where the score is above ``threshold_``.
+        """Predicted labels (n_samples,): the second class where the score is above ``threshold_``.
 
         Parameters are as in :meth:`decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
         """
         scores = self.decision_function(X, sensitive_features=sensitive_features)
         codes = (torch.as_tensor(scores) > self.threshold_).long()
         return labels_of(self.classes_, codes, scores)  # type: ignore[no-any-return]
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
-        """Class probabilities, as well calibrated as the constraints allow.
+        """Class probabilities (n_samples, 2), as well calibrated as the constraints allow.
 
         Parameters are as in :meth:`decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2)
         """
         scores = self.decision_function(X, sensitive_features=sensitive_features)
-        probabilities: Floats = like(class_probabilities(torch.as_tensor(scores)[:, None]), scores)
-        return probabilities
+        return like(class_probabilities(torch.as_tensor(scores)[:, None]), scores)  # type: ignore[no-any-return]
 
     def score(
         self,
@@ -226,34 +212,30 @@ class PartialParityClassifier(PrivateFairClassifier):
         *,
         sensitive_features: Any = None,
     ) -> float:
-        """Accuracy.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), optional
-        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
-            As in :meth:`decision_function`.
-
-        Returns
-        -------
-        float
-        """
+        """Accuracy of :meth:`predict`, whose parameters these are, for labels and their weights."""
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
     def _table(self, X: Any, sensitive_features: Any = None) -> Any:
         table = super()._table(X, sensitive_features)
         if not self.group_features:
             return table
-        codes = known_codes(sensitive_features, table.shape[0], self.groups_)
-        return with_group_columns(table, codes, len(self.groups_))
+        if sensitive_features is None:
+            raise ValueError(
+                "sensitive_features is needed for predictions, because group_features=True: pass "
+                "predict(X, sensitive_features=...), or through a pipeline or search with "
+                "sklearn.set_config(enable_metadata_routing=True)."
+            )
+        codes, labels = encode_groups(sensitive_features, table.shape[0])
+        known = {label: i for i, label in enumerate(self.groups_.tolist())}  # 1 is not "1"
+        unknown = [label for label in labels.tolist() if label not in known]
+        if unknown:
+            raise ValueError(
+                f"sensitive_features has groups that were not seen in training: {unknown}; known "
+                f"are {list(known)}."
+            )
+        places = np.array([known[label] for label in labels.tolist()])
+        return with_group_columns(table, places[codes], len(known))
 
     # ------------------------------------------------------------------ training
 
@@ -274,7 +256,7 @@ class PartialParityClassifier(PrivateFairClassifier):
                 f"{type(self).__name__}.epsilon must be None with {wrong[0]}; private training "
                 "needs a given interval and no group features."
             )
-        return PrivateIntervals(self)
+        return PrivateRecords(self)
 
     def _is_auto(self) -> bool:
         return isinstance(self.interval, str) and self.interval == "auto"
@@ -292,7 +274,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         threshold = self._threshold()
         return MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
 
-    def _interval_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
+    def _own_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
         interval = self.interval
         if self._is_auto():
             ends = [member.intervals for member in constraint.members]  # type: ignore[attr-defined]
@@ -327,11 +309,6 @@ class IntervalTraining(Training):
             )
         return super().features(with_group_columns(table, group, len(groups)), group)
 
-    def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
-        """The attributes of the model, its interval and its threshold."""
-        own = self.estimator._interval_attributes(problem.constraint)
-        return {**super().attributes(problem, w), **own}
-
     def refine(self, problem: Any) -> Any:
         """Start from the model without constraints, and choose an automatic interval by it."""
         if not problem.constraint.members:
@@ -348,19 +325,16 @@ class IntervalTraining(Training):
             (member,) = problem.constraint.members
             chosen = in_least_fair_interval(member, scores, clf._threshold(), rows)
             problem = replace(problem, constraint=stacked(self.rows.space, [chosen]))
-        warn_of_fine_grids(problem.constraint.members, self.rows.cells)
+        for member in problem.constraint.members:
+            coarse = member.coarse_parts(self.rows.cells.cpu().numpy())
+            if coarse:
+                warn_caller(
+                    f"{member.name} compares {member.statistic.n_columns} thresholds (n_grid), but "
+                    f"few rows lie in the interval: {'; '.join(coarse)}. Take a longer interval or "
+                    "a smaller n_grid.",
+                    SmallGroupWarning,
+                )
         return problem
-
-
-class PrivateIntervals(PrivateRecords):
-    """A private fit within intervals, which are public."""
-
-    estimator: PartialParityClassifier
-
-    def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
-        """The attributes of the model, its interval and its threshold."""
-        own = self.estimator._interval_attributes(problem.constraint)
-        return {**super().attributes(problem, w), **own}
 
 
 def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: Rows) -> Any:
@@ -372,7 +346,10 @@ def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: 
     # Paper: the rate of all rows; here: that of the rows which the notion ranks, for each label
     # by itself where it compares within labels, because outside of ranks near this rate all
     # groups' clipped rates are equal.
-    rates = _rates_above(member, (scores > threshold).to(data.weight), rows)
+    above = (scores > threshold).to(data.weight)[:, :1]
+    sums, counts = rows.sum(above)[:, 0].cpu().numpy(), rows.counts().cpu().numpy()
+    label = member.parts.labels()
+    rates = [sums[label == own].sum() / counts[label == own].sum() for own in np.unique(label)]
     starts = np.arange(0.0, 1.0 - _LENGTH + 1e-9, _STEP).round(10)
     candidates = [
         member.within(start, round(start + _LENGTH, 10))
@@ -385,29 +362,6 @@ def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: 
         return float(candidate.measure(candidate.hard_values(scores, rows, aux)))
 
     return max(candidates, key=gap)
-
-
-def _rates_above(member: Any, above: Tensor, rows: Placement) -> list[float]:
-    """Fractions of rows above the threshold among those that are compared with each other."""
-    sums, counts = rows.sum(above[:, :1])[:, 0].cpu().numpy(), rows.counts().cpu().numpy()
-    label = member.parts.labels()
-    return [sums[label == own].sum() / counts[label == own].sum() for own in np.unique(label)]
-
-
-def warn_of_fine_grids(members: Sequence[Any], cells: Tensor) -> None:
-    """Name the parts with fewer rows in their intervals than thresholds to tell apart.
-
-    From the number of rows of each label and group.
-    """
-    for member in members:
-        coarse = member.coarse_parts(cells.cpu().numpy())
-        if coarse:
-            warn_caller(
-                f"{member.name} compares {member.statistic.n_columns} thresholds (n_grid), but few "
-                f"rows lie in the interval: {'; '.join(coarse)}. Take a longer interval or a "
-                "smaller n_grid.",
-                SmallGroupWarning,
-            )
 
 
 def with_group_columns(X: Any, codes: Ints, n_groups: int) -> Any:
@@ -423,23 +377,3 @@ def with_group_columns(X: Any, codes: Ints, n_groups: int) -> Any:
     if sparse.issparse(X):
         return sparse.csr_array(sparse.hstack(blocks))
     return torch.hstack(blocks) if isinstance(X, torch.Tensor) else np.hstack(blocks)
-
-
-def known_codes(sensitive_features: Any, n_samples: int, groups: Array) -> Ints:
-    """The index of the group of each sample among the groups seen in training."""
-    if sensitive_features is None:
-        raise ValueError(
-            "sensitive_features is needed for predictions, because group_features=True: pass "
-            "predict(X, sensitive_features=...), or through a pipeline or search with "
-            "sklearn.set_config(enable_metadata_routing=True)."
-        )
-    codes, labels = encode_groups(sensitive_features, n_samples)
-    known = {label: i for i, label in enumerate(groups.tolist())}
-    unknown = [label for label in labels.tolist() if label not in known]
-    if unknown:  # 1 is not "1"
-        raise ValueError(
-            f"sensitive_features has groups that were not seen in training: {unknown}; known are "
-            f"{list(known)}."
-        )
-    places: Ints = np.array([known[label] for label in labels.tolist()])
-    return places[codes]

@@ -320,10 +320,10 @@ def exact_final_table(patch):
 
 
 def exact_groups_in_a_warning(patch):
-    def told(training, releases):
+    def told(training, plan):
         warnings.warn(f"{(training.data.group == 0).sum()} rows", UserWarning, stacklevel=2)
 
-    patch.setattr(PrivateRanking, "_refuse_made_up", told)
+    patch.setattr(PrivateRanking, "warn_of", told)
 
 
 LEAKS = {
