@@ -50,22 +50,6 @@ def one_file(
     return (File(path, sha256, content, url, convert),)
 
 
-def known_outcomes(texts: Sequence[str]) -> pd.DataFrame:
-    """Leave out people whose ``is_recid`` is -1, because their label is unknown."""
-    people = table(texts)
-    return people[people["is_recid"] >= 0].reset_index(drop=True)
-
-
-def equals(value: object) -> Callable[[pd.Series], pd.Series]:
-    """Return a function that compares labels with `value`."""
-    return lambda column: column == value
-
-
-def above_median(column: pd.Series) -> pd.Series:
-    """Whether the label is above its median."""
-    return column > column.median()
-
-
 def decode(column: str, *words: str, first: int = 0) -> Group:
     """Replace the codes `first`, `first` + 1, ... of a column by words."""
     return lambda frame: frame[column].map(dict(enumerate(words, start=first)))
@@ -131,7 +115,7 @@ DATASETS: Mapping[str, Dataset] = {
             sources.adult,
         ),
         target="income",
-        positive=equals(">50K"),
+        positive=lambda label: label == ">50K",
         target_names=("<=50K", ">50K"),
         sensitive="sex",
         left_out={"sampling weight of the census": "fnlwgt", "UCI's own split": "split"},
@@ -158,7 +142,7 @@ DATASETS: Mapping[str, Dataset] = {
             ),
         ),
         target="label",
-        positive=equals(1),
+        positive=lambda label: label == 1,
         target_names=("<=50K", ">50K"),
         sensitive="sex",
         # There is no such column, only its indicators.
@@ -186,7 +170,7 @@ DATASETS: Mapping[str, Dataset] = {
             sources.bank,
         ),
         target="y",
-        positive=equals("yes"),
+        positive=lambda label: label == "yes",
         target_names=("no", "yes"),
         sensitive="age_25_60",
         groups={"age_25_60": either(lambda t: t["age"].between(25, 60), "25 to 60", "other")},
@@ -205,7 +189,7 @@ DATASETS: Mapping[str, Dataset] = {
             sources.compas,
         ),
         target="two_year_recid",
-        positive=equals(1),
+        positive=lambda label: label == 1,
         target_names=("no new arrest", "new arrest"),
         sensitive="caucasian",
         groups=_COMPAS_GROUPS,
@@ -227,12 +211,13 @@ DATASETS: Mapping[str, Dataset] = {
             sources.compas,
         ),
         target="is_recid",
-        positive=equals(1),
+        positive=lambda label: label == 1,
         target_names=("no new arrest", "new arrest"),
         sensitive="caucasian",
         groups=_COMPAS_GROUPS,
         left_out=_COMPAS_LEFT_OUT,
-        parse=known_outcomes,
+        # The outcome of the others is unknown.
+        parse=lambda texts: table(texts).query("is_recid >= 0").reset_index(drop=True),
     ),
     "law_school": Dataset(
         title="Law School (bar passage)",
@@ -252,7 +237,7 @@ DATASETS: Mapping[str, Dataset] = {
             sources.plain_csv,
         ),
         target="pass_bar",
-        positive=equals(1),
+        positive=lambda label: label == 1,
         target_names=("failed", "passed"),
         sensitive="race",
         groups={"male": decode("male", "female", "male")},
@@ -274,7 +259,7 @@ DATASETS: Mapping[str, Dataset] = {
             sources.plain_csv,
         ),
         target="default payment",
-        positive=equals(1),
+        positive=lambda label: label == 1,
         target_names=("paid", "default"),
         sensitive="SEX",
         # Some copies of these data have other codes for SEX.
@@ -299,7 +284,7 @@ DATASETS: Mapping[str, Dataset] = {
             sources.parkinsons,
         ),
         target="total_UPDRS",
-        positive=above_median,
+        positive=lambda label: label > label.median(),
         target_names=("up to the median", "above the median"),
         sensitive="sex",
         groups={"sex": decode("sex", "male", "female")},
@@ -323,7 +308,7 @@ DATASETS: Mapping[str, Dataset] = {
             sources.acs_income_ok,
         ),
         target="PINCP",
-        positive=equals(True),
+        positive=lambda label: label,
         target_names=("<=50,000", ">50,000"),
         sensitive="RAC1P",
         groups={
@@ -352,7 +337,7 @@ DATASETS: Mapping[str, Dataset] = {
             sources.heart,
         ),
         target="HeartDiseaseorAttack",
-        positive=equals(1),
+        positive=lambda label: label == 1,
         target_names=("no", "reported"),
         sensitive="Sex",
         groups={

@@ -39,8 +39,7 @@ def load_dataset(
     """Load a real data set of the fairness literature.
 
     The files are read from a local folder. A missing file is downloaded from its public source,
-    converted, checked and stored in that folder. Every call checks that the file, or at least the
-    set of its rows, has the checksum in the description.
+    converted and stored there. Every call checks the file, or at least the set of its rows.
 
     =================  =======  =====================================  ============================
     name               rows     label 1 (rate)                         default sensitive feature
@@ -95,10 +94,9 @@ def load_dataset(
     ------
     ValueError
         If a parameter is not one of the values above.
-    FileNotFoundError
-        If a file is missing and was not downloaded; the message says where to put it.
     OSError
-        If a file is damaged, or if a source sent something else.
+        If a file is damaged, or a source sent something else. A FileNotFoundError if a file is
+        missing and was not downloaded; the message says where to put it.
 
     Notes
     -----
@@ -123,7 +121,13 @@ def load_dataset(
     groups = _sensitive_features(
         dataset, frame, dataset.sensitive if sensitive is None else sensitive
     )
-    data: Any = _features(dataset, frame, [drop] if isinstance(drop, str) else drop)
+    no_features = {dataset.target, *" ".join(dataset.left_out.values()).split()}
+    data: Any = frame[[column for column in frame if column not in no_features]]
+    for column in [drop] if isinstance(drop, str) else drop:
+        found = [c for c in data if c == column or c.startswith(f"{column}=")]
+        if not found:
+            raise ValueError(f"drop names {column!r}, but the features are {list(data)}.")
+        data = data.drop(columns=found)
     feature_names = list(data.columns)
     if preprocess == "one_hot":
         codes = [column for column in dataset.codes.split() if column in data]
@@ -156,17 +160,6 @@ def _sensitive_features(
             )
     words = pd.DataFrame({name: column.astype(str) for name, column in columns.items()})
     return words[sensitive] if isinstance(sensitive, str) else words
-
-
-def _features(dataset: Dataset, frame: pd.DataFrame, drop: Sequence[str]) -> pd.DataFrame:
-    no_features = {dataset.target, *" ".join(dataset.left_out.values()).split()}
-    data = frame[[column for column in frame if column not in no_features]]
-    for name in drop:
-        found = [c for c in data if c == name or c.startswith(f"{name}=")]
-        if not found:
-            raise ValueError(f"drop names {name!r}, but the features are {list(data)}.")
-        data = data.drop(columns=found)
-    return data
 
 
 def _description(name: str, dataset: Dataset) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils._param_validation import Interval, validate_params
@@ -157,7 +156,18 @@ def make_biased_classification(
             "sum 1."
         )
     rng = check_random_state(random_state)
-    group = _groups(n_samples, n_groups, imbalance, rng)
+    # The fractions of the groups are exact to within one sample, their order is random.
+    sizes = (1 - imbalance) ** np.arange(n_groups)
+    place = (np.arange(n_samples) + 0.5) / n_samples
+    upper = np.cumsum(sizes / sizes.sum())[:-1]
+    group = np.searchsorted(upper, place, side="right").astype(np.int64)
+    empty = np.flatnonzero(np.bincount(group, minlength=n_groups) == 0)
+    if len(empty):
+        raise ValueError(
+            f"n_samples={n_samples} with n_groups={n_groups} and imbalance={imbalance} leaves "
+            f"group {empty[0]} without rows; take more samples or a smaller imbalance."
+        )
+    rng.shuffle(group)
     standing = 1 - 2 * group / (n_groups - 1)
     n_noise = n_features - n_informative - n_proxies
     signal = rng.standard_normal((n_samples, n_informative + n_proxies))
@@ -183,21 +193,3 @@ def make_biased_classification(
         sensitive_features=group,
         feature_names=[f"{kind}_{j}" for kind, count in counts.items() for j in range(count)],
     )
-
-
-def _groups(
-    n_samples: int, n_groups: int, imbalance: float, rng: np.random.RandomState
-) -> NDArray[np.int64]:
-    """Draw groups with the fractions :math:`p_g`, exact to within one sample, in random order."""
-    sizes = (1 - imbalance) ** np.arange(n_groups)
-    upper = np.cumsum(sizes / sizes.sum())[:-1]
-    position = (np.arange(n_samples) + 0.5) / n_samples
-    group = np.searchsorted(upper, position, side="right").astype(np.int64)
-    empty = np.flatnonzero(np.bincount(group, minlength=n_groups) == 0)
-    if len(empty):
-        raise ValueError(
-            f"n_samples={n_samples} with n_groups={n_groups} and imbalance={imbalance} leaves "
-            f"group {empty[0]} without rows; take more samples or a smaller imbalance."
-        )
-    rng.shuffle(group)
-    return group

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from fairconstrained.datasets import files, load_dataset, sources
-from fairconstrained.datasets.catalogue import DATASETS, Dataset, decode, equals
+from fairconstrained.datasets.catalogue import DATASETS, Dataset, decode
 from fairconstrained.datasets.files import File, content_hash
 
 TINY = "age,sex,job,part,label\n30,0,a,train,no\n40,1,b,train,yes\n50,1,?,test,yes\n,0,c,test,no\n"
@@ -37,7 +37,7 @@ def tiny(monkeypatch):
             caution="Made up.",
             files=(as_file(TINY, url, convert),),
             target="label",
-            positive=equals("yes"),
+            positive=lambda label: label == "yes",
             target_names=("no", "yes"),
             sensitive="sex",
             groups={"sex": decode("sex", "female", "male")},
