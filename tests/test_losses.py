@@ -83,15 +83,6 @@ def test_closed_forms_equal_autograd_and_are_finite(loss, n_classes, size):
         assert values.isfinite().all()
 
 
-@losses
-def test_one_margin_equals_two_columns(loss):
-    scores, y, _, _ = random_rows(5)
-    columns = as_two_columns(scores)
-    torch.testing.assert_close(loss(scores, y), loss(columns, y))
-    torch.testing.assert_close(class_probabilities(scores, 2.5), class_probabilities(columns, 2.5))
-    torch.testing.assert_close(hard_classes(scores), hard_classes(columns))
-
-
 def test_log_loss_is_linear_far_out_and_not_cut_off():
     """-log sigma(-z) = z + log(1 + exp(-z)): no clipping of probabilities hides a bad score."""
     z = torch.tensor([[1e4], [-1e4], [1e4]], dtype=torch.float64)

@@ -101,11 +101,6 @@ def test_bad_choices_are_named(local, parameters, message):
         load_dataset(**{"name": "tiny", **parameters})
 
 
-def test_an_explicit_folder_comes_before_the_environment(local, tmp_path):
-    with pytest.raises(FileNotFoundError, match="elsewhere"):
-        load_dataset("tiny", data_home=tmp_path / "elsewhere", download_if_missing=False)
-
-
 def test_the_last_resort_is_the_data_home_of_scikit_learn(tmp_path, monkeypatch):
     monkeypatch.delenv(files.ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))

@@ -166,26 +166,6 @@ def test_checksums_of_the_real_files(real, name):
 
 
 @pytest.mark.data
-@pytest.mark.slow
-def test_adult_is_what_uci_publishes(real):
-    """The checksums of UCI's two files are public; rebuilding them shows that nothing is lost."""
-    (file,) = DATASETS["adult"].files
-    text = gzip.decompress((real / file.path).read_bytes()).decode()
-    rows = [line.split(",") for line in text.splitlines()[1:]]
-    train = [", ".join(row[:-1]) for row in rows if row[-1] == "train"]
-    test = [", ".join(row[:-1]) + "." for row in rows if row[-1] == "test"]
-    published = {
-        "adult.data": "\n".join([*train, "", ""]),
-        "adult.test": "\n".join(["|1x3 Cross validator", *test, "", ""]),
-    }
-    assert [hashlib.sha256(part.encode()).hexdigest() for part in published.values()] == [
-        "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
-        "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
-    ]
-    assert sources.adult(zipped(published)) == text
-
-
-@pytest.mark.data
 def test_a9a_has_the_rows_and_categories_of_adult(real):
     adult, a9a = (load_dataset(name, download_if_missing=False) for name in ("adult", "a9a"))
     np.testing.assert_array_equal(a9a.target, adult.target)

@@ -172,14 +172,6 @@ def test_one_hot_columns(rows):
             assert (X["size"] == 0).all()
 
 
-def test_one_hot_is_sparse_if_fewer_than_half_of_the_entries_are_nonzero():
-    assert isinstance(one_hot(pd.DataFrame({"a": list("xyxy")}))[0], np.ndarray)
-    X, names = one_hot(pd.DataFrame({"a": list("xyz")}))
-    assert sparse.issparse(X)
-    assert X.format == "csr"
-    assert names == ["a=x", "a=y", "a=z"]
-
-
 @pytest.mark.parametrize("column", [[1.0, np.nan], ["a", None], [1.0, np.inf]])
 def test_one_hot_refuses_missing_values(column):
     with pytest.raises(ValueError, match=r"missing or infinite values in \['bad'\]"):

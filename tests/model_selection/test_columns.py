@@ -1,7 +1,6 @@
 """Sensitive features in columns of X, for callers that route no metadata."""
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 from fairlearn.postprocessing import ThresholdOptimizer
@@ -15,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
-from fairconstrained.arrays import other_columns, read_columns
 from fairconstrained.metrics import demographic_parity_difference, fairness_scorer
 from fairconstrained.model_selection import SensitiveColumnsClassifier
 from tests.helpers.clients import frame
@@ -109,10 +107,3 @@ def test_it_says_what_is_wrong(data):
     fitted = SensitiveColumnsClassifier(RateConstrainedClassifier(), 0).fit(table, y)
     with pytest.raises(ValueError, match="feature names should match"):
         fitted.predict(table.rename(columns={"x0": "z"}))
-
-
-@pytest.mark.parametrize("key", ["b", 1, -2, ["b"]])
-def test_columns_and_the_others_are_all_columns(key):
-    table = pd.DataFrame({"a": [1, 2], "b": [3, 4], "c": [5, 6]})
-    assert read_columns(table, key)["0"].tolist() == [3, 4]
-    assert other_columns(table, key).columns.tolist() == ["a", "c"]

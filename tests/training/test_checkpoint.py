@@ -140,18 +140,14 @@ def damaged(content):
     torch.save({"solver": np.linalg.norm}, functions)
     return {
         "empty": b"",
-        "text": b"step,loss\n1,0.5\n",
         "foreign": whole.getvalue(),
         "torn": whole.getvalue()[:-50],
         "code": functions.getvalue(),
         "pickle": pickle.dumps({"a": 1}),
-        "number": pickle.dumps(3),
     }[content]
 
 
-@pytest.mark.parametrize(
-    "content", ["empty", "text", "foreign", "torn", "code", "pickle", "number"]
-)
+@pytest.mark.parametrize("content", ["empty", "foreign", "torn", "code", "pickle"])
 def test_damaged_and_foreign_files_are_named_and_kept(content, tmp_path):
     path = tmp_path / "state.pt"
     path.write_bytes(damaged(content))
@@ -259,12 +255,3 @@ def test_rows_are_read_in_blocks_and_only_as_often_as_asked_for(n_evaluations):
     assert result.history["objective"].shape == (n_evaluations,)
     assert sum(data.blocks) == 2 * 1000 + (3 + n_evaluations) * 4000 + 3 * 64 * 20
     assert len(data.blocks) == 2 + (3 + n_evaluations) * 4 + 3 * 20
-
-
-@pytest.mark.parametrize("kind", [SGDA, ALM, SSLALM, SwitchingSubgradient])
-def test_every_solver_evaluates_as_often_as_asked_for(kind):
-    solver = kind(n_steps=12, batch_size=16, n_evaluations=3)
-    assert solver.length == 3
-    assert trained(solver).history["objective"].shape == (3,)
-    with pytest.raises(ValueError, match="n_evaluations must be an integer > 0; got 0"):
-        trained(kind(n_evaluations=0))

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from fairconstrained import distributed
 from fairconstrained.constraints import DemographicParity, LossParity
@@ -29,14 +29,6 @@ def made(n=301):
     X = torch.randn(n, 3, generator=rng, dtype=torch.float64)
     y = (X[:, 0] + 0.5 * group + 0.5 * torch.randn(n, generator=rng) > 0).long()
     return X, y, group
-
-
-class Lazy(Dataset):
-    def __len__(self):
-        return len(made()[0])
-
-    def __getitem__(self, i):
-        return tuple(column[i] for column in made())
 
 
 def network(rank=0):
@@ -73,12 +65,6 @@ def trained(case, rank=0):
     return weights(result), torch.as_tensor(result.values), torch.as_tensor(result.multipliers)
 
 
-def all_cases(rank):
-    found = {case: trained(case, rank) for case in CASES}
-    found["data set"] = (torch.as_tensor(run("notions", Lazy(), rank).values),)
-    return found
-
-
 def streamed(rank):
     data = made()
     rows = [tuple(column[i] for column in data) for i in range(rank, 300, 2)]
@@ -100,7 +86,7 @@ def interrupted(rank, path):
 
 def work(rank, path):
     """All cases, and a run with checkpoints that is stopped."""
-    found = all_cases(rank), streamed(rank)
+    found = {case: trained(case, rank) for case in CASES}, streamed(rank)
     interrupted(rank, path)
     return found
 
@@ -134,13 +120,6 @@ def test_two_workers_give_what_one_gives(found, case):
     for one, a, b in zip(trained(case), first[case], second[case], strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
         torch.testing.assert_close(a, one, rtol=0, atol=1e-9)
-
-
-@pytest.mark.slow
-@needs_gloo
-def test_rows_may_come_one_by_one(found):
-    (first, _), *_ = found
-    torch.testing.assert_close(first["data set"][0], first["notions"][1], rtol=0, atol=1e-9)
 
 
 @pytest.mark.slow

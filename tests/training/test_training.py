@@ -214,15 +214,6 @@ def test_tensors_data_sets_and_loaders():
     torch.testing.assert_close(same[0].values, same[1].values, rtol=0, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_images_and_groups_of_strings():
-    images = X.reshape(-1, 1, 2, 2)
-    module = nn.Sequential(nn.Conv2d(1, 4, 2), nn.Flatten(), nn.ReLU(), nn.Linear(4, 1))
-    names = np.where(GROUP == 1, "b", "a")
-    result = trained(gap_at_most(0.1), module, (images, Y, GROUP), groups=names)
-    assert result.values.max() <= 0.05
-
-
 def test_constraint_batches_have_as_many_rows_of_each_group():
     sizes = []
 
