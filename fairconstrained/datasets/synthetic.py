@@ -11,6 +11,8 @@ from scipy import sparse
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils._param_validation import Interval, validate_params
 
+from fairconstrained.arrays import Ints
+
 NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 FRACTION = [Interval(Real, 0, 1, closed="left")]
 
@@ -156,18 +158,7 @@ def make_biased_classification(
             "sum 1."
         )
     rng = check_random_state(random_state)
-    # The fractions of the groups are exact to within one sample, their order is random.
-    sizes = (1 - imbalance) ** np.arange(n_groups)
-    place = (np.arange(n_samples) + 0.5) / n_samples
-    upper = np.cumsum(sizes / sizes.sum())[:-1]
-    group = np.searchsorted(upper, place, side="right").astype(np.int64)
-    empty = np.flatnonzero(np.bincount(group, minlength=n_groups) == 0)
-    if len(empty):
-        raise ValueError(
-            f"n_samples={n_samples} with n_groups={n_groups} and imbalance={imbalance} leaves "
-            f"group {empty[0]} without rows; take more samples or a smaller imbalance."
-        )
-    rng.shuffle(group)
+    group = _groups(n_samples, n_groups, imbalance, rng)
     standing = 1 - 2 * group / (n_groups - 1)
     n_noise = n_features - n_informative - n_proxies
     signal = rng.standard_normal((n_samples, n_informative + n_proxies))
@@ -193,3 +184,19 @@ def make_biased_classification(
         sensitive_features=group,
         feature_names=[f"{kind}_{j}" for kind, count in counts.items() for j in range(count)],
     )
+
+
+def _groups(n_samples: int, n_groups: int, imbalance: float, rng: np.random.RandomState) -> Ints:
+    """Draw groups with the fractions :math:`p_g`, exact to within one sample, in random order."""
+    sizes = (1 - imbalance) ** np.arange(n_groups)
+    place = (np.arange(n_samples) + 0.5) / n_samples
+    upper = np.cumsum(sizes / sizes.sum())[:-1]
+    group = np.searchsorted(upper, place, side="right").astype(np.int64)
+    empty = np.flatnonzero(np.bincount(group, minlength=n_groups) == 0)
+    if len(empty):
+        raise ValueError(
+            f"n_samples={n_samples} with n_groups={n_groups} and imbalance={imbalance} leaves "
+            f"group {empty[0]} without rows; take more samples or a smaller imbalance."
+        )
+    rng.shuffle(group)
+    return group
