@@ -15,7 +15,6 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.display import ConvergenceDisplay, GroupReportDisplay, TradeoffDisplay
 from fairconstrained.metrics import (
     confidence_interval,
-    demographic_parity_difference,
     equalized_odds_difference,
     group_report,
 )
@@ -113,36 +112,26 @@ def test_tradeoff_of_a_curve_and_of_cv_results():
         TradeoffDisplay.from_cv_results(curve, violation="eo")
 
 
-@pytest.mark.parametrize(
-    ("score", "violation", "labels"),
-    [
-        ("accuracy", "equalized_odds", ("error rate", "equalized odds")),
-        ("roc_auc", "group_auc", ("1 - roc auc", "group auc")),
-        ("my_own", "my_gap", ("1 - my own", "my gap")),
-    ],
-)
-def test_axes_are_labelled_in_words(score, violation, labels):
-    names = [f"{what}_test_{which}" for what in ("mean", "std") for which in (score, violation)]
-    results = {name: [0.1] for name in names}
-    display = TradeoffDisplay.from_cv_results(results, score=score, violation=violation)
-    shown = display.ax_.get_ylabel(), display.ax_.get_xlabel()
-    assert shown == tuple(f"{label} (mean over splits)" for label in labels)
-
-
-def test_tradeoff_of_predictions():
-    y, group = np.array([0, 1, 0, 1, 1]), list("aabbb")
-    y_preds, weight = [y, 1 - y, [0, 1, 1, 1, 0]], [1.0, 1, 1, 1, 4]
-    display = TradeoffDisplay.from_predictions(
-        y,
-        y_preds,
-        sensitive_features=group,
-        metric=partial(equalized_odds_difference, agg="worst_case"),
-        sample_weight=weight,
-    )
-    assert display.error == pytest.approx([0, 1, 5 / 8])
-    assert display.violation == pytest.approx([0, 0, 1])
+def test_tradeoff_of_predictions_has_confidence_intervals():
+    """The bars end where the intervals of error and violation end."""
+    rng = np.random.default_rng(0)
+    y, group, weight = rng.random(400) < 0.5, rng.integers(2, size=400), rng.exponential(size=400)
+    preds = [rng.random(400) < 0.3 + 0.3 * group, y]
+    given = {"sensitive_features": group, "sample_weight": weight}
+    metric = partial(equalized_odds_difference, agg="worst_case")
+    display = TradeoffDisplay.from_predictions(y, preds, metric=metric, chosen=0, **given)
+    assert display.error == pytest.approx([np.average(y != preds[0], weights=weight), 0])
+    assert display.violation == pytest.approx([metric(y, p, **given) for p in preds])
     assert display.ax_.get_xlabel() == "equalized odds difference"
-    assert display.points_[0].lines[0].get_xdata().tolist() == [0]
+    ends = [confidence_interval(metric, y, p, random_state=0, **given) for p in preds]
+    low = display.violation - display.violation_std[0]
+    assert low == pytest.approx(
+        [min(e[0], v) for e, v in zip(ends, display.violation, strict=True)]
+    )
+    assert display.violation + display.violation_std[1] == pytest.approx([e[1] for e in ends])
+    assert (display.error_std[1] > 0).all()
+    plain = TradeoffDisplay.from_predictions(y, preds, sensitive_features=group, confidence=None)
+    assert plain.error_std is None
 
 
 def history(n=5, **more):
@@ -174,21 +163,15 @@ def test_convergence_draws_a_panel_for_each_kind_of_entry():
 
 def test_convergence_over_iterations_counts_from_one_unless_the_history_knows():
     display = ConvergenceDisplay(history=history()).plot()
+    second = ConvergenceDisplay(history=history(9)).plot(display.ax_)
+    assert second.figure_ is display.figure_
+    assert second.lines_[0].get_color() != display.lines_[0].get_color()
     assert len(display.ax_) == 2
     assert display.lines_[0].get_xdata().tolist() == [1, 2, 3, 4, 5]
     assert display.ax_[0].get_legend() is None
     every_tenth = np.arange(0, 50, 10)
     display = ConvergenceDisplay(history=history(iteration=every_tenth)).plot()
     assert display.lines_[0].get_xdata().tolist() == every_tenth.tolist()
-
-
-def test_two_solvers_in_the_same_panels():
-    first = ConvergenceDisplay(history=history(), slack=0.1, name="one").plot()
-    second = ConvergenceDisplay(history=history(9), slack=0.1).plot(first.ax_, name="two")
-    assert second.figure_ is first.figure_
-    assert labels(first.ax_[0]) == ["one", "two"]
-    assert labels(first.ax_[1]) == ["slack 0.1"]
-    assert first.lines_[0].get_color() != second.lines_[0].get_color()
 
 
 def test_convergence_of_a_fit_has_all_panels():
@@ -224,28 +207,6 @@ def test_without_matplotlib_the_extra_is_named(display, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"fairconstrained\[plot\]"):
         display.plot()
-
-
-def test_tradeoff_of_predictions_has_confidence_intervals():
-    """The bars end where the intervals of error and violation end."""
-    rng = np.random.default_rng(0)
-    y, group = rng.random(400) < 0.5, rng.integers(2, size=400)
-    preds = [rng.random(400) < 0.3 + 0.3 * group, y]
-    display = TradeoffDisplay.from_predictions(y, preds, sensitive_features=group, chosen=0)
-    ends = [
-        confidence_interval(
-            demographic_parity_difference, y, p, sensitive_features=group, random_state=0
-        )
-        for p in preds
-    ]
-    low = display.violation - display.violation_std[0]
-    assert low == pytest.approx(
-        [min(e[0], v) for e, v in zip(ends, display.violation, strict=True)]
-    )
-    assert display.violation + display.violation_std[1] == pytest.approx([e[1] for e in ends])
-    assert (display.error_std[1] > 0).all()
-    plain = TradeoffDisplay.from_predictions(y, preds, sensitive_features=group, confidence=None)
-    assert plain.error_std is None
 
 
 def test_group_report_draws_every_group_with_its_interval():

@@ -200,14 +200,6 @@ def test_invariances(name, data):
     assert name in SCORED or 0 <= value <= (n_classes if name in SUMMED else 1)
 
 
-def test_equal_treatment_of_equal_groups_is_perfectly_fair():
-    y_true, y_pred, _, _ = binary(0)
-    twice = values(np.tile(y_true, 2), np.tile(y_pred, 2), np.repeat(["a", "b"], len(y_true)))
-    compared = {n: v for n, v in twice.items() if n.endswith(("_difference", "_gap", "_ratio"))}
-    assert len(compared) == 11
-    assert all(v == (1.0 if n.endswith("_ratio") else 0.0) for n, v in compared.items())
-
-
 # --- labels --------------------------------------------------------------------------------------
 
 
@@ -287,18 +279,6 @@ def test_one_label_only_is_negative_if_it_is_0_minus_1_or_false(only, pos_label,
         assert METRICS["demographic_parity_ratio"](y, y, **args) == 1.0
 
 
-def test_constant_predictions_have_no_gap_and_no_ratio():
-    y_true, _, group, _ = binary(7)
-    nobody, everybody = np.zeros_like(y_true), np.ones_like(y_true)
-    for y_pred in (nobody, everybody):
-        for name in (n for n in METRICS if n.endswith("difference") and n not in OF_ALL_LABELS):
-            assert METRICS[name](y_true, y_pred, sensitive_features=group) == 0.0
-    assert METRICS["demographic_parity_ratio"](y_true, everybody, sensitive_features=group) == 1.0
-    for name in ("demographic_parity_ratio", "equalized_odds_ratio"):
-        with pytest.warns(UndefinedMetricWarning):
-            assert np.isnan(METRICS[name](y_true, nobody, sensitive_features=group))
-
-
 def test_a_rate_that_is_zero_in_every_group_is_left_out_of_a_ratio():
     """No false positives at all: the ratio is that of the true positive rates, as in fairlearn."""
     y_true, y_pred = np.array([0, 1, 1, 0, 1, 1]), np.array([0, 1, 0, 0, 1, 1])
@@ -322,7 +302,7 @@ def test_a_rate_that_is_zero_in_every_group_is_left_out_of_a_ratio():
     ],
 )
 @pytest.mark.parametrize("by_weight", [False, True])
-def test_an_absent_cell_is_named_and_gives_nan_where_fairlearn_gives_zero(name, cell, by_weight):
+def test_an_absent_cell_is_named_and_gives_nan(name, cell, by_weight):
     y_true = np.array([0, 1, 1, 0, 0, 1]) if by_weight else np.array([0, 1, 1, 0, 0, 0])
     y_pred, weight = (
         np.array([0, 1, 1, 0, 1, 1]),
@@ -334,10 +314,6 @@ def test_an_absent_cell_is_named_and_gives_nan_where_fairlearn_gives_zero(name, 
     assert np.isnan(value)
     assert len(record) == 1
     assert record[0].filename == __file__
-    theirs = fairlearn.metrics.equal_opportunity_difference(
-        y_true[:5], y_pred[:5], sensitive_features=group[:5]
-    )
-    assert theirs == 1.0  # the absent true positive rate of group b counted as 0
 
 
 @every_name

@@ -135,26 +135,6 @@ def test_ccdf_gap_is_the_gap_of_ranks_where_one_is_inside(seed, interval):
     assert value > 0.1
 
 
-@pytest.mark.parametrize("interval", [(0.05, 0.3), [(0, 0.1), (0.4, 0.5)], (0.0, 1.0)])
-@settings(max_examples=60)
-@given(case=cases())
-def test_the_conditional_gap_times_the_length_is_at_most_the_unconditional_one(interval, case):
-    """Clipping ranks to an interval brings them closer; on all of [0, 1] the two are the same.
-
-    Unconditional means at all thresholds: with ties the ranks of a threshold may lie on both sides
-    of the interval, and then no threshold has a rank inside.
-    """
-    scores, group, weight, _ = case
-    options = {"sensitive_features": group, "sample_weight": weight}
-    inside = metrics.partial_statistical_parity(None, scores, interval=interval, **options)
-    ranks = metrics.ccdf_gap(None, scores, interval=(0.0, 1.0), **options)
-    length = sum(b - a for a, b in np.atleast_2d(interval))
-    if length == 1.0:
-        assert inside == pytest.approx(ranks, abs=1e-12)
-    if isinstance(interval, tuple):
-        assert length * inside <= ranks + 1e-12
-
-
 @pytest.mark.parametrize("name", ["partial_equal_opportunity", "partial_equalized_odds"])
 @pytest.mark.parametrize("seed", range(3))
 def test_notions_within_labels_are_demographic_parity_of_their_rows(name, seed):
