@@ -468,10 +468,10 @@ class FairERM:
         steps = lines.grid(x, reach)
         if not (isinstance(self.model, LinearModel) or moves_offsets):
             return lines.on_grid(lambda step: self.evaluate(x + step * direction).hard, steps)
-        w, ahead = (self._split(at)[0] for at in (x, x + direction))
+        (w, aux), (ahead, _) = self._split(x), self._split(x + direction)
         if self._sums_decide:
             return self._line_of_sums(w, ahead, reach, steps, moves_offsets)
-        scores, aux = self.scores(w), self._split(x)[1]
+        scores = self.scores(w)
         slopes = self.scores(ahead) - scores
         if moves_offsets:  # all slopes are equal: those of other rows belong to these scores too
             of_all = self.data.scores_of_all
@@ -560,26 +560,24 @@ class FairERM:
         risk, risk_gradient = self.risk.linearize(
             scores, rows.y, rows.weight, self.data.total_weight
         )
-        blocks = [
-            (z, Placement(y, part, weight, rows.n_parts))
-            for z, y, part, weight in blocks_of(scores, *rows[:3])
-        ]
+        blocks = blocks_of(scores, *rows[:3])
 
         @lru_cache(maxsize=1)
-        def statistics(i: int) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-            z, block = blocks[i]
-            return self.constraint.linearize(z, block.y, aux)
+        def placed(i: int) -> tuple[Placement, Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
+            z, y, part, weight = blocks[i]
+            block = Placement(y, part, weight, rows.n_parts)
+            return block, *self.constraint.linearize(z, block.y, aux)
 
         table = scores.new_zeros(())
-        for i, (_, block) in enumerate(blocks):
-            table = table + block.sum(statistics(i)[0])
+        for i in range(len(blocks)):
+            block, soft, _ = placed(i)
+            table = table + block.sum(soft)
 
         def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
-            found = []
-            for i, (_, block) in enumerate(blocks):
-                soft, on_statistics = statistics(i)
-                on_rows = block.on_columns(weights[1:].reshape(table.shape), soft)
-                found.append(on_statistics(on_rows))
+            on_table, found = weights[1:].reshape(table.shape), []
+            for i in range(len(blocks)):
+                block, soft, on_statistics = placed(i)
+                found.append(on_statistics(block.on_columns(on_table, soft)))
             of_scores, of_aux = zip(*found, strict=True)
             # One block keeps its layout in memory, which products with it are faster for.
             on_scores = of_scores[0] if len(blocks) == 1 else torch.cat(of_scores)

@@ -50,8 +50,9 @@ def known_points(problem: FairERM) -> list[Known]:
     """
     by_cell, zero = problem.by_cell(), torch.zeros_like(problem.model.init())
     unit = F.one_hot(problem.model.offsets, len(zero)).to(zero)
-    constants = [zero, *(size * e for e in unit for size in _CONSTANTS)]
-    found = [Known(by_cell.variables(w), of=by_cell) for w in constants]
+    found = [Known(by_cell.variables(zero), of=by_cell)]
+    for e in unit:
+        found += [Known(by_cell.variables(size * e), of=by_cell) for size in _CONSTANTS]
     if problem.free is None:
         return found
     found.append(Known(problem.variables(problem.free)))

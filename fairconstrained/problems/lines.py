@@ -156,16 +156,10 @@ def _changes_of_classes(scores: Tensor, slopes: Tensor, reach: float) -> Changes
 
 def _best_at(step: float, scores: Tensor, slopes: Tensor) -> Tensor:
     """The label of each row at a point of the line: of equal scores the one that goes on."""
-    if math.isinf(step):
-        ahead = math.copysign(1.0, step) * slopes
-        return _best(scores, ahead == ahead.amax(dim=1, keepdim=True))
-    there = scores + step * slopes
-    return _best(slopes, there == there.amax(dim=1, keepdim=True))
-
-
-def _best(scores: Tensor, allowed: Tensor) -> Tensor:
-    """The class of the largest score of each row among those that are allowed."""
-    return torch.where(allowed, scores, -torch.inf).argmax(dim=1)
+    far = math.isinf(step)
+    there = math.copysign(1.0, step) * slopes if far else scores + step * slopes
+    allowed = there == there.amax(dim=1, keepdim=True)
+    return torch.where(allowed, scores if far else slopes, -torch.inf).argmax(dim=1)
 
 
 def between(change: Tensor, reach: float, most: int) -> Tensor:
@@ -177,14 +171,8 @@ def between(change: Tensor, reach: float, most: int) -> Tensor:
     ends = change[[0, -1]] + change.new_tensor([-2.0, 2.0]) * (1.0 + change[[0, -1]].abs())
     ends = ends.clamp(-reach, reach)
     change = torch.cat((ends[:1], change, ends[1:]))
-    places = torch.nonzero(
-        torch.cat(
-            [
-                high - low > _APART * (high.abs() + low.abs())
-                for low, high in blocks_of(change[:-1], change[1:])
-            ]
-        )
-    )[:, 0]
+    sizes = change.abs()
+    places = torch.nonzero(change.diff() > _APART * (sizes[1:] + sizes[:-1]))[:, 0]
     if len(places) > most:
         places = places[torch.linspace(0, len(places) - 1, most, device=change.device).long()]
     return 0.5 * (change[places] + change[places + 1])
