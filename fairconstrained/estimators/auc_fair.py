@@ -31,7 +31,6 @@ from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM
 from fairconstrained.problems.objectives import Objective, PairwiseLoss, RankedLoss
 from fairconstrained.problems.private.moments import (
     PrivateMomentERM,
-    count_deviation,
     made_up,
     plan_moments,
     release,
@@ -406,7 +405,7 @@ class PrivateRanking(PrivateRecords):
                 "epsilon.",
                 PrivacyWarning,
             )
-        constraint = self.stack(counts.round(), self.least_rows(count_deviation(plan)))
+        constraint = self.stack(counts.round(), self.least_rows(released.count_deviation))
         return PrivateMomentERM.of(released, constraint, self.alpha, releases)
 
     def refine(self, problem: PrivateMomentERM) -> PrivateMomentERM:

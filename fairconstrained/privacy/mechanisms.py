@@ -1,18 +1,11 @@
-r"""Poisson batches and noise: plain functions, all drawing from the generator they are given.
+r"""Poisson batches and noise, drawn from the generator that is given.
 
-*Randomness.* :class:`SystemGenerator` draws from the operating system, whose generator is
-cryptographic: no one can predict, repeat or try out its noise. A ``torch.Generator`` with a seed is
-for experiments.
-
-*Several workers.* With a :class:`SharedGenerator` a release is of the rows of all workers, and the
-noise is drawn once.
-
-*Lowest bits.* Sums and noise in floating point give away what they hide: the doubles that a sum
-plus its noise can reach depend on the sum [1]_. Here both are rounded to multiples of a power of
-two and added as integers. The step :math:`s` of this grid depends on the noise alone, so that
-neighbouring data sets reach the same numbers. The result is a function of the rounded sum plus
-exact noise, so it is as private as the Gaussian or Laplace mechanism on rounded sums [2]_. Rounding
-moves each of d entries by at most :math:`s / 2`. A row moves the rounded sum by at most
+Sums and noise in floating point give away what they hide: the doubles that a sum plus its noise can
+reach depend on the sum [1]_. Here both are rounded to multiples of a power of two and added as
+integers. The step :math:`s` of this grid depends on the noise alone, so that neighbouring data sets
+reach the same numbers. The result is a function of the rounded sum plus exact noise, so it is as
+private as the Gaussian or Laplace mechanism on rounded sums [2]_. Rounding moves each of d entries
+by at most :math:`s / 2`. A row moves the rounded sum by at most
 
 .. math:: \Delta_2 + s \sqrt d \le \Delta_2 + 2^{-24} \sigma,
           \qquad \Delta_1 + s\, d \le \Delta_1 + 2^{-24} b ,
@@ -48,18 +41,10 @@ _SEEDS = 2**63
 
 
 class SystemGenerator(Generator):
-    """Randomness of the operating system, for all draws that privacy rests on.
+    """Cryptographic randomness of the operating system, which no one can predict or try out.
 
     The functions of this module draw from the system. Functions of torch that are given this
     generator draw from its Mersenne Twister, which has a state of its own and tells nothing.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.privacy.mechanisms import SystemGenerator, with_gaussian_noise
-    >>> zeros, rng = torch.zeros(3, dtype=torch.float64), SystemGenerator()
-    >>> bool((with_gaussian_noise(zeros, 1.0, rng) != with_gaussian_noise(zeros, 1.0, rng)).all())
-    True
     """
 
     def __init__(self) -> None:
@@ -85,32 +70,16 @@ class SystemGenerator(Generator):
 class SharedGenerator(Generator):
     """Randomness of workers whose rows are released together, as if one worker had them all.
 
-    *Batches.* Each worker draws from its own rows. Rows are drawn independently, so these batches
-    are together one Poisson batch of all rows.
+    Each worker draws from its own rows, independently: these batches are together one Poisson batch
+    of all rows. A release is the sum over all workers plus the noise of the first one alone. Every
+    worker rounds the sum over its own rows to the grid, and the first adds its noise to it, before
+    these integers are summed. A row moves the sum of one worker, by as much as if that worker were
+    alone: what is charged is the same. Sums of single workers travel without noise, so workers must
+    trust each other and the network between them.
 
-    *Noise.* A release is the sum over all workers plus noise, which is that of the first one alone.
-    Every worker rounds the sum over its own rows to the grid, and the first adds its noise to it,
-    before these integers are summed. A row moves the sum of one worker, by as much as if that
-    worker were alone: what is charged is the same. Sums of single workers travel without noise, so
-    workers must trust each other and the network between them.
-
-    *The rest.* Functions of torch that are given this generator draw the same on all workers.
-
-    Parameters
-    ----------
-    own : Generator
-        What this worker draws from. A seed that is the same on all is replaced on all but the
-        first, whose batches would otherwise be those of the others.
-    workers : fairconstrained.workers.Workers
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.privacy.mechanisms import SharedGenerator, with_gaussian_noise
-    >>> from fairconstrained.distributed import ALONE
-    >>> rng = SharedGenerator(torch.Generator().manual_seed(0), ALONE)
-    >>> with_gaussian_noise(torch.zeros(2), 1.0, rng).shape
-    torch.Size([2])
+    Functions of torch that are given this generator draw the same on all workers. A seed of `own`
+    that is the same on all is replaced on all but the first, whose batches would otherwise be those
+    of the others.
     """
 
     def __new__(cls, own: Generator, workers: Any) -> Self:
@@ -161,19 +130,6 @@ class PoissonBatches:
     Time grows with the batches, not with `n_rows`: the gaps between chosen rows are geometric. As
     drawing them takes as long as some steps do with the rows, the gaps of a block of batches are
     drawn together: rows of one batch after the other, as if they were one long table.
-
-    Parameters
-    ----------
-    n_rows : int
-    rate : float
-        Probability of each row.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.privacy.mechanisms import PoissonBatches
-    >>> PoissonBatches(5, 1.0).draw(torch.Generator())
-    tensor([0, 1, 2, 3, 4])
     """
 
     def __init__(self, n_rows: int, rate: float):
@@ -226,15 +182,7 @@ def noise_generator(seed: int | None) -> Generator:
 
 
 def noisy_argmax(values: Sequence[int], scale: float, rng: Generator) -> int:
-    """Report noisy max with exponential noise of this scale: the place of the largest, no more.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.privacy.mechanisms import noisy_argmax
-    >>> noisy_argmax([3, 900, 5], 2.0, torch.Generator())
-    1
-    """
+    """Report noisy max with exponential noise of this scale: the place of the largest, no more."""
     return int(np.argmax(np.asarray(values) + scale * _exponential(rng, len(values))))
 
 
@@ -266,18 +214,13 @@ ADD_NOISE = {Gaussian: with_gaussian_noise, Laplace: with_laplace_noise}
 class Releases:
     """The noisy sums of a plan: each is made as often as it was priced, and no more often.
 
-    Parameters
-    ----------
-    plan : PrivacyGuarantee
-
     Examples
     --------
     >>> import torch
     >>> from fairconstrained.privacy import Budget, plan_releases
     >>> from fairconstrained.privacy.mechanisms import Releases, noise_generator
     >>> releases = Releases(plan_releases({"counts": 0.99}, Budget(1.0, 1e-5, "record")))
-    >>> releases.noisy("counts", torch.tensor([200.0, 100.0]), 1.0, noise_generator(0)).shape
-    torch.Size([2])
+    >>> counts = releases.noisy("counts", torch.tensor([200.0, 100.0]), 1.0, noise_generator(0))
     >>> releases.noisy("counts", torch.tensor([200.0, 100.0]), 1.0, noise_generator(0))
     Traceback (most recent call last):
     ...
@@ -290,22 +233,10 @@ class Releases:
         self._left = {name: times for name, (_, times) in self._planned.items()}
 
     def noisy(self, name: str, total: Tensor, bound: float, rng: Generator) -> Tensor:
-        """Release a sum over rows: add the planned noise to it.
+        """Release a sum over the rows of this worker, or with a SharedGenerator of all workers.
 
-        Parameters
-        ----------
-        name : str
-        total : Tensor
-            The sum over the rows of this worker.
-        bound : float
-            The most that a row adds to it: in the l2 norm, or the l1 norm for Laplace noise.
-        rng : Generator
-            With a :class:`SharedGenerator` the sums of all workers are added up.
-
-        Raises
-        ------
-        RuntimeError
-            If the release has been made as often as planned.
+        A row adds at most `bound` to it: in the l2 norm, or the l1 norm for Laplace noise. It is a
+        RuntimeError if the release has been made as often as planned.
         """
         add_noise, noise = self._spend(name)
         return add_noise(total, noise * bound, rng)

@@ -50,18 +50,15 @@ def release_scales(
 ) -> Coordinates:
     r"""Scales of columns without a public range: powers of 4 where numbers are large, else 1.
 
-    Columns of large numbers would drown all others. The release is a table of counts
+    The release is a table of counts
 
     .. math:: T_{jb} = \sum_i w_i\, 1[4^b < |x_{ij}| \le 4^{b+1}] + C \sigma \xi_{jb},
               \qquad b = 1, \dots, 10, \quad w_i = \min(1, C / \sqrt{k_i}),
 
-    where :math:`k_i` is the number of large entries of row i, those beyond 4, and
-    :math:`C = \min(d, 16)^{1/2}`: a row adds :math:`w_i` to :math:`k_i` entries, a vector of norm
-    at most C. The scale of column j is :math:`4^{b+1}` with the largest b whose count is beyond
-    the noise and at least 1 % of the rows.
-
-    The centre of the `public` coordinates is kept, and :math:`\sigma` is the planned multiplier.
-    Of `n_rows` rows, those of X are this worker's.
+    where :math:`k_i` is the number of entries of row i beyond 4, and :math:`C = \min(d, 16)^{1/2}`:
+    a row adds :math:`w_i` to :math:`k_i` entries, a vector of norm at most C. The scale of column j
+    is :math:`4^{b+1}` with the largest b whose count is beyond the noise and at least 1 % of the
+    rows. Of `n_rows` rows, those of X are this worker's.
     """
     n_columns = X.shape[1]
     norm = min(n_columns, _MOST_LARGE) ** 0.5
@@ -97,12 +94,9 @@ def release_coordinates(
         (\tilde m, \tilde q) = \frac1n \Big( \sum_i \mathrm{clip}_{2 \tilde r}(v_i)
             + 2 \tilde r\, \sigma \xi' \Big),
 
-    with standard normal :math:`\xi, \xi'`: two Gaussian releases of noise multiplier
-    :math:`\sigma`. The mean is shrunk towards zero by its known noise (positive-part James-Stein).
-    Scales are the fourth roots of the variances, and the typical norm of the rows stays what it
-    was, but at most 4. Columns of small variances form runs.
-
-    The `public` coordinates are from ranges that do not depend on the data. Of the n = `n_rows`
+    two Gaussian releases. The mean is shrunk towards zero by its known noise (positive-part
+    James-Stein). Scales are the fourth roots of the variances, and the typical norm of the rows
+    stays what it was, but at most 4. Columns of small variances form runs. Of the n = `n_rows`
     rows, those of X are this worker's.
     """
     n_columns = X.shape[1]
@@ -133,15 +127,11 @@ def release_coordinates(
 def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
     r"""Fourth roots of the columns' variances v, times a common factor.
 
-    Noise on the sum of clipped gradients is the same for all columns of the model. In columns
-    :math:`x_j / s_j` it costs about :math:`\sum_j s_j^2 / v_j` in the loss, because the curvature
-    along a coefficient is in proportion to the variance. Rows may have norms of
+    In columns :math:`x_j / s_j` noise costs about :math:`\sum_j s_j^2 / v_j` in the loss, because
+    the curvature along a coefficient is in proportion to the variance. Rows may have norms of
     :math:`(\sum_j s_j^{-2})^{1/2}`, which the clip bounds. For a given product of both,
-
-    .. math:: s_j \propto v_j^{1/4}
-
-    costs least. Variances below `least` are noise: these columns share one scale, and the rest of
-    the `total` variance is theirs.
+    :math:`s_j \propto v_j^{1/4}` costs least. Variances below `least` are noise: these columns
+    share one scale, and the rest of the `total` variance is theirs.
     """
     known = variance > least
     of_known = variance[known].sum()
@@ -155,14 +145,10 @@ def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
 def _runs(variance: Tensor, least: float) -> Tensor:
     r"""Indices of the runs of columns whose variances v are not told from noise, -1 for others.
 
-    A category that few rows have can hardly be learnt by itself, but neighbours of such columns are
-    often alike, because encoders sort categories by their codes. With one more coefficient for the
-    sum of the scaled columns of each run r, noise and clips are those of the prior covariance
-
-    .. math:: K_{jk} = \frac{1[j = k] + 1[r_j = r_k]}{s_j s_k}
-
-    of the coefficients. Runs have 16 to 31 of these columns, in their order. Where noise would hide
-    variances of `_SMALL` too, there are none: such columns need not be rare.
+    A rare category can hardly be learnt by itself, but its neighbours are often alike, because
+    encoders sort categories by their codes: models get a coefficient for the sum of each run. Runs
+    have 16 to 31 of these columns, in their order. Where noise would hide variances of `_SMALL`
+    too, there are none: such columns need not be rare.
     """
     small = (variance <= least) & (least < _SMALL)
     n_small = int(small.sum())

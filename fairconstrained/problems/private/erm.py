@@ -59,25 +59,8 @@ class PrivateERM:
     :math:`1 + \kappa`, clipping reduces the constraint more than the loss if multipliers are large:
     a cap of 0.3 on false negative rates ended at 0.99 on the heart data.
 
-    Parameters
-    ----------
-    model : Model
-    data : Rows
-        Its weights are not used: private rows count once.
-    constraint : MomentConstraint
-    counts : Tensor of shape (n_parts,)
-        Released, not exact.
-    releases : Releases
-        The noisy sums that may be made: "histogram" and "gradient" of each step, "final table".
-    alpha : float
-        Weight of the l2 penalty.
-    n_rows : int
-        Number of rows of all workers, which is public.
-
-    Raises
-    ------
-    IncompatibleSolverError
-        If the constraint has extra variables.
+    Weights of the rows are not used: private rows count once. The counts of the parts are released,
+    not exact, and the number of rows of all workers is public.
     """
 
     offers: ClassVar[frozenset[str]] = frozenset({"noisy_rates"})
@@ -139,28 +122,9 @@ class PrivateERM:
     ) -> tuple[Tensor, Tensor]:
         """Make one step: release a table and, at the multipliers chosen for it, a gradient.
 
-        Parameters
-        ----------
-        x : Tensor of shape (n_variables,)
-        choose_dual : callable
-            Multipliers, as a function of the released table.
-        max_norm : float
-            Norm to which the gradients of rows are clipped.
-        rng : Generator
-        table : {"labels", "probabilities"}, default="labels"
-            What the table adds up.
-
-        Returns
-        -------
-        table : Tensor of shape (n_parts, n_columns)
-            Estimate of the table of all rows.
-        gradient : Tensor of shape (n_variables,)
-            Of the Lagrangian and the penalty, divided by one plus the mean spread of the weights.
-
-        Raises
-        ------
-        RuntimeError
-            If the plan has no step left.
+        The table, (n_parts, n_columns), estimates that of the labels or probabilities of all rows.
+        The gradient is that of the Lagrangian and the penalty, divided by one plus the mean spread
+        of the weights; gradients of rows are clipped to `max_norm`.
         """
         batch = self.data.take(self._batches.draw(rng))
         scores, clipped = self.model.linearize_rows(x, batch.X)
@@ -178,13 +142,7 @@ class PrivateERM:
         return released, gradient + scale * (self.alpha * self.model.penalty(x).gradient)
 
     def release_table(self, x: Tensor, rng: Generator) -> Tensor:
-        """Release the table of all rows at `x`, a point that may be the result.
-
-        Raises
-        ------
-        RuntimeError
-            If the plan has no final table left.
-        """
+        """Release the table of all rows at `x`, a point that may be the result."""
         scores = self.model.scores(x, self.data.X).nan_to_num(**_FINITE)
         table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.group)
         return self._adding_up(self.releases.noisy(FINAL, table, self._norms[2], rng))
@@ -250,10 +208,7 @@ class PrivateERM:
         )
 
     def _on_scores(self, scores: Tensor, y: Tensor, part: Tensor, weights: Tensor) -> Tensor:
-        """Gradients of weighted sums of statistics with respect to the scores.
-
-        Row by row the weights on the table are looked up: no sum over parts, forth and back.
-        """
+        """Gradients of weighted sums of statistics with respect to the scores."""
         _, pullback = self.constraint.statistic.linearize(scores, y)
         of_rows = pad(weights, (0, 0, 0, 1)).index_select(0, part)  # zeros for rows in no part
         on_scores: Tensor = pullback(of_rows)
@@ -274,18 +229,11 @@ class PrivateERM:
 
 
 class RecordFermi(PrivateERM):
-    r"""Loss plus ERMI with the whole record protected: every row's whole gradient is clipped.
+    """Loss plus `weight` times ERMI: every row's whole gradient is clipped.
 
     The multipliers are W of the saddle form. The tables that W answers to hold predicted labels or
     class probabilities, and one row adds at most one either way. There are no constraints: the
     values of the notion are measured only.
-
-    Parameters
-    ----------
-    *problem
-        The parameters of :class:`PrivateERM`.
-    weight : float
-        :math:`\lambda`.
     """
 
     offers = frozenset({"noisy_saddle"})
@@ -300,10 +248,6 @@ class RecordFermi(PrivateERM):
     def weights(self, table: Tensor, dual: Tensor) -> Tensor:
         """Derivative of the penalty at W with respect to the table, (n_parts, n_columns)."""
         return self.weight * self.information.weights(dual)
-
-    def deviations_of_estimates(self) -> Tensor:
-        """Return nothing: there are no constraints."""
-        return torch.zeros(0)
 
 
 class AttributeFermi(RecordFermi):

@@ -11,8 +11,8 @@ and the binned scores of the solution computed from these moments. A row is in o
 and :math:`|u| \le 1`: it adds to each of the four at most 1 in the l2 norm.
 Whatever is computed from them later is post-processing and costs nothing.
 
-The last release is needed because a solution fits the noise in the moments that it was computed
-from: gaps by these moments are too small (a9a, inter-group, epsilon 1: 0.02 for a true 0.046).
+A solution fits the noise in the moments that it was computed from, whose gaps are too small (a9a,
+inter-group, epsilon 1: 0.02 for a true 0.046): the last release corrects them.
 """
 
 from __future__ import annotations
@@ -52,11 +52,6 @@ def plan_moments(budget: Budget) -> PrivacyGuarantee:
     return plan_releases(_FRACTIONS, budget)
 
 
-def count_deviation(plan: PrivacyGuarantee) -> float:
-    """Standard deviation of the noise on a cell's count."""
-    return float(plan.noise(_MOMENTS) / _PARTS[0] ** 0.5)
-
-
 @dataclass(frozen=True)
 class Released:
     """Moments from the releases, in the coordinates (x - centre) / scale of the columns."""
@@ -66,6 +61,7 @@ class Released:
     noise: float  # approximate spectral norm of the noise on a cell's sum of squares
     centre: Tensor  # (d,)
     scale: Tensor  # (d,)
+    count_deviation: float  # standard deviation of the noise on a cell's count
     mean_deviation: Tensor  # (C,): approximate norm of the noise on a cell's mean
     far: bool = False  # whether most rows are outside of the public range, by the histogram
 
@@ -76,9 +72,7 @@ def made_up(n_cells: int, n_features: int, n_rows: int) -> Released:
     mean = weight.new_zeros((n_cells, n_features))
     one = torch.eye(n_features, dtype=torch.float64)
     moments = GroupMoments(weight, mean, weight[:, None, None] * one)
-    return Released(
-        weight, moments, 0.0, mean[0], torch.ones_like(mean[0]), torch.zeros_like(weight)
-    )
+    return Released(weight, moments, 0.0, mean[0], torch.ones_like(mean[0]), 0.0, 0.0 * weight)
 
 
 def release(
@@ -97,55 +91,45 @@ def release(
     """
     n_features = X.shape[1]
     middle, longest = low + 0.5 * width, 0.5 * n_features**0.5
-    total = chunk_sums(X, middle, width, lambda _, u: _factors(u, longest) @ u)
+
+    def factors(u: Tensor, most: float) -> Tensor:  # that bring rows to norms of at most one
+        return clip_factors(torch.linalg.vector_norm(u, dim=1), most) / most
+
+    def by_norm(_: slice, u: Tensor) -> Tensor:  # in equal bins, the last of which is open
+        index = (torch.linalg.vector_norm(u, dim=1) / (2.0 * longest) * _BINS).long()
+        return torch.bincount(index.clamp(0, _BINS - 1), minlength=_BINS).to(u)
+
+    total = chunk_sums(X, middle, width, lambda _, u: factors(u, longest) @ u)
     total = releases.noisy(_CENTRE, total, 1.0, rng)
     centre = middle + width * (longest * total / n_rows).clamp(-0.5, 0.5)
-    histogram = chunk_sums(X, centre, width, lambda _, u: _norm_histogram(u, 2.0 * longest))
-    histogram = releases.noisy(_NORMS, histogram, 1.0, rng)
+    histogram = releases.noisy(_NORMS, chunk_sums(X, centre, width, by_norm), 1.0, rng)
     enough = histogram.cumsum(0) >= _WITHIN * n_rows
     n_bins = int(enough.int().argmax()) + 1 if enough.any() else _BINS
     largest = 2.0 * longest * n_bins / _BINS
 
-    def of_chunk(rows: slice, u: Tensor) -> Tensor:
-        return _sums_by_cell(_factors(u, largest)[:, None] * u, cell[rows], n_cells)
+    def by_cell(rows: slice, u: Tensor) -> Tensor:  # counts, sums and squares, one after the other
+        u = factors(u, largest)[:, None] * u
+        of_cells = [u[cell[rows] == c] for c in range(n_cells)]
+        counts = u.new_tensor([len(own) for own in of_cells])
+        squares = [(own.T @ own).reshape(-1) for own in of_cells]
+        return torch.cat((counts, *[own.sum(dim=0) for own in of_cells], *squares))
 
     sizes = [n_cells, n_cells * n_features, n_cells * n_features**2]
-    exact = torch.split(chunk_sums(X, centre, width, of_chunk), sizes)
-    shapes = (n_cells,), (n_cells, n_features), (n_cells, n_features, n_features)
-    weights = [fraction**0.5 for fraction in _PARTS]
-    scaled = [
-        part.reshape(shape) * weight
-        for part, shape, weight in zip(exact, shapes, weights, strict=True)
-    ]
+    exact = torch.split(chunk_sums(X, centre, width, by_cell), sizes)
+    roots = [fraction**0.5 for fraction in _PARTS]
+    scaled = [part * root for part, root in zip(exact, roots, strict=True)]
     noisy = releases.noisy_parts(_MOMENTS, scaled, 1.0, rng)
-    counts, sums, squares = (part / weight for part, weight in zip(noisy, weights, strict=True))
+    counts, sums, squares = (part / root for part, root in zip(noisy, roots, strict=True))
+    squares = squares.reshape(n_cells, n_features, n_features)
     deviation = releases.plan.noise(_MOMENTS)
     # Independent noise on both halves of a symmetric matrix: their mean has the radius below.
-    noise = deviation / _PARTS[2] ** 0.5 * (2.0 * n_features) ** 0.5
+    noise = deviation / roots[2] * (2.0 * n_features) ** 0.5
+    sums = sums.reshape(n_cells, n_features)
     moments = _repaired(counts, sums, 0.5 * (squares + squares.mT), noise)
     blur = deviation * (n_features / _PARTS[1]) ** 0.5 / moments.weight
     far = n_bins == _BINS  # no further than a diagonal are rows within the range
-    return Released(counts, moments, noise, centre, width * largest, blur, far)
-
-
-def _factors(u: Tensor, longest: float) -> Tensor:
-    """Factors that bring rows of norms up to `longest`, and longer ones, to norms up to one."""
-    return clip_factors(torch.linalg.vector_norm(u, dim=1), longest) / longest
-
-
-def _norm_histogram(u: Tensor, longest: float) -> Tensor:
-    """Rows by their norms, in equal bins on [0, longest]; the last one is open."""
-    index = (torch.linalg.vector_norm(u, dim=1) / longest * _BINS).long().clamp(0, _BINS - 1)
-    return torch.bincount(index, minlength=_BINS).to(u)
-
-
-def _sums_by_cell(u: Tensor, cell: Tensor, n_cells: int) -> Tensor:
-    """Counts (C,), sums (C, d) and sums of squares (C, d, d) of rows, one after the other."""
-    of_cells = [u[cell == c] for c in range(n_cells)]
-    counts = u.new_tensor([len(own) for own in of_cells])
-    sums = [own.sum(dim=0) for own in of_cells]
-    squares = [(own.T @ own).reshape(-1) for own in of_cells]
-    return torch.cat((counts, *sums, *squares))
+    of_counts = float(deviation / roots[0])
+    return Released(counts, moments, noise, centre, width * largest, of_counts, blur, far)
 
 
 def score_table(z: Tensor, cell: Tensor, n_cells: int) -> Tensor:

@@ -42,9 +42,8 @@ def noisy_sums(
 ) -> tuple[Tensor, float]:
     """Release sums of public rows (n, m) over secret groups, (n_conditions, n_groups, m).
 
-    The condition of a row is its `y` in `data`, and `shape` is (n_conditions, n_groups). The total
-    over the groups is public, and not summed over groups: not even its rounding may depend on them.
-    Also return the standard deviation of the noise.
+    The condition of a row is its `y` in `data`. The total over the groups is public, and not summed
+    over groups: not even its rounding may depend on them. Also return the deviation of the noise.
     """
     n_conditions, n_groups = shape
     sums = sum_by(rows, data.y * n_groups + data.group, n_conditions * n_groups)
@@ -72,22 +71,8 @@ class SecretGroups:
     to which the public sums are added. Another group for a row moves them by
     :math:`\sqrt 2\, \omega_i \lVert q_i \rVert`, however many groups there are.
 
-    Parameters
-    ----------
-    model, alpha
-        As in :class:`fairconstrained.problems.FairERM`.
-    data : Rows
-        The attribute `data` has these rows without their groups.
-    constraint : MomentConstraint
-        The measured constraint; its parts are the groups within labels.
-    counts : Tensor of shape (n_parts,)
-        Released or public.
-    releases : Releases
-        The noisy sums that may be asked for.
-    n_rows : int
-        Number of rows of all workers, which is public.
-    weight : float
-        :math:`\lambda`.
+    The constraint is measured only; its parts are the groups within labels, whose counts are
+    released or public. The attribute `data` has the rows without their groups.
     """
 
     offers = frozenset({"noisy_moments"})
@@ -136,18 +121,8 @@ class SecretGroups:
         """Point at which a fit begins; it does not depend on the secret."""
         return self.model.init()
 
-    def deviations_of_estimates(self) -> Tensor:
-        """Return nothing: there are no constraints."""
-        return torch.zeros(0)
-
     def release(self, name: str, queries: Tensor, rng: Generator) -> None:
-        """Release sums of the public queries (n, m) over conditions and groups, and keep them.
-
-        Raises
-        ------
-        RuntimeError
-            If the plan has no such release left.
-        """
+        """Release sums of the public queries (n, m) over conditions and groups, and keep them."""
         n_conditions, n_groups = self._prior.shape
         rows = queries * ((self._secret.y > 0) * self._secret.weight)[:, None]
         sums, deviation = noisy_sums(
@@ -195,10 +170,8 @@ class SecretGroups:
 
 
 def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
-    """Coefficients (m, n_groups) of the ridge regression of largest likelihood for all groups.
-
-    It is solved in coordinates in which the noise has covariance 1 and the Gram matrix is diagonal.
-    """
+    """Coefficients (m, n_groups) of the ridge regression of largest likelihood for all groups."""
+    # In coordinates in which the noise has covariance 1 and the Gram matrix is diagonal.
     noise = (variances + _EXACT * gram.diagonal().mean()).sqrt()
     values, vectors = torch.linalg.eigh(gram / noise[:, None] / noise)
     values = values.clamp_min(0.0)
