@@ -216,11 +216,6 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
         Of ``torch.distributed``; default: all processes. Its ``timeout`` is how long a worker that
         does not answer is waited for.
 
-    Raises
-    ------
-    ValueError
-        If ``torch.distributed`` is not initialised, or this process is not in the group.
-
     Examples
     --------
     A process alone; ``torchrun`` or Dask start several, and give each its rank.

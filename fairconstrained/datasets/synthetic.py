@@ -87,15 +87,13 @@ def make_biased_classification(
     this is a logistic model: the log odds of two samples with equal informative features differ by
     :math:`2\,\text{bias}\,(a_g - a_h)`, which is 4 `bias` between the extreme groups.
 
-    The label is independent of the group if and only if `bias` is 0. Otherwise a classifier without
-    access to the group gains accuracy by inferring it from the proxies. Its positive rates, and its
-    error rates within each label, then differ between groups. The gaps grow with `bias`, and to
-    remove them costs accuracy on these labels.
+    The label is independent of the group if and only if `bias` is 0. Otherwise a classifier gains
+    accuracy by inferring the group from the proxies, and its rates differ between groups. The gaps
+    grow with `bias`, and to remove them costs accuracy on these labels.
 
     Parameters
     ----------
     n_samples, n_features : int, default=1000 and 10
-        Shape of the data.
     n_groups, n_classes : int, default=2
         Numbers of groups `G` and of classes `K`, at least 2.
     bias : float, default=0.5

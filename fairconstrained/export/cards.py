@@ -81,10 +81,8 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
 
     Raises
     ------
-    NotFittedError
-        If the model is not fitted.
     ValueError
-        If there is no estimator of this package in it.
+        If the model is not fitted, or there is no estimator of this package in it.
 
     Examples
     --------
@@ -112,11 +110,13 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
     clf = around[-1]
     check_is_fitted(clf)
     certificate = certificate or getattr(model, "certificate_", None)
+    groups = ", ".join(group_name(label) for label in clf.groups_)
+    used = "and in prediction" if getattr(clf, "group_features", False) else "only"
     proof = f"```text\n{certificate}\n```" if certificate else _UNCERTIFIED
     sections = {
         "Model": _model(clf),
         "Constraint": _constraint(clf),
-        "Groups": _groups(clf),
+        "Groups": f"Sensitive features are used in training {used}. Groups: {groups}.",
         "Certificate": proof,
         "Privacy": _privacy(around),
         "Limits": _LIMITS,
@@ -141,20 +141,10 @@ def trusted_types(model: Any) -> list[str]:
     -------
     list of str
 
-    Raises
-    ------
-    ImportError
-        If skops, of the extra ``clients``, is not installed.
-
     Examples
     --------
-    >>> from fairconstrained import RateConstrainedClassifier
-    >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.export import trusted_types
-    >>> data = make_biased_classification(300, random_state=0)
-    >>> clf = RateConstrainedClassifier()
-    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    >>> trusted_types(clf)  # doctest: +SKIP
+    >>> trusted_types(clf)  # a fitted RateConstrainedClassifier  # doctest: +SKIP
     ['fairconstrained.estimators.rate_constrained.RateConstrainedClassifier',
      'fairconstrained.models.specification.Linear']
     """
@@ -204,9 +194,3 @@ def _constraint(clf: Any) -> str:
         verdict = f"It {'is' if clf.feasible_ else 'is NOT'} kept there."
     table = "\n".join(["| notion | violation |", "|---|---|", *rows])
     return f"Measured by {source}:\n\n{table}\n\n{verdict}{slack}"
-
-
-def _groups(clf: Any) -> str:
-    names = ", ".join(group_name(label) for label in clf.groups_)
-    used = "and in prediction" if getattr(clf, "group_features", False) else "only"
-    return f"Sensitive features are used in training {used}. Groups: {names}."

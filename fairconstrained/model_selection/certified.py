@@ -200,12 +200,11 @@ class CertifiedClassifier(DelegatingClassifier):
             If a parameter or an input is not valid, or within
             :func:`~fairconstrained.distributed.sharded_rows` of several workers.
         NotCertifiedError
-            With ``on_failure="raise"``, if no candidate is certified.
+            If no candidate is certified; with ``on_failure="warn"`` a
+            ConstraintNotSatisfiedWarning.
 
         Warns
         -----
-        ConstraintNotSatisfiedWarning
-            With ``on_failure="warn"``, if no candidate is certified.
         SmallGroupWarning
             Names the groups about which the certificate says nothing.
         PrivacyWarning

@@ -39,19 +39,10 @@ def select_feasible(
     callable
         For the parameter `refit` of ``GridSearchCV`` and the like; it can be pickled. It returns
         the index of the highest mean score among the feasible candidates (of equal ones the less
-        violating), and where none is feasible the least violation (of equal ones the better
-        score). Candidates with a nan are never chosen.
-
-    Raises
-    ------
-    ValueError
-        When called: a name that is not in `scoring`, a violation that is not a negated gap, or no
-        candidate without nan.
-
-    Warns
-    -----
-    ConstraintNotSatisfiedWarning
-        When called and no candidate is feasible.
+        violating), and where none is feasible, with a ConstraintNotSatisfiedWarning, the least
+        violation (of equal ones the better score). Candidates with a nan are never chosen. It
+        raises ValueError for a name that is not in `scoring`, a violation that is not a negated
+        gap, or if every candidate has a nan.
 
     Notes
     -----
@@ -114,11 +105,6 @@ def pareto_front(error: ArrayLike, violation: ArrayLike) -> NDArray[np.bool_]:
     Returns
     -------
     ndarray of shape (n_points,), bool
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ or are not one-dimensional.
 
     Examples
     --------
@@ -187,14 +173,10 @@ def tradeoff_curve(
         in ``cv_results_``, so that :func:`select_feasible` and
         :meth:`~fairconstrained.display.TradeoffDisplay.from_cv_results` read it.
 
-    Raises
-    ------
-    Exception
-        Whatever a fit or a scorer raises: no nan hides an error.
-
     Notes
     -----
-    Metadata routing is enabled inside, whatever the global setting.
+    Metadata routing is enabled inside, whatever the global setting. An error in a fit or a scorer
+    is raised: no nan hides it.
 
     Examples
     --------

@@ -73,11 +73,6 @@ class SensitiveColumnsClassifier(DelegatingClassifier):
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), optional
             Passed to the estimator if given.
-
-        Raises
-        ------
-        ValueError
-            If X has no such column.
         """
         given: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
         given["sensitive_features"] = self._groups(X)

@@ -67,12 +67,8 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
         ------
         ValueError
             Both `groups` and `sensitive_features`, missing values, lengths that differ, or no
-            stratum with as many rows as there are folds.
-
-        Warns
-        -----
-        SmallGroupWarning
-            Names the strata with fewer rows than folds: some folds lack them.
+            stratum with as many rows as there are folds. A SmallGroupWarning names strata with
+            fewer: some folds lack them.
         """
         if groups is not None and sensitive_features is not None:
             raise ValueError("Give sensitive_features or groups, not both: they mean the same.")
