@@ -31,11 +31,7 @@ def is_scoring_classifier(model: Any) -> bool:
 
 
 def assign_folds(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:
-    """Return a fold for each row: every stratum, shuffled, starts where the one before ended.
-
-    So a fold lacks a stratum only if it has fewer rows than there are folds, and the sizes of folds
-    differ by one row at most.
-    """
+    """Return a fold for each row: every stratum, shuffled, starts where the one before ended."""
     order = rng.permutation(len(strata))
     order = order[np.argsort(strata[order], kind="stable")]
     fold = np.empty(len(strata), dtype=np.int64)
@@ -80,7 +76,13 @@ def cross_fit(
     """
     frozen = isinstance(estimator, FrozenEstimator)
     if frozen:
-        _check_known(estimator, kinds)
+        known = np.asarray(estimator.classes_).tolist()
+        unknown = [kind for kind in kinds.tolist() if kind not in known]
+        if unknown:
+            raise ValueError(
+                f"{estimator!r} was fitted for the classes {known}, and is not fitted again: it "
+                f"cannot tell {unknown} apart."
+            )
         everything = np.arange(len(target))
         folds = [(everything, everything)]  # of which it has seen nothing
     evidence, models = np.empty((len(target), len(kinds))), []
@@ -100,17 +102,6 @@ def cross_fit(
     calibrator.fit(_contrasts(evidence[used]), target[used], sample_weight=weight[used])
     calibrated = Calibrated(models, kinds, calibrator)
     return calibrated, calibrated.calibrate(evidence)
-
-
-def _check_known(frozen: FrozenEstimator, kinds: NDArray[Any]) -> None:
-    """Raise ValueError unless a model that is not fitted again knows all these classes."""
-    known = np.asarray(frozen.classes_).tolist()
-    unknown = [kind for kind in kinds.tolist() if kind not in known]
-    if unknown:
-        raise ValueError(
-            f"{frozen!r} was fitted for the classes {known}, and is not fitted again: it cannot "
-            f"tell {unknown} apart."
-        )
 
 
 def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:

@@ -48,11 +48,10 @@ class PiecewiseLinear(nn.Module):
         h_j(x) = \min \Big( \max \Big( \frac{x_{c(j)} - m_j}{s_j},\, a_j \Big),\, b_j \Big) .
 
     A column of more than two values gives a ramp for each of its n bins, which rises by
-    :math:`2 / \sqrt n` within the bin: together they have about the norm of a standardised column,
-    and a step of training moves the scores by as much. A linear layer on them is any continuous
-    function of the column with kinks at the ends of bins. A column of two values gives one output,
-    divided by its range. Outputs have mean zero on the rows by which they were chosen, and are
-    bounded whatever x is.
+    :math:`2 / \sqrt n` within the bin: together they have about the norm of a standardised column.
+    A linear layer on them is any continuous function of the column with kinks at the ends of bins.
+    A column of two values gives one output, divided by its range. Outputs have mean zero on the
+    rows by which they were chosen, and are bounded whatever x is.
 
     Parameters
     ----------
@@ -94,9 +93,8 @@ class PiecewiseLinear(nn.Module):
         """Choose bins by rows of weights (n,): at most `n_bins` for each column.
 
         A value is an end of bins if there are at most ``n_bins + 1`` values. Otherwise the ends are
-        quantiles of the values, each counted with the square root of its weight: quantiles of rows
-        would leave no bins to rare values, such as those of a column that is mostly zero, and
-        quantiles of values would give as many to rare ones as to frequent ones.
+        quantiles of the values, each counted with the square root of its weight: neither rare nor
+        frequent values take all bins.
         """
         rows = torch.linspace(0, len(weight) - 1, min(len(weight), _ROWS)).round().long()
         rows = rows.to(weight.device)
@@ -109,11 +107,6 @@ class PiecewiseLinear(nn.Module):
 
         Outputs are zero at the `centre`. A column with the range from 0 to 1 is taken for an
         indicator: it gives one output, divided by its `scale`.
-
-        Parameters
-        ----------
-        low, high, centre, scale : Tensor of shape (n_features,)
-        n_bins : int
         """
         indicator, one = (low == 0.0) & (high == 1.0), low.new_ones(1)
         steps = torch.linspace(0.0, 1.0, n_bins + 1).to(low)
@@ -136,17 +129,7 @@ class PiecewiseLinear(nn.Module):
         return moved.clamp(self.low, self.high)  # clamp_ has no rule for vmap
 
     def linear(self, coef: Tensor) -> tuple[Tensor, Tensor]:
-        """Return weights on the outputs and a constant: ``coef @ x`` for x within the bins.
-
-        Parameters
-        ----------
-        coef : Tensor of shape (k, n_features)
-
-        Returns
-        -------
-        weights : Tensor of shape (k, n_outputs)
-        constant : Tensor of shape (k,)
-        """
+        """Return weights (k, n_outputs) and a constant (k,): ``coef @ x`` for x within the bins."""
         weights = coef[:, self.index] * self.scale
         ends = self.centre + self.scale * self.low
         lowest = ends.new_empty(coef.shape[1]).scatter_reduce(

@@ -29,24 +29,14 @@ _CHUNK_ROWS = 1024
 class LinearModel:
     r"""Scores :math:`z = (x - c) T v + b`, in coordinates in which training is well conditioned.
 
-    ``T`` is chosen so that the Hessian of the penalised log loss in ``v`` is close to the identity.
+    ``T`` (`transform`) is chosen so that the Hessian of the penalised log loss in ``v`` is close to
+    the identity, and is diagonal, (d,), upper triangular, (d, d), or sparse (:func:`with_sums`).
     Only the path of a solver depends on it. The problem is that of the coefficients
     :math:`\beta = T v` of the original columns, with the penalty
 
     .. math:: \tfrac12 \sum_j (s_j \beta_j)^2 ,
 
-    the squared norm of the coefficients of the columns :math:`x_j / s_j`.
-
-    Parameters
-    ----------
-    n_outputs : int
-        Columns K of the scores.
-    centre : Tensor of shape (d,)
-    transform : Tensor of shape (d,) or (d, p)
-        Diagonal, upper triangular (p = d) or sparse ``T`` (:func:`with_sums`).
-    fit_intercept : bool
-    scale : Tensor of shape (d,), optional
-        Scales s of the columns in the penalty; default: ones.
+    the squared norm of the coefficients of the columns :math:`x_j / s_j`, by default with s = 1.
     """
 
     def __init__(
@@ -70,14 +60,21 @@ class LinearModel:
     def preconditioned(
         cls, X: ColumnStatistics, weight: Tensor, n_outputs: int, alpha: float, fit_intercept: bool
     ) -> LinearModel:
-        """Choose coordinates, and scales in the penalty, from the data.
+        """Choose coordinates and scales from the data, which private training must not do.
 
-        Private training must not use this.
+        Scales make the penalty independent of the units of the columns: they are standard
+        deviations. A column of two values has its range: its standard deviation is small if one
+        value is rare, and a rare category needs the penalty most. Gelman (2008), "Scaling
+        regression inputs by dividing by two standard deviations", also leaves such columns as they
+        are. The scale of a constant column is its size.
         """
         n_features = X.shape[1]
         mean = X.mean(weight)
         variances = column_variances(X, weight, mean)
-        scale = penalty_scale(X, mean, variances)
+        size = torch.where(mean != 0, mean.abs(), torch.ones_like(mean))
+        low, high, more = X.values()
+        scale = torch.where(variances > 0, variances.sqrt(), size)
+        scale = torch.where(more | (low == high), scale, high - low)
         centre = mean if fit_intercept else torch.zeros_like(mean)
         squares = variances + (mean - centre) ** 2
         # The logistic loss has curvature at most 1/4 in the score. A constant column keeps its
@@ -91,10 +88,7 @@ class LinearModel:
         return cls(n_outputs, centre, whitener(hessian, units), fit_intercept, scale)
 
     def for_ranking(self) -> LinearModel:
-        """Return the model without an intercept.
-
-        An intercept changes no AUC, so where solvers stop along it would depend on rounding.
-        """
+        """Return the model without an intercept, which changes no AUC."""
         return LinearModel(self.n_outputs, self.centre, self.transform, False, self.scale)
 
     def rescaled(self, attributes: dict[str, Any], slope: float, offset: float) -> dict[str, Any]:
@@ -190,13 +184,7 @@ class LinearModel:
 
 
 class OwnCoordinates(LinearModel):
-    """A linear model on rows :math:`((x - c) T, 1)`, whose scores and pullback are one product.
-
-    Parameters
-    ----------
-    given : LinearModel
-        The model for the original columns. The parameters are the same.
-    """
+    """A linear model, with the same parameters, on rows :math:`((x - c) T, 1)`."""
 
     def __init__(self, given: LinearModel):
         n_columns = given.n_params // given.n_outputs
@@ -238,21 +226,6 @@ class OwnCoordinates(LinearModel):
         return self._given.restore(attributes)
 
 
-def penalty_scale(X: ColumnStatistics, mean: Tensor, variances: Tensor) -> Tensor:
-    """Return scales that make the penalty independent of the units of the columns, (d,).
-
-    They are the standard deviations, given the means and variances. A column of two values has its
-    range: its standard deviation is small if one value is rare, and a rare category needs the
-    penalty most. Gelman (2008), "Scaling regression inputs by dividing by two standard deviations",
-    also leaves such columns as they are. The scale of a constant column is its size.
-    """
-    size = torch.where(mean != 0, mean.abs(), torch.ones_like(mean))
-    scale = torch.where(variances > 0, variances.sqrt(), size)
-    low, high, more = X.values()
-    binary = torch.where(more, 0.0, high - low)
-    return torch.where(binary > 0, binary, scale)
-
-
 def whitener(hessian: Tensor, scale: Tensor) -> Tensor:
     """Return upper triangular T with T' hessian T near the identity, else `scale`."""
     # The scaled matrix has unit diagonal; a small ridge makes duplicate columns harmless.
@@ -267,17 +240,7 @@ def whitener(hessian: Tensor, scale: Tensor) -> Tensor:
 def with_sums(transform: Tensor, run: Tensor) -> Tensor:
     """Return a sparse (d, d + k) transform into scaled columns and into the sums of k runs of them.
 
-    Parameters
-    ----------
-    transform : Tensor of shape (d,)
-        Factors of the columns.
-    run : Tensor of shape (d,)
-        Index of each column's run; -1 for columns in none.
-
-    Returns
-    -------
-    Tensor of shape (d, d + k)
-        Or `transform` itself, if there are no runs.
+    `run` has the index of each column's run, -1 for none. Without runs it is `transform`.
     """
     n_columns, n_runs = len(run), int(run.max()) + 1
     if not n_runs:

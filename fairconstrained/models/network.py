@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -46,11 +45,8 @@ def materialize(network: nn.Module, rows: Tensor) -> nn.Module:
 class NetworkModel:
     """Any ``nn.Module`` as a function of one flat parameter vector.
 
-    Parameters
-    ----------
-    network : nn.Module
-        Maps (n, d) to (n, K), or to (n,) where K = 1. Its buffers (batch statistics) change while
-        it trains, its parameters do not.
+    It maps (n, d) to (n, K), or to (n,) where K = 1. Its buffers (batch statistics) change while it
+    trains, its parameters do not.
     """
 
     def __init__(self, network: nn.Module):
@@ -60,7 +56,14 @@ class NetworkModel:
         named = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
         self._ghosts = ghost_layers(network)
         self._names = [name for name, _ in named]
-        self._places = [_places(network, parameter) for _, parameter in named]
+        # Every module that has a parameter, which may be shared, its name there, and its index
+        self._places = [
+            (owner, name, i)
+            for i, (_, parameter) in enumerate(named)
+            for owner in network.modules()
+            for name, own in owner.named_parameters(recurse=False, remove_duplicate=False)
+            if own is parameter
+        ]
         self._shapes = [p.shape for _, p in named]
         self._sizes = [p.numel() for _, p in named]
         self.n_params = sum(self._sizes)
@@ -69,7 +72,9 @@ class NetworkModel:
         self._penalised = torch.cat(
             [torch.full_like(p.detach(), p.ndim > 1).reshape(-1) for _, p in named]
         )
-        first = self.n_params - self._last_bias_size()
+        last = [module for module in network.modules() if not list(module.children())][-1]
+        biased = isinstance(last, nn.Linear) and named[-1][1] is last.bias
+        first = self.n_params - (self._sizes[-1] if biased else 0)
         self.offsets = torch.arange(first, self.n_params, device=self._first.device)
         self._batch_norms = [
             module
@@ -103,8 +108,15 @@ class NetworkModel:
         leaves = [leaf.detach().requires_grad_() for leaf in self._unflatten(w).values()]
 
         def scores(rows: Tensor) -> Tensor:
-            with self._holding(leaves):
+            # As ``functional_call``, whose walk through all modules takes longer than a small pass.
+            held = [(own, name, own._parameters[name]) for own, name, _ in self._places]
+            try:
+                for owner, name, i in self._places:
+                    owner._parameters[name] = leaves[i]  # type: ignore[assignment]
                 return _column(self.network(rows))
+            finally:
+                for owner, name, parameter in held:
+                    owner._parameters[name] = parameter
 
         return scores, leaves
 
@@ -117,8 +129,7 @@ class NetworkModel:
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
         """Return scores in training mode, and the sum of the rows' clipped gradients.
 
-        No row changes another one's scores or gradient, and a row whose gradient is not finite adds
-        no such number to the sum.
+        No row changes another one's scores or gradient, whatever numbers it has.
         """
         self.network.train()
         dense, w = X.to_dense(), w.detach()
@@ -175,8 +186,7 @@ class NetworkModel:
     def attributes(self, w: Tensor) -> dict[str, Any]:
         """Return ``module_``: a network with these parameters, ready for prediction.
 
-        It is not the one that was trained, which may hold rows that went through it: parameters
-        and buffers alone are taken over.
+        The one that was trained may hold rows: parameters and buffers alone are taken over.
         """
         fresh = copy.deepcopy(self._unused)
         with torch.no_grad():
@@ -188,11 +198,6 @@ class NetworkModel:
             for name, buffer in self.network.named_buffers():
                 fresh.get_buffer(name).copy_(buffer)
         return {"module_": fresh.eval().cpu()}
-
-    def _last_bias_size(self) -> int:
-        last = [module for module in self.network.modules() if not list(module.children())][-1]
-        parameter = self.network.get_parameter(self._names[-1])
-        return self._sizes[-1] if isinstance(last, nn.Linear) and parameter is last.bias else 0
 
     def restore(self, attributes: Mapping[str, Any]) -> Tensor:
         """Return the parameters of a ``module_``; its buffers replace those of the network."""
@@ -217,23 +222,6 @@ class NetworkModel:
     def _forward(self, parameters: dict[str, Tensor], X: Tensor) -> Tensor:
         return _column(functional_call(self.network, parameters, (X,)))
 
-    @contextmanager
-    def _holding(self, tensors: Sequence[Tensor]) -> Iterator[None]:
-        """The network with these tensors as its parameters.
-
-        Like ``functional_call``, without its walk through all modules, which takes longer than the
-        pass of a small network.
-        """
-        held = [(owner, name, getattr(owner, name)) for own in self._places for owner, name in own]
-        try:
-            for places, tensor in zip(self._places, tensors, strict=True):
-                for owner, name in places:
-                    owner._parameters[name] = tensor  # type: ignore[assignment]
-            yield
-        finally:
-            for owner, name, parameter in held:
-                owner._parameters[name] = parameter
-
 
 def flat_gradient(values: Tensor, leaves: Sequence[Tensor], weights: Tensor) -> Tensor:
     """Return the gradient of the weighted sum of values by all leaves, as one vector."""
@@ -241,16 +229,6 @@ def flat_gradient(values: Tensor, leaves: Sequence[Tensor], weights: Tensor) -> 
         values, leaves, weights, retain_graph=True, materialize_grads=True
     )
     return torch.cat([gradient.reshape(-1) for gradient in gradients])
-
-
-def _places(network: nn.Module, parameter: Tensor) -> list[tuple[nn.Module, str]]:
-    """Return every module that has the parameter, which may be shared, and its name there."""
-    return [
-        (owner, name)
-        for owner in network.modules()
-        for name, own in owner.named_parameters(recurse=False, remove_duplicate=False)
-        if own is parameter
-    ]
 
 
 def _column(scores: Tensor) -> Tensor:

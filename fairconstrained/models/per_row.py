@@ -1,10 +1,9 @@
 """Gradients of single rows through a network: their norms without them, or chunks of them.
 
 In a sequence of linear layers and functions without parameters the norm of a row's gradient follows
-from the layers' inputs and the gradients at their outputs ("ghost norms", Goodfellow 2015): one
-more backward pass in place of n gradients. Such networks are known by the types of their layers,
-because no trial can show what a network does with other rows. All others (convolutions,
-normalisations, modules of users) are differentiated row by row with ``vmap``, in chunks.
+from the layers' inputs and the gradients at their outputs ("ghost norms", Goodfellow 2015), by one
+more backward pass. Such networks are known by the types of their layers, because no trial can show
+what a network does with other rows. All others are differentiated row by row, in chunks.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ _CHUNK_NUMBERS = 1 << 24  # of gradients held at a time: 128 MB
 def check_rows_independent(network: nn.Module, n_features: int) -> None:
     """Raise ValueError if a row's scores depend on other rows, of its batch or of earlier ones.
 
-    Tried on random rows at random parameters, not on data: layers that are known to mix rows are
-    named, others found.
+    This is tried on random rows at random parameters, not on data.
     """
     for name, module in network.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -91,8 +89,7 @@ def _mixes_rows(network: nn.Module, rows: Tensor) -> bool:
 def ghost_layers(network: nn.Module) -> list[nn.Linear]:
     """Return the linear layers of a plain sequence of them and of functions of a row, else none.
 
-    Types must be these very classes, and used as they are: a subclass, a hook, a weight that two
-    layers share or that another computes may do more than the rule for norms knows.
+    A subclass, a hook or a shared weight may do more than the rule for norms knows.
     """
     layers = plain_sequence(network) or []
     linear = [layer for layer in layers if type(layer) is nn.Linear]
@@ -138,8 +135,7 @@ def ghost_norms(
 ) -> Tensor:
     """Return norms of the rows' gradients of <scores, cotangent>, (n,), from one backward pass.
 
-    The gradient of a layer's weight is the outer product of the gradient at its output and its
-    input; its norm is the product of theirs.
+    The gradient of a weight is the outer product of those of its layer's output and input.
     """
     at_outputs = torch.autograd.grad(
         scores, [output for _, _, output in calls], cotangent, retain_graph=True
@@ -173,8 +169,7 @@ def clipped_sum(
 ) -> Tensor:
     """Return the sum of the rows' clipped gradients, from chunks of gradients.
 
-    `score` maps parameters and one row (1, d) to its scores (1, K). Where the network draws random
-    numbers (dropout), gradients are those of a new draw.
+    `score` maps parameters and one row (1, d) to its scores (1, K), with new draws of dropout.
     """
 
     def of_row(w: Tensor, row: Tensor, c: Tensor) -> Tensor:

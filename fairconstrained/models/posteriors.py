@@ -34,34 +34,17 @@ LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
 
 
 class GroupTask(NamedTuple):
-    """Telling apart the parts of a constraint among the rows of some labels.
+    """Telling apart the parts of a constraint among the rows of some labels."""
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n_classes,)
-        Booleans: the labels of these rows.
-    part_of_group : ndarray of shape (n_groups,)
-        The part that rows of each group belong to; -1 where they take no part.
-    parts : ndarray of shape (n_parts,)
-        The parts to tell apart, ascending.
-    """
-
-    labels: NDArray[np.bool_]
-    part_of_group: Ints
-    parts: Ints
+    labels: NDArray[np.bool_]  # (n_classes,): whether these rows have the label
+    part_of_group: Ints  # (n_groups,): -1 where rows of a group take no part
+    parts: Ints  # (n_parts,), to be told apart; ascending
 
 
 def group_tasks(part_of_cell: Any) -> list[GroupTask]:
-    """Return the tasks of group models, given the parts whose rates a constraint compares.
+    """Return the tasks of group models, given the part of each label and group, or -1.
 
-    Labels whose rows fall into the same parts share a task: demographic parity needs the group,
-    equalized odds the group given each label, equal opportunity the group given the positive label.
-    A cap over all groups needs no more than the posterior of the label.
-
-    Parameters
-    ----------
-    part_of_cell : array-like of shape (n_classes, n_groups)
-        The part of the rows of each label and group; -1 where they take no part.
+    Labels whose rows fall into the same parts share a task.
 
     Examples
     --------
@@ -94,18 +77,17 @@ class Posteriors(Specification):
         = \frac{P(y \in L_q \mid x)\, P(g \in G_q \mid x, y \in L_q)}{P(\text{part } q)} ,
 
     for two classes the log odds in place of the logarithms, and the products of the last with the
-    others. (For rows whose group is known for sure a sum of the columns can only move a threshold.
-    Equalized odds for small groups may need more, and without the products such fits ended in
-    constant predictions.) The parts
-    q, here the rows of labels :math:`L_q` and groups :math:`G_q`, are those whose rates the
-    constraint compares. The first posterior is that of `estimator`, the second that of
-    `group_model`, fitted on the rows of the labels :math:`L_q` only. Each is fitted once for each
-    fold, on the rows of the other folds. A training row gets the posteriors of the model that has
-    not seen it (cross-fitting), a new row the mean over the models.
+    others: a sum of columns can only move a threshold where the group is known for sure, and
+    equalized odds for small groups may need more. The parts q, here the rows of labels :math:`L_q`
+    and groups :math:`G_q`, are those whose rates the constraint compares. The first posterior is
+    that of `estimator`, the second that of `group_model`, fitted on the rows of the labels
+    :math:`L_q` only. Each is fitted once for each fold, on the rows of the other folds. A training
+    row gets the posteriors of the model that has not seen it (cross-fitting), a new row the mean
+    over the models.
 
     Posteriors are calibrated by a logistic regression on their logarithms, out of fold: it makes
     probabilities of decision functions and of overconfident models, and shrinks posteriors of the
-    group that say little. The division by P(part) multiplies errors of small groups.
+    group that say little.
 
     Parameters
     ----------
@@ -122,16 +104,12 @@ class Posteriors(Specification):
         row to exactly one test part. More folds fit, and ask, more models on more rows each.
     memory : str or joblib.Memory, optional
         Folder, or cache, for fits on the same rows with the same `random_state` of the
-        constrained classifier. The slack plays no part in it: a search over slacks then fits the
-        classifiers once for each fold and not for each candidate.
+        constrained classifier: a search over slacks then fits the classifiers once for each fold.
 
     Notes
     -----
     The generator of a fit seeds every ``random_state`` that is None. A classifier that draws from
     the global generator of numpy or torch instead has to be seeded by its user.
-
-    Fits: ``cv`` of `estimator`, and as many of `group_model` for each set of labels. Predicting
-    takes a prediction of each.
 
     References
     ----------
@@ -233,19 +211,15 @@ class Posteriors(Specification):
         ----------
         X : sized and indexable
             Whatever the classifiers take.
-        y : ndarray of shape (n_samples,)
-        group : ndarray of shape (n_samples,)
-            Indices of groups.
+        y, group : ndarray of shape (n_samples,)
+            Labels, and indices of groups.
         part_of_cell : array-like of shape (n_classes, n_groups)
             The part of the rows of each label and group; -1 where they take no part.
         sample_weight : ndarray of shape (n_samples,), optional
+        fit_params : dict, optional
+            For ``estimator.fit``; arrays with an entry a row are split as X is.
         random_state : RandomState, optional
             Shuffles the rows into folds, and seeds the classifiers that have no seed of their own.
-
-        Returns
-        -------
-        table : ndarray of shape (n_samples, n_columns)
-        fitted : FittedPosteriors
 
         Raises
         ------

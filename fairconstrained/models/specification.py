@@ -106,7 +106,10 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         number lies. Linear models also have coefficients for the sums of runs of columns: `run` has
         the index of each column's run, -1 for none. It is a ValueError if a network mixes rows.
         """
-        raise NotImplementedError
+        # Without an intercept the scores are zero at the origin, so it must not move.
+        origin = centre if self.fit_intercept else torch.zeros_like(centre)
+        transform = 1.0 / scale if run is None else with_sums(1.0 / scale, run)
+        return LinearModel(n_outputs, origin, transform, self.fit_intercept, scale)
 
 
 class Linear(Specification):
@@ -129,20 +132,6 @@ class Linear(Specification):
     def __init__(self, *, fit_intercept: bool = True):
         self.fit_intercept = fit_intercept
 
-    def build_private(
-        self,
-        centre: Tensor,
-        scale: Tensor,
-        n_outputs: int,
-        public_range: tuple[Tensor, Tensor] | None = None,
-        run: Tensor | None = None,
-    ) -> LinearModel:
-        """Build a linear model of ``(x - centre) / scale``."""
-        # Without an intercept the scores are zero at the origin, so it must not move.
-        origin = centre if self.fit_intercept else torch.zeros_like(centre)
-        transform = 1.0 / scale if run is None else with_sums(1.0 / scale, run)
-        return LinearModel(n_outputs, origin, transform, self.fit_intercept, scale)
-
 
 class Network(Specification):
     """A neural network: a multilayer perceptron, or a torch module of your own.
@@ -155,16 +144,15 @@ class Network(Specification):
         the columns as they are.
     n_bins : int or None, default=64
         A perceptron sees each column of more than two values through ramps within at most so many
-        bins: it then learns steps and bends in a column quickly, and neither units nor outliers
-        matter. In private training the bins divide the public ``feature_range`` of a column into
-        equal parts; a column whose range is (0, 1) is taken for an indicator, and without ranges
-        columns are standardised. None: columns are standardised.
+        bins, and learns steps and bends in a column quickly; neither units nor outliers matter. In
+        private training the bins divide the public ``feature_range`` of a column into equal parts,
+        and one whose range is (0, 1) is taken for an indicator. None, or privately without ranges:
+        columns are standardised.
 
     Notes
     -----
     Under the default solver a perceptron with at least two units in each layer for each output
-    starts at the constrained linear model. Rows that are held out from both then decide how far it
-    goes from there.
+    starts at the constrained linear model. Rows held out decide how far it goes from there.
 
     Examples
     --------
