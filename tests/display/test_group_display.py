@@ -44,12 +44,6 @@ def test_outlines_are_weighted_densities_and_shades_their_part_in_the_interval(d
     assert display.ax_.get_legend() is not None
 
 
-def test_without_an_interval_nothing_is_shaded(data):
-    scores, group, _ = data
-    assert GroupScoreDisplay.from_predictions(scores, sensitive_features=group).shades_ == []
-    assert ParityCurveDisplay.from_predictions(scores, sensitive_features=group).shades_ == []
-
-
 def test_curves_are_ranks_against_ranks(data):
     scores, group, weight = data
     display = ParityCurveDisplay.from_predictions(
@@ -73,6 +67,8 @@ def test_two_models_share_axes_in_different_colours(data):
         -scores[two], sensitive_features=group[two], ax=one.ax_
     )
     assert other.ax_ is one.ax_
+    plain = GroupScoreDisplay.from_predictions(scores, sensitive_features=group)
+    assert plain.shades_ == other.shades_ == []
     assert one.lines_[0].get_color() != other.lines_[0].get_color()
 
 

@@ -90,12 +90,3 @@ def test_bound_of_a_difference_errs_at_most_as_stated(n1, n2, p1, p2):
         if difference_bound((int(x), int(y)), (n1, n2), 0.05) < p1 - p2
     )
     assert wrong <= 0.05
-
-
-def test_bound_of_a_difference_is_tighter_than_two_bounds():
-    """Exact, and closer to the normal bound than to that of two intervals."""
-    hits, rows = (150, 150), (500, 500)
-    bound = difference_bound(hits, rows, 0.05)
-    low, high = clopper_pearson(hits, rows, 0.025)
-    normal = 1.645 * np.sqrt(2 * 0.3 * 0.7 / 500)
-    assert normal < bound < 0.5 * (normal + high[0] - low[1])
