@@ -17,7 +17,6 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from torch import Tensor
 
 from fairconstrained.arrays import Array, Floats, as_numpy, check_array
-from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.space import Space
 from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.exceptions import (
@@ -182,11 +181,6 @@ class TrainingRows:
         if least == largest:
             return own if own[0] == 1 else np.ones_like(own)
         return np.ldexp(own, 1 - np.frexp(largest)[1])  # type: ignore[no-any-return]
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether they are read in blocks, or are those of several workers."""
-        return isinstance(self.X, Blocks) or self.workers.size > 1
 
     @property
     def space(self) -> Space:

@@ -75,12 +75,8 @@ def _tear_down(estimator: Any) -> None:
     """Nothing itself: scikit-learn ends the callbacks of a fit after what it decorates."""
 
 
-def unwatched(problem: Any, iterate: Iterate) -> None:
-    """Do nothing: the callback where nobody watches."""
-
-
 @contextmanager
-def fit_task(training: Training, given: Given) -> Iterator[Callable[..., object]]:
+def fit_task(training: Training, given: Given) -> Iterator[Callable[..., object] | None]:
     """Tell scikit-learn's callbacks that a fit begins and ends; yield a callback of iterations.
 
     Callbacks get the rows as the user gave them, and the model of the moment if they ask for it. On
@@ -88,7 +84,7 @@ def fit_task(training: Training, given: Given) -> Iterator[Callable[..., object]
     """
     estimator = training.estimator
     if not hasattr(estimator, "_skl_callbacks"):
-        yield unwatched
+        yield None
         return
     X, y, _, weight = given
     metadata = None if weight is None else {"sample_weight": weight}

@@ -108,7 +108,7 @@ class Stream:
                     "sensitive_features holds values of another kind than the chunks before: "
                     f"{groups.labels[0]!r} after {labels[0]!r}."
                 )
-            labels, (old, places) = joined([labels, groups.labels], encode_groups)
+            labels, (old, places) = joined([labels, groups.labels])
             known, own = known._replace(group=old[known.group]), places[groups.codes]
         chunk = Chunk(X, np.searchsorted(self.classes, y), own, weight).part(weight > 0)
         new_keys = np.random.default_rng([self.seed, self.n_seen]).random(len(chunk.y))

@@ -7,7 +7,7 @@ kinds pose another problem (``pose``), prepare it by a simpler one (``refine``),
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -32,14 +32,13 @@ from fairconstrained.estimators._inputs import (
     own_rows,
     random_seed,
 )
-from fairconstrained.estimators._parts import agreed, learnt_columns, mapped, rows_of_blocks
+from fairconstrained.estimators._parts import agreed, learnt_columns, rows_of_blocks
 from fairconstrained.estimators._reporting import (
     history,
     progress,
     recorded,
     report,
     report_equal,
-    unwatched,
 )
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -57,6 +56,7 @@ from fairconstrained.process import one_thread, seeded
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
+    Iterate,
     Solution,
     Solver,
     Status,
@@ -86,7 +86,7 @@ class Training:
 
     is_private = False
     domains: tuple[Any, Any] = (None, None)  # public labels and groups, whether or not they occur
-    watch: Callable[..., object] = staticmethod(unwatched)  # of a problem and each iterate
+    watch: Callable[..., object] | None = None  # of a problem and each iterate
     rows: TrainingRows
     data: Rows  # the rows with the columns of the model, as problems see them
     rng: Generator  # the only source of randomness, except for dropout in networks
@@ -136,7 +136,7 @@ class Training:
             self.prepare(rows, rng)
             with one_thread():
                 problem = self.pose()
-                check_solves(self.solver, problem, in_memory=not rows.in_parts)
+                check_solves(self.solver, problem, in_memory=self.data.in_memory)
                 self.solver.check(problem)
                 self.finish(self.solve(self.refine(problem)))
 
@@ -181,10 +181,23 @@ class Training:
             return [self.run(problem, x, dual)]
         rough = self.run(problem, x, dual, rounds=min(ROUGH, self.estimator.max_iter or ROUGH))
         found = rough.solution.iterate
-        narrow = replace(problem, constraint=narrowed(problem, found.x, self.margin))
+        stack, errors = problem.constraint, self.margin * problem.standard_errors(found.x)
+        narrow = stack.narrowed(errors)
+        nothing = torch.nonzero((narrow.slack <= 0) & (stack.slack > 0))[:, 0].tolist()
+        if nothing:
+            worst = max(nothing, key=lambda j: float(errors[j] - stack.slack[j]))
+            error = float(errors[worst]) / self.margin
+            warn_caller(
+                f"margin={self.margin:g} leaves nothing of the slack for {len(nothing)} of "
+                f"{len(stack.slack)} constraints, such as {stack.describe(worst)} (slack "
+                f"{float(stack.slack[worst]):g}, standard error {error:.3g}): they are trained for "
+                "no gap at all, and on new data they may exceed the slack nevertheless. Use more "
+                "rows, a larger slack or a smaller margin.",
+                ConstraintNotSatisfiedWarning,
+            )
         if self.is_linear:  # a network that starts at a rough solution ends at a larger error
             x, dual = found.x, found.dual
-        return [rough, self.run(narrow, x, dual)]
+        return [rough, self.run(replace(problem, constraint=narrow), x, dual)]
 
     def finish(self, stages: list[Stage]) -> None:
         """Write the fitted attributes, and report what users should know."""
@@ -231,9 +244,16 @@ class Training:
     def blocks(self, table: Any) -> Any:
         """The columns of the model, block by block, given what the specification makes of X."""
         group = self.rows.group
-        if isinstance(table, Blocks):  # columns are made whenever a block is read
-            return Blocks(lambda: mapped(self.features, table, group))
-        return (self.features(table, group),)
+        if not isinstance(table, Blocks):
+            return (self.features(table, group),)
+
+        def columns() -> Iterator[Features]:  # made whenever a block is read
+            stop = 0
+            for X in table:
+                start, stop = stop, stop + X.shape[0]
+                yield self.features(X, group[start:stop])
+
+        return Blocks(columns)
 
     def features(self, table: Any, group: Ints) -> Features:
         """The columns of some rows, given what the specification makes of X."""
@@ -288,11 +308,13 @@ class Training:
     def run(self, problem: Any, x: Tensor, dual: Tensor, rounds: int | None = None) -> Stage:
         """Run the solver; runs that are capped at so many rounds are compared with no baseline."""
         clf = self.estimator
-        max_iter, watchers = rounds or clf.max_iter, given_callbacks(clf.callbacks) or ()
+        max_iter, watchers = rounds or clf.max_iter, given_callbacks(clf.callbacks) or []
+        if self.watch is not None:
+            watchers.append(partial(self.watch, problem))
         compared = rounds is None and not self.is_private and len(dual)
         length = max_iter or self.solver.length
         with progress(type(clf).__name__, length, clf.verbose) as tick:
-            asked = self.rows.workers.asked([*watchers, partial(self.watch, problem), tick])
+            asked = self.rows.workers.asked([*watchers, tick])
             solution = run(
                 self.solver,
                 problem,
@@ -307,22 +329,23 @@ class Training:
             )
         return Stage(problem, solution)
 
+    def solved(self, problem: Any, solver: Solver) -> Iterate:
+        """Return a solution of a simpler problem, which callbacks do not see."""
+        x, dual = problem.start(), self.data.weight.new_zeros(problem.n_constraints)
+        return run(
+            solver, problem, x, dual, self.rng, max_iter=None, tol=self.estimator.tol
+        ).iterate
+
     def free(self, problem: Any) -> Tensor:
-        """Return a solution without constraints, which callbacks do not see."""
+        """Return a solution without constraints."""
         free = replace(problem, constraint=stacked(self.rows.space, []))
-        solver = AugmentedLagrangian() if self.is_linear else self.solver
-        none, start = self.data.weight.new_zeros(0), free.start()
-        tol = self.estimator.tol
-        return run(solver, free, start, none, self.rng, max_iter=None, tol=tol).iterate.x
+        return self.solved(free, AugmentedLagrangian() if self.is_linear else self.solver).x
 
     def linear_start(self, some: Any) -> tuple[Tensor, Tensor]:
         """Return the perceptron that is the constrained linear model of the rows of `some`."""
         outputs = n_outputs(len(self.rows.classes))
         model: Any = Linear().build(some.data.X, some.data.weight, outputs, some.alpha)
-        linear = replace(some, model=model, simpler=None)
-        x, dual = linear.start(), some.data.weight.new_zeros(some.n_constraints)
-        solver, tol = AugmentedLagrangian(), self.estimator.tol
-        found = run(solver, linear, x, dual, self.rng, max_iter=None, tol=tol).iterate
+        found = self.solved(replace(some, model=model, simpler=None), AugmentedLagrangian())
         w, aux = found.x.tensor_split([model.n_params])
         coef, intercept = model.unpack(w)
         return torch.cat((some.model.of_linear(coef.T, intercept), aux)), found.dual
@@ -368,22 +391,3 @@ class Training:
     def errors_of_estimates(self, problem: Any) -> Tensor:
         """Return how far the measured constraints may be from the truth: 0 if they are exact."""
         return torch.zeros(problem.n_constraints)
-
-
-def narrowed(problem: Any, x: Tensor, margin: float) -> MomentConstraint:
-    """The constraints with slacks less `margin` of their own standard errors at x."""
-    stack: MomentConstraint = problem.constraint
-    errors: Tensor = problem.standard_errors(x)
-    narrow = stack.narrowed(margin * errors)
-    nothing = torch.nonzero((narrow.slack <= 0) & (stack.slack > 0))[:, 0].tolist()
-    if nothing:
-        worst = max(nothing, key=lambda j: float(margin * errors[j] - stack.slack[j]))
-        warn_caller(
-            f"margin={margin:g} leaves nothing of the slack for {len(nothing)} of "
-            f"{len(stack.slack)} constraints, such as {stack.describe(worst)} (slack "
-            f"{float(stack.slack[worst]):g}, standard error {float(errors[worst]):.3g}): they are "
-            "trained for no gap at all, and on new data they may exceed the slack nevertheless. "
-            "Use more rows, a larger slack or a smaller margin.",
-            ConstraintNotSatisfiedWarning,
-        )
-    return narrow

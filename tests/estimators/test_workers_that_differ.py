@@ -17,7 +17,7 @@ from torch import nn
 from fairconstrained import LossParityClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity, EqualizedOdds
 from fairconstrained.distributed import Workers, refuse_difference, sharded_rows
-from fairconstrained.estimators._parts import _comparable
+from fairconstrained.estimators._parts import plain
 from fairconstrained.exceptions import WorkerError
 from fairconstrained.model_selection import CertifiedClassifier
 from fairconstrained.solvers import ALM
@@ -171,9 +171,9 @@ def test_parameters_that_are_nan_do_not_differ():
     imputer = make_pipeline(SimpleImputer(missing_values=np.nan), LogisticRegression())
     forest = RandomForestClassifier(class_weight=np.array([np.nan, 1.0]))
     for model in (imputer, forest):
-        own = _comparable(RateConstrainedClassifier(model=model))
+        own = plain(RateConstrainedClassifier(model=model))
         refuse_difference("parameters", [own, pickle.loads(pickle.dumps(own))])
-    other = _comparable(RateConstrainedClassifier(model=SimpleImputer(fill_value=0.0)))
+    other = plain(RateConstrainedClassifier(model=SimpleImputer(fill_value=0.0)))
     with pytest.raises(ValueError, match="workers must agree in their parameters"):
         refuse_difference("parameters", [own, other])
 
