@@ -37,16 +37,13 @@ class Checkpointed(Solver):
             wrong = "is a folder" if self.path.is_dir() else "lies in no folder to write to"
             raise ValueError(f"checkpoint must be the path of a file; {path} {wrong}.")
         self._stored = _read(self.path) if self.path.exists() else None
+        # The number of evaluations in the file that training goes on from.
+        self.n_stored = 0 if self._stored is None else len(self._stored["past"])
         if self._stored is not None and self._stored["solver"] != identity(solver):
             raise ValueError(
                 f"checkpoint {self.path} is of another run, with the solver "
                 f"{self._stored['named']}, not {solver!r}. Give another file, or move it away."
             )
-
-    @property
-    def n_stored(self) -> int:
-        """Number of evaluations in the file that training goes on from; 0 if there is none."""
-        return len(self._stored["past"]) if self._stored is not None else 0
 
     def check(self, problem: SampledProblem) -> None:
         """Raise where the solver does."""

@@ -325,29 +325,27 @@ class ModuleProblem(FixedSoftness):
             outputs = [function(rows) for rows in X]
         else:
             outputs = list(torch.split(function(torch.cat(X)), [len(rows) for rows in X]))
-        value = torch.cat(
-            [
-                self._totals(terms, self._shaped(own), *batch)
-                for (terms, *_), own, batch in zip(draws, outputs, batches, strict=True)
-            ]
-        )
+        values = []
+        for (terms, *_), own, batch in zip(draws, outputs, batches, strict=True):
+            moments = [term.soft(self._shaped(own), *batch) for term in terms]
+            total = self._workers.sum_with_gradient(torch.cat([own.new_zeros(0), *moments]))
+            values.append(_values(terms, torch.split(total, [len(m) for m in moments])))
+        value = torch.cat(values)
 
         def pullback(weights: Tensor) -> Tensor:
             if not value.requires_grad:  # no terms at all
                 return torch.zeros_like(x)
             return self._workers.sum(flat_gradient(value, leaves, weights))
 
-        terms = Linearization(value.detach(), pullback)
-        return with_penalty(terms, self.model.penalty(x), self._alpha) if self._alpha else terms
+        found = Linearization(value.detach(), pullback)
+        return with_penalty(found, self.model.penalty(x), self._alpha) if self._alpha else found
 
     def _own_batch(self, rows: Tensor | None, scale: Tensor | None) -> tuple[Batch, Drawn]:
         """Return this worker's part of a draw."""
         rows = torch.arange(self.n_rows) if rows is None else rows
+        own = self._workers.part(len(rows), 1 if scale is None else self._n_strata)
         if scale is None:
             scale = torch.full((len(rows),), self.n_rows / len(rows))
-            own = self._workers.part(len(rows))
-        else:
-            own = self._workers.part(len(rows), self._n_strata)
         batch = self._moved(self.source.batch(rows[own]))
         fraction = 1 / self._workers.size if self.source.streams else len(rows[own]) / len(rows)
         return batch, self._drawn(rows[own], scale[own], batch, fraction)
@@ -357,13 +355,6 @@ class ModuleProblem(FixedSoftness):
             return Drawn(fraction)
         scale = scale.to(self._device, batch[0].dtype)
         return Drawn(fraction, self.strata[rows].to(self._device), scale)
-
-    def _totals(self, terms: Sequence[Term], outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
-        """Return values from the moments of all workers."""
-        moments = [term.soft(outputs, batch, drawn) for term in terms]
-        sizes = [len(moment) for moment in moments]
-        total = self._workers.sum_with_gradient(torch.cat([outputs.new_zeros(0), *moments]))
-        return _values(terms, torch.split(total, sizes))
 
     def _moved(self, batch: Batch) -> Batch:
         return tuple(tensor.to(self._device) for tensor in batch)
