@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info
 from torch import nn
 
 from fairconstrained import RateConstrainedClassifier
-from fairconstrained.process import one_thread, seeded
+from fairconstrained.distributed import one_thread, seeded
 from fairconstrained.solvers import SGDA
 from fairconstrained.training import train
 from tests.helpers.fits import table
@@ -125,7 +125,7 @@ FORK = """
 import multiprocessing, threading
 import numpy as np, torch
 from fairconstrained import RateConstrainedClassifier
-from fairconstrained.process import one_thread, seeded
+from fairconstrained.distributed import one_thread, seeded
 from fairconstrained.solvers import SGDA
 torch.set_num_threads(2)
 rng = np.random.default_rng(0)

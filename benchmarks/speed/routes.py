@@ -21,12 +21,12 @@ from torch import Tensor
 
 from benchmarks import results
 from fairconstrained.constraints import DemographicParity, PartialStatisticalParity, Space, Stack
+from fairconstrained.distributed import one_thread
 from fairconstrained.losses import log_loss
 from fairconstrained.models import Linear
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM, Linearization, Rows, separate_estimates
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.process import one_thread
 from fairconstrained.solvers.stochastic import Balanced
 
 _COLUMNS, _GROUPS, _ROUNDS = 50, 5, 15

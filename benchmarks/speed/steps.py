@@ -32,8 +32,8 @@ from torch import Tensor, nn
 
 from benchmarks import results
 from fairconstrained import DPFermiClassifier, LossParityClassifier, RateConstrainedClassifier
+from fairconstrained.distributed import one_thread
 from fairconstrained.models import Network
-from fairconstrained.process import one_thread
 from fairconstrained.solvers import (
     ALM,
     DPFERMI,

@@ -23,7 +23,7 @@ from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.notions import Notion, as_notion
 from fairconstrained.constraints.space import Space
-from fairconstrained.distributed import refuse_difference, taken_workers
+from fairconstrained.distributed import one_thread, refuse_difference, taken_workers
 from fairconstrained.estimators._inputs import Given, check_parameters
 from fairconstrained.estimators._parts import check_parts
 from fairconstrained.estimators._reporting import (
@@ -36,7 +36,6 @@ from fairconstrained.estimators._training import Training
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss
 from fairconstrained.models.specification import as_specification
 from fairconstrained.problems.objectives import MeanLoss, Objective
-from fairconstrained.process import one_thread
 from fairconstrained.solvers.base import Solver
 
 BLOCK_ROWS = 65_536

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fairconstrained.arrays import Array, Floats, as_numpy, check_array
 from fairconstrained.constraints.space import Space
-from fairconstrained.distributed import ALONE, Workers
+from fairconstrained.distributed import ALONE, Workers, check_device
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
     SmallGroupWarning,
@@ -28,7 +28,6 @@ from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.losses import LOSSES
 from fairconstrained.models.specification import as_specification
 from fairconstrained.privacy.accounting import Budget
-from fairconstrained.process import check_device
 from fairconstrained.solvers.base import Solver
 
 if TYPE_CHECKING:

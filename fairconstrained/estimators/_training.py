@@ -22,7 +22,7 @@ from fairconstrained.arrays import Ints, check_samples
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
-from fairconstrained.distributed import Workers
+from fairconstrained.distributed import Workers, one_thread, seeded
 from fairconstrained.estimators._inputs import (
     Given,
     TrainingRows,
@@ -52,7 +52,6 @@ from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, as_specification
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.rows import Rows
-from fairconstrained.process import one_thread, seeded
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.distributed import one_thread
 from fairconstrained.exceptions import DivergenceError
 from fairconstrained.problems.base import Sharpenable
 from fairconstrained.problems.known import ERROR_TOL, Known
-from fairconstrained.process import one_thread
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
     Callback,

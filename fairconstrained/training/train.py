@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from fairconstrained.constraints.notions import Notion
-from fairconstrained.distributed import Workers, refuse_difference
+from fairconstrained.distributed import Workers, check_device, refuse_difference, seeded
 from fairconstrained.groups import encode_groups
 from fairconstrained.models.network import NetworkModel, materialize
-from fairconstrained.process import check_device, seeded
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback, Iterate, Solver
 from fairconstrained.solvers.run import run
 from fairconstrained.solvers.sgda import EarlyStoppedSGDA

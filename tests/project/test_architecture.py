@@ -25,7 +25,6 @@ MAY_IMPORT = {
     "auc": {"arrays"},
     "rates": {"arrays"},
     "losses": set(),
-    "process": set(),
     "distributed": {"arrays", "exceptions"},
     "blocks": set(),
     "models": {"arrays"},
@@ -36,14 +35,15 @@ MAY_IMPORT = {
     "problems": {"auc", "constraints", "losses", "models", "distributed"},
     "problems.private": {"constraints", "exceptions", "losses", "models", "privacy", "problems"},
     "solvers": {
-        *("arrays", "exceptions", "models", "privacy", "problems", "problems.private", "process"),
+        *("arrays", "distributed", "exceptions", "models", "privacy", "problems"),
+        "problems.private",
     },
     "training": {
-        *("constraints", "groups", "models", "problems", "process", "solvers", "distributed"),
+        *("constraints", "distributed", "groups", "models", "problems", "solvers"),
     },
     "estimators": {
         *("arrays", "blocks", "constraints", "distributed", "exceptions", "groups", "losses"),
-        *("models", "percentiles", "privacy", "problems", "problems.private", "process"),
+        *("models", "percentiles", "privacy", "problems", "problems.private"),
         "solvers",
     },
     "model_selection": {
@@ -148,7 +148,7 @@ def test_solvers_see_problems_and_neither_data_nor_notions():
         if unit(path) != "solvers" or path.parent.name == "private":
             return set()
         names = {n for n in imports(ast.walk(parsed(path))) if n.startswith("fairconstrained.")}
-        rooms = ("solvers", "arrays", "exceptions", "process", "privacy.Budget")
+        rooms = ("solvers", "arrays", "exceptions", "distributed.one_thread", "privacy.Budget")
         elsewhere = tuple(f"fairconstrained.{room}" for room in rooms)
         return {name for name in names if not name.startswith(elsewhere)} - allowed
 
