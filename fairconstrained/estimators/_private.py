@@ -15,11 +15,7 @@ from fairconstrained.constraints.placement import sum_by
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.distributed import ALONE, Workers, refuse_difference, taken_workers
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._inputs import (
-    Given,
-    TrainingRows,
-    categories,
-)
+from fairconstrained.estimators._inputs import Given, TrainingRows, categories
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import n_outputs
@@ -58,16 +54,7 @@ class PrivateFairClassifier(FairClassifier):
     keeps_seed = False  # whether a pickle of a private fit holds random_state: for experiments
 
     def planned_privacy(self, n_samples: int) -> PrivacyGuarantee:
-        """Return the privacy that a fit with these parameters would spend, without any data.
-
-        Parameters
-        ----------
-        n_samples : int
-
-        Returns
-        -------
-        PrivacyGuarantee
-            The attribute ``privacy_`` of such a fit.
+        """Return the attribute ``privacy_`` of a fit to so many samples, without any data.
 
         Raises
         ------
@@ -123,13 +110,13 @@ class PrivateTraining(Training):
         clf, name = self.estimator, type(self.estimator).__name__
         if clf.warm_start:
             raise ValueError(
-                f"{name}.warm_start must be False with epsilon: every fit spends "
-                "the whole budget, and the promise of this one would not cover the last one."
+                f"{name}.warm_start must be False with epsilon: every fit spends the whole budget, "
+                "and the promise of this one would not cover the last one."
             )
         if self.margin > 0:
             raise ValueError(
-                f"{name}.margin must be 0 with epsilon: standard errors are read "
-                f"off the exact predictions; got {self.margin!r}."
+                f"{name}.margin must be 0 with epsilon: standard errors are read off the exact "
+                f"predictions; got {self.margin!r}."
             )
         if isinstance(self.specification, Posteriors):
             raise ValueError(
@@ -248,16 +235,14 @@ class PrivateTraining(Training):
         """Two standard deviations of the noise on the measured constraints."""
         if not problem.n_constraints:
             return torch.zeros(0)
-        deviations: Tensor = problem.deviations_of_estimates()
-        return 2.0 * deviations.cpu()
+        return 2.0 * problem.deviations_of_estimates().cpu()  # type: ignore[no-any-return]
 
     def least_rows(self, counts_noise: float) -> int:
         """Least released count of a group: below two standard deviations it may be empty."""
         asked = self.estimator.min_group_size
         least = 1 if isinstance(asked, str) else asked
-        if np.isinf(counts_noise):  # a single group, of which nothing is secret
-            return least
-        return int(max(least, np.ceil(2 * counts_noise)))
+        # Of a single group nothing is secret.
+        return least if np.isinf(counts_noise) else int(max(least, np.ceil(2 * counts_noise)))
 
     def warn_of(self, plan: PrivacyGuarantee) -> None:
         """Warn if the guarantee means little, or is not the one that was asked for."""
@@ -280,11 +265,7 @@ class PrivateRecords(PrivateTraining):
     """A fit that protects records: models are built from public ranges and noisy releases."""
 
     public: Coordinates  # from ``feature_range`` alone, in which columns are in [0, 1]
-
-    @property
-    def problem_class(self) -> type:
-        """The class of the problem of noisy tables and gradients."""
-        return PrivateERM
+    problem_class: type = PrivateERM  # of noisy tables and gradients
 
     def default_solver(self) -> Solver:
         """Return the solver of that problem."""
@@ -294,7 +275,7 @@ class PrivateRecords(PrivateTraining):
         """Build the problem of noisy tables and gradients."""
         plan, model = self.plan(self.n_rows), self.model_in(self.public)
         noise = plan.noise(GRADIENT) * np.sqrt(model.n_params / plan.n_steps)
-        noise = noise / (plan.sampling_rate * self.n_rows)
+        noise /= plan.sampling_rate * self.n_rows
         if noise > _MUCH_NOISE:
             warn_caller(
                 f"With {self.n_rows} rows, {model.n_params} parameters and "

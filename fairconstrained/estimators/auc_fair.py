@@ -344,11 +344,7 @@ class PrivateRanking(PrivateRecords):
     """A fit from noisy group moments of the rows, which are released once."""
 
     estimator: AUCFairClassifier
-
-    @property
-    def problem_class(self) -> type:
-        """The class of the problem of released moments."""
-        return PrivateMomentERM
+    problem_class = PrivateMomentERM
 
     def default_solver(self) -> Solver:
         """Return the solver of that problem, which is exact."""

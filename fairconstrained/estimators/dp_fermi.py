@@ -19,13 +19,11 @@ from fairconstrained.estimators._private import (
 )
 from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.losses import log_loss
 from fairconstrained.models.per_row import check_rows_independent
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.privacy.plans import privacy_guarantee
 from fairconstrained.problems.fermi import FermiERM
-from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.erm import COUNTS, AttributeFermi, RecordFermi
 from fairconstrained.problems.private.secret_groups import SecretGroups, noisy_sums
 from fairconstrained.solvers.base import Solver, solves
@@ -167,11 +165,7 @@ class PenalisedTraining(Training):
     """A fit with the penalty, without privacy."""
 
     estimator: DPFermiClassifier
-
-    @property
-    def problem_class(self) -> type:
-        """The class of the penalised problem."""
-        return FermiERM
+    problem_class = FermiERM
 
     def default_solver(self) -> Solver:
         """Return the solver that answers to labels, or for networks that of the paper."""
@@ -181,11 +175,7 @@ class PenalisedTraining(Training):
         """Build the penalised problem."""
         stack = self.stack(self.rows.cells, self.estimator.min_group_size)
         return FermiERM(
-            self.model(),
-            self.data,
-            MeanLoss(log_loss),
-            stack,
-            self.alpha,
+            *(self.model(), self.data, self.estimator._risk(), stack, self.alpha),
             information=MutualInformation.within(stack, self.data.counts(stack)),
             weight=float(self.estimator.penalty),
         )
@@ -204,12 +194,11 @@ class _PrivatelyPenalised(PrivateTraining):
     def warn_of_parts(self, stack: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee) -> None:
         """Name the parts of large weight, by the released counts of labels and groups."""
         counts = stack.counts_of_cells(cells).clamp_min(1.0)
-        used = stack.used_parts().to(counts.device)
-        fractions = (counts / counts[used].sum()).tolist()
-        for part, fraction, counted in zip(
-            stack.part_cells(), fractions, used.tolist(), strict=True
+        fractions = counts / counts[stack.used_parts().to(counts.device)].sum()
+        for part, fraction, used in zip(
+            stack.part_cells(), fractions.tolist(), stack.used_parts().tolist(), strict=True
         ):
-            if counted and fraction < _SMALL_FRACTION:
+            if used and fraction < _SMALL_FRACTION:
                 warn_caller(
                     f"{stack.space.describe(part)} makes up {fraction:.2%} of the rows compared by "
                     "the released counts: its weight 1/sqrt(fraction) in the penalty is "
@@ -222,10 +211,7 @@ class _PrivatelyPenalised(PrivateTraining):
 class PenalisedRecords(_PrivatelyPenalised, PrivateRecords):
     """A fit with the penalty that protects records."""
 
-    @property
-    def problem_class(self) -> type:
-        """The class of the problem of noisy tables and gradients."""
-        return RecordFermi
+    problem_class = RecordFermi
 
     def default_solver(self) -> Solver:
         """Return the solver of noisy tables of labels."""

@@ -46,16 +46,10 @@ MIN_DELTA = 1e-10
 
 
 class Budget(NamedTuple):
-    """The budget of a private training, and its unit of privacy.
+    """The budget of a private training, and its unit of privacy as in :func:`privacy_spent`.
 
     Private estimators take it as ``epsilon``: the long form of their `epsilon`, `delta` and
     `protect`.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-    unit : {"record", "record_replacement", "sensitive_features"}
-        As in :func:`privacy_spent`.
 
     Examples
     --------
@@ -129,7 +123,7 @@ class Laplace(_Noise):
         l1 norm of a row's contribution. The RaCO paper writes Lap(1/b) with a precision b: the
         scale is 1/b.
     of : str, default="sum"
-        Name of the release, for the report.
+        As in :class:`Gaussian`.
 
     Examples
     --------
@@ -193,15 +187,11 @@ class Phase:
 
 
 class Batch(NamedTuple):
-    """Releases from the same rows, drawn `n_steps` times: one Gaussian and one Laplace at most.
-
-    `gaussian` is the inverse of the noise multiplier and `laplace` the inverse of the scale, both
-    zero for no release: they are the distances by which one row can shift the unit noise.
-    """
+    """Releases from the same rows, drawn `n_steps` times: one Gaussian and one Laplace at most."""
 
     rate: float
     n_steps: int
-    gaussian: float
+    gaussian: float  # how far one row shifts the unit noise; zero for no release
     laplace: float
 
     def loss(self, of_row: float) -> float:

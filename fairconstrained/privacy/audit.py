@@ -42,14 +42,8 @@ def epsilon_lower_bound(
         The statistic of each output, on the data without and with the row in question; more
         informative statistics give larger bounds. The numbers of trainings may differ.
     delta : float
-        The delta of the promise.
     confidence : float, default=0.99
         Probability that the true epsilon is not below the bound.
-
-    Returns
-    -------
-    float
-        At least 0.
 
     Raises
     ------

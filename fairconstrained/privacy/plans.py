@@ -1,21 +1,13 @@
 """Epsilon of noisy releases, and the noise that they need within a budget.
 
-Epsilon comes from the privacy-loss distributions of the library dp-accounting. Several Gaussian
-releases of one batch are one Gaussian release, and all those of all rows are one, whose epsilon has
-a closed form; the library has both, for every unit of privacy. It has no joint release of Laplace
-and Gaussian noise from one Poisson batch, as the RaCO paper makes it: composing the sampled
-mechanisms one by one would understate epsilon. Its distribution is computed here, from the
-library's for all rows.
+Epsilon comes from the privacy-loss distributions of the library dp-accounting. It has no joint
+release of Laplace and Gaussian noise from one Poisson batch, as the RaCO paper makes it: that
+distribution is computed here, from the library's for all rows.
 
-Every result is an upper bound: distributions are discretised by "connect the dots" [1]_, which only
-moves hockey-stick divergences up, tails that are cut off go to an infinite loss (above) or up to
-the smallest loss kept (below), and the rounding errors of fast Fourier transforms are taken off
-delta.
-
-References
-----------
-.. [1] Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), "Connect the Dots: Tighter Discrete
-   Approximations of Privacy Loss Distributions", arXiv:2207.04380.
+Every result is an upper bound: distributions are discretised by "connect the dots"
+(arXiv:2207.04380), which only moves hockey-stick divergences up, tails that are cut off go to an
+infinite loss (above) or up to the smallest loss kept (below), and the rounding errors of fast
+Fourier transforms are taken off delta.
 """
 
 from __future__ import annotations
@@ -74,13 +66,13 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
     delta : float
         Between 1e-10 and 1; below 1/n to mean anything.
     unit : {"record", "record_replacement", "sensitive_features"}, default="record"
-        The unit of privacy; see Notes.
+        See Notes.
 
     Returns
     -------
     float
-        An upper bound, some 0.2 % above the smallest epsilon or less; ``inf`` where noise is so
-        small that it would be in the thousands.
+        An upper bound, some 0.2 % above the smallest epsilon or less; ``inf`` where it would be in
+        the thousands.
 
     Raises
     ------
@@ -154,11 +146,7 @@ def privacy_guarantee(
     Parameters
     ----------
     phases, delta, unit
-        As in :func:`privacy_spent`, which computes epsilon.
-
-    Returns
-    -------
-    PrivacyGuarantee
+        As in :func:`privacy_spent`.
 
     Examples
     --------
@@ -203,7 +191,6 @@ def plan_releases(
         Names of Gaussian releases of all rows, with fractions of the budget in (0, 1). Fractions
         are of the variance of the privacy loss, which adds up over releases.
     budget : Budget
-        The budget of all releases.
     times : dict of str to int, optional
         How often a release of all rows is made, if not once; its fraction is for all times.
     step : dict of str to float, optional
@@ -295,10 +282,8 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
     phases_at : callable
         ``phases_at(noise)`` lists the phases of the training; more noise must not cost more, and
         ``phases_at(inf)`` holds what does not depend on it.
-    epsilon, delta : float
-        The budget.
-    unit : {"record", "record_replacement", "sensitive_features"}, default="record"
-        As in :func:`privacy_spent`.
+    epsilon, delta, unit
+        The budget, as in :class:`Budget`.
 
     Returns
     -------

@@ -39,7 +39,7 @@ class ReleasedMoments(Solver):
        the first round principal components of the features, later the class probabilities, the
        predicted labels and the directions :math:`F (1 - F) x` of the present model;
     2. estimates from all releases so far which fraction of each row belongs to which group
-       (``fairconstrained.problems.private.group_posterior``);
+       (``fairconstrained.problems.private.secret_groups``);
     3. minimises the loss plus ERMI with these fractions, to the end, without noise.
 
     Parameters
@@ -106,9 +106,10 @@ class ReleasedMoments(Solver):
             )
         later = self.n_rounds - 1
         first = self.first_fraction if later else 1.0
-        rounds = [first, *([(1.0 - first) / later] * later if first < 1 else [])]
         rest = 1.0 - _LEFT - _COUNTS_FRACTION - _LABELS_FRACTION
-        fractions = {_round(k): rest * fraction for k, fraction in enumerate(rounds)}
+        fractions = {_round(0): rest * first}
+        for k in range(1, self.n_rounds if first < 1 else 1):
+            fractions[_round(k)] = rest * ((1.0 - first) / later)
         fractions |= {COUNTS: _COUNTS_FRACTION, _LABELS: _LABELS_FRACTION}
         return plan_releases(fractions, budget)
 
@@ -125,18 +126,19 @@ class ReleasedMoments(Solver):
         self, problem: SecretGroups, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield the iterates of the inner solver, and the last one measured by its own release."""
-        components = self._components(problem)
-        queries = components
-        inner = self._inner(problem)
-        names = [
-            name for name in map(_round, range(self.n_rounds)) if name in problem.plan.releases
-        ]
-        for name in names or [""]:  # nothing to release where there are no groups
-            if name:
+        inner, planned = self._inner(problem), problem.plan.releases
+        # Nothing is released where there are no groups.
+        noise = problem.plan.noise(_round(0)) if planned else 1.0
+        affordable = int(problem.n_rows / (_ROWS_PER_NOISE * noise))
+        components = principal_components(problem.data, max(1, min(self.n_components, affordable)))
+        queries = components = _cut(components, _LONG * components.shape[1] ** 0.5)
+        names = [name for name in map(_round, range(self.n_rounds)) if name in planned] or [""]
+        for name in names:
+            if planned:
                 problem.release(name, queries, rng)
             surrogate = problem.estimated()
             # Intermediate rounds need low accuracy.
-            accuracy = tol if name == (names or [""])[-1] else max(tol, _ROUGH)
+            accuracy = tol if name == names[-1] else max(tol, _ROUGH)
             found: list[Iterate] = []
             for iterate in inner.iterate(surrogate, x, dual, accuracy, rng):
                 found.append(iterate)
@@ -146,19 +148,10 @@ class ReleasedMoments(Solver):
             chosen = found[-1] if found[-1].residual <= accuracy else inner.select(found)
             x = chosen.x
             queries = _queries_of_model(problem, x, components)
-        _, hard = problem.predictions(x)
-        if names:
-            problem.release(_LABELS, hard, rng)
+        if planned:
+            problem.release(_LABELS, problem.predictions(x)[1], rng)
         soft, hard = problem.estimated().evaluate(x)
         yield Iterate(x, soft, hard, dual, chosen.residual)
-
-    def _components(self, problem: SecretGroups) -> Tensor:
-        planned = _round(0) in problem.plan.releases
-        noise = problem.plan.noise(_round(0)) if planned else 1.0
-        affordable = int(problem.n_rows / (_ROWS_PER_NOISE * noise))
-        size = max(1, min(self.n_components, affordable))
-        components = principal_components(problem.data, size)
-        return _cut(components, _LONG * components.shape[1] ** 0.5)
 
 
 def _round(k: int) -> str:
