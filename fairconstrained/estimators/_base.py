@@ -27,9 +27,7 @@ from fairconstrained.distributed import one_thread, refuse_difference, taken_wor
 from fairconstrained.estimators._inputs import Given, check_parameters
 from fairconstrained.estimators._parts import check_parts
 from fairconstrained.estimators._reporting import (
-    CallbackSupportMixin,
     data_by_position,
-    fit_task,
     unchanged_on_error,
 )
 from fairconstrained.estimators._training import Training
@@ -42,7 +40,7 @@ BLOCK_ROWS = 65_536
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators: the parameters that all of them have, and predictions."""
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
@@ -143,8 +141,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
                 training = self._checked_training()
                 if workers.size > 1 or isinstance(X, Blocks):
                     check_parts(training, X)
-            with fit_task(training, given) as training.watch:
-                training.train(training.read(given, workers))
+            training.train(training.read(given, workers))
         return self
 
     def decision_function(self, X: Any) -> Floats:

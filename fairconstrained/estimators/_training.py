@@ -7,7 +7,7 @@ kinds pose another problem (``pose``), prepare it by a simpler one (``refine``),
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -85,7 +85,6 @@ class Training:
 
     is_private = False
     domains: tuple[Any, Any] = (None, None)  # public labels and groups, whether or not they occur
-    watch: Callable[..., object] | None = None  # of a problem and each iterate
     rows: TrainingRows
     data: Rows  # the rows with the columns of the model, as problems see them
     rng: Generator  # the only source of randomness, except for dropout in networks
@@ -207,8 +206,13 @@ class Training:
         stack, iterate = problem.constraint, solution.iterate
         w = iterate.x[: problem.model.n_params]
         problem.model.update_batch_norm(w, problem.data.X)
-        for name, value in self.fitted(problem, iterate.x).items():
+        attributes = self.attributes(problem, w)
+        if "module_" in attributes:
+            attributes["module_"] = auditable(attributes["module_"])
+        for name, value in {**attributes, **clf._own_attributes(stack)}.items():
             setattr(clf, name, value)
+        clf.model_ = self.specification
+        clf.classes_, clf.groups_ = stack.space
         clf.n_iter_ = sum(stage.solution.n_iter for stage in stages)
         clf.converged_ = solution.status is Status.CONVERGED
         clf.status_ = solution.words
@@ -308,8 +312,6 @@ class Training:
         """Run the solver; runs that are capped at so many rounds are compared with no baseline."""
         clf = self.estimator
         max_iter, watchers = rounds or clf.max_iter, given_callbacks(clf.callbacks) or []
-        if self.watch is not None:
-            watchers.append(partial(self.watch, problem))
         compared = rounds is None and not self.is_private and len(dual)
         length = max_iter or self.solver.length
         with progress(type(clf).__name__, length, clf.verbose) as tick:
@@ -368,20 +370,6 @@ class Training:
         return problem.variables(w.to(x)), dual
 
     # ------------------------------------------------------------------ results
-
-    def fitted(self, problem: Any, x: Tensor) -> dict[str, Any]:
-        """Return the attributes with which the model at `x` predicts."""
-        attributes = self.attributes(problem, x[: problem.model.n_params])
-        if "module_" in attributes:
-            attributes["module_"] = auditable(attributes["module_"])
-        space = problem.constraint.space
-        return {
-            **attributes,
-            **self.estimator._own_attributes(problem.constraint),
-            "model_": self.specification,
-            "classes_": space.classes,
-            "groups_": space.groups,
-        }
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
         """Return the fitted attributes of the trained model."""

@@ -54,11 +54,10 @@ class AUCFairClassifier(PrivateFairClassifier):
         \quad \text{s.t.} \quad
         | \mathrm{AUC}_w(G_1, G_1') - \mathrm{AUC}_w(G_2, G_2') | \le \mathrm{slack}
 
-    for the pairs of sets of samples that `constraint` names. No threshold is involved. Training
-    uses smooth surrogates whose targets follow the true AUCs of the training data: with
-    ``slack=0.05`` the metric of the notion, such as
-    :func:`fairconstrained.metrics.inter_group_auc_gap`, is at most 0.05 there. With more than two
-    groups the constraint holds for every pair. There must be two classes.
+    for the pairs of sets of samples that `constraint` names. Training uses smooth surrogates whose
+    targets follow the true AUCs: with ``slack=0.05`` the metric of the notion, such as
+    :func:`fairconstrained.metrics.inter_group_auc_gap`, is at most 0.05 on the training data, for
+    every pair of groups. There must be two classes.
 
     Parameters
     ----------
@@ -72,14 +71,14 @@ class AUCFairClassifier(PrivateFairClassifier):
           against all negatives.
 
         An object, such as ``AUCParity("inter_group", surrogate="binormal")``, chooses the surrogate
-        of true AUCs in the constraint and in the objective. Names use ``"soft_bins"``, or
-        ``"binormal"`` with `epsilon`. ``"soft_bins"`` counts pairs in smooth histograms of the
-        scores and is close to the true AUC. ``"binormal"`` is the AUC of normal scores with the
-        means and variances of the groups. ``"quadratic"`` is that of the paper, which does not
-        follow the true AUC for pairwise notions. With one of the last two, ``objective="auc"`` and
-        a linear model, the data are read once, a step then costs d x d for any number of samples,
-        and the objective is the quadratic one. :class:`fairconstrained.constraints.SoftBins` and
-        ``Quadratic`` are surrogates with parameters.
+        of true AUCs in the constraint and in the objective. ``"soft_bins"``, the default, counts
+        pairs in smooth histograms of the scores and is close to the true AUC. ``"binormal"``, the
+        default with `epsilon`, is the AUC of normal scores with the means and variances of the
+        groups. ``"quadratic"`` is that of the paper, which does not follow the true AUC for
+        pairwise notions. With one of the last two, ``objective="auc"`` and a linear model, the data
+        are read once, a step then costs d x d for any number of samples, and the objective is the
+        quadratic one. :class:`~fairconstrained.constraints.SoftBins` and ``Quadratic`` are
+        surrogates with parameters.
     slack : float, default=0.05
         Largest allowed difference of AUCs.
     margin : float, default=0.0
@@ -92,14 +91,12 @@ class AUCFairClassifier(PrivateFairClassifier):
     epsilon : float or Budget, optional
         Train a linear model with (epsilon, delta)-differential privacy of the record, from noisy
         group moments that are released once: see Notes. Against any other record with
-        ``Budget(epsilon, delta, "record_replacement")`` of ``fairconstrained.privacy``. Needs the
-        extra ``privacy``.
+        ``Budget(epsilon, delta, "record_replacement")`` of ``fairconstrained.privacy``.
     delta : float, default=1e-5
         Should be well below 1 / n.
     feature_range : (low, high), optional
-        Publicly known range of the columns (numbers, or arrays of shape (n_features,)), with
-        `epsilon`; default: (0, 1). It sets the units of the columns. Samples outside the range
-        count less, and the guarantee still holds.
+        Publicly known range of the columns, with `epsilon`; default: (0, 1). It sets their units.
+        Samples outside the range count less, and the guarantee still holds.
     model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
         As in :class:`RateConstrainedClassifier`, with networks of one output. ``QCQP()`` solves the
         surrogate problem of the paper exactly, and ``LevelSet()`` is the stochastic method of the
@@ -113,8 +110,7 @@ class AUCFairClassifier(PrivateFairClassifier):
     violation_ : float
         The gap of true AUCs on the training data; nan if nothing is constrained.
     history_ : dict of ndarray
-        Per iteration: objective, error (1 - AUC), violation, soft_violation, residual,
-        multiplier (the largest), time (s). Callbacks see the multipliers of each iteration.
+        As in :class:`RateConstrainedClassifier`; the error is 1 - AUC.
     classes_, groups_, model_, coef_, intercept_, module_, violations_, feasible_, excess_
         As in :class:`RateConstrainedClassifier`.
     excess_error_, multipliers_, constraints_, residual_, n_iter_, converged_, status_, privacy_
@@ -124,12 +120,11 @@ class AUCFairClassifier(PrivateFairClassifier):
 
     Notes
     -----
-    ``decision_function`` returns log odds, and ``predict`` returns the second class where they are
-    positive. With ``objective="auc"`` training determines only the order of the scores. Platt
-    scaling on the training data, a logistic regression on the score, then sets their scale and
-    offset, which changes no AUC. With ``objective="log"`` the scores are those of a logistic model
-    and as well calibrated as the constraints allow. In both cases they are calibrated over all
-    samples, and not within each group.
+    ``decision_function`` returns log odds. With ``objective="auc"`` training determines only the
+    order of the scores. Platt scaling on the training data, a logistic regression on the score,
+    then sets their scale and offset, which changes no AUC. With ``objective="log"`` the scores are
+    those of a logistic model and as well calibrated as the constraints allow: in both cases over
+    all samples, and not within each group.
 
     With `epsilon` the number of samples, the classes and the names of the groups are public.
     Everything else that leaves ``fit`` follows from four noisy releases
@@ -137,11 +132,7 @@ class AUCFairClassifier(PrivateFairClassifier):
     with the released moments, and corrected by a noisy table of scores. Scores become log odds as
     if they were normal with equal variances. `alpha` is in the units of the clipped samples, and
     the noise on the moments adds to it. Weights, warm starts and streams are refused. The noise
-    does not depend on the size of a group, so the gap of a group of some hundred samples may exceed
-    the slack by far.
-
-    A warning names cells without samples, whose comparisons are left out. If there is nothing left
-    to compare, nothing is constrained.
+    does not depend on the size of a group: the gap of a small one may exceed the slack by far.
 
     References
     ----------
@@ -193,13 +184,12 @@ class AUCFairClassifier(PrivateFairClassifier):
         ``warm_start=True`` from the last solution, which agrees within the tolerance of the slack.
 
         With ``solver=LevelSet()`` (and ``surrogate="quadratic"``) a call updates the state of the
-        solver. Each sample is used once, in one mini-batch of the solver's `batch_size`. Samples
-        wait until a mini-batch is full, so the model does not depend on the chunks. The solver
-        begins once there are a full mini-batch, five samples for each column (which determine the
-        coordinates), and samples of both labels in at least two groups. It begins at the latest
-        with `stream_memory` samples, and then leaves out sets without samples. New groups may
-        appear until it begins, and `alpha` and `slack` are read at that time. The samples kept only
-        serve to measure the model, so a call is fast with a small `stream_memory`.
+        solver. Each sample is used once, in one mini-batch of the solver's `batch_size`, which
+        waits until it is full, so the model does not depend on the chunks. The solver begins once
+        there are a full mini-batch, five samples for each column (which determine the coordinates),
+        and samples of both labels in at least two groups, or `stream_memory` samples; then it
+        leaves out sets without samples. New groups may appear until it begins, and `alpha` and
+        `slack` are read at that time. The samples kept only serve to measure the model.
 
         Parameters
         ----------

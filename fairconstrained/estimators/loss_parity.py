@@ -48,14 +48,12 @@ class LossParityClassifier(FairClassifier):
     ----------
     violation_ : float
         Largest gap on the training data; nan if nothing is constrained.
-    classes_, groups_, model_, coef_, intercept_, module_
+    classes_, groups_, model_, coef_, intercept_, module_, violations_, feasible_, excess_, status_
         As in :class:`RateConstrainedClassifier`.
-    violations_, feasible_, excess_, excess_error_, multipliers_, constraints_, status_
-        As in :class:`RateConstrainedClassifier`.
-    residual_, n_iter_, converged_
-        As in :class:`RateConstrainedClassifier`. The residual of stochastic solvers is infinite.
-    history_, n_features_in_, feature_names_in_
+    excess_error_, multipliers_, constraints_, residual_, n_iter_, converged_, history_, privacy_
         As in :class:`RateConstrainedClassifier`. ``privacy_`` is None.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
 
     References
     ----------

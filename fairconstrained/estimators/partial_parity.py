@@ -56,8 +56,8 @@ class PartialParityClassifier(PrivateFairClassifier):
     where the rank of a sample is the fraction of its group that scores higher (0 is the top). The
     gap is the exact one on the training scores: with the default notion,
     :func:`fairconstrained.metrics.partial_statistical_parity` of ``decision_function`` is at most
-    `slack`. Outside the interval nothing is constrained. Training is deterministic for linear
-    models. There must be two classes. With more than two groups the worst pair counts.
+    `slack`, for the worst pair of groups. Outside the interval nothing is constrained. There must
+    be two classes.
 
     Parameters
     ----------
@@ -82,14 +82,13 @@ class PartialParityClassifier(PrivateFairClassifier):
     margin : float, default=0.0
         As in :class:`RateConstrainedClassifier`. All thresholds share the largest standard error.
     epsilon : float or Budget, optional
-        Train with (epsilon, delta)-differential privacy of the record, as in
-        :class:`fairconstrained.RateConstrainedClassifier`; against any other record with
-        ``Budget(epsilon, delta, "record_replacement")`` of ``fairconstrained.privacy``. Intervals
-        are public, and ranks are computed from released counts. ``"statistical_parity"`` compares
-        fixed thresholds between -3 and 3 in log odds, and does not see gaps between them. Not with
-        ``"rank_parity"``, ``"group_auc"``, ``interval="auto"`` or group features.
+        Train with (epsilon, delta)-differential privacy of the record; against any other record
+        with ``Budget(epsilon, delta, "record_replacement")`` of ``fairconstrained.privacy``.
+        Intervals are public, and ranks are computed from released counts. ``"statistical_parity"``
+        compares fixed thresholds between -3 and 3 in log odds, and does not see gaps between them.
+        Not with ``"rank_parity"``, ``"group_auc"``, ``interval="auto"`` or group features.
     delta, feature_range
-        As in :class:`fairconstrained.RateConstrainedClassifier`.
+        As in :class:`RateConstrainedClassifier`.
     group_features : bool, default=False
         Whether groups have coefficients of their own, for the columns
         ``[X, 1[group], 1[group] X]`` of all groups but the first (the model of the paper).
@@ -121,9 +120,9 @@ class PartialParityClassifier(PrivateFairClassifier):
 
     Notes
     -----
-    ``decision_function`` returns log odds, and ``predict_proba`` the corresponding probabilities.
-    ``predict`` is positive where the score is above ``threshold_``, which means a probability above
-    ``1 / (1 + exp(-threshold_))``. This is one half unless the constraint has its own threshold.
+    ``decision_function`` returns log odds. ``predict`` is positive where they are above
+    ``threshold_``: at a probability above ``1 / (1 + exp(-threshold_))``, which is one half unless
+    the constraint has its own threshold.
 
     With a classifier as `model` a linear model of a few posteriors is trained. The best rule for
     rates at one threshold has that form. Distributions, which are compared at all thresholds of the

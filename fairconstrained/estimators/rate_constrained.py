@@ -23,10 +23,10 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         \sum_r C_{jr} P(\hat y \in E_r \mid \text{rows } r) \le \mathrm{slack}_j
         \quad \text{for all } j ,
 
-    where the rates are those of predicted labels on the training data. With
-    ``constraint="demographic_parity", slack=0.05``, for example, the largest rate of positive
-    predictions in a group exceeds the smallest by at most 0.05. Training of linear models is
-    deterministic. Predictions are deterministic for all models, and need no sensitive features.
+    with the rates of predicted labels on the training data: with
+    ``constraint="demographic_parity", slack=0.05`` the largest rate of positive predictions in a
+    group exceeds the smallest by at most 0.05. Training of linear models is deterministic, and so
+    are predictions of all models, which need no sensitive features.
 
     Parameters
     ----------
@@ -39,48 +39,42 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         Largest allowed gap, or the cap. It applies to names, and to objects without their own
         slack.
     margin : float, default=0.0
-        Number of its own standard errors by which each constraint is narrowed, but not below zero:
-        a pair of small groups by more than a pair of large ones. The gap of new samples then
-        exceeds the slack less often. It is no promise, because a model is closer to its training
-        samples than to others. The standard errors are those of a first fit, from which a second
-        fit starts. Must be 0 with `epsilon`.
+        Number of its own standard errors (those of a first fit, from which a second one starts) by
+        which each constraint is narrowed, but not below zero. The gap of new samples then exceeds
+        the slack less often, which is no promise, because a model is closer to its training samples
+        than to others. Must be 0 with `epsilon`.
     epsilon : float or Budget, optional
-        Train with (epsilon, delta)-differential privacy: a change of one record (see `protect`)
-        changes the probability of any outcome of ``fit`` by at most a factor :math:`e^\epsilon`, up
-        to ``delta``. The number of rows, the classes and the names of the groups count as public.
-        Needs the extra ``privacy``. Labels or sensitive features given as pandas categoricals
-        declare by their categories what may occur; what is absent is then treated like a group of
-        too few samples. A :class:`fairconstrained.privacy.Budget` has its own delta and unit, which
-        replace `delta` and `protect`.
+        Train with (epsilon, delta)-differential privacy (extra ``privacy``): a change of one record
+        (see `protect`) changes the probability of any outcome of ``fit`` by at most a factor
+        :math:`e^\epsilon`, up to ``delta``. The number of rows, the classes and the names of the
+        groups count as public. Categories of labels and groups that are pandas categoricals declare
+        what may occur; absent ones are treated like groups of too few samples. A
+        :class:`fairconstrained.privacy.Budget` has its own `delta` and `protect`.
     delta : float, default=1e-5
         Should be well below 1 / n.
     protect : {"record", "record_replacement"}, default="record"
-        What change is meant, the number of rows being equal: a record in place of a null record,
-        which adds nothing to any sum ("record"), or in place of any other record
-        ("record_replacement"). The second promises more, and takes about twice the noise. In terms
-        of the second, the first costs about twice epsilon.
+        The change, at an equal number of rows: a record in place of a null record, which adds
+        nothing to any sum ("record"), or of any other record ("record_replacement"). The second
+        promises more, and takes about twice the noise; in its terms the first costs about twice
+        epsilon.
     feature_range : (low, high), optional
-        Publicly known range of the columns (numbers, or arrays of shape (n_features,)). Private
-        training sees ``(x - low) / (high - low)``. These rows should have norms of a few units,
-        since large gradients are clipped. Give the range of typical values and not the extremes,
-        which may lie outside: a rare large value would make all others small, and what is small is
-        lost in the noise. By default columns of numbers beyond 4 are divided by
-        powers of 4 that are released with a part of the budget, and the others are left as they
-        are. ``alpha`` penalises the coefficients of the scaled columns. Networks see where in its
-        range a number lies. Not used without ``epsilon``.
+        Publicly known range of typical values of the columns (numbers, or arrays of shape
+        (n_features,)), for private training, which sees ``(x - low) / (high - low)`` and penalises
+        coefficients of these. Extremes may lie outside: a range that holds them would make all
+        other values small, and small ones are lost in the noise. Rows should have norms of a few
+        units, since large gradients are clipped. By default columns of numbers beyond 4 are divided
+        by powers of 4 that are released with a part of the budget.
     model : "linear", tuple of int, callable, or model object, default="linear"
-        "linear" is logistic regression. A tuple is a network with hidden layers of these sizes. It
-        can also be a function ``(n_features, n_outputs) -> torch.nn.Module``, with one output for
-        two classes, or an object of :mod:`fairconstrained.models`, such as
-        ``Linear(fit_intercept=False)``.
+        Logistic regression; a network with hidden layers of these sizes; a function ``(n_features,
+        n_outputs) -> torch.nn.Module``, with one output for two classes; any scikit-learn
+        classifier; or an object of :mod:`fairconstrained.models`.
     solver : Solver, optional
         An object of :mod:`fairconstrained.solvers`. The default is ``AugmentedLagrangian()`` for
         linear models, ``EarlyStoppedSGDA()`` for networks, and ``DPSGDA()`` with ``epsilon``.
     alpha : float, default=1e-4
-        Weight of the l2 penalty on the coefficients of standardised columns, without intercepts.
-        The units of a column therefore do not matter. A column is divided by its standard
-        deviation, or by its range if it has two values only. Without constraints the linear model
-        of columns of more than two values is
+        Weight of the l2 penalty on the coefficients of standardised columns, so that their units do
+        not matter: divided by the standard deviation, or by the range if there are two values. With
+        more than two values, and no constraints, the linear model is
         ``make_pipeline(StandardScaler(), LogisticRegression(C=1 / (n * alpha)))``. `coef_` and
         `intercept_` are those of the columns as given.
     max_iter : int, optional
@@ -88,14 +82,12 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     tol : float, default=1e-4
         Residual at which training ends; each solver defines its residual.
     missing_sensitive : {"warn", "raise"}, default="warn"
-        Without sensitive features, "warn" trains without constraints between groups and warns, and
-        "raise" raises an error.
+        What to do without sensitive features: train without constraints between groups, or raise.
     min_group_size : "auto" or int, default="auto"
         Constraints leave out groups, or groups within a label, of fewer rows; a
         :class:`~fairconstrained.exceptions.SmallGroupWarning` names and counts them. ``"auto"``: so
         few that one row moves the rate by more than `slack`, and fewer than a quarter of the second
-        largest group, so that a mistyped group costs nothing and a small table keeps its groups.
-        Private fits leave out groups that noise cannot tell from empty ones.
+        largest group. Private fits leave out groups that noise cannot tell from empty ones.
     callbacks : callable or list of callables, optional
         Called with each :class:`fairconstrained.solvers.Iterate`. A true answer ends training.
     random_state : int, RandomState or None, default=None
@@ -119,32 +111,28 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     module_ : torch.nn.Module
         The trained network, in evaluation mode.
     violation_ : float
-        The value of the notion for predicted labels on the training data, in its own units (a gap
-        or a rate). With several notions it is that of the one that exceeds its slack most; nan if
-        nothing is constrained.
+        The value of the notion for predicted labels on the training data, in its own units; nan if
+        nothing is constrained. With several notions that of the largest excess.
     violations_ : dict
         The value of each notion.
     feasible_ : bool
         Whether all slacks are kept up to 0.001.
     excess_, excess_error_ : float
-        By how much a constraint exceeds its slack at most (negative if all are kept), and the error
-        of this number: two standard deviations of the noise of a private fit, otherwise 0.
+        The largest excess over a slack (negative if all are kept), and the error of this number:
+        two standard deviations of the noise of a private fit, otherwise 0.
     multipliers_ : ndarray of shape (m,)
         Lagrange multipliers: the rates at which the objective falls as each slack grows.
     constraints_ : list of str
-        Description of the constraint of each multiplier.
+        Their constraints in words.
     residual_ : float
         KKT residual of the returned point; infinite if the targets of the solver never settled.
-    n_iter_ : int
-        Number of iterations.
-    converged_ : bool
-        Whether the residual fell below `tol`.
+    n_iter_, converged_ : int, bool
+        Number of iterations, and whether the residual fell below `tol`.
     status_ : str
         Why training ended. If a known point took the place of the result, it says so first.
     history_ : dict of ndarray
-        Per iteration: objective, error, violation, soft_violation, residual,
-        multiplier (the largest), time (s). Callbacks see the multipliers of each iteration.
-        For networks objective and error are those of rows held out from training.
+        Per iteration: objective, error, violation, soft_violation, residual, multiplier (the
+        largest), time (s). For networks objective and error are those of rows held out.
     privacy_ : PrivacyGuarantee or None
         The guarantee of a private fit, and what it released. With ``epsilon`` the attributes above
         hold private estimates, and nan where nothing was released (objective, error).
