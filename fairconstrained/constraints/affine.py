@@ -21,88 +21,70 @@ _AT_ONCE = 10_000_000  # entries of a product of which only the largest are kept
 
 
 class Combinations(NamedTuple):
-    """Linear combinations C of rates, m of them, with few terms each.
-
-    Matrices take three times as long for the 999,000 pairs of 1,000 groups.
-    """
+    """Linear combinations C of rates, m of them, with few terms each."""
 
     rate: Tensor  # (n_terms, m), the rate of each term
     factor: Tensor  # (n_terms, m)
-    #: (n_rates,): the values are all ordered differences within each family; -1 for none
-    family: Tensor
+    n_rates: int
+    #: Sizes of families whose ordered pairs are the values, in order: products take half the time.
+    families: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, matrix: Any, family: Any = None) -> Combinations:
+    def of(cls, matrix: Any, families: tuple[int, ...] = ()) -> Combinations:
         """The combinations that an array or a scipy matrix (m, n_rates) gives."""
         found = without_zeros(matrix)
         count = np.diff(found.indptr)
         is_term = np.arange(count.max(initial=1)) < count[:, None]
         rate, factor = np.zeros(is_term.shape, dtype=np.int64), np.zeros(is_term.shape)
         rate[is_term], factor[is_term] = found.indices, found.data
-        family = np.full(found.shape[1], -1) if family is None else family
         terms = [torch.as_tensor(np.ascontiguousarray(own.T)) for own in (rate, factor)]
-        return cls(terms[0], terms[1], torch.as_tensor(family))
+        return cls(terms[0], terms[1], found.shape[1], families)
 
-    @classmethod
-    def stacked(cls, members: Sequence[Combinations]) -> Combinations:
-        """Combinations of the rates of all members, one after the other."""
-        members = [cls.of(np.zeros((0, 0))), *members]
-        n_terms = max(len(own.rate) for own in members)
-        rate, factor, family = [], [], []
-        n_rates = n_families = 0
-        for own in members:
-            more = 0, 0, 0, n_terms - len(own.rate)
-            rate.append(pad(own.rate + n_rates, more))
-            factor.append(pad(own.factor, more))
-            family.append(torch.where(own.family < 0, -1, own.family + n_families))
-            n_rates += len(own.family)
-            n_families += int(own.family.max()) + 1 if len(own.family) else 0
-        return cls(torch.cat(rate, dim=1), torch.cat(factor, dim=1), torch.cat(family))
+    @property
+    def n_values(self) -> int:
+        """Number of combinations m."""
+        return self.rate.shape[1]
 
     def to(self, like: Tensor) -> Combinations:
         """The combinations with the dtype and device of a tensor."""
-        rate, family = self.rate.to(like.device), self.family.to(like.device)
-        return Combinations(rate, self.factor.to(like), family)
+        return self._replace(rate=self.rate.to(like.device), factor=self.factor.to(like))
 
     def times(self, rates: Tensor) -> Tensor:
         """C times rates (n_rates, k), which may be differentiated."""
-        values = rates.new_zeros((self.rate.shape[1], rates.shape[1]))
+        if self.families:
+            return torch.cat([_differences(own) for own in torch.split(rates, list(self.families))])
+        values = rates.new_zeros((self.n_values, rates.shape[1]))
         for rate, factor in zip(self.rate, self.factor, strict=True):
             values = torch.addcmul(values, factor[:, None], rates.index_select(0, rate))
         return values
 
     def transposed_times(self, weights: Tensor) -> Tensor:
         """The transpose of C times weights (m, k)."""
-        on_rates = weights.new_zeros((len(self.family), weights.shape[1]))
+        if self.families:
+            pieces = torch.split(weights, [n * (n - 1) for n in self.families])
+            pairs = zip(self.families, pieces, strict=True)
+            return torch.cat([_sums_of_differences(n, own) for n, own in pairs])
+        on_rates = weights.new_zeros((self.n_rates, weights.shape[1]))
         for rate, factor in zip(self.rate, self.factor, strict=True):
             on_rates.index_add_(0, rate, factor[:, None] * weights)
         return on_rates
 
     def largest(self, rates: Tensor, offset: Tensor) -> Tensor:
-        """The largest entry of each column of C @ rates + offset, -inf without values.
+        """The largest entry of each column of C @ rates + offset.
 
-        Within a family it is the largest minus the smallest rate.
+        Of all pairs with equal offsets it is the largest minus the smallest rate.
         """
-        largest = rates.new_full((rates.shape[1],), -torch.inf)
-        of_value = self.family[self.rate[0]]
-        for family in set(self.family.tolist()):
-            index = torch.nonzero(of_value == family)[:, 0]
-            added = offset[index]
-            if family >= 0 and len(index) and bool((added == added[0]).all()):
-                inside = rates[self.family == family]
-                found = inside.amax(dim=0) - inside.amin(dim=0) + added[0]
-                largest = torch.maximum(largest, found)
-            elif len(index):
-                some = self._replace(rate=self.rate[:, index], factor=self.factor[:, index])
-                pieces = torch.split(rates, max(_AT_ONCE // len(index), 1), dim=1)
-                of_pieces = [(some.times(own) + added[:, None]).amax(dim=0) for own in pieces]
-                largest = torch.maximum(largest, torch.cat(of_pieces))
-        return largest
+        if self.families and bool((offset == offset[0]).all()):
+            families = torch.split(rates, list(self.families))
+            gaps = [own.amax(dim=0) - own.amin(dim=0) for own in families]
+            return torch.stack(gaps).amax(dim=0) + offset[0]
+        pieces = torch.split(rates, max(_AT_ONCE // len(offset), 1), dim=1)
+        return torch.cat([(self.times(own) + offset[:, None]).amax(dim=0) for own in pieces])
 
     def variances(self, covariance: Tensor) -> Tensor:
         """Variances of the values for rates of this covariance, (m,)."""
         own = self.to(covariance)
-        variances = covariance.new_zeros(own.rate.shape[1])
+        variances = covariance.new_zeros(own.n_values)
         for rate, factor in zip(own.rate, own.factor, strict=True):
             variances += factor * (own.factor * covariance[rate, own.rate]).sum(dim=0)
         return variances
@@ -120,11 +102,28 @@ class Combinations(NamedTuple):
         """
         rate, is_term = self.rate.numpy(), self.factor.numpy() != 0
         kept = ~(is_term & dropped[rate]).any(axis=0)
-        needed = np.zeros(len(dropped), dtype=bool)
+        needed = np.zeros(self.n_rates, dtype=bool)
         needed[rate[is_term & kept]] = True
         number = torch.as_tensor(np.maximum(np.cumsum(needed) - 1, 0))
-        factor, family = self.factor[:, kept], self.family[needed]
-        return Combinations(number[self.rate[:, kept]], factor, family), kept, needed
+        left = np.split(needed, np.cumsum(self.families)[:-1]) if self.families else []
+        families = tuple(int(own.sum()) for own in left if own.any())
+        terms = number[self.rate[:, kept]], self.factor[:, kept]
+        return Combinations(*terms, int(needed.sum()), families), kept, needed
+
+
+def _differences(rates: Tensor) -> Tensor:
+    """The differences of all ordered pairs of n rates (n, k), without the n of equal ones."""
+    n, k = rates.shape
+    table = (rates[:, None] - rates).reshape(n * n, k)
+    # The diagonal is every (n + 1)-th entry.
+    return table[1:].reshape(n - 1, n + 1, k)[:, :-1].reshape(n * (n - 1), k)
+
+
+def _sums_of_differences(n: int, weights: Tensor) -> Tensor:
+    """The transpose: sums over the pairs with each rate first, less those with it second."""
+    table = pad(weights.reshape(n - 1, n, -1), (0, 0, 0, 1)).reshape(n * n - 1, -1)
+    table = pad(table, (0, 0, 1, 0)).reshape(n, n, -1)
+    return table.sum(dim=1) - table.sum(dim=0)
 
 
 def without_zeros(matrix: Any) -> Any:
@@ -135,8 +134,8 @@ def without_zeros(matrix: Any) -> Any:
 
 
 def as_tensor(matrix: Any, like: Tensor) -> Tensor:
-    """A scipy matrix with the dtype and device of a tensor; sparse if it is large."""
-    if matrix.shape[0] * matrix.shape[1] <= _DENSE:
+    """A scipy matrix with the dtype and device of a tensor; sparse if large and nearly empty."""
+    if matrix.shape[0] * matrix.shape[1] <= max(_DENSE, 8 * matrix.nnz):
         return torch.as_tensor(matrix.toarray()).to(like)
     found = matrix.tocoo()
     index = torch.as_tensor(np.stack((found.row, found.col)).astype(np.int64))
@@ -156,8 +155,8 @@ class AffineMap:
 
     Parameters
     ----------
-    combinations : Combinations
-        C, (m, n_rates). Its product with R is precomputed if it is small.
+    combinations : sequence of Combinations
+        The diagonal blocks of C. Its product with R is precomputed if it is small.
     rates : scipy matrix of shape (n_rates, n_parts * n_columns)
         R.
     offset : Tensor of shape (m,)
@@ -167,9 +166,13 @@ class AffineMap:
     """
 
     def __init__(
-        self, combinations: Combinations, rates: Any, offset: Tensor, shape: tuple[int, int]
+        self,
+        combinations: Sequence[Combinations],
+        rates: Any,
+        offset: Tensor,
+        shape: tuple[int, int],
     ):
-        self.combinations = combinations.to(offset)
+        self.combinations = [own.to(offset) for own in combinations]
         self.offset = offset
         self.n_parts, self.n_columns = shape
         # The last part takes the rows in no part, with coefficients zero.
@@ -178,7 +181,7 @@ class AffineMap:
         self.rates.resize((rates.shape[0], n_entries))
         self._rates, self._back = (as_tensor(own, offset) for own in (self.rates, self.rates.T))
         small = len(offset) * n_entries <= _DENSE
-        self._product = self.combinations.times(self._rates.to_dense()) if small else None
+        self._product = self._combined(self._rates.to_dense()) if small else None
 
     @classmethod
     def stacked(
@@ -210,7 +213,7 @@ class AffineMap:
             entry[:, where] = part.cpu().numpy()[:, None] * own.n_columns + np.arange(own.n_columns)
             rates.append(own.rates[:, entry.reshape(-1)])
         offset = torch.cat([like.new_zeros(0), *(own.offset for own in maps)])
-        combinations = Combinations.stacked([own.combinations for own in maps])
+        combinations = [own for member in maps for own in member.combinations]
         return cls(combinations, sp.vstack(rates), offset, shape)
 
     def of_table(self, sums: Tensor) -> Tensor:
@@ -220,7 +223,10 @@ class AffineMap:
     def largest(self, tables: Tensor) -> Tensor:
         """The largest value (k,) of each of several tables, (k, n_parts, n_columns)."""
         rates = self._rates @ pad(tables, (0, 0, 0, 1)).flatten(start_dim=1).T
-        return self.combinations.largest(rates, self.offset)
+        offsets = torch.split(self.offset, [own.n_values for own in self.combinations])
+        blocks = zip(self.combinations, self._split(rates), offsets, strict=True)
+        found = [own.largest(*of_own) for own, *of_own in blocks if own.n_values]
+        return torch.stack([self.offset.new_full((len(tables),), -torch.inf), *found]).amax(dim=0)
 
     def on_table(self, weights: Tensor) -> Tensor:
         """Derivative of g, weighted by (..., m), with respect to the table."""
@@ -279,13 +285,25 @@ class AffineMap:
         """Values (k, m) of flat tables (k, .)."""
         if self._product is not None:
             return torch.addmm(self.offset, tables, self._product.T)
-        return self.offset + self.combinations.times(self._rates @ tables.T).T
+        return self.offset + self._combined(self._rates @ tables.T).T
 
     def _backward(self, weights: Tensor) -> Tensor:
         """Derivatives by flat tables, (k, .), of weighted sums of the values, (k, m)."""
         if self._product is not None:
             return weights @ self._product
-        return (self._back @ self.combinations.transposed_times(weights.T)).T
+        pieces = torch.split(weights.T, [own.n_values for own in self.combinations])
+        blocks = zip(self.combinations, pieces, strict=True)
+        on_rates = [own.transposed_times(of_own) for own, of_own in blocks]
+        return (self._back @ torch.cat(on_rates)).T
+
+    def _combined(self, rates: Tensor) -> Tensor:
+        """C times rates (n_rates, k)."""
+        blocks = zip(self.combinations, self._split(rates), strict=True)
+        return torch.cat([own.times(of_own) for own, of_own in blocks])
+
+    def _split(self, rates: Tensor) -> Sequence[Tensor]:
+        """The rates of each block of C."""
+        return torch.split(rates, [own.n_rates for own in self.combinations])
 
 
 @lru_cache(maxsize=32)

@@ -126,7 +126,7 @@ class LinearMoments(MomentConstraint):
         """The values as an affine map of the table."""
         rates = sp.diags_array(1.0 / (self._denominators @ counts.cpu().numpy())) @ self._numerators
         shape = self.n_parts, self.statistic.n_columns
-        return AffineMap(self.combinations, rates, -self.slack.to(counts), shape)
+        return AffineMap([self.combinations], rates, -self.slack.to(counts), shape)
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         r"""Standard errors of the values by the delta method, (m,).
@@ -169,8 +169,8 @@ class LinearMoments(MomentConstraint):
 
     def describe(self, j: int) -> str:
         """Describe the rates that value j compares."""
-        rate, factor, _ = self.combinations
-        entries = list(zip(rate[:, j].tolist(), factor[:, j].tolist(), strict=True))
+        rate, factor = (own.numpy()[:, j].tolist() for own in self.combinations[:2])
+        entries = list(zip(rate, factor, strict=True))
         sides = [
             " and ".join(sorted({self._rate_names[r] for r, value in entries if sign * value > 0}))
             for sign in (1, -1)
@@ -180,7 +180,7 @@ class LinearMoments(MomentConstraint):
     @cached_property
     def _rate_names(self) -> list[str]:
         """Words for each rate, which many values share."""
-        rates = range(len(self.combinations.family))
+        rates = range(self.combinations.n_rates)
         return [self.space.describe(self._cells_of_rate(r)) for r in rates]
 
     def without_small(

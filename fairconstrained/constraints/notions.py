@@ -167,8 +167,8 @@ class Parity(Notion):
         statistic = self.statistic(len(space.classes))
         refuse_too_many(self, len(events) * reference.size(n_groups), n_groups, reference.advice)
         groups, differences = reference.compare(n_groups)
-        family = np.repeat(np.arange(len(events)), n_groups) if reference.all_pairs else None
-        combinations = Combinations.of(sp.kron(sp.eye_array(len(events)), differences), family)
+        families = (n_groups,) * len(events) if reference.all_pairs and n_groups > 1 else ()
+        combinations = Combinations.of(sp.kron(sp.eye_array(len(events)), differences), families)
         names = self.name, self.title(space.classes)
         return _linear(space, events, groups, combinations, allowed, statistic, *names)
 
@@ -380,7 +380,7 @@ def _linear(
         sp.vstack(numerators),
         sp.vstack(denominators),
         combinations,
-        np.full(combinations.rate.shape[1], slack),
+        np.full(combinations.n_values, slack),
         statistic,
         name,
         title,

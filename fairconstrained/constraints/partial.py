@@ -451,7 +451,7 @@ class PartialDistributions(WithinIntervals):
         )
         combinations = np.concatenate((scale, -scale))[: len(self.slack)]
         return AffineMap(
-            Combinations.of(combinations),
+            [Combinations.of(combinations)],
             rates,
             self.of_moments(counts.new_zeros(shape), counts, counts.new_zeros(0)),
             shape,

@@ -25,17 +25,13 @@ def pairs(n):
 
 
 @pytest.mark.parametrize("equal", [True, False])
-@pytest.mark.parametrize("blocks", [(45,), (2, 40, 3), (30, 0, 30, 4, 1), (3, 0)])
-def test_combinations_are_their_matrices(blocks, equal):
+@pytest.mark.parametrize("families", [(45,), (2, 40, 3), ()])
+def test_combinations_are_their_matrices(families, equal):
     """Products with both sides, the largest of C r + b, variances, and what is left."""
     rng = np.random.default_rng(0)
     entries = rng.normal(size=(70, 40)) * (rng.random((70, 40)) < 0.1)
-    matrices = [pairs(n).reshape(-1, n) if n else entries for n in blocks]
-    members = [
-        Combinations.of(own, np.full(own.shape[1], 0 if n else -1))
-        for n, own in zip(blocks, matrices, strict=True)
-    ]
-    mapped, matrix = Combinations.stacked(members), sp.block_diag(matrices).toarray()
+    matrix = sp.block_diag([pairs(n) for n in families]).toarray() if families else entries
+    mapped = Combinations.of(matrix, families)
     rates, weights = (torch.as_tensor(rng.normal(size=(n, 3))) for n in matrix.shape[::-1])
     np.testing.assert_allclose(mapped.times(rates), matrix @ rates.numpy(), atol=1e-12)
     on_rates = mapped.transposed_times(weights)
@@ -51,11 +47,8 @@ def test_combinations_are_their_matrices(blocks, equal):
     np.testing.assert_array_equal(rows, ~matrix[:, dropped].any(axis=1))
     np.testing.assert_array_equal(columns, matrix[rows].any(axis=0))
     np.testing.assert_array_equal(
-        left.times(torch.eye(len(left.family)).double()), matrix[np.ix_(rows, columns)]
+        left.times(torch.eye(left.n_rates).double()), matrix[np.ix_(rows, columns)]
     )
-    some = torch.as_tensor(rng.normal(size=(len(left.family), 2)))
-    expected = left.times(some).amax(dim=0) - 0.1
-    torch.testing.assert_close(left.largest(some, torch.full((sum(rows),), -0.1)), expected)
 
 
 @pytest.mark.parametrize("n_groups", [3, 120])
