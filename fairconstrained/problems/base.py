@@ -63,16 +63,6 @@ class Linearization(NamedTuple):
             span = torch.eye(len(self.value)).to(self.value)
         return span @ self.pullbacks(span.T)
 
-    def part(self, which: slice) -> Linearization:
-        """The linearization of some of the values."""
-
-        def pullback(weights: Tensor) -> Tensor:
-            full = torch.zeros_like(self.value)
-            full[which] = weights
-            return self.pullback(full)
-
-        return Linearization(self.value[which], pullback)
-
 
 class Evaluation(NamedTuple):
     """Values at a point: soft ones as optimised, hard ones as measured on predicted labels.
@@ -245,15 +235,11 @@ def with_penalty(terms: Linearization, penalty: Penalty, alpha: float) -> Linear
     if alpha == 0:
         return terms
 
-    def penalised(pullback: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        def of_sum(weights: Tensor) -> Tensor:
-            gradient = pullback(weights)
-            gradient[..., : len(penalty.gradient)] += (alpha * weights[..., :1]) * penalty.gradient
-            return gradient
-
-        return of_sum
+    def pullback(weights: Tensor) -> Tensor:
+        gradient = terms.pullback(weights)
+        gradient[: len(penalty.gradient)] += (alpha * weights[0]) * penalty.gradient
+        return gradient
 
     value = terms.value.clone()
     value[0] += alpha * penalty.value
-    together = terms.together and penalised(terms.together)
-    return terms._replace(value=value, pullback=penalised(terms.pullback), together=together)
+    return Linearization(value, pullback, terms.span)
