@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -19,7 +19,7 @@ from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import Stack
 from fairconstrained.constraints.surrogates import Quadratic
-from fairconstrained.models.features import Features, standard_scale, without_rounding
+from fairconstrained.models.features import standard_scale, without_rounding
 from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.problems.base import (
     Evaluation,
@@ -84,43 +84,34 @@ class GroupMoments:
 
     @classmethod
     def of_rows(cls, data: Rows, n_groups: int) -> GroupMoments:
-        """Moments of the (label, group) cells of all workers, merged in the order of these."""
-        pieces = (
-            cls.of(rows.X, rows.y * n_groups + rows.group, rows.weight, 2 * n_groups)
-            for rows in data.pieces()
-        )
-        return reduce(cls.merged, data.workers.gather(reduce(cls.merged, pieces)))
+        """Moments of the (label, group) cells of all workers, in two passes."""
+        n_cells = 2 * n_groups
 
-    @classmethod
-    def of(cls, X: Features, cell: Tensor, weight: Tensor, n_cells: int) -> GroupMoments:
-        """Moments of these rows, in one pass."""
-        weights = weight.new_zeros(n_cells)
-        means = weight.new_zeros(n_cells, X.shape[1])
-        scatters = weight.new_zeros(n_cells, X.shape[1], X.shape[1])
-        for c in set(cell.tolist()):
-            index = torch.where(cell == c)[0]
-            rows, w = X.rows(index), weight[index]
-            weights[c], means[c] = w.sum(), rows.mean(w)
-            scatters[c] = rows.covariance(w, means[c]) * w.sum()
-        return cls(weights, means, scatters)
+        def sums(rows: Rows) -> Tensor:
+            cell = torch.nn.functional.one_hot(rows.y * n_groups + rows.group, n_cells)
+            weights = cell * rows.weight[:, None]
+            return torch.cat((weights.sum(dim=0)[:, None], rows.X.t_matmul(weights).T), dim=1)
 
-    def merged(self, other: GroupMoments) -> GroupMoments:
-        """Moments of the rows of both, in the stable form of Chan, Golub and LeVeque (1983)."""
-        weight = self.weight + other.weight
-        fraction = other.weight / torch.where(weight > 0, weight, torch.ones_like(weight))
-        step = other.mean - self.mean
-        mean = self.mean + fraction[:, None] * step
-        between = (self.weight * fraction)[:, None, None] * step[:, :, None] * step[:, None, :]
-        return GroupMoments(weight, mean, self.scatter + other.scatter + between)
+        weight, mean = data.total(sums).tensor_split([1], dim=1)
+        mean = mean / torch.where(weight > 0, weight, 1.0)
+
+        def scatters(rows: Rows) -> Tensor:
+            cell = rows.y * n_groups + rows.group
+            found = mean.new_zeros(n_cells, *2 * mean.shape[1:])
+            for c in torch.unique(cell).tolist():
+                own = rows.take(torch.nonzero(cell == c)[:, 0])
+                found[c] = own.X.covariance(own.weight, mean[c]) * own.weight.sum()
+            return found
+
+        return cls(weight[:, 0], mean, data.total(scatters))
 
     def union(self, cells: Tensor) -> GroupMoments:
         """Moments of the given cells together."""
-        total = GroupMoments(self.weight[:1] * 0, self.mean[:1] * 0, self.scatter[:1] * 0)
-        for c in cells.tolist():
-            total = total.merged(
-                GroupMoments(self.weight[c : c + 1], self.mean[c : c + 1], self.scatter[c : c + 1])
-            )
-        return total
+        weight, means = self.weight[cells], self.mean[cells]
+        mean = weight @ means / weight.sum()
+        steps = means - mean
+        scatter = self.scatter[cells].sum(dim=0) + steps.T @ (weight[:, None] * steps)
+        return GroupMoments(weight.sum()[None], mean[None], scatter[None])
 
     def standard_scale(self) -> Tensor:
         """Standard deviations of the columns, (d,), as of the rows; 1 for a constant column."""

@@ -23,6 +23,7 @@ from fairconstrained.metrics import inter_group_auc_gap
 from fairconstrained.models.features import as_features
 from fairconstrained.privacy import Budget, privacy_spent
 from fairconstrained.privacy.mechanisms import Releases
+from fairconstrained.problems import Rows
 from fairconstrained.problems.moments import GroupMoments
 from fairconstrained.problems.private import moments as private_moments
 from fairconstrained.problems.private.moments import (
@@ -136,7 +137,8 @@ def test_without_noise_the_moments_are_exact(monkeypatch):
     scaled = (X - released.centre.numpy()) / released.scale.numpy()
     np.testing.assert_allclose(released.centre, X.mean(axis=0), atol=1e-12)
     assert np.linalg.norm(scaled, axis=1).max() <= 1
-    exact = GroupMoments.of(as_features(scaled), cell, torch.ones(500).double(), 4)
+    scaled_rows = Rows((as_features(scaled),), cell // 2, cell % 2, torch.ones(500).double())
+    exact = GroupMoments.of_rows(scaled_rows, 2)
     np.testing.assert_allclose(released.moments.mean, exact.mean, atol=1e-10)
 
 

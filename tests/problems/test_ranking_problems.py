@@ -1,7 +1,6 @@
 """Group moments stand for rows: the same values, exact merging; QCQP against cvxpy."""
 
 from dataclasses import replace
-from functools import reduce
 
 import cvxpy as cp
 import numpy as np
@@ -17,7 +16,7 @@ from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
-from fairconstrained.problems.moments import GroupMoments, MomentERM
+from fairconstrained.problems.moments import MomentERM
 from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, check_solves, run
 from fairconstrained.solvers.qcqp import Quadratics
 from tests.helpers.quadratic import QuadraticProblem
@@ -31,13 +30,13 @@ every_notion = pytest.mark.parametrize("notion", COMPARISONS)
 
 @given(st.integers(0, 10**6), st.integers(1, 30))
 @settings(max_examples=20)
-def test_moments_of_chunks_merge_exactly(seed, size):
-    """Chunks of any size, with cells that some of them lack; numbers far from zero."""
+def test_moments_of_blocks_are_those_of_all_rows(seed, size):
+    """Blocks of any size, with cells that some of them lack; numbers far from zero."""
     data = rows(seed, n=60)
     data = replace(data, blocks=(as_features(data.X.to_dense().numpy() + 1e5),))
     whole = moments_of(data)
-    chunks = [data.take(index) for index in torch.arange(len(data.y)).split(size)]
-    merged = reduce(GroupMoments.merged, map(moments_of, chunks))
+    chunks = [data.X.rows(index) for index in torch.arange(len(data.y)).split(size)]
+    merged = moments_of(replace(data, blocks=tuple(chunks)))
     np.testing.assert_allclose(merged.weight, whole.weight, rtol=1e-13)
     np.testing.assert_allclose(merged.mean, whole.mean, rtol=1e-13)
     np.testing.assert_allclose(merged.scatter, whole.scatter, rtol=1e-7, atol=1e-7)
@@ -82,25 +81,12 @@ def test_values_and_gradients_are_those_of_the_rows(notion, surrogate, n_groups)
     np.testing.assert_allclose(ours.pullback(weights), theirs.pullback(weights), atol=1e-7)
     np.testing.assert_allclose(p.evaluate(x).hard, on_rows.evaluate(x).hard, atol=1e-12)
     np.testing.assert_allclose(p.evaluate(x).soft, on_rows.evaluate(x).soft, rtol=1e-7)
-    for which in (slice(0, 1), slice(1, None)):
-        part = ours.part(which)
-        assert torch.equal(part.value, ours.value[which])
-        np.testing.assert_allclose(
-            part.pullback(weights[which]),
-            ours.pullback(weights * _mask(which, weights)),
-        )
-
-
-def _mask(which, like):
-    mask = torch.zeros_like(like)
-    mask[which] = 1.0
-    return mask
 
 
 def test_the_start_is_the_unconstrained_optimum():
     """In whitened coordinates the quadratic objective is half a squared distance."""
     p = problem(rows(5))
-    gradient = p.linearize(p.start()).part(slice(1)).pullback(torch.ones(1, dtype=torch.float64))
+    (gradient,) = p.linearize(p.start()).gradients(torch.tensor([0]))
     assert gradient.abs().max() < 1e-5
     hessians, _, _ = problem(rows(5), surrogate="quadratic").quadratic_forms()
     np.testing.assert_allclose(hessians[0], np.eye(4), atol=1e-5)
