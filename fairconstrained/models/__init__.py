@@ -9,12 +9,7 @@ from fairconstrained.models.features import Model, Penalty, Pullback
 from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.models.network import NetworkModel
 from fairconstrained.models.posteriors import Posteriors
-from fairconstrained.models.specification import (
-    Linear,
-    Network,
-    Specification,
-    as_specification,
-)
+from fairconstrained.models.specification import Linear, Network, Specification, as_specification
 
 __all__ = [
     "Linear",

@@ -1,17 +1,9 @@
 """Algorithms: each is given a problem and yields iterates; ``run`` does the rest."""
 
 from fairconstrained.privacy import Budget
-from fairconstrained.solvers.alm import ALM, SSLALM
+from fairconstrained.solvers.alm import ALM, SSLALM, SwitchingSubgradient
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
-from fairconstrained.solvers.base import (
-    Iterate,
-    Solution,
-    Solver,
-    Status,
-    check_solves,
-    solves,
-)
-from fairconstrained.solvers.fermi import FERMI
+from fairconstrained.solvers.base import Iterate, Solution, Solver, Status, check_solves, solves
 from fairconstrained.solvers.idca import IDCA, DirectSwitching, StochasticIDCA
 from fairconstrained.solvers.label_rounds import LabelRounds
 from fairconstrained.solvers.lbfgs import LBFGS
@@ -22,10 +14,9 @@ from fairconstrained.solvers.private.released_moments import ReleasedMoments
 from fairconstrained.solvers.qcqp import QCQP
 from fairconstrained.solvers.run import run
 from fairconstrained.solvers.sequential_quadratic import SequentialQuadratic
-from fairconstrained.solvers.sgda import SGDA, EarlyStoppedSGDA
+from fairconstrained.solvers.sgda import FERMI, SGDA, EarlyStoppedSGDA
 from fairconstrained.solvers.stochastic import constant, cosine
 from fairconstrained.solvers.stochastic_ghost import StochasticGhost
-from fairconstrained.solvers.switching_subgradient import SwitchingSubgradient
 
 __all__ = [
     "ALM",

@@ -35,13 +35,11 @@ class Iterate(NamedTuple):
 
     Examples
     --------
-    >>> from fairconstrained import RateConstrainedClassifier
-    >>> from fairconstrained.datasets import make_biased_classification
-    >>> data, seen = make_biased_classification(300, random_state=0), []
-    >>> clf = RateConstrainedClassifier(callbacks=seen.append)
-    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    >>> type(seen[-1]).__name__, len(seen) == clf.n_iter_
-    ('Iterate', True)
+    >>> import torch
+    >>> from fairconstrained.solvers import Iterate
+    >>> x, value = torch.zeros(2), torch.tensor([0.25, -0.5])
+    >>> Iterate(x, value, value, dual=torch.zeros(1), residual=0.0).excess
+    -0.5
     """
 
     x: Tensor  # (n_variables,)
@@ -57,13 +55,8 @@ class Iterate(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """The largest of them, or 0 without constraints."""
+        """The largest of these, or 0 without constraints."""
         return float(self.constraints.max()) if len(self.dual) else 0.0
-
-    @property
-    def measured(self) -> Tensor:
-        """Hard values that are measured and not constrained, (k,), as with a penalty."""
-        return self.hard[1 + len(self.dual) :]
 
 
 class Status(Enum):
@@ -106,9 +99,7 @@ class Solution:
     @property
     def words(self) -> str:
         """Return the status, and why the solver ended if that is not the same, for users."""
-        if self.status is self.ended:
-            return self.status.value
-        return f"{self.status.value}; {self.ended.value}"
+        return "; ".join(dict.fromkeys((self.status.value, self.ended.value)))
 
 
 Callback = Callable[[Iterate], bool | None]
@@ -170,10 +161,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Yield iterates, starting from `x` and the multipliers `dual`.
-
-        State is in local variables, so one solver can be used for several runs.
-        """
+        """Yield iterates from `x` and multipliers `dual`; state is in local variables."""
         raise NotImplementedError
 
     def diverged(self, iterate: Iterate) -> bool:
@@ -189,7 +177,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
 
 def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = True) -> bool | None:
-    """Whether a solver is for a problem, or None if one of them does not say.
+    """Return whether a solver is for a problem, or None if one of them does not say.
 
     The problem must offer all capabilities that the solver requires. If `problem` is an object,
     ``suits`` of the solver is asked as well.
@@ -201,10 +189,6 @@ def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = Tru
         A problem, or its class if the problem has not been built yet.
     in_memory : bool, default=True
         Whether the problem has all its rows in memory, and not in blocks or shards.
-
-    Returns
-    -------
-    bool or None
 
     Examples
     --------

@@ -1,7 +1,7 @@
 r"""Difference-of-convex constraints: the paper's IDCA, also on mini-batches, and its inner method.
 
-For min f s.t. c = c^+ - c^- <= 0 with convex f, c^+ and c^-; subproblems are convex, because the
-concave parts are linearised. Their feasible sets lie inside that of the problem.
+For min f s.t. c = c^+ - c^- <= 0 with convex f, c^+ and c^-. Concave parts are linearised, so
+subproblems are convex, and their feasible sets lie inside that of the problem.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class IDCA(FromFeasible):
         g_i(v) = c_i^+(v) - c_i^-(x) - \nabla c_i^-(x)' (v - x) \le 0
 
     by `inner_steps` steps of Algorithm 2 (see :class:`DirectSwitching`) from x. As
-    :math:`c \le g`, every iterate has :math:`c \le \epsilon`: the surrogate constraints hold up to
-    :math:`\epsilon` from the first iterate on. True gaps are not used.
+    :math:`c \le g`, the surrogate constraints hold up to :math:`\epsilon` from the first iterate
+    on. True gaps are not used.
 
     Constant scores are feasible if all groups have the same interval. From another start the same
-    steps first make the largest :math:`g_i` smaller, iteration by iteration, until all are at most
-    :math:`\epsilon`. If that does not happen within `max_outer` iterations it is an error.
+    steps first make the largest :math:`g_i` smaller, until all are at most :math:`\epsilon`. If
+    that does not happen within `max_outer` iterations it is an error.
 
     Parameters
     ----------
@@ -202,8 +202,7 @@ class StochasticIDCA(StochasticSolver):
     Notes
     -----
     A step costs three forward passes over its rows for constraints and one backward pass; memory
-    does not grow with the data. An iteration ends with an evaluation; the iterate of least
-    error among the feasible ones is kept.
+    does not grow with the data. The feasible iterate of least error is kept.
 
     References
     ----------
@@ -273,7 +272,7 @@ class StochasticIDCA(StochasticSolver):
 
 
 def convex_subproblem(problem: Any, x: Tensor) -> Terms:
-    """(f, g) with the concave parts of the constraints linearised at x (31)."""
+    """Return (f, g) with the concave parts of the constraints linearised at x (31)."""
     m = problem.n_constraints
     at_x = problem.convex_parts(x)
     concave = at_x.value[1 + m :]
@@ -296,7 +295,7 @@ def convex_subproblem(problem: Any, x: Tensor) -> Terms:
 
 
 def subgradient_path(terms: Terms, x: Tensor, epsilon: float) -> Iterator[tuple[Tensor, Tensor]]:
-    """Points of the switching subgradient method with Polyak steps, and (f, c) there; no end."""
+    """Yield points of the switching subgradient method with Polyak steps, and (f, c) there."""
     while True:
         at_x = terms(x)
         yield x, at_x.value
@@ -310,10 +309,10 @@ def subgradient_path(terms: Terms, x: Tensor, epsilon: float) -> Iterator[tuple[
 
 
 def best_of(path: Iterable[tuple[Tensor, Tensor]], epsilon: float) -> Tensor:
-    """The nearly feasible point of least objective; that of least violation if there is none."""
+    """Return the nearly feasible point of least objective, or that of least violation."""
     return min(path, key=lambda there: merit(there[1], epsilon))[0]
 
 
 def merit(value: Tensor, epsilon: float) -> tuple[float, float]:
-    """Violation, if there is more than `epsilon` of it, and then the objective: less is better."""
+    """Return the violation, if it is above `epsilon`, and the objective: less is better."""
     return max(violation(value), epsilon), float(value[0])

@@ -1,7 +1,4 @@
-"""Smooth minimisation by L-BFGS, and to rounding by Newton steps; the solver ``LBFGS``.
-
-Functions map a flat array x to (value, gradient).
-"""
+"""Smooth minimisation by L-BFGS, and to rounding by Newton steps; the solver ``LBFGS``."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from fairconstrained.arrays import Floats
 from fairconstrained.problems.base import Problem
 from fairconstrained.solvers.base import Iterate, Solver, count
 
-Function = Callable[[Floats], tuple[float, Floats]]
+Function = Callable[[Floats], tuple[float, Floats]]  # x to value and gradient
 Point = tuple[Floats, float, Floats]  # x, value, gradient
 Found = tuple[Floats, Floats]  # x, gradient
 
@@ -38,15 +35,6 @@ class Curvature:
     """L-BFGS approximation of a Hessian, from the last steps and changes of the gradient.
 
     It can be kept from one minimisation to the next if the functions are similar.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairconstrained.solvers.lbfgs import Curvature
-    >>> curvature = Curvature(memory=5)
-    >>> curvature.learn(np.array([1.0, 0.0]), np.array([4.0, 0.0]))
-    >>> curvature.inverse(np.array([4.0, 0.0]))
-    array([1., 0.])
     """
 
     def __init__(self, memory: int):

@@ -1,7 +1,7 @@
 """The loop that runs every solver, and feasible points near its result.
 
-Labels change row by row, so there are many feasible points close to a point that is slightly
-infeasible. Along a line all of them are seen at once.
+Labels change row by row, so there are many feasible points close to a slightly infeasible one, and
+along a line all of them are seen at once.
 """
 
 from __future__ import annotations
@@ -218,10 +218,10 @@ def worth_repair(seen: Sequence[Iterate], iterate: Iterate) -> list[Iterate]:
 
 
 def repaired(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
-    """Return the best point that lines through the iterates of least violation lead to.
+    """Return the best point that moves on lines from the iterates of least violation lead to.
 
-    From each, short moves along the offsets and against violated constraints are made while they
-    help. On small tables, where lines cost little, moves along all coordinates come next.
+    They go along the offsets and against violated constraints, on small tables along all
+    coordinates too, while they help.
     """
     best, *nearest = seen
     found = [best]
@@ -245,8 +245,8 @@ def repaired(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
 def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
     """Return directions of the offsets, and against the violated constraints.
 
-    The latter are the gradient of the worst, the direction that changes it alone (to first order,
-    the other nearly binding constraints stay as they are), and one that corrects all at once.
+    The latter are the gradient of the worst, one that changes it alone among those nearly binding,
+    and one that corrects all at once.
     """
     x, hard = iterate.x, iterate.hard[1:]
     directions = list(_offsets(problem, x))

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent-ascent, for networks and large data; and stopped early."""
+"""Stochastic descent-ascent: on Lagrangians, stopped early, and on the saddle form of ERMI."""
 
 from __future__ import annotations
 
@@ -7,26 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from fairconstrained.problems.base import Linearization, SampledProblem
-from fairconstrained.solvers.base import (
-    FEASIBILITY_TOL,
-    Iterate,
-    count,
-    nonnegative,
-    positive,
-)
-from fairconstrained.solvers.stochastic import (
-    Estimates,
-    Memory,
-    StochasticSolver,
-    cosine,
-)
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, count, nonnegative, positive
+from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver, cosine
 
 _WARM_UP = 0.05  # fraction of the steps in which step sizes grow to the given ones
 _GAIN = 0.2  # how much of a violation the shift takes up after each evaluation
 _FROM_HERE, _FROM_SIMPLER = 0.05, 0.2  # step sizes of multipliers
+OUTPUTS = ("average", "last", "random")
+TABLES = ("labels", "probabilities")  # that W may answer to
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -244,3 +235,129 @@ class EarlyStoppedSGDA(SGDA):
 def _merit(iterate: Iterate) -> tuple[float, float]:
     """Return the violation beyond the tolerance, and the objective: less is better."""
     return max(iterate.excess, FEASIBILITY_TOL), float(iterate.soft[0])
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class FERMI(StochasticSolver):
+    r"""Descent in the parameters and ascent in W, both from the same batch and the same point.
+
+    With :math:`\psi_i` the saddle form of the mutual information
+    (``fairconstrained.constraints.mutual_information``) and a batch B,
+
+    .. math::
+
+        x &\leftarrow x - \eta\, \tfrac{1}{|B|} \sum_{i \in B}
+            \nabla_x \big( \ell_i + \lambda \psi_i(x, W) \big), \\
+        W &\leftarrow \Pi \Big( W + \eta_w\, \tfrac{1}{|B|} \sum_{i \in B}
+            \nabla_W \psi_i(x, W) \Big),
+
+    starting from W = 0. Unlike ERMI itself, the saddle form is estimated without bias from batches
+    of any size. Fairness is measured on labels: after a quarter of the steps, when scores have left
+    the threshold, the gradient in W is taken with predicted labels, 0 or 1, in place of class
+    probabilities. Where W settles, the penalty is that of the labels, with the slopes of
+    probabilities, as in :class:`LabelRounds`.
+
+    Parameters
+    ----------
+    step_size : float, default=0.01
+        First :math:`\eta`; it falls along a cosine.
+    dual_step_size : float, default=0.2
+        :math:`\eta_w`; below 1 / (largest rate of a class) the ascent is stable.
+    batch_size : int, default=512
+    n_steps : int, optional
+        As in :class:`ALM`.
+    output : {"average", "last", "random"}, default="average"
+        The mean over the second half of the steps, the last point, or one drawn uniformly.
+    table : {"labels", "probabilities"}, default="labels"
+        What the gradient in W is taken with: predicted labels, or class probabilities as in the
+        paper.
+    optimizer : callable, default=torch.optim.Adam
+        ``(parameters, lr=...) -> torch.optim.Optimizer`` for the descent.
+
+    Notes
+    -----
+    An iteration is a thirtieth of the steps and one evaluation on the full data.
+
+    References
+    ----------
+    Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning", Algorithm 1
+    without noise. Paper: ascent on :math:`\lambda \psi`; here: on :math:`\psi`, so that the step
+    size that suits does not depend on the penalty. Paper: both gradients from class probabilities,
+    as with ``table="probabilities"``, and plain steps.
+
+    Examples
+    --------
+    >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.solvers import FERMI
+    >>> data = make_biased_classification(5000, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=None, solver=FERMI(n_steps=200), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.history_["error"].shape
+    (30,)
+    """
+
+    requires = ("mutual_information_saddle",)
+    keeps_last = True
+    scope = "a loss plus mutual information, without privacy: DPFermiClassifier(epsilon=None)"
+
+    step_size: float = positive(0.01)
+    dual_step_size: float = positive(0.2)
+    batch_size: int = count(512)
+    n_steps: int | None = count(None)
+    output: str = "average"
+    table: str = "labels"
+    optimizer: Callable[..., Any] = torch.optim.Adam
+
+    def check(self, problem: Any) -> None:
+        """Raise ValueError for a bad parameter."""
+        super().check(problem)
+        check_choices(self)
+
+    def prepare(self, estimates: Estimates, now: Memory) -> None:
+        """Begin at W = 0."""
+        information = estimates.problem.information  # type: ignore[attr-defined]
+        now.matrix = now.x.new_zeros((information.n_parts, information.n_classes))
+        now.last = last_step(self.output, now.n_steps, estimates.rng)
+        now.output = now.x
+
+    def step(self, estimates: Estimates, now: Memory) -> None:
+        """Take a step in the parameters and one in W, both from the same rows and point."""
+        problem: Any = estimates.problem
+        table = followed(self.table, now.step + 1, now.n_steps)
+        gradient, ascent = problem.saddle_gradients(now.x, now.matrix, estimates.rows(), table)
+        now.x = now.descent.step(now.x, gradient, cosine(now.progress) * self.step_size)
+        now.matrix = problem.information.project(now.matrix + self.dual_step_size * ascent)
+        if now.step < now.last:
+            now.output = output_after(self.output, now.output, now.x, now.step + 1, now.n_steps)
+
+
+def last_step(output: str, n_steps: int, rng: Generator) -> int:
+    """Return the number of the last step that the result depends on, drawn if it is random."""
+    return 1 + int(torch.randint(n_steps, (), generator=rng)) if output == "random" else n_steps
+
+
+def output_after(output: str, before: Tensor, x: Tensor, step: int, n_steps: int) -> Tensor:
+    """Return the output if this step, counted from 1, was the last: an average, or the point."""
+    averaged = step - n_steps // 2
+    if output == "average" and averaged > 1:
+        return torch.lerp(before, x, 1.0 / averaged)
+    return x
+
+
+def followed(table: str, step: int, n_steps: int) -> str:
+    """Return the table that W answers to in a step: probabilities in the first quarter.
+
+    Untrained scores are near the threshold, where one step moves all labels at once.
+    """
+    return "probabilities" if step <= n_steps // 4 else table
+
+
+def check_choices(solver: Any) -> None:
+    """Raise ValueError unless the solver's `output` and `table` are known."""
+    for name, known in (("output", OUTPUTS), ("table", TABLES)):
+        value = getattr(solver, name)
+        if not isinstance(value, str) or value not in known:
+            raise ValueError(
+                f"{type(solver).__name__}.{name} must be one of {list(known)}; got {value!r}."
+            )

@@ -32,14 +32,6 @@ class Drawn(NamedTuple):
     of_constraints: tuple[Tensor, Tensor]
 
 
-class Sample(NamedTuple):
-    """Estimates from a sample of rows."""
-
-    gradient: Floats  # (n,)
-    value: Floats  # (m,)
-    jacobian: Floats  # (m, n)
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class StochasticGhost(StochasticSolver):
     r"""Steps along an unbiased estimate of the solution of a quadratic programme.
@@ -152,7 +144,7 @@ class StochasticGhost(StochasticSolver):
         constraints = torch.cat((index, other)), 0.5 * torch.cat((scale, of_other))
         whole = Drawn(torch.cat((even.of_objective, odd.of_objective)), constraints)
         first, fine, *halves = (
-            self.solve(self.sample(estimates, x, rows)) for rows in (single, whole, even, odd)
+            self.solve(estimates, x, rows) for rows in (single, whole, even, odd)
         )
         coarse = 0.5 * (halves[0].d + halves[1].d)
         return Direction(first.d + (fine.d - coarse) / chance, fine.dual)
@@ -163,19 +155,16 @@ class StochasticGhost(StochasticSolver):
         rows = torch.randint(estimates.problem.n_rows, (size,), generator=estimates.rng)
         return Drawn(rows, estimates.balanced.draw(size, estimates.rng))
 
-    def sample(self, estimates: Estimates, x: Tensor, rows: Drawn) -> Sample:
-        """Estimate all terms from these rows."""
+    def solve(self, estimates: Estimates, x: Tensor, rows: Drawn) -> Direction:
+        """Return the direction d(S) of these rows, and its multipliers."""
         terms = estimates.problem.estimates(x, rows.of_objective, rows.of_constraints)
         gradients = terms.jacobian().cpu().double().numpy()
+        gradient, jacobian = gradients[0], gradients[1:]
         # Paper: c as it is; here: moved by hard minus soft values, because labels are what counts.
-        constraints = (terms.value[1:] + estimates.shift).cpu().double().numpy()
-        return Sample(gradients[0], constraints, gradients[1:])
-
-    def solve(self, sample: Sample) -> Direction:
-        """Return the direction d(S) and its multipliers."""
-        level = (1.0 - self.lam) * max(sample.value.max(initial=0.0), 0.0)
-        level += self.lam * least_level(sample.value, sample.jacobian, self.rho)
-        return direction(*sample, level, self.tau, self.beta)
+        value = (terms.value[1:] + estimates.shift).cpu().double().numpy()
+        level = (1.0 - self.lam) * max(value.max(initial=0.0), 0.0)
+        level += self.lam * least_level(value, jacobian, self.rho)
+        return direction(gradient, value, jacobian, level, self.tau, self.beta)
 
 
 def least_level(value: Floats, jacobian: Floats, radius: float) -> float:

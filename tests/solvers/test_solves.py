@@ -90,7 +90,7 @@ def test_values_after_the_constraints_are_measured_only():
     values = torch.tensor([1.0, 0.2, 0.3, 5.0])
     iterate = Iterate(torch.zeros(1), values, values, torch.zeros(2), 0.0)
     assert iterate.constraints.tolist() == pytest.approx([0.2, 0.3])
-    assert iterate.measured.tolist() == [5.0]
+    assert iterate.hard[2:].tolist() == [5.0]
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_the_direction_is_unbiased_for_that_of_the_largest_batch():
         return solver.debiased(estimates, x, level, float(p[level])).d
 
     def of_rows(size):
-        return solver.solve(solver.sample(estimates, x, solver.draw(estimates, size))).d
+        return solver.solve(estimates, x, solver.draw(estimates, size)).d
 
     unbiased, error = mean(debiased, 1200)
     target, target_error = mean(lambda: of_rows(16), 400)

@@ -16,8 +16,8 @@ from fairconstrained.privacy.plans import plan_releases
 from fairconstrained.problems.private.erm import COUNTS
 from fairconstrained.problems.private.secret_groups import SecretGroups, principal_components
 from fairconstrained.solvers.base import Iterate, Solver, check_solves, count, positive
-from fairconstrained.solvers.fermi import FERMI
 from fairconstrained.solvers.label_rounds import LabelRounds
+from fairconstrained.solvers.sgda import FERMI
 
 _LABELS = "predicted labels"  # the last release
 # Fractions of the budget, but for the rounds; 1 % is left because the accountant rounds up.
