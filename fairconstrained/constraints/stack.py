@@ -239,6 +239,7 @@ class Unconstrained(LinearMoments):
     """No constraint: a table without parts, and no values."""
 
     members = ()
+    difference_of_convex = True
 
     def __init__(self, space: Space):
         rates, cells, values = (np.zeros((0, k)) for k in (0, space.n_cells, 0))
